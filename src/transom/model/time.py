@@ -1,0 +1,175 @@
+"""Times and durations: integer microseconds, and the only place that reads the system clock."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from typing import Protocol, TypeAlias
+
+from transom.errors import DefinitionError
+
+Micros: TypeAlias = int
+"""Microseconds; since the epoch (UTC) when it is a moment."""
+
+Duration: TypeAlias = "str | timedelta | int"
+"""A length of time as users write it: "30 seconds", timedelta(minutes=5), or microseconds."""
+
+MICROS_PER_SECOND = 1_000_000
+MIN_TIME: Micros = -(1 << 62)
+"""Before every event time: the watermark of a stream that has seen nothing."""
+MAX_TIME: Micros = (1 << 62) - 1
+"""After every event time: the watermark that closes all windows."""
+
+_UNITS: dict[str, Micros] = {}
+for _names, _length in {
+    "us micro micros microsecond microseconds": 1,
+    "ms milli millis millisecond milliseconds": 1_000,
+    "s sec secs second seconds": MICROS_PER_SECOND,
+    "m min mins minute minutes": 60 * MICROS_PER_SECOND,
+    "h hr hrs hour hours": 3_600 * MICROS_PER_SECOND,
+    "d day days": 86_400 * MICROS_PER_SECOND,
+    "w week weeks": 7 * 86_400 * MICROS_PER_SECOND,
+}.items():
+    for _name in _names.split():
+        _UNITS[_name] = _length
+
+_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*,?")
+
+
+def parse_duration(value: Duration, field: str) -> Micros:
+    """Return a duration in microseconds.
+
+    Args:
+        value: "10 seconds", "1 hour 30 minutes", "250ms", a timedelta, or microseconds.
+        field: What the duration is for, named in the error.
+
+    Raises:
+        DefinitionError: The text is not a duration, or names months or years, whose length varies.
+
+    >>> parse_duration("1 hour 30 minutes", "window")
+    5400000000
+    """
+    if isinstance(value, bool):
+        raise DefinitionError(f"{field}: {value!r} is not a duration.", 'Write for example "30 seconds".')
+    if isinstance(value, int):
+        return value
+    if isinstance(value, timedelta):
+        return value // timedelta(microseconds=1)
+    if not isinstance(value, str):
+        raise DefinitionError(f"{field}: {value!r} is not a duration.", 'Write for example "30 seconds".')
+    text = value.strip().lower()
+    sign = -1 if text.startswith("-") else 1
+    text = text.lstrip("+-")
+    total, position = 0.0, 0
+    exact = 0
+    while position < len(text):
+        match = _PART.match(text, position)
+        if match is None:
+            raise DefinitionError(f"{field}: {value!r} is not a duration.", 'Write for example "30 seconds".')
+        number, unit = match.groups()
+        if unit.rstrip("s") in ("month", "mon", "year", "yr", "y"):
+            raise DefinitionError(
+                f"{field}: {value!r} has no fixed length.", 'Write days, for example "30 days" or "365 days".'
+            )
+        if unit not in _UNITS:
+            raise DefinitionError(
+                f"{field}: {value!r} has the unknown unit {unit!r}.",
+                "Units are us, ms, seconds, minutes, hours, days and weeks.",
+            )
+        if "." in number:
+            total += float(number) * _UNITS[unit]
+        else:
+            exact += int(number) * _UNITS[unit]
+        position = match.end()
+    if not text:
+        raise DefinitionError(f"{field}: the duration is empty.", 'Write for example "30 seconds".')
+    return sign * (exact + round(total))
+
+
+def format_duration(micros: Micros) -> str:
+    """Return a duration as a person writes it.
+
+    >>> format_duration(5_400_000_000)
+    '1 hour 30 minutes'
+    >>> format_duration(1_500_000)
+    '1 second 500 ms'
+    """
+    if micros == 0:
+        return "0 seconds"
+    parts, rest = [], abs(micros)
+    for name, unit in (
+        ("day", 86_400 * MICROS_PER_SECOND),
+        ("hour", 3_600 * MICROS_PER_SECOND),
+        ("minute", 60 * MICROS_PER_SECOND),
+        ("second", MICROS_PER_SECOND),
+        ("ms", 1_000),
+        ("us", 1),
+    ):
+        count, rest = divmod(rest, unit)
+        if count:
+            plural = "" if count == 1 or name in ("ms", "us") else "s"
+            parts.append(f"{count} {name}{plural}")
+    return ("-" if micros < 0 else "") + " ".join(parts)
+
+
+def format_time(moment: Micros) -> str:
+    """Return a moment as ISO 8601 in UTC, or a word where no calendar date exists.
+
+    >>> format_time(0)
+    '1970-01-01T00:00:00Z'
+    """
+    if moment <= MIN_TIME:
+        return "none yet"
+    if moment >= MAX_TIME:
+        return "end of time"
+    try:
+        text = (datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=moment)).isoformat()
+    except OverflowError:
+        return f"{moment} us"
+    return text.replace("+00:00", "Z")
+
+
+class Clock(Protocol):
+    """What time it is; passed in, so that tests decide."""
+
+    def now(self) -> Micros:
+        """Return the wall time in microseconds since the epoch."""
+
+    def wait(self, until: Micros, wake: Callable[[Micros], bool]) -> None:
+        """Return when `until` has come, or earlier when `wake(timeout in microseconds)` returns true."""
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> Micros:
+        """Return the wall time in microseconds since the epoch."""
+        return time.time_ns() // 1_000
+
+    def wait(self, until: Micros, wake: Callable[[Micros], bool]) -> None:
+        """Block in `wake` until the moment has come."""
+        timeout = until - self.now()
+        if timeout > 0:
+            wake(timeout)
+
+
+class ManualClock:
+    """A clock that stands still until it is told; waiting moves it."""
+
+    def __init__(self, now: Micros = 0) -> None:
+        self._now = now
+
+    def now(self) -> Micros:
+        """Return the time it was set to."""
+        return self._now
+
+    def advance(self, by: Micros) -> None:
+        """Move the clock forward by microseconds."""
+        self._now += by
+
+    def wait(self, until: Micros, wake: Callable[[Micros], bool]) -> None:
+        """Let `wake` look once without blocking, then jump to the moment."""
+        wake(0)
+        self._now = max(self._now, until)

@@ -1,0 +1,49 @@
+"""What a sink is: it takes each window's results once, identified by query and cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class WindowResults:
+    """All windows of one query that one cut closed."""
+
+    query: str
+    cut: int
+    """Number of the cut that closed the windows; (query, cut) identifies the results for ever."""
+    table: pa.Table
+    """window_start, window_end (timestamp[us, UTC], end exclusive), keys, values; sorted by window_end, window_start."""
+
+
+class Sink(Protocol):
+    """Where results go. Called from one thread at a time per query."""
+
+    def describe(self) -> str:
+        """Return what it is and writes, in one line for people."""
+
+    def open(self, query: str) -> None:
+        """Prepare for the query; called at every start of the application.
+
+        Raises:
+            SinkError: It can never work, e.g. the path is a file.
+        """
+
+    def recover(self, query: str, next_cut: int) -> None:
+        """Remove what an interrupted run left behind: temporary files, and results of cuts >= `next_cut`.
+
+        Those cuts are not in the checkpoint's log, or their results are written again.
+        """
+
+    def write(self, results: WindowResults) -> None:
+        """Make the results durable and visible, all or nothing; writing the same (query, cut) again replaces it.
+
+        Raises:
+            Exception: Anything; the engine retries with back-off while other queries go on.
+        """
+
+    def close(self) -> None:
+        """Let go of everything."""

@@ -1,0 +1,104 @@
+"""What a source is: named, replayable offsets, and a DataFrame for each range of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from transom.model.time import Clock, Micros
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+Offset: TypeAlias = "int | dict[str, int]"
+"""A position in a source, as JSON holds it: one number, or one per source partition."""
+
+CORRUPT = "_corrupt_record"
+"""Optional column of `read`: the text of a row that could not be parsed, null for good rows."""
+PARTITION = "_source_partition"
+"""Optional column of `read`: index (int) into `partitions` of the row's source partition; absent means partition 0."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The next piece of a backlog."""
+
+    end: Offset
+    rows: int
+    """Rows in it; an estimate is allowed."""
+
+
+class Source(Protocol):
+    """A replayable source.
+
+    `open` is called once before anything else. Everything that decides offsets is durable in `directory` before an
+    offset leaves the source, so that a restarted application reads the same rows for the same offsets.
+    """
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of `read`, without the optional ones."""
+
+    @property
+    def partitions(self) -> Sequence[str]:
+        """Names of the source partitions; each has its own watermark. Fixed while the source is open."""
+
+    def describe(self) -> str:
+        """Return what it is and reads, in one line for people."""
+
+    def open(self, spark: SparkSession, directory: Path, clock: Clock) -> None:
+        """Prepare for reading; `directory` is the source's own part of the checkpoint and exists.
+
+        Raises:
+            SourceError: It cannot be read at all.
+        """
+
+    def start(self) -> Offset:
+        """Return the offset before the first row that is still there."""
+
+    def latest(self) -> Offset:
+        """Return the offset after the newest row that is readable now; looks for new data."""
+
+    def cut(self, start: Offset, max_rows: int) -> Cut:
+        """Return the end of a piece from `start` of at most `max_rows` rows, within the last `latest()`.
+
+        One indivisible unit (a file) may be larger than `max_rows`; then it is returned alone. An empty backlog
+        gives `Cut(start, 0)`.
+        """
+
+    def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:
+        """Return the rows in [start, end); the same rows every time. Lazy: runs no job.
+
+        Args:
+            spark: The session to read with.
+            start: First offset.
+            end: Offset after the last row.
+            skip: Units (as named by `unreadable`) to leave out.
+        """
+
+    def unreadable(self, spark: SparkSession, start: Offset, end: Offset) -> dict[str, str]:
+        """Return the units in [start, end) that cannot be read at all, each with the reason; runs jobs.
+
+        Called after a job on the range failed. Empty when the source itself is fine.
+        """
+
+    def ingested_at(self, start: Offset, end: Offset) -> Micros:
+        """Return when the newest row of [start, end) arrived in the source (file time, generator schedule)."""
+
+    def watermark(self, end: Offset) -> Micros | None:
+        """Return the watermark that the source itself injected before `end`; None when it injects none."""
+
+    def exhausted(self, offset: Offset) -> bool:
+        """Tell whether no row after `offset` can come any more without somebody adding data (for `run(once=True)`)."""
+
+    def release(self, oldest_needed: Offset) -> None:
+        """Told after commits: nothing before this offset will be read again. For retention and clean-up."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+JsonOffset: TypeAlias = Any

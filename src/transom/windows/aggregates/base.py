@@ -1,0 +1,91 @@
+"""What an aggregate is: primitives (mergeable states that Spark computes) and a result made from them.
+
+A *state* is columns of one length, one slot per key. Spark computes it once per (pane, key); on the driver it is only
+ever merged. Queries share primitives: `avg(x)` and `sum(x)` use the same sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from transom.model.expression import Expression
+
+State: TypeAlias = "dict[str, np.ndarray[Any, Any]]"
+"""Columns of a state by name, each of shape (slots,)."""
+Slots: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+Types: TypeAlias = "Mapping[str, pa.DataType]"
+"""Arrow types of a state's columns, as Spark returns them."""
+
+
+class Primitive(Protocol):
+    """A commutative monoid over rows. Implementations are frozen, hashable dataclasses; equal ones are shared."""
+
+    @property
+    def inputs(self) -> tuple[Expression, ...]:
+        """The expressions it reads."""
+
+    def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
+        """Return a Spark SQL aggregate expression for each column of the state.
+
+        Args:
+            inputs: A column reference (already quoted) for each of `inputs`.
+            time: The column reference of the event time, a bigint of microseconds.
+        """
+
+    def decode(self, columns: Mapping[str, pa.Array]) -> State:
+        """Return the state held by Arrow columns of n rows, as Spark or `encode` made them."""
+
+    def encode(self, state: State, types: Types) -> dict[str, pa.Array]:
+        """Return Arrow columns of `types` that `decode` turns into the same state."""
+
+    def empty(self, slots: int, types: Types) -> State:
+        """Return the neutral state in every slot; the caller owns it and may merge into it."""
+
+    def merge_into(self, into: State, slots: Slots, other: State) -> None:
+        """Merge row i of `other` into slot `slots[i]` of `into`, in place; O(rows), vectorised where types allow.
+
+        Slots are unique within one call. Never raises for a value: an overflow is kept in the state for `result`.
+        """
+
+
+@dataclass(frozen=True)
+class ResultContext:
+    """What a result may depend on besides the states."""
+
+    inputs: tuple[pa.DataType, ...]
+    """Arrow types of the aggregate's own input expressions, in order."""
+    types: tuple[Types, ...]
+    """Types of the states' columns, one mapping per primitive, in the order of `primitives`."""
+    ansi: bool
+    """Whether overflow is an error (spark.sql.ansi.enabled)."""
+
+
+class Aggregate(Protocol):
+    """Primitives and the result made of them. Implementations are frozen, hashable dataclasses."""
+
+    @property
+    def inputs(self) -> tuple[Expression, ...]:
+        """The expressions it reads, as the user gave them."""
+
+    @property
+    def primitives(self) -> tuple[Primitive, ...]:
+        """The primitives that it needs."""
+
+    @property
+    def zero(self) -> Any:
+        """The value in a window without rows when the query asks for `fill="zero"`; None where zero would be a lie."""
+
+    def result(self, states: Sequence[State], context: ResultContext) -> pa.Array:
+        """Return one value per slot, of the type that Spark's batch aggregate has.
+
+        Raises:
+            QueryFailedError: Overflow under ANSI.
+        """
+
+    def describe(self) -> str:
+        """Return the call as text, e.g. `quantile(fare, 0.95)`; part of the query's fingerprint."""
