@@ -1,0 +1,69 @@
+"""What a running application tells about itself: plain values, made by the engine, shown by front ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from transom.model.time import Micros
+
+
+@dataclass(frozen=True)
+class LatencyTarget:
+    """A promise about result latency: `quantile` of the results are visible within `limit`."""
+
+    limit: Micros
+    quantile: float
+
+
+@dataclass(frozen=True)
+class QueryProgress:
+    """One query so far in this run."""
+
+    name: str
+    stream: str
+    sink: str
+    windows: int
+    """Windows written."""
+    result_rows: int
+    latency: dict[str, Micros]
+    """Quantiles of the result latency of the last windows: keys p50, p95, p99; empty before the first result."""
+    target: LatencyTarget | None
+    late_rows: int
+    """Rows that came when all their windows of this query were closed."""
+    waiting: int
+    """Results that its sink has not taken yet."""
+    failure: str | None
+    """Why the query was taken out; None while it runs."""
+
+
+@dataclass(frozen=True)
+class StreamProgress:
+    """One stream so far in this run."""
+
+    name: str
+    source: str
+    cuts: int
+    rows: int
+    rows_per_second: float
+    """Over the last seconds."""
+    backlog: int
+    """Rows (an estimate is allowed) that are in the source and not committed."""
+    watermark: Micros
+    max_event_time: Micros
+    dead_letters: dict[str, int]
+    """Rows by reason."""
+    batch_micros: Micros
+    """Duration of the last micro-batch."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The application at one moment."""
+
+    at: Micros
+    started: Micros
+    streams: tuple[StreamProgress, ...]
+    queries: tuple[QueryProgress, ...]
+    stopping: bool = False
+    notes: tuple[str, ...] = field(default=())
+    """Sentences that a person should see once, e.g. a quarantined query; new since the last progress."""
