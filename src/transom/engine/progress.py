@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from transom.model.query import LatencyTarget
 from transom.model.time import Micros
-
-
-@dataclass(frozen=True)
-class LatencyTarget:
-    """A promise about result latency: `quantile` of the results are visible within `limit`."""
-
-    limit: Micros
-    quantile: float
 
 
 @dataclass(frozen=True)

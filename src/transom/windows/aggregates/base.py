@@ -29,6 +29,10 @@ class Primitive(Protocol):
     def inputs(self) -> tuple[Expression, ...]:
         """The expressions it reads."""
 
+    @property
+    def small(self) -> bool:
+        """Whether a state is a few numbers, so that keeping one per fine key costs little; false for sketches."""
+
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return a Spark SQL aggregate expression for each column of the state.
 

@@ -1,0 +1,60 @@
+"""A query as a value: what it computes, not how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from transom.model.expression import Expression
+from transom.model.window import WindowSpec
+
+if TYPE_CHECKING:
+    from transom.windows.aggregates.base import Aggregate
+
+
+@dataclass(frozen=True)
+class Key:
+    """A grouping key: the name of its result column and where it comes from."""
+
+    name: str
+    expression: Expression
+
+    def __str__(self) -> str:
+        return self.name if self.name == self.expression.text else f"{self.expression} as {self.name}"
+
+
+@dataclass(frozen=True)
+class LatencyTarget:
+    """A promise about result latency: `quantile` of the results are visible within `limit` microseconds."""
+
+    limit: int
+    quantile: float
+
+
+@dataclass(frozen=True)
+class Query:
+    """Aggregates per key and window over one branch of a stream."""
+
+    name: str
+    branch: int
+    """Index of the stream's chain of transformations; queries with one branch see the same rows."""
+    keys: tuple[Key, ...]
+    windows: tuple[WindowSpec, ...]
+    aggregates: tuple[tuple[str, Aggregate], ...]
+    """Result column and aggregate."""
+    target: LatencyTarget | None = None
+    fill_zero: bool = False
+
+    def definition(self, branch: str) -> dict[str, Any]:
+        """Return what must not change while a checkpoint is used, as JSON.
+
+        Args:
+            branch: Text of the branch's transformations.
+        """
+        return {
+            "rows": branch,
+            "group_by": [str(key) for key in self.keys],
+            "windows": sorted(str(window) for window in self.windows),
+            "aggregates": {name: aggregate.describe() for name, aggregate in self.aggregates},
+            "fill": "zero" if self.fill_zero else None,
+        }

@@ -1,0 +1,94 @@
+"""Keys as small integers: each distinct key of a component gets a dense id, so that merging is array arithmetic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transom.windows.aggregates.base import Slots
+
+
+class _Values:
+    """Distinct values of one column, numbered in the order of their first appearance; null is a value."""
+
+    def __init__(self, values: pa.Array) -> None:
+        self.values = values
+
+    def intern(self, column: pa.Array) -> Slots:
+        """Return the number of each value, adding those not seen before; O(distinct + rows)."""
+        known = len(self.values)
+        both = pa.concat_arrays([self.values, column]) if known else column
+        encoded = pc.dictionary_encode(both, null_encoding="encode")
+        codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)[known:]
+        if len(encoded.dictionary) > known:
+            self.values = encoded.dictionary
+        return codes
+
+
+class KeyIndex:
+    """Dense ids for rows of key columns.
+
+    Columns are interned one by one and combined pairwise, (id so far, next column) packed into 64 bits, so that any
+    number and type of key columns costs one hash table per column over integers and its distinct values. Spark has
+    already made equal keys identical (NaN, -0.0), so that equality of bits is equality of keys.
+
+    Args:
+        schema: Names and types of the key columns; none for a global aggregate, which has the single id 0.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._columns = [_Values(pa.array([], field.type)) for field in schema]
+        self._pairs = [_Values(pa.array([], pa.int64())) for _ in range(max(0, len(schema) - 1))]
+        self._codes: list[Any] = [np.empty(0, np.int64) for _ in schema]
+        self._size = 0 if len(schema) else 1
+
+    def __len__(self) -> int:
+        return self._size
+
+    def intern(self, keys: pa.Table) -> Slots:
+        """Return the id of each row, adding keys not seen before.
+
+        Args:
+            keys: Columns of `schema`, in its order; n rows.
+        """
+        rows = keys.num_rows
+        if not self._columns:
+            return np.zeros(rows, np.int64)
+        codes = [
+            values.intern(_one_chunk(keys.column(i), field.type))
+            for i, (values, field) in enumerate(zip(self._columns, self.schema, strict=True))
+        ]
+        ids = codes[0]
+        for pair, code in zip(self._pairs, codes[1:], strict=True):
+            ids = pair.intern(pa.array((ids << np.int64(32)) | code))
+        new = ids >= self._size
+        if new.any():
+            fresh, where = np.unique(ids[new], return_index=True)
+            at = np.flatnonzero(new)[where]
+            self._codes = [
+                np.concatenate([old, code[at]]) for old, code in zip(self._codes, codes, strict=True)
+            ]
+            self._size += len(fresh)
+        return ids
+
+    def take(self, ids: Slots) -> list[pa.Array]:
+        """Return the key columns of some ids, each of len(ids) values."""
+        return [
+            values.values.take(pa.array(codes[ids]))
+            for values, codes in zip(self._columns, self._codes, strict=True)
+        ]
+
+    def table(self) -> pa.Table:
+        """Return all keys in the order of their ids."""
+        return pa.Table.from_arrays(self.take(np.arange(self._size)), schema=self.schema)
+
+
+def _one_chunk(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.Array:
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], kind)
+    return array if array.type == kind else array.cast(kind)
