@@ -1,0 +1,123 @@
+"""`transom dead-letters`: the rows that no window could take."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from transom.errors import CheckpointError
+
+_FORMATS = {".parquet": "parquet", ".json": "json"}
+
+
+@dataclass(frozen=True)
+class DeadLetters:
+    """The dead letters of one stream."""
+
+    stream: str
+    counts: dict[str, int]
+    """Rows by reason."""
+    samples: dict[str, list[dict[str, Any]]]
+    """The first rows of each reason."""
+
+
+def read_dead_letters(checkpoint: Path, limit: int) -> list[DeadLetters]:
+    """Return the dead letters of every stream; memory grows with the samples only.
+
+    Args:
+        checkpoint: The checkpoint directory of an application.
+        limit: Sample rows per reason.
+
+    Raises:
+        CheckpointError: The directory is not there, or a file in it is damaged.
+    """
+    if not checkpoint.is_dir():
+        raise CheckpointError(
+            f"There is no directory {checkpoint}.", "Give the checkpoint of an application."
+        )
+    root = checkpoint / "dead-letters"
+    streams = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+    try:
+        return [_read_stream(stream, limit) for stream in streams]
+    except (OSError, pa.ArrowException) as error:
+        raise CheckpointError(
+            f"The dead letters in {root} cannot be read: {error}.",
+            "If a file is damaged, move it away; results do not depend on it.",
+        ) from error
+
+
+def _read_stream(directory: Path, limit: int) -> DeadLetters:
+    counts: Counter[str] = Counter()
+    samples: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for suffix, kind in _FORMATS.items():
+        files = sorted(str(path) for path in directory.rglob(f"*{suffix}") if _is_data(path, directory))
+        if not files:
+            continue
+        partitions = ds.partitioning(flavor="hive")
+        dataset = ds.dataset(files, format=kind, partitioning=partitions, partition_base_dir=str(directory))
+        for batch in dataset.to_batches(batch_size=10_000):
+            reasons = (
+                batch.column("reason").to_pylist()
+                if "reason" in batch.schema.names
+                else ["unknown"] * len(batch)
+            )
+            for row, reason in enumerate(reasons):
+                counts[reason] += 1
+                if len(samples[reason]) < limit:
+                    samples[reason].append(batch.slice(row, 1).to_pylist()[0])
+    return DeadLetters(directory.name, dict(counts.most_common()), dict(samples))
+
+
+def _is_data(path: Path, directory: Path) -> bool:
+    """Tell whether a file is a finished one, not one that is being written."""
+    return not any(part.startswith(("_", ".")) for part in path.relative_to(directory).parts)
+
+
+def show_dead_letters(checkpoint: Path, *, limit: int, as_json: bool) -> None:
+    """Print the dead letters of an application."""
+    streams = read_dead_letters(checkpoint, limit)
+    if as_json:
+        for stream in streams:
+            print(json.dumps(stream.__dict__, default=_text))
+        return
+    console = Console(highlight=False)
+    if not any(stream.counts for stream in streams):
+        console.print(f"No dead letters in {checkpoint}: every row has been taken by a window.")
+    for stream in streams:
+        console.print(_render(stream))
+
+
+def _render(stream: DeadLetters) -> RenderableType:
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    table.add_column("reason")
+    table.add_column("rows", justify="right")
+    for reason, count in stream.counts.items():
+        table.add_row(reason, f"{count:,}")
+    parts: list[RenderableType] = [Text(f"stream {stream.stream}", style="bold"), table]
+    for reason, rows in stream.samples.items():
+        if rows:
+            parts.append(Text(f"{reason}, for example:", style="bold yellow"))
+        for row in rows:
+            shown = {
+                key: value
+                for key, value in row.items()
+                if key not in ("reason", "record") and value is not None
+            }
+            details = "  ".join(f"{key}={_text(value)}" for key, value in shown.items())
+            parts.append(Text(f"  {row.get('record')}"))
+            parts.append(Text(f"    {details}", style="dim"))
+    return Group(*parts)
+
+
+def _text(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)

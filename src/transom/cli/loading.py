@@ -1,0 +1,103 @@
+"""From the path of a job to an `App`."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transom.errors import JobFileError, TransomError
+from transom.jobfile import build_job, load_job
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from transom.app import App
+
+_SHAPE = "A job in Python defines build(spark) -> App, or build(spark, checkpoint) -> App."
+
+
+def load(path: Path, checkpoint: Path | None = None) -> Callable[[SparkSession], App]:
+    """Return a function that builds the application; everything that needs no Spark is checked before.
+
+    Args:
+        path: A `.toml` or `.py` file.
+        checkpoint: Directory to use instead of the job's.
+
+    Raises:
+        JobFileError: The job cannot be loaded.
+    """
+    if not path.is_file():
+        raise JobFileError(f"There is no job file {path}.", "Give the path of a TOML or Python file.")
+    directory = None if checkpoint is None else str(checkpoint)
+    if path.suffix == ".toml":
+        spec = load_job(path)
+        return lambda spark: build_job(spec, spark, directory)
+    if path.suffix == ".py":
+        build = _python_build(path)
+        arguments = _arguments(path, build, directory)
+        return lambda spark: _checked(path, build(spark, *arguments))
+    raise JobFileError(f"{path} is neither a .toml nor a .py file.", _SHAPE)
+
+
+def _python_build(path: Path) -> Callable[..., Any]:
+    """Import the file as the module `transom_job`, with its directory importable as for `python file.py`."""
+    sys.path.insert(0, str(path.resolve().parent))
+    spec = importlib.util.spec_from_file_location("transom_job", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except TransomError:
+        raise
+    except Exception as error:
+        line = _line_in(path, error)
+        raise JobFileError(
+            f"{path}{line} fails: {type(error).__name__}: {error}.", f"Run python {path} to see more."
+        ) from error
+    build = getattr(module, "build", None)
+    if not callable(build):
+        raise JobFileError(f"{path} has no function build.", _SHAPE)
+    return build  # type: ignore[no-any-return]
+
+
+def _line_in(path: Path, error: BaseException) -> str:
+    lines, trace = [], error.__traceback__
+    while trace is not None:
+        if Path(trace.tb_frame.f_code.co_filename) == path:
+            lines.append(trace.tb_lineno)
+        trace = trace.tb_next
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        lines.append(error.lineno)
+    return f", line {lines[-1]}," if lines else ""
+
+
+def _arguments(path: Path, build: Callable[..., Any], checkpoint: str | None) -> list[str | None]:
+    """Return what `build` gets after the session."""
+    parameters = inspect.signature(build).parameters
+    if len(parameters) == 2:
+        # Without --checkpoint a default of the job's own stays in force.
+        keeps = checkpoint is None and list(parameters.values())[1].default is not inspect.Parameter.empty
+        if not keeps and checkpoint is None:
+            raise JobFileError(f"build in {path} asks for a checkpoint.", "Give --checkpoint DIR.")
+        return [] if keeps else [checkpoint]
+    if len(parameters) != 1:
+        raise JobFileError(f"build in {path} takes {len(parameters)} arguments.", _SHAPE)
+    if checkpoint is not None:
+        raise JobFileError(
+            f"build in {path} chooses its own checkpoint, so --checkpoint cannot be given.",
+            "Define build(spark, checkpoint) instead.",
+        )
+    return []
+
+
+def _checked(path: Path, app: Any) -> App:
+    from transom.app import App
+
+    if not isinstance(app, App):
+        raise JobFileError(f"build in {path} returned {type(app).__name__}, not an App.", "Return the App.")
+    return app

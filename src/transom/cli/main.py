@@ -1,0 +1,176 @@
+"""The commands and what they have in common: help, errors without a stack trace, exit codes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+from typer.core import TyperGroup
+
+from transom.errors import TransomError
+
+OLDEST_PYTHON = (3, 10)
+
+
+class _Group(TyperGroup):
+    """Commands whose `TransomError` becomes a message, a remedy and exit code 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except TransomError as error:
+            print_error(error)
+        except BrokenPipeError:  # the reader, such as head, has seen enough
+            sys.stderr.close()
+        raise typer.Exit(1)
+
+
+cli = typer.Typer(
+    name="transom",
+    cls=_Group,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_show_locals=False,
+    add_completion=False,
+    help=(
+        "Many windowed streaming queries with stated latency limits on Apache Spark.\n\n"
+        "Start with [bold]transom demo[/bold], or run a job of your own: "
+        "[bold]transom run job.toml[/bold].\n\n"
+        "Exit codes: 0 done, 1 an error with a remedy, 2 wrong usage, 130 stopped at once by Ctrl-C."
+    ),
+)
+
+Job = Annotated[
+    Path,
+    typer.Argument(
+        metavar="JOB",
+        help="A TOML job, or a Python file with build(spark) -> App or build(spark, checkpoint) -> App. "
+        "Relative paths in a job are relative to the working directory.",
+    ),
+]
+Master = Annotated[str, typer.Option(metavar="URL", help="Spark master.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Checkpoint = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The checkpoint directory of an application.")
+]
+
+
+@cli.command()
+def run(
+    job: Job,
+    once: Annotated[bool, typer.Option("--once", help="Process what is there, then end.")] = False,
+    close_all: Annotated[
+        bool,
+        typer.Option("--close-all", help="At the end, also emit windows that are still open; with --once."),
+    ] = False,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Checkpoint to use instead of the job's.")
+    ] = None,
+    master: Master = "local[*]",
+    as_json: AsJson = False,
+) -> None:
+    """Run a job until Ctrl-C, or over what is there now (--once).
+
+    Ctrl-C finishes the micro-batch; a second Ctrl-C stops at once. Either way the next run goes on where this one
+    ended, and no result is lost or written twice.
+
+    Example: [bold]transom run job.toml --once --close-all[/bold]
+    """
+    from transom.cli.running import run_job
+
+    if close_all and not once:
+        raise typer.BadParameter(
+            "--close-all goes with --once: a run that goes on never knows the end of its input."
+        )
+    run_job(job, once=once, close_all=close_all, checkpoint=checkpoint, master=master, as_json=as_json)
+
+
+@cli.command()
+def explain(job: Job, master: Master = "local[1]", as_json: AsJson = False) -> None:
+    """Show what a job would do: its streams, queries, panes, and what they share. Reads no data.
+
+    Example: [bold]transom explain job.toml[/bold]
+    """
+    from transom.cli.explaining import explain_job
+
+    explain_job(job, master=master, as_json=as_json)
+
+
+@cli.command()
+def demo(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where input and results go.")] = Path("demo-out"),
+    rows: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Only the first N flights; all 336,776 without it.")
+    ] = None,
+    master: Master = "local[2]",
+    as_json: AsJson = False,
+) -> None:
+    """Replay the flights that left New York in 2013 as a stream, in the order in which they really left.
+
+    Example: [bold]transom demo --rows 50000[/bold]
+    """
+    from transom.cli.running import run_demo
+
+    run_demo(out, rows=rows, master=master, as_json=as_json)
+
+
+@cli.command("dead-letters")
+def dead_letters(
+    directory: Checkpoint,
+    limit: Annotated[int, typer.Option(metavar="N", min=0, help="Sample rows per reason.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Show the rows that no window could take, and why: counts per reason, then samples.
+
+    Example: [bold]transom dead-letters ckpt --limit 10[/bold]
+    """
+    from transom.cli.deadletters import show_dead_letters
+
+    show_dead_letters(directory, limit=limit, as_json=as_json)
+
+
+@cli.command()
+def compact(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The directory of one query's results.")],
+    before_cut: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Only files of micro-batches before N.")
+    ] = None,
+) -> None:
+    """Merge the small result files of a sink into few big ones. Safe while the job runs.
+
+    Example: [bold]transom compact out/fares[/bold]
+    """
+    from transom.cli.upkeep import compact_results
+
+    compact_results(directory, before_cut=before_cut)
+
+
+@cli.command()
+def checkpoint(directory: Checkpoint, as_json: AsJson = False) -> None:
+    """Show what a checkpoint holds: format, size, newest log records. Never changes it.
+
+    Example: [bold]transom checkpoint ckpt[/bold]
+    """
+    from transom.cli.upkeep import show_checkpoint
+
+    show_checkpoint(directory, as_json=as_json)
+
+
+def print_error(error: TransomError) -> None:
+    """Print an error for people: what happened in red, what to do beneath."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(Text(error.message, style="bold red"))
+    if error.remedy:
+        console.print(Text(error.remedy))
+
+
+def main() -> None:
+    """Run the command line; the entry point of the package."""
+    if sys.version_info < OLDEST_PYTHON:
+        needed = ".".join(map(str, OLDEST_PYTHON))
+        sys.exit(f"Transom needs Python {needed} or newer; this is {sys.version.split()[0]}.")
+    cli()

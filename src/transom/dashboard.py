@@ -1,0 +1,169 @@
+"""How a run looks: a picture for a terminal, log lines for files, JSON for programs.
+
+Pure: a `Progress` in, something to print out. `transom.cli.views` decides when to print.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from transom.engine.progress import Progress, QueryProgress, StreamProgress
+from transom.model.time import (
+    MAX_TIME,
+    MICROS_PER_SECOND,
+    MIN_TIME,
+    Micros,
+    format_duration,
+    format_time,
+)
+
+
+def to_json(progress: Progress) -> dict[str, Any]:
+    """Return the progress as JSON holds it; times in microseconds, null where there is none yet."""
+    values = asdict(progress)
+    for stream in values["streams"]:
+        for key in ("watermark", "max_event_time"):
+            if not MIN_TIME < stream[key] < MAX_TIME:
+                stream[key] = None
+    return values
+
+
+def notes(progress: Progress) -> list[str]:
+    """Return a log line for each note."""
+    return [f"{format_time(_second(progress.at))} note: {note}" for note in progress.notes]
+
+
+def log_lines(progress: Progress) -> list[str]:
+    """Return log lines: the notes, then one line per stream and one per query."""
+    at = format_time(_second(progress.at))
+    lines = notes(progress)
+    for stream in progress.streams:
+        dead = sum(stream.dead_letters.values())
+        lines.append(
+            f"{at} stream {stream.name}: {stream.rows:,} rows, {stream.rows_per_second:,.0f} rows/s, backlog "
+            f"{stream.backlog:,} rows, watermark {_moment(stream.watermark)}{_lag(stream)}, "
+            f"{stream.cuts:,} micro-batches, last {_seconds(stream.batch_micros)}"
+            + (f", {dead:,} dead letters" if dead else "")
+        )
+    for query in progress.queries:
+        quantiles = " ".join(f"{name} {_seconds(value)}" for name, value in sorted(query.latency.items()))
+        lines.append(
+            f"{at} query {query.name}: {query.windows:,} windows, {query.result_rows:,} results, "
+            f"latency {quantiles or 'not known yet'}"
+            + (f" (target {_target(query)})" if query.target else "")
+            + (f", {query.late_rows:,} late rows" if query.late_rows else "")
+            + f", {_state(query)[0]}"
+        )
+    return lines
+
+
+def render(progress: Progress, notes: list[str]) -> RenderableType:
+    """Return the live picture: a table of streams, a table of queries, and the newest notes."""
+    ran = format_duration(_second(progress.at - progress.started) if progress.at > progress.started else 0)
+    head = "finishing the micro-batch, Ctrl-C again stops at once" if progress.stopping else "Ctrl-C stops"
+    title = Text.assemble(("transom", "bold cyan"), f"  {ran}  ", (head, "dim"))
+    parts: list[RenderableType] = [title, _streams(progress), _queries(progress)]
+    parts.extend(Text.assemble(("! ", "bold yellow"), note) for note in notes)
+    return Group(*parts)
+
+
+def _streams(progress: Progress) -> Table:
+    columns = (
+        "rows",
+        "rows/s",
+        "backlog",
+        "watermark (UTC)",
+        "behind newest",
+        "batches",
+        "last batch",
+        "dead letters",
+    )
+    table = _table("stream", columns)
+    for stream in progress.streams:
+        dead = sum(stream.dead_letters.values())
+        table.add_row(
+            Text(stream.name, style="bold"),
+            f"{stream.rows:,}",
+            f"{stream.rows_per_second:,.0f}",
+            f"{stream.backlog:,}",
+            _moment(stream.watermark),
+            _lag(stream).strip(" ()").removesuffix(" behind the newest row") or "-",
+            f"{stream.cuts:,}",
+            _seconds(stream.batch_micros),
+            Text(f"{dead:,}", style="yellow" if dead else ""),
+        )
+    return table
+
+
+def _queries(progress: Progress) -> Table:
+    table = _table("query", ("windows", "results", "p50", "p95", "p99", "target", "late rows", "state"))
+    for query in progress.queries:
+        state, style = _state(query)
+        table.add_row(
+            Text(query.name, style="bold"),
+            f"{query.windows:,}",
+            f"{query.result_rows:,}",
+            *(_latency(query, name) for name in ("p50", "p95", "p99")),
+            _target(query) if query.target else "-",
+            f"{query.late_rows:,}",
+            Text(state, style=style),
+        )
+    return table
+
+
+def _table(first: str, columns: tuple[str, ...]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(first, no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="left" if column == "state" else "right")
+    return table
+
+
+def _latency(query: QueryProgress, name: str) -> Text:
+    value = query.latency.get(name)
+    if value is None:
+        return Text("-")
+    target, style = query.target, ""
+    if target is not None and value <= target.limit:
+        style = "green"
+    elif target is not None and int(name[1:]) <= target.quantile * 100:
+        style = "red"
+    return Text(_seconds(value), style=style)
+
+
+def _state(query: QueryProgress) -> tuple[str, str]:
+    if query.failure is not None:
+        return f"taken out: {query.failure}", "bold red"
+    if query.waiting:
+        return f"sink behind by {query.waiting:,} results", "yellow"
+    return "ok", "green"
+
+
+def _target(query: QueryProgress) -> str:
+    assert query.target is not None
+    return f"p{query.target.quantile * 100:g} {_seconds(query.target.limit)}"
+
+
+def _lag(stream: StreamProgress) -> str:
+    if not MIN_TIME < stream.watermark < MAX_TIME or stream.max_event_time <= MIN_TIME:
+        return ""
+    lag = max(stream.max_event_time - stream.watermark, 0)
+    return f" ({format_duration(_second(lag) if lag >= MICROS_PER_SECOND else lag)} behind the newest row)"
+
+
+def _moment(at: Micros) -> str:
+    return format_time(_second(at) if MIN_TIME < at < MAX_TIME else at).removesuffix("Z").replace("T", " ")
+
+
+def _second(at: Micros) -> Micros:
+    return at // MICROS_PER_SECOND * MICROS_PER_SECOND
+
+
+def _seconds(micros: Micros) -> str:
+    seconds = micros / MICROS_PER_SECOND
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"

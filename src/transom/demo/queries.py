@@ -1,0 +1,67 @@
+"""The demo's queries; an example of what a user writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transom.demo.flights import SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from transom.app import App
+
+ROWS_PER_CUT = 1_000
+"""Rows per micro-batch: about a day, so that one run has hundreds of them, as a live stream would."""
+DELAY = "2 hours"
+"""How long windows wait for flights that leave late; some leave later still."""
+DAY_OFFSET = "5 hours"
+"""Days begin at midnight in New York's standard time, all year."""
+
+
+def build(spark: SparkSession, out: Path) -> App:
+    """Return the application that reads `out/input` and writes `out/results/<query>`."""
+    import transom as tm
+
+    app = tm.App(spark, checkpoint=str(out / "checkpoint"), name="demo", max_rows_per_cut=ROWS_PER_CUT)
+    flights = app.stream(
+        tm.files(str(out / "input" / "*.json"), schema=SCHEMA),
+        event_time="event_time",
+        watermark=tm.watermark(DELAY),
+        name="flights",
+    )
+    day = tm.tumbling("1 day", offset=DAY_OFFSET)
+
+    # How late each airline leaves each airport: by the hour, by the quarter of a day, by the day.
+    (
+        flights.group_by("origin", "carrier")
+        .window("1 hour", tm.tumbling("6 hours", offset=DAY_OFFSET), day)
+        .agg(
+            flights=tm.count(),
+            cancelled=tm.sum("int(cancelled)"),
+            mean_delay=tm.avg("delay_minutes"),
+            p95_delay=tm.quantile("delay_minutes", 0.95),
+        )
+        .within("5 seconds", quantile=0.99)
+        .to(tm.parquet(str(out / "results" / "delays")), name="delays")
+    )
+    # Where people go: the five busiest destinations of each airport and day.
+    (
+        flights.group_by("origin")
+        .window(day)
+        .agg(busiest=tm.top_k("dest", 5), flights=tm.count())
+        .to(tm.parquet(str(out / "results" / "destinations")), name="destinations")
+    )
+    # The hour that has just passed, every quarter of an hour.
+    (
+        flights.group_by("origin")
+        .window(tm.sliding("1 hour", every="15 minutes"))
+        .agg(
+            flights=tm.count(),
+            cancelled=tm.sum("int(cancelled)"),
+            mean_delay=tm.avg("delay_minutes"),
+            worst_delay=tm.max("delay_minutes"),
+        )
+        .to(tm.parquet(str(out / "results" / "hourly")), name="hourly")
+    )
+    return app

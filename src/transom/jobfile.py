@@ -1,0 +1,263 @@
+"""Jobs written as TOML: read, checked key by key, and turned into an `App` through the public interface.
+
+`parse_job` needs no Spark; `build_job` makes the application. Relative paths are relative to the working
+directory, not to the file.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transom.errors import JobFileError
+from transom.jobkeys import Keys, Table
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from transom.app import App
+
+_JOB = ("checkpoint", "name", "settings", "source", "query")
+_WATERMARK = ("watermark", "idle_after", "max_ahead", "close_on_idle")
+_FILES = ("files", "schema", "format", "order", "settle", "options", "partition_by", "max_files_per_cut")
+_GENERATOR = ("generator", "rows_per_second", "rows", "start", "partitions")
+_SOURCE = ("name", "event_time", *_WATERMARK, *_FILES, *_GENERATOR)
+_QUERY = (
+    *("name", "source", "where", "select", "group_by", "windows", "aggregates"),
+    *("fill", "within", "quantile", "sink"),
+)
+_WINDOWS = {"tumbling": ("tumbling", "offset"), "sliding": ("sliding", "every", "offset")}
+_SINKS: dict[str, type] = {"parquet": str, "json": str, "console": int}
+
+
+@dataclass(frozen=True)
+class SourceSpec:
+    """One `[source]` table."""
+
+    name: str
+    kind: str
+    """`files` or `generator`."""
+    reads: Any
+    """The path or paths of files, or the generator's columns."""
+    options: Table
+    """The other arguments of the source's function."""
+    event_time: str
+    watermark: Table
+    """Arguments of `transom.watermark`, with `delay` first."""
+
+
+@dataclass(frozen=True)
+class QuerySpec:
+    """One `[[query]]` table."""
+
+    name: str
+    source: str
+    windows: tuple[Any, ...]
+    """Durations as text, or tables as in the file."""
+    aggregates: tuple[str, ...]
+    sink: tuple[str, Any]
+    """Kind and argument."""
+    group_by: tuple[str, ...] = ()
+    where: str | None = None
+    select: tuple[str, ...] = ()
+    fill: str | None = None
+    within: tuple[str, float] | None = None
+    """Latency limit and quantile."""
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """A whole job file."""
+
+    file: str
+    sources: tuple[SourceSpec, ...]
+    queries: tuple[QuerySpec, ...]
+    checkpoint: str | None = None
+    name: str | None = None
+    settings: Table = field(default_factory=dict)
+
+
+def parse_job(text: str, file: str = "job.toml") -> JobSpec:
+    """Return the job that a TOML text describes.
+
+    Args:
+        text: The TOML text.
+        file: Name of the file, for errors.
+
+    Raises:
+        JobFileError: It is not TOML, a key is unknown, missing or of the wrong type.
+    """
+    try:
+        job = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise JobFileError(
+            f"{file} is not valid TOML: {error}.", "See https://toml.io for the syntax."
+        ) from error
+    top = Keys(file, "", job, _JOB)
+    sources = tuple(_source(file, table, number) for number, table in enumerate(top.tables("source")))
+    names = [source.name for source in sources]
+    for name in names:
+        if names.count(name) > 1:
+            raise top.error(f"two sources are named {name!r}", "Give each [[source]] a name of its own.")
+    queries = tuple(_query(file, table, names) for table in top.tables("query"))
+    for query in queries:
+        if sum(other.name == query.name for other in queries) > 1:
+            raise top.error(f"two queries are named {query.name!r}", "Give each [[query]] a name of its own.")
+    settings = top.get("settings", dict, {})
+    return JobSpec(file, sources, queries, top.get("checkpoint", str), top.get("name", str), settings)
+
+
+def load_job(path: Path) -> JobSpec:
+    """Read and parse a TOML job.
+
+    Raises:
+        JobFileError: The file cannot be read, or is not a job.
+    """
+    try:
+        return parse_job(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise JobFileError(
+            f"The job file {path} cannot be read: {error}.", "Give the path of a TOML file."
+        ) from error
+
+
+def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None) -> App:
+    """Return the application of a job, ready to run.
+
+    Args:
+        spec: The job.
+        spark: The session to run on.
+        checkpoint: Directory to use instead of the file's.
+
+    Raises:
+        DefinitionError: Something in the job cannot work; the message names query and field.
+    """
+    from transom.config import Settings
+    from transom.windows.aggregates.parse import parse_aggregate
+
+    import transom as tm
+
+    directory = checkpoint or spec.checkpoint
+    if directory is None:
+        raise JobFileError(
+            f"{spec.file} names no checkpoint.",
+            'Add checkpoint = "directory" at its top, or give --checkpoint.',
+        )
+    Keys(spec.file, "[settings]", spec.settings, tuple(one.name for one in fields(Settings)))
+    app = tm.App(spark, checkpoint=directory, name=spec.name, **spec.settings)
+    streams: dict[tuple[str, str | None, tuple[str, ...]], Any] = {}
+    for source in spec.sources:
+        make = tm.files if source.kind == "files" else tm.generator
+        streams[source.name, None, ()] = app.stream(
+            make(source.reads, **source.options),
+            event_time=source.event_time,
+            watermark=tm.watermark(**source.watermark),
+            name=source.name,
+        )
+    for query in spec.queries:
+        # Queries with the same filter and columns share one mapped stream, so that it is computed once.
+        which = (query.source, query.where, query.select)
+        if which not in streams:
+            streams[which] = streams[query.source, None, ()].map(_mapping(query.where, query.select))
+        windowed = streams[which].group_by(*query.group_by).window(*map(_window, query.windows))
+        result = windowed.agg(**dict(map(parse_aggregate, query.aggregates)))
+        if query.fill is not None:
+            result = result.fill(query.fill)
+        if query.within is not None:
+            result = result.within(query.within[0], quantile=query.within[1])
+        kind, argument = query.sink
+        result.to(getattr(tm, kind)(argument), name=query.name)
+    return app
+
+
+def _mapping(where: str | None, select: tuple[str, ...]) -> Any:
+    def transform(frame: DataFrame) -> DataFrame:
+        frame = frame if where is None else frame.where(where)
+        return frame.selectExpr(*select) if select else frame
+
+    return transform
+
+
+def _window(window: Any) -> Any:
+    import transom as tm
+
+    if isinstance(window, str):
+        return window
+    arguments = dict(window)
+    kind = "sliding" if "sliding" in arguments else "tumbling"
+    return getattr(tm, kind)(arguments.pop(kind), **arguments)
+
+
+def _source(file: str, table: Table, number: int) -> SourceSpec:
+    where = f"[source] {table['name']!r}" if "name" in table else f"[source] number {number + 1}"
+    keys = Keys(file, where, table, _SOURCE)
+    kinds = [kind for kind in ("files", "generator") if kind in table]
+    if len(kinds) != 1:
+        raise keys.error("it needs either files or generator", 'Write for example files = "trips/*.json".')
+    kind = kinds[0]
+    allowed, other = (_FILES, _GENERATOR) if kind == "files" else (_GENERATOR, _FILES)
+    for key in table:
+        if key in other and key not in allowed:
+            raise keys.error(f"the key {key!r} does not go with {kind}", "Remove it.")
+    watermark = {key: table[key] for key in _WATERMARK[1:] if key in table}
+    watermark["delay"] = keys.get("watermark", str, "0 seconds")
+    return SourceSpec(
+        name=keys.get("name", str, f"source{number + 1}" if number else "source"),
+        kind=kind,
+        reads=keys.need("files", (str, list)) if kind == "files" else keys.need("generator", dict),
+        options={key: table[key] for key in allowed[1:] if key in table},
+        event_time=keys.need("event_time", str),
+        watermark=watermark,
+    )
+
+
+def _query(file: str, table: Table, sources: Sequence[str]) -> QuerySpec:
+    name = table.get("name")
+    keys = Keys(file, f"[[query]] {name!r}" if name else "[[query]]", table, _QUERY)
+    source = keys.get("source", str, sources[0] if len(sources) == 1 else None)
+    if source is None:
+        raise keys.error("the key 'source' is missing", f"Name one of the sources: {', '.join(sources)}.")
+    if source not in sources:
+        raise keys.error(f"there is no source {source!r}", f"The sources are: {', '.join(sources)}.")
+    windows = keys.need("windows", list)
+    for window in windows:
+        if isinstance(window, dict):
+            kind = next((kind for kind in _WINDOWS if kind in window), None)
+            allowed = (
+                _WINDOWS[kind] if kind else tuple(sorted({key for keys in _WINDOWS.values() for key in keys}))
+            )
+            Keys(file, f"{keys.where} windows", window, allowed)
+        if not isinstance(window, (str, dict)) or (isinstance(window, dict) and kind is None):
+            raise keys.error(
+                f"windows: {window!r} is not a window",
+                'Write "5 minutes", {sliding = "1 hour", every = "1 minute"} '
+                'or {tumbling = "1 day", offset = "4 hours"}.',
+            )
+    sink = keys.need("sink", dict)
+    Keys(file, f"{keys.where} sink", sink, tuple(_SINKS))
+    if len(sink) != 1 or not all(isinstance(sink[key], _SINKS[key]) for key in sink):
+        raise keys.error(
+            "sink: one kind with its argument is needed", 'Write for example sink = {parquet = "out"}.'
+        )
+    limit, quantile = keys.get("within", str), keys.get("quantile", (float, int))
+    if quantile is not None and limit is None:
+        raise keys.error("quantile is given without within", 'Add for example within = "2 seconds".')
+    return QuerySpec(
+        name=keys.need("name", str),
+        source=source,
+        windows=tuple(windows),
+        aggregates=keys.texts("aggregates", needed=True),
+        sink=next(iter(sink.items())),
+        group_by=keys.texts("group_by"),
+        where=keys.get("where", str),
+        select=keys.texts("select"),
+        fill=keys.get("fill", str),
+        within=None if limit is None else (limit, 0.99 if quantile is None else float(quantile)),
+    )

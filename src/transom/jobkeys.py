@@ -1,0 +1,71 @@
+"""Access to the tables of a TOML job that turns every mistake into an error which names the key."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from transom.errors import JobFileError
+
+Table: TypeAlias = "Mapping[str, Any]"
+"""A table of the file, as `tomllib` reads it."""
+
+_NAMES = {str: "a text", list: "a list", dict: "a table", int: "a whole number", float: "a number"}
+
+
+class Keys:
+    """One table of the file.
+
+    Args:
+        file: Name of the file, for errors.
+        where: The table as a person finds it, e.g. `[source]`; empty for the top of the file.
+        table: What is in it.
+        known: The keys that may be there.
+
+    Raises:
+        JobFileError: A key is unknown.
+    """
+
+    def __init__(self, file: str, where: str, table: Table, known: Sequence[str]) -> None:
+        self.file, self.where, self.table = file, where, table
+        for key in table:
+            if key not in known:
+                near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+                remedy = f"Did you mean {near[0]!r}?" if near else f"Known keys: {', '.join(known)}."
+                raise self.error(f"unknown key {key!r}", remedy)
+
+    def error(self, what: str, remedy: str) -> JobFileError:
+        """Return the error that says where and what."""
+        return JobFileError(f"{self.file}: {self.where + ': ' if self.where else ''}{what}.", remedy)
+
+    def get(self, key: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
+        """Return the value of an optional key, checked for its type."""
+        value = self.table.get(key, default)
+        if key in self.table and (not isinstance(value, kind) or isinstance(value, bool)):
+            names = " or ".join(_NAMES[one] for one in (kind if isinstance(kind, tuple) else (kind,)))
+            raise self.error(f"{key} = {value!r} is not {names}", f"Write {key} as {names}.")
+        return value
+
+    def need(self, key: str, kind: type | tuple[type, ...]) -> Any:
+        """Return the value of a key that must be there."""
+        if key not in self.table:
+            raise self.error(f"the key {key!r} is missing", "Add it.")
+        return self.get(key, kind)
+
+    def texts(self, key: str, needed: bool = False) -> tuple[str, ...]:
+        """Return a list of texts; empty when the key is optional and missing."""
+        values = self.need(key, list) if needed else self.get(key, list, [])
+        if not all(isinstance(value, str) for value in values) or (needed and not values):
+            raise self.error(
+                f"{key} = {values!r} is not a list of texts", f'Write for example {key} = ["zone"].'
+            )
+        return tuple(values)
+
+    def tables(self, key: str) -> list[Table]:
+        """Return the tables of `[key]` or `[[key]]`; there must be one."""
+        value = self.table.get(key)
+        tables = [value] if isinstance(value, dict) else value
+        if not isinstance(tables, list) or not tables or not all(isinstance(one, dict) for one in tables):
+            raise self.error(f"there is no [{key}] table", "Add one; README shows an example of a job.")
+        return tables
