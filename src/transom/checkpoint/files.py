@@ -1,0 +1,109 @@
+"""Files that are there completely or not at all, and errors of the file system in our words."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from transom.errors import CheckpointError, CheckpointFullError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def translated(path: Path, action: str) -> Iterator[None]:
+    """Turn an OSError of the body into an error of the checkpoint.
+
+    Args:
+        path: The file that the body works on.
+        action: What it does, as in "could not `write` the file".
+
+    Raises:
+        CheckpointFullError: The disk or the quota is full.
+        CheckpointError: Any other error of the file system.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise CheckpointFullError(
+                f"The disk is full: could not {action} {path} ({error.strerror}). "
+                "All that was committed is safe.",
+                "Free some space on that disk, or raise the quota, and start the application again.",
+            ) from error
+        raise CheckpointError(
+            f"Could not {action} {path}: {error.strerror or error}.",
+            "Check that the disk works and that this user may write there, then start the application again.",
+        ) from error
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_file(path: Path) -> None:
+    """Make a file's content durable, whoever wrote it."""
+    sync_directory(path)  # the same calls: a read-only handle is enough for fsync
+
+
+def make_directory(path: Path) -> None:
+    """Create a directory and its parents, durably; nothing happens when it exists."""
+    missing = []
+    while not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    for each in reversed(missing):
+        each.mkdir(exist_ok=True)
+        sync_directory(each.parent)
+
+
+def write_atomically(path: Path, pieces: Iterable[bytes | memoryview], *, sync: bool = True) -> int:
+    """Write a file under a hidden temporary name, then give it its own name.
+
+    Args:
+        path: The file; replaced when it exists.
+        pieces: Its content.
+        sync: Whether content and name are on disk when this returns. Without, the file is still complete or
+            absent after a crash of the process, but not after a power failure.
+
+    Returns:
+        The file's length in bytes.
+
+    Raises:
+        CheckpointFullError: The disk is full; the temporary file was removed.
+        CheckpointError: Any other error of the file system.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    length = 0
+    with translated(path, "write"):
+        try:
+            with open(temporary, "wb") as file:
+                for piece in pieces:
+                    length += file.write(piece)
+                file.flush()
+                if sync:
+                    os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+        if sync:
+            sync_directory(path.parent)
+    return length
+
+
+def remove_temporaries(directory: Path) -> None:
+    """Remove what `write_atomically` leaves behind when the process is killed."""
+    for name in os.listdir(directory):
+        if name.startswith(".") and name.endswith(".tmp"):
+            with suppress(OSError):
+                (directory / name).unlink()

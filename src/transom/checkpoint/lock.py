@@ -1,0 +1,159 @@
+"""Who may write: a lock against a second application on this machine, an epoch against one elsewhere.
+
+The lock goes away with its process, however that ends. Where it does not reach (another machine on a shared
+file system), the epoch fences: each opening claims the next number by creating a file that must not exist,
+and the writer of an epoch may go on only while the next number is not claimed. On NFS, mount with
+`lookupcache=positive`, so that a claim is seen at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import socket
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from transom.checkpoint.files import sync_directory, translated
+from transom.checkpoint.names import claim_name, claimed_epoch
+from transom.errors import CheckpointError, CheckpointFencedError, CheckpointInUseError
+from transom.model.time import Micros, format_time
+
+_log = logging.getLogger(__name__)
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class MachineLock:
+    """An exclusive lock on a file, held until `release` or the end of the process.
+
+    Args:
+        path: The lock file; created, never removed.
+        now: The time, for the message to others.
+
+    Raises:
+        CheckpointInUseError: Another holder is alive.
+    """
+
+    def __init__(self, path: Path, now: Micros) -> None:
+        with translated(path, "open"):
+            self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.release()
+            raise _in_use(path) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                self.release()
+                with translated(path, "lock"):
+                    raise
+            _log.warning(
+                "No locks on the file system of %s; only the writer epoch protects the checkpoint.", path
+            )
+        holder = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": now}).encode()
+        with suppress(OSError):  # for messages only; a full disk is reported by the first write that matters
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, holder, 0)
+
+    def release(self) -> None:
+        """Let others in."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+
+def holder_of(path: Path) -> dict[str, Any]:
+    """Return pid, host and since (microseconds) of the last holder of a lock; empty when not known."""
+    with suppress(OSError, ValueError):
+        value = json.loads(path.read_bytes())
+        if isinstance(value, dict):
+            return value
+    return {}
+
+
+def _in_use(path: Path) -> CheckpointInUseError:
+    holder = holder_of(path)
+    pid, host = holder.get("pid", "unknown"), holder.get("host", "unknown")
+    since = f" since {format_time(holder['since'])}" if isinstance(holder.get("since"), int) else ""
+    return CheckpointInUseError(
+        f"The checkpoint {path.parent} is in use by process {pid} on host {host}{since}.",
+        "Stop that application first, or give this one another checkpoint.",
+    )
+
+
+class Epoch:
+    """The right to write, until somebody claims the next number.
+
+    Args:
+        directory: Holds one empty file per claim; exists.
+        above: The claimed number is greater than all of these, and than all earlier claims.
+    """
+
+    def __init__(self, directory: Path, above: Iterable[int]) -> None:
+        self._directory = directory
+        self.number = max([0, *above, *_claims(directory)]) + 1
+        while not self._claim():
+            self.number += 1
+        self._own = os.fspath(directory / claim_name(self.number))
+        self._next = os.fspath(directory / claim_name(self.number + 1))
+
+    def _claim(self) -> bool:
+        path = self._directory / claim_name(self.number)
+        with translated(path, "create"):
+            try:
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+            except FileExistsError:
+                return False
+            sync_directory(self._directory)
+        return True
+
+    def check(self) -> None:
+        """Return when nobody has claimed a later epoch; costs two `stat` calls.
+
+        The later claim is looked for first: claims are removed in ascending order, so when it was removed
+        before this look, our own is gone too.
+
+        Raises:
+            CheckpointFencedError: Somebody has.
+            CheckpointError: The checkpoint was removed.
+        """
+        with translated(self._directory, "read"):
+            if not _exists(self._next) and _exists(self._own):
+                return
+        newer = max([0, *_claims(self._directory)])
+        if newer <= self.number:
+            raise CheckpointError(
+                f"The checkpoint {self._directory.parent} was removed while it was in use.",
+                "Start the application again, with a new checkpoint.",
+            )
+        raise CheckpointFencedError(
+            f"Another application took over the checkpoint {self._directory.parent}: "
+            f"its writer epoch is {newer}, ours is {self.number}. Nothing that we commit from now on counts.",
+            "Let the other application go on; stop this one, or give it another checkpoint.",
+        )
+
+    def remove_older_claims(self) -> None:
+        """Remove the claims before ours, in ascending order."""
+        for number in sorted(_claims(self._directory)):
+            if number < self.number:
+                with suppress(OSError):
+                    (self._directory / claim_name(number)).unlink()
+
+
+def _exists(path: str) -> bool:
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _claims(directory: Path) -> list[int]:
+    if not directory.is_dir():
+        return []
+    return [epoch for name in os.listdir(directory) if (epoch := claimed_epoch(name)) is not None]

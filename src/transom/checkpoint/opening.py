@@ -1,0 +1,132 @@
+"""What is done before a checkpoint is used: check the format, take over from the last writer, tidy up."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from transom.checkpoint.files import (
+    make_directory,
+    remove_temporaries,
+    sync_directory,
+    sync_file,
+    translated,
+    write_atomically,
+)
+from transom.checkpoint.history import History, read_history
+from transom.checkpoint.lock import Epoch
+from transom.checkpoint.log import CORRUPT_REMEDY
+from transom.checkpoint.names import EPOCHS, FORMAT_FILE, LOCK_FILE, LOG, SNAPSHOTS, TABLES, Stamp, stamped
+from transom.errors import CheckpointCorruptError, CheckpointError
+
+_log = logging.getLogger(__name__)
+
+FORMAT = 1
+"""Number of the file format; raised when an older Transom could misread a checkpoint."""
+_HARMLESS = frozenset({LOCK_FILE, "lost+found"})
+
+
+def read_format(root: Path) -> int | None:
+    """Return the format of a checkpoint; None when the directory is empty or does not exist.
+
+    Raises:
+        CheckpointError: It is something else, or in a format that we do not know.
+        CheckpointCorruptError: The file that tells the format is damaged.
+    """
+    path = root / FORMAT_FILE
+    with translated(root, "read"):
+        try:
+            text = path.read_bytes()
+        except FileNotFoundError:
+            others = sorted(
+                name for name in (os.listdir(root) if root.exists() else ()) if not name.startswith(".")
+            )
+            if set(others) <= _HARMLESS:
+                return None
+            raise CheckpointError(
+                f"The directory {root} is not empty and no checkpoint: "
+                f"it holds {others[0]!r}, but no {FORMAT_FILE}.",
+                "Give a new or empty directory for the checkpoint.",
+            ) from None
+        except NotADirectoryError:
+            raise CheckpointError(
+                f"The checkpoint {root} is a file.", "Give a directory for the checkpoint."
+            ) from None
+    try:
+        found = json.loads(text)["format"]
+    except (ValueError, KeyError, TypeError):
+        raise CheckpointCorruptError(f"The file {path} is damaged.", CORRUPT_REMEDY) from None
+    if found != FORMAT:
+        raise CheckpointError(
+            f"The checkpoint {root} has format {found!r}; this Transom reads format {FORMAT}.",
+            "Use the version of Transom that wrote it, or start with a new checkpoint.",
+        )
+    return FORMAT
+
+
+def prepare(root: Path) -> None:
+    """Create what a checkpoint consists of, where it is missing; the lock is held.
+
+    Raises:
+        CheckpointError: It cannot be created; also as CheckpointFullError.
+    """
+    with translated(root, "create"):
+        if not (root / FORMAT_FILE).exists():
+            write_atomically(root / FORMAT_FILE, [json.dumps({"format": FORMAT}).encode()])
+        for name in (EPOCHS, LOG, TABLES, SNAPSHOTS):
+            make_directory(root / name)
+        for directory in (root, root / LOG, root / TABLES, root / SNAPSHOTS):
+            remove_temporaries(directory)
+
+
+def take_over(root: Path) -> tuple[Epoch, History]:
+    """Claim the next epoch, then read what counts and make it durable.
+
+    The order matters: what an older writer called committed before the claim is on disk and is read; after
+    the claim, that writer learns that it is fenced before it calls anything committed.
+
+    Raises:
+        CheckpointCorruptError: A file that counts is damaged or missing.
+        CheckpointError: The file system does not let us; also as CheckpointFullError.
+    """
+    with translated(root, "read"):
+        above = [stamp.epoch for name in (LOG, SNAPSHOTS, TABLES) for stamp in stamped(root / name).values()]
+    epoch = Epoch(root / EPOCHS, above)
+    history = read_history(root)
+    if history.torn:
+        _log.warning(
+            "Dropped %d bytes at the end of %s: an append was interrupted before it was complete.",
+            history.torn,
+            root / LOG / history.segments[-1][0],
+        )
+    for name in history.open_segments:
+        with translated(root / LOG / name, "sync"):
+            sync_file(root / LOG / name)
+    with translated(root, "sync"):
+        for name in (LOG, TABLES, SNAPSHOTS):
+            sync_directory(root / name)
+    return epoch, history
+
+
+def remove_obsolete(root: Path, history: History, epoch: int) -> None:
+    """Remove what writers before `epoch` left and the history, with which it opened, does not hold."""
+    segments = {name for name, _ in history.segments}
+    tables = set(history.tables.values())
+    remove_files(root / LOG, lambda name, stamp: stamp.epoch < epoch and name not in segments)
+    remove_files(root / TABLES, lambda name, stamp: stamp.epoch < epoch and name not in tables)
+    remove_files(root / SNAPSHOTS, lambda name, stamp: stamp.epoch < epoch and name != history.snapshot_file)
+
+
+def remove_files(directory: Path, condition: Callable[[str, Stamp], bool]) -> None:
+    """Remove the stamped files for which the condition holds; what cannot be removed is left for later."""
+    try:
+        for name, stamp in stamped(directory).items():
+            if condition(name, stamp):
+                with suppress(FileNotFoundError):
+                    (directory / name).unlink()
+    except OSError as error:
+        _log.warning("Could not remove old files from %s: %s.", directory, error)
