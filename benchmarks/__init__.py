@@ -1,0 +1,1 @@
+"""Benchmarks: one module per claim; see README.md for every baseline and figure."""

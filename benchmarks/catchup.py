@@ -1,0 +1,185 @@
+"""How fast a backlog of events is processed for 1, 4 and 16 queries, against stock Spark, DuckDB and Polars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pyarrow as pa
+
+from benchmarks import results, stock, ysb
+from benchmarks.harness import Run, benchmark, paired_ratio
+from benchmarks.worker import Worker
+from benchmarks.ysb import QUERIES, Events, Query
+
+EVENTS = Events(rate=10_000, per_file=50_000)
+WARM = Events(rate=10_000, per_file=5_000)
+WARM_FILES = 12
+REDUCED = (
+    "0.6 to 1 M events instead of 3 M, 0.2 M for stock Spark with 16 queries instead of 1.2 M, at most 2 repeats "
+    "instead of 3 to 5, and the settings of stock Spark chosen among fewer"
+)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of the input one number of queries gets, in files of 50,000 events."""
+
+    queries: int
+    files: int
+    stock_files: int
+    """What stock Spark gets, and Transom once more for the ratio, when it is less than `files`."""
+    repeats: int
+    reserve: float
+    """Seconds that a quick run keeps for what follows."""
+
+
+FULL = (Size(1, 60, 60, 5, 0), Size(4, 60, 60, 3, 0), Size(16, 60, 24, 3, 0))
+QUICK = (Size(1, 20, 20, 2, 190), Size(4, 12, 12, 2, 120), Size(16, 20, 4, 2, 5))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Settings of stock Spark that are tried."""
+
+    files: int
+    store: str
+
+    def __str__(self) -> str:
+        return f"{self.files} files per trigger, {self.store} state store"
+
+
+SETTINGS = tuple(Setting(files, store) for store in ("default", "rocksdb") for files in (1, 4, 16))
+QUICK_SETTINGS = (Setting(4, "default"), Setting(16, "default"), Setting(4, "rocksdb"))
+TRIAL_FILES = {1: 8, 4: 8, 16: 4}
+QUICK_TRIAL_FILES = {1: 4, 4: 2}
+
+
+@cache
+def expected(files: int) -> dict[str, pa.Table]:
+    """Return the right results over the first files; computed once."""
+    return ysb.oracle(EVENTS, files)
+
+
+class Engines:
+    """The processes, and one way to time any of them on a number of files and queries.
+
+    Args:
+        run: The benchmark.
+        workers: The processes by engine.
+    """
+
+    def __init__(self, run: Run, workers: dict[str, Worker]) -> None:
+        self.run = run
+        self.workers = workers
+        self.best: dict[int, Setting] = {}
+
+    def time(self, engine: str, queries: int, files: int, **more: Any) -> float:
+        """Run once, compare the results, and return input rows per second."""
+        source, output = ysb.prefix(self.run.data, EVENTS, files), self.run.fresh("out") / engine
+        directory: Callable[[Query], Path] = lambda query: output / query.name  # noqa: E731
+        if engine in ("duckdb", "polars"):
+            report = self.workers["batch"].call(
+                "catchup", engine=engine, source=source, output=output, count=queries
+            )
+        elif engine == "stock_shared":
+            report = self.workers["stock"].call("shared", source=source, output=output, **more)
+            directory = lambda query: output / "all" / f"spec={stock.spec(query)}"  # noqa: E731
+        else:
+            report = self.workers[engine].call("catchup", source=source, output=output, count=queries, **more)
+        label = f"{engine}, {queries} queries"
+        chosen = QUERIES[:queries]
+        self.run.check(results.check(label, directory, chosen, expected(files), EVENTS.end_ms(files)))
+        rows = files * EVENTS.per_file / float(report["seconds"])
+        self.run.say(f"{label}, {files} files: {report['seconds']:.2f} s, {rows:,.0f} rows/s")
+        return rows
+
+    def stock(self, queries: int, files: int) -> float:
+        """Time stock Spark with the best of its settings for this number of queries."""
+        return self.time("stock", queries, files, **vars(self.best[queries]))
+
+    def choose(self, queries: int) -> None:
+        """Try stock Spark's settings on a part of the input and keep the fastest."""
+        trial = (QUICK_TRIAL_FILES if self.run.quick else TRIAL_FILES).get(queries)
+        if trial is None:
+            self.best[queries] = self.best[max(self.best)]
+            return
+        found = {
+            setting: self.time("stock", queries, trial, **vars(setting))
+            for setting in (QUICK_SETTINGS if self.run.quick else SETTINGS)
+        }
+        self.best[queries] = max(found, key=lambda setting: found[setting])
+        self.run.say(f"stock, {queries} queries: best with {self.best[queries]}")
+
+
+def measure(engines: Engines, size: Size) -> list[list[object]]:
+    """Time the engines in turn for one number of queries, keep the figures, return rows of the table."""
+    run, count = engines.run, size.queries
+    same = size.stock_files == size.files
+    rates: dict[str, list[float]] = {}
+
+    def note(name: str, rate: float) -> None:
+        rates.setdefault(name, []).append(rate)
+
+    for _ in run.repeats(size.repeats, size.reserve):
+        note("rows_per_s", engines.time("transom_runner", count, size.files))
+        if count == 16:
+            note("duckdb_rows_per_s", engines.time("duckdb", count, size.files))
+            note("polars_rows_per_s", engines.time("polars", count, size.files))
+            shared = vars(engines.best[count])
+            note("stock_shared_rows_per_s", engines.time("stock_shared", count, size.stock_files, **shared))
+        note("stock_rows_per_s", engines.stock(count, size.stock_files))
+        if not same:
+            note("stock_input_rows_per_s", engines.time("transom_runner", count, size.stock_files))
+    ours = rates["rows_per_s" if same else "stock_input_rows_per_s"]
+    ratio = paired_ratio(ours, rates["stock_rows_per_s"])
+    for name, values in rates.items():
+        run.figure(f"q{count}.{name}", median(values))
+    run.figure(f"q{count}.ratio", ratio.median)
+    rows: list[list[object]] = [
+        [
+            f"q{count}.{name}",
+            f"{median(values):,.0f}",
+            f"{min(values):,.0f}",
+            f"{max(values):,.0f}",
+            len(values),
+        ]
+        for name, values in rates.items()
+    ]
+    return [*rows, [f"q{count}.ratio", str(ratio), "", "", ratio.repeats]]
+
+
+def main() -> None:
+    """Run the benchmark."""
+    with benchmark("catchup", REDUCED) as run:
+        sizes = QUICK if run.quick else FULL
+        run.say(f"events: {max(size.files for size in sizes) * EVENTS.per_file:,} in {run.data}")
+        for size in sizes:
+            ysb.prefix(run.data, EVENTS, size.files)
+        warm = ysb.prefix(run.data, WARM, WARM_FILES)
+        with (
+            Worker("transom_runner", run.work) as transom,
+            Worker("stock", run.work) as spark,
+            Worker("batch", run.work) as batch,
+        ):
+            engines = Engines(run, {"transom_runner": transom, "stock": spark, "batch": batch})
+            run.say("warm-up of Transom and stock Spark")
+            for worker in (transom, spark):
+                worker.call(
+                    "warm", source=warm, output=run.fresh("warm"), count=16 if worker is transom else 4
+                )
+            for name in ("duckdb", "polars"):
+                batch.call("catchup", engine=name, source=warm, output=run.fresh("warm"), count=16)
+            rows = []
+            for size in sizes:
+                engines.choose(size.queries)
+                rows += measure(engines, size)
+        run.table("Catching up", ["figure", "median", "least", "most", "repeats"], rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""What a micro-batch of 100 rows costs with 16 queries, against stock Spark's 16 streaming queries."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from statistics import fmean, median
+
+from benchmarks import results, ysb
+from benchmarks.harness import Run, benchmark, paired_ratio
+from benchmarks.worker import Worker
+from benchmarks.ysb import QUERIES, Events
+
+EVENTS = Events(rate=100, per_file=100)
+"""A second of event time per file: every tenth micro-batch closes windows."""
+REDUCED = "36 micro-batches of which 24 count instead of 200 and 160, at most 2 repeats instead of 5"
+
+
+def steps(finished: list[float], warm_up: int) -> list[float]:
+    """Return milliseconds between ends of micro-batches in sequence, without the first and the last.
+
+    The last micro-batch is the closing file, whose windows are many.
+
+    >>> steps([1.0, 2.0, 2.5, 2.75, 9.0], warm_up=2)
+    [500.0, 250.0]
+    """
+    kept = finished[warm_up - 1 : -1]
+    return [(after - before) * 1_000 for before, after in pairwise(kept)]
+
+
+def one(run: Run, worker: Worker, files: int, warm_up: int) -> list[float]:
+    """Run one engine over `files` files of 100 rows, check its results and return its micro-batch times."""
+    source, output = ysb.prefix(run.data, EVENTS, files), run.fresh(worker.engine)
+    report = worker.call("fixed", source=source, output=output, count=16)
+    end = EVENTS.end_ms(files)
+    expected = ysb.oracle(EVENTS, files)
+    # Stock closes windows one micro-batch late here, so what only the closing file closes is not compared.
+    wrong = results.check(worker.engine, lambda q: output / q.name, QUERIES, expected, end, until_ms=end - 1)
+    run.check(wrong)
+    if len(report["finished"]) < files:
+        raise RuntimeError(f"{worker.engine} made {len(report['finished'])} micro-batches of {files} files.")
+    return steps(report["finished"], warm_up)
+
+
+def main() -> None:
+    """Run the benchmark."""
+    with benchmark("fixed_cost", REDUCED) as run:
+        files, warm_up, most = (36, 12, 2) if run.quick else (200, 40, 5)
+        times: dict[str, list[list[float]]] = {"transom_runner": [], "stock": []}
+        with Worker("transom_runner", run.work) as transom, Worker("stock", run.work) as stock:
+            for number in run.repeats(most, reserve=10):
+                for worker in (transom, stock):
+                    times[worker.engine].append(one(run, worker, files, warm_up))
+                    milliseconds = median(times[worker.engine][-1])
+                    run.say(f"repeat {number + 1}, {worker.engine}: {milliseconds:.0f} ms")
+        typical = {engine: [median(each) for each in runs] for engine, runs in times.items()}
+        ratio = paired_ratio(typical["stock"], typical["transom_runner"])
+        run.figure("batch_ms", median(typical["transom_runner"]))
+        run.figure("stock_batch_ms", median(typical["stock"]))
+        run.figure("ratio", ratio.median)
+        rows = [
+            [engine, median(typical[engine]), fmean(step for each in runs for step in each), len(runs)]
+            for engine, runs in times.items()
+        ]
+        run.table("100 rows, 16 queries", ["", "median ms", "mean ms", "repeats"], rows)
+        run.say(f"stock / Transom: {ratio}")
+
+
+if __name__ == "__main__":
+    main()

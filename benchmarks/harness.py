@@ -1,0 +1,244 @@
+"""What all benchmarks share: repeats, medians, intervals, tables, the last line, the limit of --quick."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import ysb
+
+CORES = 2
+"""Threads given to every engine."""
+QUICK_SECONDS = 300
+"""`--quick` ends within this time."""
+PACKAGES = ("transom", "pyspark", "pyarrow", "numpy", "duckdb", "polars")
+
+_T95 = (
+    12.706,
+    4.303,
+    3.182,
+    2.776,
+    2.571,
+    2.447,
+    2.365,
+    2.306,
+    2.262,
+    2.228,
+    2.201,
+    2.179,
+    2.160,
+    2.145,
+    2.131,
+)
+"""Two-sided 95 % quantiles of Student's t for 1 to 15 degrees of freedom."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A paired ratio: its median over the repeats, and a 95 % interval (NaN with fewer than two repeats)."""
+
+    median: float
+    low: float
+    high: float
+    repeats: int
+
+    def __str__(self) -> str:
+        if math.isnan(self.low):
+            return f"{self.median:.2f} (one repeat, no interval)"
+        return f"{self.median:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
+
+def paired_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Interval:
+    """Compare two engines over repeats that were run in turn.
+
+    The interval is Student's t over the logarithms of the ratios of each pair, so that it is the same
+    whichever engine is on top.
+
+    Raises:
+        ValueError: There is no pair.
+
+    >>> str(paired_ratio([2.0, 2.0], [1.0, 1.0]))
+    '2.00 [2.00, 2.00]'
+    """
+    logs = [math.log(a / b) for a, b in zip(numerators, denominators, strict=False)]
+    if not logs:
+        raise ValueError("There is no pair to compare.")
+    median = math.exp(statistics.median(logs))
+    if len(logs) < 2:
+        return Interval(median, math.nan, math.nan, len(logs))
+    degrees = len(logs) - 1
+    quantile = _T95[degrees - 1] if degrees <= len(_T95) else 1.96
+    half = quantile * statistics.stdev(logs) / math.sqrt(len(logs))
+    mean = statistics.fmean(logs)
+    return Interval(median, math.exp(mean - half), math.exp(mean + half), len(logs))
+
+
+def percentile(values: Sequence[float], quantile: float) -> float:
+    """Return the nearest-rank percentile: the smallest value with `quantile` of all at or below it.
+
+    Raises:
+        ValueError: There is no value.
+
+    >>> percentile([1.0, 2.0, 3.0, 4.0], 0.5)
+    2.0
+    """
+    if not values:
+        raise ValueError("There is no value.")
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(quantile * len(ordered)) - 1)]
+
+
+def growth(values: Sequence[float], warm_up: float = 0.25) -> float:
+    """Return mean of the last third / mean of the first third - 1, without the part for warming up.
+
+    Raises:
+        ValueError: Fewer than three values are left.
+
+    >>> growth([9.0, 1.0, 1.0, 2.0], warm_up=0.25)
+    1.0
+    """
+    kept = list(values[math.ceil(len(values) * warm_up) :])
+    third = len(kept) // 3
+    if third == 0:
+        raise ValueError(f"{len(values)} samples are too few for a growth.")
+    first, last = statistics.fmean(kept[:third]), statistics.fmean(kept[-third:])
+    if first == 0:
+        return 0.0 if last == 0 else math.inf
+    return last / first - 1
+
+
+@dataclass
+class Run:
+    """One run of a benchmark: its options, figures and what was found unequal."""
+
+    benchmark: str
+    quick: bool
+    data: Path
+    work: Path
+    started: float = field(default_factory=time.monotonic)
+    figures: dict[str, float] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+    compared: int = 0
+    console: Console = field(default_factory=lambda: Console(width=110, highlight=False))
+
+    def say(self, text: str) -> None:
+        """Print a line with the time since the start."""
+        self.console.print(f"[{time.monotonic() - self.started:6.1f} s] {text}", markup=False)
+
+    def left(self) -> float:
+        """Return the seconds that may still be spent; without end unless quick."""
+        return QUICK_SECONDS - (time.monotonic() - self.started) if self.quick else math.inf
+
+    def repeats(self, most: int, reserve: float) -> Iterator[int]:
+        """Yield 0, 1, ... while one more like the longest so far leaves `reserve` seconds."""
+        longest = 0.0
+        for number in range(most):
+            if number and self.left() - longest < reserve:
+                self.say(f"time is short: {number} of {most} repeats")
+                return
+            before = time.monotonic()
+            yield number
+            longest = max(longest, time.monotonic() - before)
+
+    def check(self, wrong: list[str]) -> None:
+        """Note one comparison of results."""
+        self.compared += 1
+        self.wrong += wrong
+        for text in wrong:
+            self.say(f"NOT EQUAL: {text}")
+
+    def figure(self, name: str, value: float) -> None:
+        """Keep a figure for the last line, to four significant digits or more."""
+        if value == 0 or not math.isfinite(value):
+            self.figures[name] = value
+        else:
+            self.figures[name] = round(value, max(0, 4 - math.ceil(math.log10(abs(value)))))
+
+    def fresh(self, name: str) -> Path:
+        """Return an empty directory for one engine's run."""
+        path = self.work / name
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        return path
+
+    def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Print a table; numbers are to the right."""
+        table = Table(title=title, title_justify="left")
+        for number, name in enumerate(columns):
+            table.add_column(name, justify="right" if number else "left")
+        for row in rows:
+            table.add_row(*[f"{cell:,.4g}" if isinstance(cell, float) else str(cell) for cell in row])
+        self.console.print(table)
+
+    def last_line(self) -> str:
+        """Return the JSON object for the last line; what is not finite becomes null."""
+        figures = {k: v if math.isfinite(v) else None for k, v in self.figures.items()}
+        return json.dumps(
+            {
+                "benchmark": self.benchmark,
+                "quick": self.quick,
+                "equal": self.compared > 0 and not self.wrong,
+                "figures": figures,
+                "versions": versions(),
+            }
+        )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that matter for the figures."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "absent"
+    try:
+        text = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
+        found["java"] = text.split('"')[1]
+    except (OSError, IndexError, subprocess.CalledProcessError):
+        found["java"] = "unknown"
+    return found
+
+
+@contextmanager
+def benchmark(name: str, reduced: str, arguments: Sequence[str] | None = None) -> Iterator[Run]:
+    """Parse the options, give the body a `Run`, and print the last line.
+
+    Exits with status 1 when results differ, so that a failing comparison is not overlooked.
+
+    Args:
+        name: The benchmark's name.
+        reduced: What `--quick` reduces; printed when it is given.
+        arguments: Instead of the command line's.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}")
+    parser.add_argument("--quick", action="store_true", help=f"end within 5 minutes: {reduced}")
+    parser.add_argument(
+        "--data", type=Path, default=ysb.default_cache(), help="directory for generated events"
+    )
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix=f"transom-{name}-") as work:
+        run = Run(name, options.quick, options.data, Path(work))
+        if run.quick:
+            run.say(f"quick: {reduced}")
+        yield run
+        run.say(f"{run.compared} comparisons of results, {len(run.wrong)} differences")
+    print(run.last_line(), flush=True)
+    if run.wrong:
+        sys.exit(1)

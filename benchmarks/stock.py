@@ -1,0 +1,254 @@
+"""Stock Spark Structured Streaming: one streaming query per query, or one hand-written shared query."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import ysb
+from benchmarks.ysb import QUERIES, Query
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+STATE_STORES = {
+    "default": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
+    "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+}
+_STORE = "spark.sql.streaming.stateStore.providerClass"
+
+
+@cache
+def session() -> SparkSession:
+    """Return the session: FAIR pools, and two shuffle partitions for two cores instead of 200."""
+    from pyspark.sql import SparkSession
+
+    cores = os.environ.get("BENCHMARK_CORES", "2")
+    spark = (
+        SparkSession.builder.master(f"local[{cores}]")
+        .appName("stock")
+        .config("spark.driver.memory", "4g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.scheduler.mode", "FAIR")
+        .config("spark.sql.shuffle.partitions", cores)
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.local.dir", os.environ.get("BENCHMARK_WORK", "."))
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+@cache
+def _ads() -> DataFrame:
+    return session().createDataFrame(ysb.ads())
+
+
+def _views(source: str, files_per_trigger: int, watermark: bool = True) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    events = (
+        session()
+        .readStream.schema(ysb.SCHEMA)
+        .option("maxFilesPerTrigger", files_per_trigger)
+        .json(source)
+        .withColumn("ts", F.timestamp_millis("event_time"))
+    )
+    if watermark:
+        events = events.withWatermark("ts", "0 seconds")
+    return events.where("event_type = 'view'").join(F.broadcast(_ads()), "ad_id")
+
+
+def _windowed(views: DataFrame, query: Query) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    span = F.window("ts", f"{query.window} seconds", f"{query.slide} seconds")
+    last = [F.max("event_time").alias("last")] if query.last else []
+    grouped = views.groupBy(span, *query.keys).agg(F.count(F.lit(1)).alias("n"), *last)
+    return grouped.select(
+        F.col("window.start").alias("window_start"),
+        F.col("window.end").alias("window_end"),
+        *query.keys,
+        *query.values,
+    )
+
+
+def _start(
+    frame: DataFrame, output: Path, checkpoint: Path, name: str, available_now: bool, by: Sequence[str] = ()
+) -> StreamingQuery:
+    session().sparkContext.setLocalProperty("spark.scheduler.pool", name)
+    writer = (
+        frame.writeStream.format("parquet")
+        .outputMode("append")
+        .queryName(name)
+        .option("path", str(output))
+        .option("checkpointLocation", str(checkpoint))
+    )
+    if by:
+        writer = writer.partitionBy(*by)
+    trigger = {"availableNow": True} if available_now else {"processingTime": "0 seconds"}
+    return writer.trigger(**trigger).start()
+
+
+def start_all(
+    source: str,
+    output: Path,
+    queries: Sequence[Query],
+    files_per_trigger: int,
+    store: str = "default",
+    available_now: bool = True,
+) -> list[StreamingQuery]:
+    """Start one streaming query per query, each in its own pool; results go to `output`/NAME."""
+    shutil.rmtree(output, ignore_errors=True)
+    session().conf.set(_STORE, STATE_STORES[store])
+    return [
+        _start(
+            _windowed(_views(source, files_per_trigger), query),
+            output / query.name,
+            output / f"_checkpoint-{query.name}",
+            query.name,
+            available_now,
+        )
+        for query in queries
+    ]
+
+
+def _finish(running: Sequence[StreamingQuery]) -> None:
+    for query in running:
+        query.awaitTermination()
+
+
+def catchup(source: str, output: str, count: int, files_per_trigger: int, store: str) -> dict[str, Any]:
+    """Run the first `count` queries over all files; return the seconds until the last one ended."""
+    session()
+    _ads()
+    started = time.perf_counter()
+    _finish(start_all(source, Path(output), QUERIES[:count], files_per_trigger, store))
+    return {"seconds": time.perf_counter() - started}
+
+
+def warm(source: str, output: str, count: int) -> None:
+    """Run everything once over a small input, so that classes are loaded and code is compiled."""
+    catchup(source, output, count, 4, "default")
+
+
+_LONGEST = max(query.window for query in QUERIES)
+
+
+def shared(source: str, output: str, files_per_trigger: int, store: str) -> dict[str, Any]:
+    """Run all 16 queries as one: explode every view into all windows of both keys.
+
+    The grouping column with the watermark is the window's end. Its watermark lags by the longest window,
+    because the latest end that an event has is its own time, rounded down to a pane, plus the longest
+    window; so each window closes exactly when it does in a query of its own. Results are partitioned by
+    `spec`, and two queries that differ only in their aggregates share one.
+    """
+    from pyspark.sql import functions as F
+
+    session()
+    _ads()
+    shutil.rmtree(output, ignore_errors=True)
+    session().conf.set(_STORE, STATE_STORES[store])
+    started = time.perf_counter()
+    exploded = (
+        _views(source, files_per_trigger, watermark=False)
+        .select("campaign_id", "page_id", "event_time", F.inline(F.expr(_explosion())))
+        .withColumn("page_id", F.expr("if(by_page, page_id, null)"))
+        .select("campaign_id", "page_id", "event_time", "spec", "window_end")
+        .withWatermark("window_end", f"{_LONGEST} seconds")
+    )
+    grouped = exploded.groupBy("spec", "window_end", "campaign_id", "page_id").agg(
+        F.count(F.lit(1)).alias("n"), F.max("event_time").alias("last")
+    )
+    path = Path(output)
+    _finish([_start(grouped, path / "all", path / "_checkpoint", "shared", True, by=["spec"])])
+    return {"seconds": time.perf_counter() - started}
+
+
+def spec(query: Query) -> str:
+    """Return the name of a query's windows and keys in the shared query's results."""
+    return f"{query.window}-{query.slide}-{'page' if query.by_page else 'campaign'}"
+
+
+def _explosion() -> str:
+    parts = []
+    for query in {spec(query): query for query in QUERIES}.values():
+        step = query.slide * 1_000
+        count = query.window // query.slide
+        ends = f"transform(sequence(1, {count}), i -> (event_time div {step} + i) * {step})"
+        row = (
+            f"named_struct('spec', '{spec(query)}', 'by_page', {str(query.by_page).lower()}, "
+            "'window_end', timestamp_millis(e))"
+        )
+        parts.append(f"transform({ends}, e -> {row})")
+    return f"concat({', '.join(parts)})"
+
+
+_running: list[StreamingQuery] = []
+
+
+def start(source: str, output: str, names: list[str]) -> None:
+    """Start the named queries over a directory in which files appear; each runs as often as it can."""
+    chosen = [query for query in QUERIES if query.name in names]
+    _running.extend(start_all(source, Path(output), chosen, 1_000, available_now=False))
+
+
+def stop() -> dict[str, Any]:
+    """Let the queries finish the files that are there, and stop them.
+
+    Raises:
+        RuntimeError: One of the queries had failed.
+    """
+    failed = [str(query.exception()) for query in _running if query.exception()]
+    for query in [] if failed else _running:
+        query.processAllAvailable()
+    for query in _running:
+        query.stop()
+    _running.clear()
+    if failed:
+        raise RuntimeError(failed[0])
+    return {}
+
+
+def fixed(source: str, output: str, count: int) -> dict[str, Any]:
+    """Run the first `count` queries at once, one file per micro-batch, no batch for the watermark alone.
+
+    Returns:
+        `finished`: for each file, seconds since the epoch when the last query had finished its micro-batch.
+    """
+    conf = session().conf
+    _ads()
+    conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+    conf.set("spark.sql.streaming.numRecentProgressUpdates", "100000")
+    try:
+        running = start_all(source, Path(output), QUERIES[:count], 1)
+        _finish(running)
+    finally:
+        conf.unset("spark.sql.streaming.noDataMicroBatches.enabled")
+        conf.unset("spark.sql.streaming.numRecentProgressUpdates")
+    finished: dict[int, float] = {}
+    for query in running:
+        for progress in query.recentProgress:
+            began = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00")).timestamp()
+            end = began + progress["durationMs"]["triggerExecution"] / 1_000
+            finished[progress["batchId"]] = max(end, finished.get(progress["batchId"], 0.0))
+    return {"finished": [finished[batch] for batch in sorted(finished)]}
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "warm": warm,
+    "catchup": catchup,
+    "shared": shared,
+    "start": start,
+    "stop": stop,
+    "fixed": fixed,
+}
