@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from transom.app import App
 
 _JOB = ("checkpoint", "name", "settings", "source", "query")
-_WATERMARK = ("watermark", "idle_after", "max_ahead", "close_on_idle")
+_WATERMARK = ("watermark", "idle_after", "max_ahead", "close_on_idle", "from_source")
 _FILES = ("files", "schema", "format", "order", "settle", "options", "partition_by", "max_files_per_cut")
 _GENERATOR = ("generator", "rows_per_second", "rows", "start", "partitions")
 _SOURCE = ("name", "event_time", *_WATERMARK, *_FILES, *_GENERATOR)
@@ -140,9 +140,9 @@ def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None)
         DefinitionError: Something in the job cannot work; the message names query and field.
     """
     from transom.config import Settings
-    from transom.windows.aggregates.parse import parse_aggregate
 
     import transom as tm
+    from transom.windows.aggregates.parse import parse_aggregate
 
     directory = checkpoint or spec.checkpoint
     if directory is None:
@@ -206,7 +206,8 @@ def _source(file: str, table: Table, number: int) -> SourceSpec:
     for key in table:
         if key in other and key not in allowed:
             raise keys.error(f"the key {key!r} does not go with {kind}", "Remove it.")
-    watermark = {key: table[key] for key in _WATERMARK[1:] if key in table}
+    # TOML has no null; "none" lifts a bound that is there by default.
+    watermark = {key: None if table[key] == "none" else table[key] for key in _WATERMARK[1:] if key in table}
     watermark["delay"] = keys.get("watermark", str, "0 seconds")
     return SourceSpec(
         name=keys.get("name", str, f"source{number + 1}" if number else "source"),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from transom.sinks.compact import compact
 
 from transom.checkpoint.inspect import describe
 from transom.errors import SinkError
+from transom.model.time import format_time
 
 
 def compact_results(directory: Path, *, before_cut: int | None) -> None:
@@ -40,14 +43,33 @@ def show_checkpoint(directory: Path, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(found, default=str))
         return
+    Console(highlight=False).print(render_checkpoint(directory, found))
+
+
+def render_checkpoint(directory: Path, found: Mapping[str, Any]) -> RenderableType:
+    """Return what `describe` found as a person reads it; each log record on one line, cut to fit."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), show_header=False)
-    for key, value in found.items():
-        if isinstance(value, list):
-            value = "\n".join(
-                item if isinstance(item, str) else json.dumps(item, default=str) for item in value
-            )
-        table.add_row(str(key).replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value))
-    Console(highlight=False, soft_wrap=True).print(table)
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    writer, snapshot, sizes = found.get("writer"), found.get("snapshot"), found.get("bytes", {})
+    table.add_row("checkpoint", str(directory))
+    table.add_row("format", str(found.get("format")))
+    table.add_row("opened", f"{found.get('epoch')} times")
+    if writer:
+        since = f", since {format_time(writer['since'])}" if isinstance(writer.get("since"), int) else ""
+        table.add_row("last writer", f"process {writer.get('pid')} on {writer.get('host')}{since}")
+    if snapshot:
+        rows = sum(snapshot["rows"].values())
+        table.add_row("snapshot", f"{snapshot['file']} ({rows:,} rows in {len(snapshot['rows']):,} tables)")
+    table.add_row("size", ", ".join(f"{name} {size:,} bytes" for name, size in sizes.items()))
+    table.add_row("records", f"{found.get('records', 0):,} since the snapshot; the newest:")
+    for record in found.get("last_records", ()):
+        table.add_row("", json.dumps(record, default=str))
+    if found.get("torn_bytes"):
+        table.add_row(
+            "torn", f"{found['torn_bytes']:,} bytes of an incomplete record, dropped at the next start"
+        )
+    return table
 
 
 def _sizes(directory: Path) -> list[int]:

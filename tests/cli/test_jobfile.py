@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import pytest
+
+from transom.errors import JobFileError
+from transom.jobfile import load_job, parse_job
+
+JOB = """
+checkpoint = "ckpt"
+
+[source]
+files = "trips/*.json"
+schema = "zone string, fare double, pickup_at timestamp"
+event_time = "pickup_at"
+watermark = "30 seconds"
+idle_after = "1 minute"
+max_ahead = "none"
+
+[[query]]
+name = "fares"
+group_by = ["zone"]
+windows = ["1 minute", {sliding = "1 hour", every = "1 minute"}, {tumbling = "1 day", offset = "4 hours"}]
+aggregates = ["count(*) as trips", "avg(fare) as fare"]
+where = "fare > 0"
+within = "2 seconds"
+sink = {parquet = "out/fares"}
+"""
+
+
+def test_a_whole_job():
+    job = parse_job(JOB)
+    assert job.checkpoint == "ckpt"
+    (source,) = job.sources
+    assert (source.name, source.kind, source.reads) == ("source", "files", "trips/*.json")
+    assert source.options == {"schema": "zone string, fare double, pickup_at timestamp"}
+    assert source.watermark == {"delay": "30 seconds", "idle_after": "1 minute", "max_ahead": None}
+    (query,) = job.queries
+    assert query.source == "source"
+    assert query.windows[1] == {"sliding": "1 hour", "every": "1 minute"}
+    assert query.within == ("2 seconds", 0.99)
+    assert query.sink == ("parquet", "out/fares")
+    assert query.fill is None
+
+
+def test_several_sources_need_names_in_the_queries():
+    two = JOB.replace("[source]", '[[source]]\nname = "trips"') + (
+        '[[source]]\nname = "rides"\nfiles = "rides/*.csv"\nevent_time = "at"\n'
+    )
+    with pytest.raises(JobFileError, match=r"'source' is missing.*trips, rides"):
+        parse_job(two)
+    job = parse_job(two.replace('name = "fares"', 'name = "fares"\nsource = "trips"'))
+    assert [source.name for source in job.sources] == ["trips", "rides"]
+
+
+def test_a_generator_as_source():
+    job = parse_job(
+        '[source]\ngenerator = {zone = "id % 3"}\nrows_per_second = 100\nrows = 1000\n'
+        'event_time = "event_time"\n' + JOB[JOB.index("[[query]]") :]
+    )
+    assert job.sources[0].kind == "generator"
+    assert job.sources[0].options == {"rows_per_second": 100, "rows": 1000}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("watermark =", "watermrk =", r"job\.toml: \[source\] number 1: unknown key 'watermrk'.*'watermark'"),
+        ("checkpoint =", "chekpoint =", r"job\.toml: unknown key 'chekpoint'.*'checkpoint'"),
+        ("group_by", "groupby", r"\[\[query\]\] 'fares': unknown key 'groupby'.*'group_by'"),
+        ("every =", "evry =", r"'fares' windows: unknown key 'evry'.*'every'"),
+        ('{sliding = "1 hour", every = "1 minute"}', "{}", "is not a window"),
+        ('"1 minute", {', "60, {", "60 is not a window"),
+        ("{parquet =", "{parqet =", r"'fares' sink: unknown key 'parqet'.*'parquet'"),
+        ('{parquet = "out/fares"}', '{parquet = "a", json = "b"}', "sink: one kind"),
+        ('["zone"]', '"zone"', "group_by = 'zone' is not a list"),
+        ('within = "2 seconds"', "quantile = 0.9", "quantile is given without within"),
+        ('event_time = "pickup_at"', "", "'event_time' is missing"),
+        ('files = "trips/*.json"', "", "either files or generator"),
+        ('files = "trips/*.json"', 'files = "x"\nrows = 3', "'rows' does not go with files"),
+        ('name = "fares"', 'name = "fares"\nsource = "taxi"', "no source 'taxi'.*sources are: source"),
+        ("[[query]]", "[[qery]]", "unknown key 'qery'.*'query'"),
+        ('name = "fares"', "name = 3", "name = 3 is not a text"),
+        ("checkpoint = ", "checkpoint : ", "not valid TOML"),
+    ],
+)
+def test_mistakes_name_the_key_and_the_remedy(old: str, new: str, message: str):
+    assert old in JOB
+    with pytest.raises(JobFileError, match=message):
+        parse_job(JOB.replace(old, new, 1))
+
+
+def test_two_queries_of_one_name():
+    with pytest.raises(JobFileError, match="two queries are named 'fares'"):
+        parse_job(JOB + JOB[JOB.index("[[query]]") :])
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(JobFileError, match="cannot be read"):
+        load_job(tmp_path / "none.toml")
