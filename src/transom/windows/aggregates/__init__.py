@@ -1,0 +1,1 @@
+"""Aggregates: mergeable states that Spark computes, and the results made from them."""

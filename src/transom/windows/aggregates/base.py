@@ -1,7 +1,7 @@
 """What an aggregate is: primitives (mergeable states that Spark computes) and a result made from them.
 
-A *state* is columns of one length, one slot per key. Spark computes it once per (pane, key); on the driver it is only
-ever merged. Queries share primitives: `avg(x)` and `sum(x)` use the same sum.
+A *state* is columns of one length, one slot per key. Spark computes it once per (pane, key); on the driver it
+is only ever merged. Queries share primitives: `stddev(x)` and `var_pop(x)` use the same moments.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Types: TypeAlias = "Mapping[str, pa.DataType]"
 
 
 class Primitive(Protocol):
-    """A commutative monoid over rows. Implementations are frozen, hashable dataclasses; equal ones are shared."""
+    """A commutative monoid over rows. Implementations are frozen, hashable dataclasses, shared when equal."""
 
     @property
     def inputs(self) -> tuple[Expression, ...]:
@@ -31,7 +31,7 @@ class Primitive(Protocol):
 
     @property
     def small(self) -> bool:
-        """Whether a state is a few numbers, so that keeping one per fine key costs little; false for sketches."""
+        """Whether a state is a few numbers, cheap to keep for each fine key; false for sketches."""
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return a Spark SQL aggregate expression for each column of the state.
@@ -51,9 +51,10 @@ class Primitive(Protocol):
         """Return the neutral state in every slot; the caller owns it and may merge into it."""
 
     def merge_into(self, into: State, slots: Slots, other: State) -> None:
-        """Merge row i of `other` into slot `slots[i]` of `into`, in place; O(rows), vectorised where types allow.
+        """Merge row i of `other` into slot `slots[i]` of `into`, in place; O(rows), vectorised if possible.
 
-        Slots are unique within one call. Never raises for a value: an overflow is kept in the state for `result`.
+        Slots are unique within one call. Never raises for a value: an overflow is kept in the state for
+        `result`.
         """
 
 
@@ -82,7 +83,7 @@ class Aggregate(Protocol):
 
     @property
     def zero(self) -> Any:
-        """The value in a window without rows when the query asks for `fill="zero"`; None where zero would be a lie."""
+        """The value in a window without rows if the query has `fill="zero"`; None if zero would be a lie."""
 
     def result(self, states: Sequence[State], context: ResultContext) -> pa.Array:
         """Return one value per slot, of the type that Spark's batch aggregate has.

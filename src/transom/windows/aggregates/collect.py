@@ -1,0 +1,112 @@
+"""Bounded collect_list and collect_set: the smallest values, sorted, so that they are exact and mergeable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from transom.model.expression import Expression
+from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
+from transom.windows.aggregates.parts import combined, gather, no_parts, single_parts
+from transom.windows.aggregates.values import Values, distinct, from_values, sort, storage_dtype, to_values
+
+
+@dataclass(frozen=True)
+class Smallest:
+    """The `limit` smallest values that are not null, with or without repetitions, in Spark's order.
+
+    State: `values`, tuples of sorted numpy arrays.
+    """
+
+    x: Expression
+    limit: int
+    unique: bool
+
+    @property
+    def inputs(self) -> tuple[Expression, ...]:
+        """The collected expression."""
+        return (self.x,)
+
+    @property
+    def small(self) -> bool:
+        """It can be kilobytes."""
+        return False
+
+    def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
+        """Return the sorted beginning of what Spark collects."""
+        function = "collect_set" if self.unique else "collect_list"
+        return {"values": f"slice(sort_array({function}({inputs[0]})), 1, {self.limit})"}
+
+    def decode(self, columns: Mapping[str, pa.Array]) -> State:
+        """Return one sorted array per row, none where the list is empty."""
+        lists = columns["values"]
+        if isinstance(lists, pa.ChunkedArray):
+            lists = lists.combine_chunks()
+        lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        ends = np.cumsum(lengths)
+        items = to_values(lists.flatten())[0]
+        arrays = [items[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+        return {"values": single_parts(arrays, lengths > 0)}
+
+    def encode(self, state: State, types: Types) -> dict[str, pa.Array]:
+        """Return one list per slot."""
+        return {"values": self.lists(state, types["values"])}
+
+    def empty(self, slots: int, types: Types) -> State:
+        """Return slots without values."""
+        return {"values": no_parts(slots)}
+
+    def merge_into(self, into: State, slots: Slots, other: State) -> None:
+        """Gather the arrays."""
+        gather(into["values"], slots, other["values"], self.combine)
+
+    def combine(self, parts: tuple[Values, ...]) -> Values:
+        """Return the smallest values of sorted arrays."""
+        ordered = sort(np.concatenate(parts))
+        return (distinct(ordered) if self.unique else ordered)[: self.limit]
+
+    def lists(self, state: State, kind: pa.DataType) -> pa.Array:
+        """Return one sorted list per slot, of an Arrow list type."""
+        item = kind.value_type
+        none = np.empty(0, dtype=storage_dtype(item))
+        arrays = [none if found is None else found for found in combined(state["values"], self.combine)]
+        offsets = np.concatenate(([0], np.cumsum([len(array) for array in arrays]))).astype(np.int32)
+        items = np.concatenate([none, *arrays])
+        flat = from_values(items, np.ones(len(items), dtype=np.bool_), item)
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat, type=kind)
+
+
+@dataclass(frozen=True)
+class Collect:
+    """The aggregates `collect_list` and `collect_set`: a sorted array of the input's type, never null."""
+
+    x: Expression
+    limit: int
+    unique: bool
+
+    @property
+    def inputs(self) -> tuple[Expression, ...]:
+        """The collected expression."""
+        return (self.x,)
+
+    @property
+    def primitives(self) -> tuple[Primitive, ...]:
+        """The smallest values."""
+        return (Smallest(self.x, self.limit, self.unique),)
+
+    @property
+    def zero(self) -> Any:
+        """Nothing collects nothing."""
+        return []
+
+    def result(self, states: Sequence[State], context: ResultContext) -> pa.Array:
+        """Return the lists."""
+        return Smallest(self.x, self.limit, self.unique).lists(states[0], context.types[0]["values"])
+
+    def describe(self) -> str:
+        """Return for example `collect_set(x, limit=10)`."""
+        return f"collect_{'set' if self.unique else 'list'}({self.x}, limit={self.limit})"

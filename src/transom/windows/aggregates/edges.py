@@ -1,0 +1,119 @@
+"""first and last by event time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from transom.model.expression import Expression
+from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
+from transom.windows.aggregates.values import Mask, Values, from_values, less, storage_dtype, to_values
+
+
+@dataclass(frozen=True)
+class Edge:
+    """The smallest or largest (event time, value); a null value counts and comes first, as in Spark.
+
+    State: `time` int64 microseconds; `value` and `known` (not null); `valid`, whether there is a row at all.
+    """
+
+    x: Expression
+    last: bool
+
+    @property
+    def inputs(self) -> tuple[Expression, ...]:
+        """The expression."""
+        return (self.x,)
+
+    @property
+    def small(self) -> bool:
+        """A few numbers."""
+        return True
+
+    def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
+        """Return the parts of one minimum or maximum of a struct, which Spark computes once."""
+        edge = f"{'max' if self.last else 'min'}(named_struct('t', {time}, 'v', {inputs[0]}))"
+        return {"time": f"{edge}.t", "value": f"{edge}.v"}
+
+    def decode(self, columns: Mapping[str, pa.Array]) -> State:
+        """Return times and values; a null time means no row."""
+        moment, valid = to_values(columns["time"])
+        value, known = to_values(columns["value"])
+        return {"time": moment, "value": value, "known": known, "valid": valid}
+
+    def encode(self, state: State, types: Types) -> dict[str, pa.Array]:
+        """Return times and values."""
+        return {
+            "time": from_values(state["time"], state["valid"], types["time"]),
+            "value": from_values(state["value"], state["known"], types["value"]),
+        }
+
+    def empty(self, slots: int, types: Types) -> State:
+        """Return slots without a row."""
+        dtype = storage_dtype(types["value"])
+        value = np.empty(slots, dtype=object) if dtype.hasobject else np.zeros(slots, dtype=dtype)
+        none = np.zeros(slots, dtype=np.bool_)
+        return {"time": np.zeros(slots, np.int64), "value": value, "known": none, "valid": none.copy()}
+
+    def merge_into(self, into: State, slots: Slots, other: State) -> None:
+        """Keep the earlier (or later) row of each slot."""
+        rows = np.flatnonzero(other["valid"])
+        slots, new = slots[rows], {name: column[rows] for name, column in other.items()}
+        old = {name: column[slots] for name, column in into.items()}
+        better = ~old["valid"]
+        better |= _before(old, new) if self.last else _before(new, old)
+        for name, column in new.items():
+            into[name][slots[better]] = column[better]
+
+
+def _before(left: State, right: State) -> Mask:
+    """Return where (time, value) of `left` is smaller."""
+    before: Mask = left["time"] < right["time"]
+    tie = np.flatnonzero(left["time"] == right["time"])
+    if len(tie):
+        knows, other_knows = left["known"][tie], right["known"][tie]
+        smaller = ~knows & other_knows
+        both = knows & other_knows
+        smaller[both] = _less(left["value"][tie][both], right["value"][tie][both])
+        before[tie] = smaller
+    return before
+
+
+def _less(left: Values, right: Values) -> Mask:
+    return less(left, right) if len(left) else np.zeros(0, dtype=np.bool_)
+
+
+@dataclass(frozen=True)
+class EdgeOf:
+    """The aggregates `first` and `last`: the input's type; null where the value at that time is null."""
+
+    x: Expression
+    last: bool
+
+    @property
+    def inputs(self) -> tuple[Expression, ...]:
+        """The expression."""
+        return (self.x,)
+
+    @property
+    def primitives(self) -> tuple[Primitive, ...]:
+        """One edge."""
+        return (Edge(self.x, self.last),)
+
+    @property
+    def zero(self) -> Any:
+        """There is no first row of nothing."""
+        return None
+
+    def result(self, states: Sequence[State], context: ResultContext) -> pa.Array:
+        """Return the values."""
+        state = states[0]
+        return from_values(state["value"], state["known"] & state["valid"], context.types[0]["value"])
+
+    def describe(self) -> str:
+        """Return `first(x)` or `last(x)`."""
+        return f"{'last' if self.last else 'first'}({self.x})"

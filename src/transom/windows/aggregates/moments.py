@@ -1,0 +1,113 @@
+"""Variances and standard deviations, merged by Chan's formula."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from transom.model.expression import Expression
+from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
+from transom.windows.aggregates.values import from_values, to_values
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Number, mean and sum of squared differences from the mean.
+
+    State: `n` int64, `mean` and `m2` float64. Merging: Chan, Golub, LeVeque, "Updating formulae and a
+    pairwise algorithm for computing sample variances" (1979), Eq. 1.5, with Spark's form of the mean.
+    """
+
+    x: Expression
+
+    @property
+    def inputs(self) -> tuple[Expression, ...]:
+        """The measured expression."""
+        return (self.x,)
+
+    @property
+    def small(self) -> bool:
+        """A few numbers."""
+        return True
+
+    def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
+        """Return the three moments from Spark's own functions."""
+        x = f"cast({inputs[0]} as double)"
+        return {"n": f"count({inputs[0]})", "mean": f"avg({x})", "m2": f"var_pop({x}) * count({inputs[0]})"}
+
+    def decode(self, columns: Mapping[str, pa.Array]) -> State:
+        """Return the moments; zero where there are no values."""
+        return {name: to_values(columns[name])[0] for name in ("n", "mean", "m2")}
+
+    def encode(self, state: State, types: Types) -> dict[str, pa.Array]:
+        """Return the moments."""
+        valid = state["n"] > 0
+        return {
+            "n": pa.array(state["n"], type=types["n"]),
+            "mean": from_values(state["mean"], valid, types["mean"]),
+            "m2": from_values(state["m2"], valid, types["m2"]),
+        }
+
+    def empty(self, slots: int, types: Types) -> State:
+        """Return moments of nothing."""
+        return {"n": np.zeros(slots, np.int64), "mean": np.zeros(slots), "m2": np.zeros(slots)}
+
+    def merge_into(self, into: State, slots: Slots, other: State) -> None:
+        """Combine; a slot or row without values leaves the other side bit for bit as it is."""
+        rows = np.flatnonzero(other["n"] > 0)
+        slots, n_new = slots[rows], other["n"][rows]
+        n_old = into["n"][slots]
+        n = n_old + n_new
+        with np.errstate(all="ignore"):
+            delta = other["mean"][rows] - into["mean"][slots]
+            share = n_new / n
+            mean = into["mean"][slots] + delta * share
+            m2 = into["m2"][slots] + other["m2"][rows] + delta * delta * n_old * share
+        fresh = n_old == 0
+        into["mean"][slots] = np.where(fresh, other["mean"][rows], mean)
+        into["m2"][slots] = np.where(fresh, other["m2"][rows], m2)
+        into["n"][slots] = n
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The aggregates var_samp, var_pop, stddev_samp, stddev_pop: double.
+
+    Null without values; the sample forms are null for one value, as in Spark since 3.1.
+    """
+
+    x: Expression
+    root: bool
+    sample: bool
+
+    @property
+    def inputs(self) -> tuple[Expression, ...]:
+        """The measured expression."""
+        return (self.x,)
+
+    @property
+    def primitives(self) -> tuple[Primitive, ...]:
+        """The moments."""
+        return (Moments(self.x),)
+
+    @property
+    def zero(self) -> Any:
+        """Nothing has no spread."""
+        return None
+
+    def result(self, states: Sequence[State], context: ResultContext) -> pa.Array:
+        """Return the variances or standard deviations, float64."""
+        n, m2 = states[0]["n"], states[0]["m2"]
+        degrees = n - 1 if self.sample else n
+        spread = m2 / np.maximum(degrees, 1)
+        if self.root:
+            spread = np.sqrt(spread)
+        return from_values(spread, degrees > 0, pa.float64())
+
+    def describe(self) -> str:
+        """Return for example `stddev_samp(x)`."""
+        return f"{'stddev' if self.root else 'var'}_{'samp' if self.sample else 'pop'}({self.x})"

@@ -1,0 +1,146 @@
+"""The most frequent values: Apache DataSketches' frequent items, in Spark and on the driver alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from datasketches import frequent_items_error_type, frequent_strings_sketch
+
+from transom.model.expression import Expression
+from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
+from transom.windows.aggregates.parts import combined, gather, no_parts, single_parts
+from transom.windows.aggregates.values import to_values
+
+_NULLS_BYTES = 8
+"""After the sketch Spark writes how many nulls it saw, a big-endian bigint."""
+_LOAD = 0.75
+"""Share of a sketch's hash map that may be filled."""
+
+
+@dataclass(frozen=True)
+class FrequentItems:
+    """Frequent-items sketch of values as strings, and number of nulls. State: `sketch`, tuples of bytes."""
+
+    x: Expression
+    max_items: int
+
+    @property
+    def inputs(self) -> tuple[Expression, ...]:
+        """The counted expression."""
+        return (self.x,)
+
+    @property
+    def small(self) -> bool:
+        """It can be kilobytes."""
+        return False
+
+    def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
+        """Return Spark's sketch."""
+        x = f"cast({inputs[0]} as string)"
+        return {"sketch": f"approx_top_k_accumulate({x}, {self.max_items}).sketch"}
+
+    def decode(self, columns: Mapping[str, pa.Array]) -> State:
+        """Return the bytes, unread."""
+        return {"sketch": single_parts(*to_values(columns["sketch"]))}
+
+    def encode(self, state: State, types: Types) -> dict[str, pa.Array]:
+        """Return one sketch per slot."""
+        return {"sketch": pa.array(combined(state["sketch"], self.combine), type=types["sketch"])}
+
+    def empty(self, slots: int, types: Types) -> State:
+        """Return slots without a sketch."""
+        return {"sketch": no_parts(slots)}
+
+    def merge_into(self, into: State, slots: Slots, other: State) -> None:
+        """Gather the sketches."""
+        gather(into["sketch"], slots, other["sketch"], self.combine)
+
+    def combine(self, parts: tuple[bytes, ...]) -> bytes:
+        """Return the sketch of all rows of some sketches."""
+        merged = frequent_strings_sketch(map_size(self.max_items))
+        nulls = 0
+        for part in parts:
+            merged.merge(frequent_strings_sketch.deserialize(part[:-_NULLS_BYTES]))
+            nulls += _nulls(part)
+        return bytes(merged.serialize()) + nulls.to_bytes(_NULLS_BYTES, "big")
+
+
+def map_size(max_items: int) -> int:
+    """Return the binary logarithm of the hash map that Spark uses to track a number of items.
+
+    >>> map_size(10_000)
+    14
+    """
+    return max(3, math.ceil(math.log2(max_items / _LOAD)))
+
+
+def _nulls(part: bytes) -> int:
+    return int.from_bytes(part[-_NULLS_BYTES:], "big")
+
+
+@dataclass(frozen=True)
+class TopK:
+    """The aggregate `top_k`: array<struct<item, count>>, most frequent first, ties by item, null last.
+
+    Exact while a key has fewer than `max_items` different values in a window. Counts nulls as an item, as
+    Spark's approx_top_k does. Items have the input's type if that is a string or an integer, else they are
+    its text.
+    """
+
+    x: Expression
+    k: int
+    max_items: int
+
+    @property
+    def inputs(self) -> tuple[Expression, ...]:
+        """The counted expression."""
+        return (self.x,)
+
+    @property
+    def primitives(self) -> tuple[Primitive, ...]:
+        """One sketch."""
+        return (FrequentItems(self.x, self.max_items),)
+
+    @property
+    def zero(self) -> Any:
+        """Nothing has no frequent values."""
+        return []
+
+    def result(self, states: Sequence[State], context: ResultContext) -> pa.Array:
+        """Return the items with their counts."""
+        given = context.inputs[0]
+        integer = pa.types.is_integer(given)
+        item = pa.field("item", given if integer else pa.string())
+        count = pa.field("count", pa.int64(), nullable=False)
+        sketches = combined(states[0]["sketch"], FrequentItems(self.x, self.max_items).combine)
+        rows = [self._top(data, integer) for data in sketches]
+        return pa.array(rows, type=pa.list_(pa.struct([item, count])))
+
+    def _top(self, data: bytes | None, integer: bool) -> list[dict[str, Any]]:
+        if data is None:
+            return []
+        sketch = frequent_strings_sketch.deserialize(data[:-_NULLS_BYTES])
+        found = sketch.get_frequent_items(frequent_items_error_type.NO_FALSE_POSITIVES)
+        counts: list[tuple[Any, int]] = [
+            (int(text) if integer else text, estimate) for text, estimate, *_ in found
+        ]
+        counts.sort(key=lambda pair: (-pair[1], pair[0]))
+        nulls = _nulls(data)
+        if nulls:
+            place = sum(1 for _, number in counts if number >= nulls)
+            counts.insert(place, (None, nulls))
+        return [{"item": item, "count": number} for item, number in counts[: self.k]]
+
+    def describe(self) -> str:
+        """Return for example `top_k(x, 3)`."""
+        items = "" if self.max_items == default_max_items(self.k) else f", max_items={self.max_items}"
+        return f"top_k({self.x}, {self.k}{items})"
+
+
+def default_max_items(k: int) -> int:
+    """Return how many items are tracked unless the user says so: Spark's 10,000, or k if more."""
+    return max(10_000, k)

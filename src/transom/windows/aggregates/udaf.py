@@ -1,0 +1,190 @@
+"""Aggregates of the user's own: three functions over Arrow, the first of which runs on the executors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from transom.errors import QueryFailedError
+from transom.model.expression import Expression
+from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
+from transom.windows.aggregates.ddl import parse_fields, parse_type
+from transom.windows.aggregates.parts import combined, gather, no_parts, single_parts
+from transom.windows.aggregates.values import to_values
+
+Values: TypeAlias = "Mapping[str, Any]"
+"""One state of a user's aggregate: a Python value for each field."""
+PartialFunction: TypeAlias = "Callable[[pa.Table], Values]"
+"""Rows of one key in one pane (a column for each input) to their state."""
+MergeFunction: TypeAlias = "Callable[[pa.Table], Values]"
+"""Two or more states (a row each) to the state of all their rows; must not depend on their order."""
+ResultFunction: TypeAlias = "Callable[[Values], Any]"
+"""A state to the value."""
+
+
+@dataclass(frozen=True)
+class ExecutorFunction:
+    """A step that the engine runs on the executors after the Spark aggregation, as an Arrow scalar UDF."""
+
+    column: str
+    """The state's column that it reads and replaces."""
+    function: Callable[[pa.Array], pa.Array]
+    """From the aggregated column to the state's column, of the same length. Pickled to the executors."""
+    returns: str
+    """Spark type of what it returns."""
+
+
+@dataclass(frozen=True)
+class _PartialOfRows:
+    """Lists of rows to states: `partial` for each list. An exception is kept as the state's error."""
+
+    partial: PartialFunction
+    state: str
+
+    def __call__(self, column: pa.Array) -> pa.Array:
+        kind = parse_fields(self.state, "state")
+        states: list[dict[str, Any] | None] = []
+        for row in range(len(column)):
+            rows = column[row].values
+            if rows is None or len(rows) == 0:
+                states.append(None)
+            else:
+                states.append(_guarded(self.partial, pa.Table.from_struct_array(rows), kind))
+        return pa.array(states, type=_stored(kind))
+
+
+@dataclass(frozen=True)
+class UserStates:
+    """States of a user's aggregate. State: `state`, tuples of dicts with the user's fields and `error`."""
+
+    fields: tuple[tuple[str, Expression], ...]
+    partial: PartialFunction
+    merge: MergeFunction
+    state: str
+
+    @property
+    def inputs(self) -> tuple[Expression, ...]:
+        """The input expressions."""
+        return tuple(expression for _, expression in self.fields)
+
+    @property
+    def small(self) -> bool:
+        """It can be anything."""
+        return False
+
+    @property
+    def executor_function(self) -> ExecutorFunction:
+        """Computes the states of the collected rows on the executors."""
+        returns = f"struct<value: struct<{self.state}>, error: string>"
+        return ExecutorFunction("state", _PartialOfRows(self.partial, self.state), returns)
+
+    def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
+        """Return the rows as a list of structs, which `executor_function` turns into states."""
+        pairs = ", ".join(f"'{name}', {x}" for (name, _), x in zip(self.fields, inputs, strict=True))
+        return {"state": f"collect_list(named_struct({pairs}))"}
+
+    def decode(self, columns: Mapping[str, pa.Array]) -> State:
+        """Return the states."""
+        return {"state": single_parts(*to_values(columns["state"]))}
+
+    def encode(self, state: State, types: Types) -> dict[str, pa.Array]:
+        """Return one state per slot."""
+        return {"state": pa.array(combined(state["state"], self.combine), type=types["state"])}
+
+    def empty(self, slots: int, types: Types) -> State:
+        """Return slots without a state."""
+        return {"state": no_parts(slots)}
+
+    def merge_into(self, into: State, slots: Slots, other: State) -> None:
+        """Gather the states."""
+        gather(into["state"], slots, other["state"], self.combine)
+
+    def combine(self, parts: tuple[dict[str, Any], ...]) -> dict[str, Any]:
+        """Return the user's merge of some states; the first error if there is one."""
+        for part in parts:
+            if part["error"] is not None:
+                return part
+        kind = parse_fields(self.state, "state")
+        states = pa.Table.from_struct_array(pa.array([part["value"] for part in parts], type=kind))
+        return _guarded(self.merge, states, kind)
+
+
+def _stored(kind: pa.StructType) -> pa.StructType:
+    return pa.struct([pa.field("value", kind), pa.field("error", pa.string())])
+
+
+def _guarded(function: Callable[[pa.Table], Values], table: pa.Table, kind: pa.StructType) -> dict[str, Any]:
+    """Return what a user's function returns, as its declared type holds it, or its exception as an error."""
+    try:
+        value = dict(function(table))
+        names = {field.name for field in kind}
+        if set(value) != names:
+            raise ValueError(f"it returned the fields {sorted(value)}, not {sorted(names)}")
+        return {"value": pa.scalar(value, type=kind).as_py(), "error": None}
+    except Exception as error:
+        return {"value": None, "error": f"{type(error).__name__}: {error}"}
+
+
+def executor_function_of(primitive: Primitive) -> ExecutorFunction | None:
+    """Return what the engine must run on the executors after the aggregation; None for most primitives."""
+    return primitive.executor_function if isinstance(primitive, UserStates) else None
+
+
+@dataclass(frozen=True)
+class UserAggregate:
+    """The aggregate that `udaf` returns; null without rows."""
+
+    name: str
+    states: UserStates
+    finish: ResultFunction
+    returns: str
+
+    @property
+    def inputs(self) -> tuple[Expression, ...]:
+        """The input expressions."""
+        return self.states.inputs
+
+    @property
+    def primitives(self) -> tuple[Primitive, ...]:
+        """The user's states."""
+        return (self.states,)
+
+    @property
+    def zero(self) -> Any:
+        """What nothing means, only the user knows."""
+        return None
+
+    def result(self, states: Sequence[State], context: ResultContext) -> pa.Array:
+        """Return the user's values.
+
+        Raises:
+            QueryFailedError: A function of the user's raised, or returned what its declared type cannot hold.
+        """
+        values: list[Any] = []
+        for part in combined(states[0]["state"], self.states.combine):
+            if part is None:
+                values.append(None)
+                continue
+            if part["error"] is not None:
+                raise self._failed(part["error"])
+            try:
+                values.append(self.finish(dict(part["value"])))
+            except Exception as error:
+                raise self._failed(f"{type(error).__name__}: {error}") from error
+        try:
+            return pa.array(values, type=parse_type(self.returns, "returns"))
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise self._failed(f"{error} (its result is declared as {self.returns})") from error
+
+    def _failed(self, reason: str) -> QueryFailedError:
+        return QueryFailedError(
+            f"The user's aggregate {self.name} failed: {reason}.", "Correct its functions and start again."
+        )
+
+    def describe(self) -> str:
+        """Return the name, the inputs and the declared types."""
+        inputs = ", ".join(f"{name}={expression}" for name, expression in self.states.fields)
+        return f"{self.name}({inputs}) state {self.states.state} returns {self.returns}"
