@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -208,15 +209,21 @@ def _source(file: str, table: Table, number: int) -> SourceSpec:
             raise keys.error(f"the key {key!r} does not go with {kind}", "Remove it.")
     # TOML has no null; "none" lifts a bound that is there by default.
     watermark = {key: None if table[key] == "none" else table[key] for key in _WATERMARK[1:] if key in table}
+    keys.need(*(("schema", str) if kind == "files" else ("rows_per_second", (int, float))))
     watermark["delay"] = keys.get("watermark", str, "0 seconds")
     return SourceSpec(
         name=keys.get("name", str, f"source{number + 1}" if number else "source"),
         kind=kind,
         reads=keys.need("files", (str, list)) if kind == "files" else keys.need("generator", dict),
-        options={key: table[key] for key in allowed[1:] if key in table},
+        options={key: _plain(table[key]) for key in allowed[1:] if key in table},
         event_time=keys.need("event_time", str),
         watermark=watermark,
     )
+
+
+def _plain(value: Any) -> Any:
+    """Return dates and times, which TOML has, as the ISO 8601 text that sources take."""
+    return value.isoformat() if isinstance(value, date) else value
 
 
 def _query(file: str, table: Table, sources: Sequence[str]) -> QuerySpec:

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from transom.errors import JobFileError
 from transom.jobfile import load_job, parse_job
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 JOB = """
 checkpoint = "ckpt"
@@ -44,7 +49,7 @@ def test_a_whole_job():
 
 def test_several_sources_need_names_in_the_queries():
     two = JOB.replace("[source]", '[[source]]\nname = "trips"') + (
-        '[[source]]\nname = "rides"\nfiles = "rides/*.csv"\nevent_time = "at"\n'
+        '[[source]]\nname = "rides"\nfiles = "rides/*.csv"\nschema = "at timestamp"\nevent_time = "at"\n'
     )
     with pytest.raises(JobFileError, match=r"'source' is missing.*trips, rides"):
         parse_job(two)
@@ -75,6 +80,7 @@ def test_a_generator_as_source():
         ('["zone"]', '"zone"', "group_by = 'zone' is not a list"),
         ('within = "2 seconds"', "quantile = 0.9", "quantile is given without within"),
         ('event_time = "pickup_at"', "", "'event_time' is missing"),
+        ("schema =", "format =", "'schema' is missing"),
         ('files = "trips/*.json"', "", "either files or generator"),
         ('files = "trips/*.json"', 'files = "x"\nrows = 3', "'rows' does not go with files"),
         ('name = "fares"', 'name = "fares"\nsource = "taxi"', "no source 'taxi'.*sources are: source"),
@@ -97,3 +103,14 @@ def test_two_queries_of_one_name():
 def test_a_missing_file(tmp_path):
     with pytest.raises(JobFileError, match="cannot be read"):
         load_job(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.name)
+def test_the_examples_are_jobs(path: Path):
+    assert load_job(path).queries
+
+
+def test_the_job_in_the_readme_is_one():
+    readme = (EXAMPLES.parent / "README.md").read_text()
+    (text,) = re.findall(r"```toml\n(.*?)```", readme, re.DOTALL)
+    assert parse_job(text).queries
