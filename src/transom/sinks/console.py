@@ -1,0 +1,84 @@
+"""Results as text, for people."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime, timezone
+from typing import IO, Any
+
+import pyarrow as pa
+
+from transom.errors import DefinitionError
+from transom.sinks.base import WindowResults
+
+
+def console(limit: int = 20, stream: IO[str] | None = None) -> ConsoleSink:
+    """Print results as text.
+
+    Args:
+        limit: Most rows that are shown of one cut.
+        stream: Where to; by default the standard output at the time of printing.
+
+    Raises:
+        DefinitionError: A negative limit.
+    """
+    if limit < 0:
+        raise DefinitionError("console: limit must not be negative.", "Leave it out for 20 rows.")
+    return ConsoleSink(limit, stream)
+
+
+class ConsoleSink:
+    """See `console`, which makes it. Results that are written again after a crash are printed again."""
+
+    def __init__(self, limit: int, stream: IO[str] | None) -> None:
+        self._limit = limit
+        self._stream = stream
+
+    def describe(self) -> str:
+        """Return what it is, in one line for people."""
+        return "console"
+
+    def open(self, query: str) -> None:
+        """Do nothing: there is nothing to prepare."""
+
+    def recover(self, query: str, next_cut: int) -> None:
+        """Do nothing: what was printed stays printed."""
+
+    def write(self, results: WindowResults) -> None:
+        """Print the first rows, in one piece."""
+        print(format_results(results, self._limit), file=self._stream or sys.stdout, flush=True)
+
+    def close(self) -> None:
+        """Do nothing: the stream belongs to the caller."""
+
+
+def format_results(results: WindowResults, limit: int) -> str:
+    """Return results as an aligned text table; numbers to the right."""
+    table = results.table
+    count = f"{table.num_rows} row" + ("" if table.num_rows == 1 else "s")
+    lines = [f"{results.query} (cut {results.cut}): {count}"]
+    shown = table.slice(0, limit)
+    if shown.num_rows:
+        columns = []
+        for name, column in zip(shown.schema.names, shown.columns, strict=True):
+            texts = [name, *(_text(value) for value in column.to_pylist())]
+            width = max(map(len, texts))
+            right = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+            right = right or pa.types.is_decimal(column.type)
+            columns.append([text.rjust(width) if right else text.ljust(width) for text in texts])
+        lines += ["  " + "  ".join(row).rstrip() for row in zip(*columns, strict=True)]
+    if table.num_rows > limit:
+        lines.append(f"  and {table.num_rows - limit} more")
+    return "\n".join(lines)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, datetime):
+        if value.tzinfo is not None:
+            return value.astimezone(timezone.utc).isoformat(sep=" ").replace("+00:00", "Z")
+        return value.isoformat(sep=" ")
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)

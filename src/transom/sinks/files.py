@@ -1,0 +1,128 @@
+"""Results as Parquet or JSON files, one file for each cut that closed windows."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import IO, Literal
+
+import pyarrow.parquet as pq
+
+from transom.errors import SinkError
+from transom.sinks.base import WindowResults
+from transom.sinks.compact import finish_compaction
+from transom.sinks.json_lines import write_json_lines
+from transom.sinks.parts import (
+    Part,
+    compaction_lock,
+    list_parts,
+    local_directory,
+    remove_temporaries,
+    sync_directory,
+    write_durably,
+)
+
+
+def parquet(path: str | os.PathLike[str]) -> FileSink:
+    """Write results as Parquet files into a directory that belongs to one query.
+
+    Args:
+        path: A local directory or file:// URI; created when it does not exist. Read it with any tool, for
+            example `spark.read.parquet(path)` or `SELECT * FROM 'path/*.parquet'` in DuckDB.
+
+    Raises:
+        SinkError: Another kind of path.
+
+    >>> parquet("/data/fares").describe()
+    'parquet files in /data/fares'
+    """
+    return FileSink(local_directory(path, "parquet"), "parquet")
+
+
+def json(path: str | os.PathLike[str]) -> FileSink:
+    """Write results as JSON lines into a directory that belongs to one query.
+
+    Times are ISO 8601 in UTC, decimals are numbers, NaN and the infinities are the texts "NaN", "Infinity"
+    and "-Infinity", binary values are base64.
+
+    Args:
+        path: A local directory or file:// URI; created when it does not exist.
+
+    Raises:
+        SinkError: Another kind of path.
+    """
+    return FileSink(local_directory(path, "json"), "json")
+
+
+class FileSink:
+    """See `parquet` and `json`, which make it. A file is complete and durable before it gets its name."""
+
+    def __init__(self, directory: Path, kind: Literal["parquet", "json"]) -> None:
+        self.directory = directory
+        """Where the files are; no two queries may share it."""
+        self._kind = kind
+
+    def describe(self) -> str:
+        """Return what it is and writes, in one line for people."""
+        return f"{self._kind} files in {self.directory}"
+
+    def open(self, query: str) -> None:
+        """Create the directory.
+
+        Raises:
+            SinkError: The path, or one above it, is a file, or the directory cannot be written.
+        """
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise SinkError(
+                f"{query}: results cannot go to {self.directory}, because it is or lies in a file.",
+                "Choose another directory.",
+            ) from error
+        except PermissionError as error:
+            raise SinkError(
+                f"{query}: the directory {self.directory} cannot be created: {error.strerror}.",
+                "Create it, or choose another directory.",
+            ) from error
+
+    def recover(self, query: str, next_cut: int) -> None:
+        """Finish an interrupted compaction; remove temporary files and the files of cuts >= `next_cut`.
+
+        Raises:
+            SinkError: A merged file holds such cuts, so directory and checkpoint do not belong together.
+                Nothing is removed then.
+        """
+        with compaction_lock(self.directory) as held:
+            if held:
+                finish_compaction(self.directory)
+        newer = [part for part in list_parts(self.directory, self._kind) if part.last >= next_cut]
+        merged = [part for part in newer if part.first != part.last]
+        if merged:
+            raise SinkError(
+                f"{query}: {self.directory / merged[-1].name} holds results up to cut {merged[-1].last}, but the "
+                f"checkpoint continues with cut {next_cut}.",
+                "Use the checkpoint that the results were made with, or another directory.",
+            )
+        remove_temporaries(self.directory)
+        for part in newer:
+            (self.directory / part.name).unlink(missing_ok=True)
+        if newer:
+            sync_directory(self.directory)
+
+    def write(self, results: WindowResults) -> None:
+        """Write the file of the cut, durably; it replaces an earlier one of the same cut.
+
+        Raises:
+            OSError: The disk is full or the permission is missing; nothing is left behind.
+        """
+
+        def fill(file: IO[bytes]) -> None:
+            if self._kind == "json":
+                write_json_lines(results.table, file)
+            else:
+                pq.write_table(results.table, file, compression="snappy")
+
+        write_durably(self.directory, Part(results.cut, results.cut, self._kind).name, fill)
+
+    def close(self) -> None:
+        """Do nothing: no file is kept open."""

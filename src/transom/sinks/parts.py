@@ -1,0 +1,133 @@
+"""Result files in a directory: their names, and how they are put there so that a crash leaves whole files only.
+
+A directory holds `part-{cut}.parquet` with the results of one cut, and `part-{first}-{last}.parquet`, which
+`transom compact` made of the files of several cuts (json alike). Names that start with "." are temporary or
+internal.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+from urllib.parse import unquote
+
+from transom.errors import SinkError
+
+_NAME = re.compile(r"part-(\d{12,})(?:-(\d{12,}))?\.(parquet|json)")
+_TEMPORARY = re.compile(r"\.part-.*\.tmp")
+
+
+@dataclass(frozen=True, order=True)
+class Part:
+    """A result file by its name."""
+
+    first: int
+    """First cut in it."""
+    last: int
+    """Last cut in it; the same as `first` unless it was merged."""
+    extension: str
+
+    @classmethod
+    def parse(cls, name: str) -> Part | None:
+        """Return the part that a file name stands for; None for other names.
+
+        >>> Part.parse("part-000000000003-000000000007.parquet")
+        Part(first=3, last=7, extension='parquet')
+        """
+        match = _NAME.fullmatch(name)
+        if match is None:
+            return None
+        return cls(int(match[1]), int(match[2] or match[1]), match[3])
+
+    @property
+    def name(self) -> str:
+        """The file name."""
+        last = "" if self.first == self.last else f"-{self.last:012d}"
+        return f"part-{self.first:012d}{last}.{self.extension}"
+
+
+def list_parts(directory: Path, extension: str | None = None) -> list[Part]:
+    """Return the result files in a directory, by cut."""
+    parts = (Part.parse(name) for name in os.listdir(directory))
+    return sorted(part for part in parts if part and extension in (None, part.extension))
+
+
+def remove_temporaries(directory: Path) -> None:
+    """Remove what interrupted writes left behind."""
+    for name in os.listdir(directory):
+        if _TEMPORARY.fullmatch(name):
+            (directory / name).unlink(missing_ok=True)
+
+
+def write_durably(directory: Path, name: str, fill: Callable[[IO[bytes]], None]) -> None:
+    """Make a file visible under `name` when it is complete and durable; it replaces an older one.
+
+    Args:
+        directory: Where.
+        name: Final file name.
+        fill: Writes the content into the open file.
+
+    Raises:
+        OSError: The disk is full or the permission is missing; nothing is left behind.
+    """
+    temporary = directory / f".{name}.tmp"
+    try:
+        with open(temporary, "wb") as file:
+            fill(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, directory / name)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(directory)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make renames and removals in a directory durable."""
+    file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def compaction_lock(directory: Path) -> Iterator[bool]:
+    """Hold the right to merge files in a directory; yields False when another process has it.
+
+    The lock goes away with the process that holds it.
+    """
+    file = os.open(directory / ".compact.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = True
+        except BlockingIOError:
+            held = False
+        yield held
+    finally:
+        os.close(file)
+
+
+def local_directory(path: str | os.PathLike[str], what: str) -> Path:
+    """Return a path or file:// URI as an absolute path.
+
+    Raises:
+        SinkError: Another kind of URI.
+    """
+    text = os.fspath(path)
+    scheme, mark, rest = text.partition("://")
+    if mark and scheme.isalnum():
+        if scheme.lower() != "file":
+            raise SinkError(
+                f"{what}: {text!r} is not on a local file system.", "Give a local path or a file:// URI."
+            )
+        text = unquote("/" + rest.partition("/")[2])
+    return Path(os.path.abspath(os.path.expanduser(text)))

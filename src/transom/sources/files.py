@@ -1,0 +1,131 @@
+"""Files as a stream: JSON lines, CSV or Parquet, found as they appear, each read whole and once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote
+
+from transom.errors import DefinitionError, SourceError
+from transom.model.time import Duration, parse_duration
+from transom.sources.files_read import Format, checked_schema
+from transom.sources.files_source import FileSource
+from transom.sources.schemas import as_struct, has_session
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_EXTENSIONS: Mapping[str, Format] = {
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+}
+
+
+def files(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    schema: StructType | str,
+    format: Format | None = None,
+    *,
+    order: Literal["name", "modified"] = "name",
+    settle: Duration | None = None,
+    options: Mapping[str, str] | None = None,
+    partition_by: Literal["directory"] | None = None,
+    max_files_per_cut: int | None = None,
+) -> FileSource:
+    """Read files as they appear in a directory; files are expected to appear whole (renamed into place).
+
+    Args:
+        path: A glob ("trips/*.json"; `**` is any number of directories), a directory, a file, or several of
+            them; local paths or file:// URIs. Names that start with "." or "_" or end in ".tmp",
+            ".crdownload" or "._COPYING_" are left alone.
+        schema: The columns, as a StructType or as text ("at timestamp, fare double"). Columns that a Parquet
+            file lacks are null; columns that the schema lacks are ignored.
+        format: "json" (one value per line), "csv" or "parquet"; by default what the extension says. Text may
+            be gzipped (".gz").
+        order: Order among files found together: by path, or by modification time.
+        settle: Leave a file alone until it has not been modified for this long; for writers that do not
+            rename.
+        options: Options of Spark's reader, for example {"header": "true"}.
+        partition_by: "directory" makes each directory a source partition with its own watermark. New
+            directories become new partitions when their first file is found.
+        max_files_per_cut: Most files in one micro-batch.
+
+    Returns:
+        The source. Its offset is a position in its own log of discovered files, so a late file with a small
+        name is still read once; a file that is written again under the same name is not read again.
+
+    Raises:
+        DefinitionError: The arguments cannot work, for example a reserved column name.
+        SourceError: A kind of path that is not supported.
+    """
+    given = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    paths = tuple(_local(os.fspath(one)) for one in given)
+    if not paths:
+        raise DefinitionError("files: no path was given.", "Name a directory, a glob or a file.")
+    kind = format if format is not None else _format_of(paths)
+    if kind not in ("json", "csv", "parquet"):
+        raise DefinitionError(f"files: the format {kind!r} is unknown.", 'Choose "json", "csv" or "parquet".')
+    if order not in ("name", "modified"):
+        raise DefinitionError(f"files: the order {order!r} is unknown.", 'Choose "name" or "modified".')
+    if partition_by not in (None, "directory"):
+        raise DefinitionError(
+            f"files: partition_by={partition_by!r} is unknown.", 'Choose "directory", or leave it out.'
+        )
+    if max_files_per_cut is not None and max_files_per_cut < 1:
+        raise DefinitionError("files: max_files_per_cut must be at least 1.", "Leave it out for no limit.")
+    wait = 0 if settle is None else parse_duration(settle, "settle")
+    if wait < 0:
+        raise DefinitionError("files: settle must not be negative.", 'Write for example "2 seconds".')
+    if not isinstance(schema, str) or has_session():
+        checked_schema(as_struct(schema))
+    return FileSource(
+        paths,
+        schema,
+        kind,
+        order == "modified",
+        wait,
+        dict(options or {}),
+        partition_by is not None,
+        max_files_per_cut,
+    )
+
+
+def _local(path: str) -> str:
+    """Return a path or file URI as an absolute path.
+
+    Raises:
+        SourceError: Another kind of URI.
+    """
+    scheme, mark, rest = path.partition("://")
+    if mark and scheme.isalnum():
+        if scheme.lower() != "file":
+            raise SourceError(
+                f"files: {path!r} is not on a local file system.", "Give a local path or a file:// URI."
+            )
+        path = unquote("/" + rest.partition("/")[2])
+    elif path.startswith("file:/"):
+        path = unquote(path[len("file:") :])
+    return os.path.abspath(os.path.expanduser(path))
+
+
+def _format_of(paths: Sequence[str]) -> Format:
+    """Return the one format that the extensions of all paths name.
+
+    Raises:
+        DefinitionError: They name none, or several.
+    """
+    kinds = set()
+    for path in paths:
+        name = os.path.basename(path).lower().removesuffix(".gz")
+        kinds.add(_EXTENSIONS.get(os.path.splitext(name)[1]))
+    kind = kinds.pop()
+    if kinds or kind is None:
+        raise DefinitionError(
+            f"files: the format of {', '.join(paths)} cannot be told from the name.",
+            'Add format="json", "csv" or "parquet", or a glob such as "trips/*.json".',
+        )
+    return kind

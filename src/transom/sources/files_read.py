@@ -1,0 +1,192 @@
+"""DataFrames for lists of files."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+from urllib.parse import quote
+
+from transom.sources.base import CORRUPT, PARTITION
+from transom.sources.files_rows import why_unreadable
+from transom.sources.schemas import check_reserved
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+Format: TypeAlias = Literal["json", "csv", "parquet"]
+
+_GLOB = re.compile(r"([{}\[\]*?\\])")
+_LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+
+
+def checked_schema(schema: StructType) -> StructType:
+    """Return the schema with every column nullable, as Spark's file readers return it.
+
+    Raises:
+        DefinitionError: A column name is reserved or occurs twice.
+    """
+    check_reserved(schema.names, "files")
+    nullable = _nullable(schema)
+    assert isinstance(nullable, type(schema))
+    return nullable
+
+
+def _nullable(kind: DataType) -> DataType:
+    from pyspark.sql.types import ArrayType, MapType, StructField, StructType
+
+    if isinstance(kind, StructType):
+        return StructType([StructField(f.name, _nullable(f.dataType), True, f.metadata) for f in kind.fields])
+    if isinstance(kind, ArrayType):
+        return ArrayType(_nullable(kind.elementType), True)
+    if isinstance(kind, MapType):
+        return MapType(_nullable(kind.keyType), _nullable(kind.valueType), True)
+    return kind
+
+
+def escape_glob(path: str) -> str:
+    r"""Return a path that Spark's readers, which take globs, understand as this one file.
+
+    >>> print(escape_glob("/a [1]/b.json"))
+    /a \[1\]/b.json
+    """
+    return _GLOB.sub(r"\\\1", path)
+
+
+def file_uri_path(path: str) -> str:
+    """Return a path as Spark shows it in `_metadata.file_path`: quoted as by java.net.URI, without `file:`.
+
+    >>> file_uri_path("/a b/100%/c+d")
+    '/a%20b/100%25/c+d'
+    """
+    safe = "/;:@&=+$,-_.!~*'()"
+    return "".join(quote(c, safe=safe) if c.isascii() or _is_quoted(c) else c for c in path)
+
+
+def _is_quoted(character: str) -> bool:
+    """Tell whether Java quotes a character that is not ASCII: spaces and control characters."""
+    return unicodedata.category(character) in ("Cc", "Zs", "Zl", "Zp")
+
+
+def read_files(
+    spark: SparkSession,
+    paths: Sequence[str],
+    schema: StructType,
+    kind: Format,
+    options: Mapping[str, str],
+    partition: Callable[[str], int] | None,
+) -> DataFrame:
+    """Return the rows of files, with _corrupt_record (json, csv) and _source_partition (with `partition`).
+
+    Runs no job: Spark lists more than 32 paths in a job by default (1 s for 200 files, 0.07 s without), so
+    the threshold of this session is raised.
+
+    Args:
+        spark: The session.
+        paths: Absolute paths; at least one.
+        schema: The columns.
+        kind: "json", "csv" or "parquet".
+        options: Options of the reader.
+        partition: Gives the index of the source partition of a path; the same for all files of a directory.
+    """
+    from pyspark.sql import functions as F
+
+    if int(spark.conf.get(_LISTING, "32") or 32) < len(paths):
+        spark.conf.set(_LISTING, str(max(len(paths), 1 << 20)))
+    text = kind != "parquet"
+    columns = _with_corrupt(schema) if text else schema
+    fixed = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+    if text:
+        fixed |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    reader = spark.read.format(kind).options(**options).options(**fixed).schema(columns)
+    frame = reader.load(["file://" + escape_glob(path) for path in paths])
+    names = [F.col(_quoted(name)) for name in schema.names]
+    if text:
+        names.append(_corrupt(schema.names).alias(CORRUPT))
+    if partition is not None:
+        names.append(_partition(paths, partition).alias(PARTITION))
+    return frame.select(*names)
+
+
+def empty_frame(spark: SparkSession, schema: StructType, kind: Format, partitioned: bool) -> DataFrame:
+    """Return a DataFrame without rows and with the columns of `read_files`."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import IntegerType
+
+    columns = _with_corrupt(schema) if kind != "parquet" else schema
+    names = [F.lit(None).cast(field.dataType).alias(field.name) for field in columns.fields]
+    if partitioned:
+        names.append(F.lit(0).cast(IntegerType()).alias(PARTITION))
+    return spark.range(0, 0, 1, 1).select(*names)
+
+
+def unreadable_files(
+    spark: SparkSession, paths: Sequence[str], schema: StructType, kind: Format, options: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the files that cannot be read at all, each with the reason.
+
+    Each file is tried without Spark first; only when the rest fails in one Spark job, each has its own.
+    """
+    from pyspark.errors import PySparkException
+
+    def fails(some: Sequence[str]) -> str | None:
+        try:
+            read_files(spark, some, schema, kind, options, None).write.format("noop").mode("overwrite").save()
+        except PySparkException as error:
+            return str(error).splitlines()[0]
+        except Exception as error:
+            # py4j raises its own classes for failures that PySpark does not know.
+            return next(
+                (line for line in str(error).splitlines() if "Exception" in line or "Error" in line),
+                str(error),
+            )
+        return None
+
+    bad = {path: reason for path in paths if (reason := why_unreadable(path, kind)) is not None}
+    rest = [path for path in paths if path not in bad]
+    if rest and fails(rest) is not None:
+        bad |= {path: reason for path in rest if (reason := fails([path])) is not None}
+    return bad
+
+
+def _with_corrupt(schema: StructType) -> StructType:
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    return StructType([*schema.fields, StructField(CORRUPT, StringType(), True)])
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _corrupt(names: Sequence[str]) -> Column:
+    """Return _corrupt_record, in a way that depends on all columns.
+
+    Spark parses only the columns that a plan uses, and drops rows by pushed-down filters before it parses the
+    rest; so it would depend on the queries at hand whether a row is corrupt. The added branch is never taken,
+    but the optimizer cannot know that, and it does not push filters below a non-deterministic column.
+    """
+    from pyspark.sql import functions as F
+
+    nulls = " OR ".join(f"{_quoted(name)} IS NULL" for name in names)
+    return F.expr(f"coalesce({CORRUPT}, if(spark_partition_id() < 0 AND ({nulls}), '', NULL))")
+
+
+def _partition(paths: Sequence[str], partition: Callable[[str], int]) -> Column:
+    """Return the source partition of a row's file, found by its directory."""
+    from pyspark.sql import functions as F
+
+    folders = {os.path.dirname(path): partition(path) for path in paths}
+    if len(folders) == 1:
+        return F.lit(next(iter(folders.values())))
+    location = F.col("_metadata.file_path")
+    column: Column | None = None
+    for folder in sorted(folders, key=len, reverse=True):
+        uri = file_uri_path(folder.rstrip("/")) + "/"
+        inside = location.startswith("file:" + uri) | location.startswith("file://" + uri)
+        column = F.when(inside, folders[folder]) if column is None else column.when(inside, folders[folder])
+    assert column is not None
+    return column

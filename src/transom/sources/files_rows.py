@@ -1,0 +1,83 @@
+"""What can be learnt about a file without Spark: how many rows it has, and whether it can be read at all."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+SAMPLE_BYTES = 1 << 16
+_CHUNK = 1 << 20
+_ERRORS = (OSError, EOFError, zlib.error, pa.ArrowException)
+
+Bytes: TypeAlias = int
+
+
+def estimate_rows(path: str, size: Bytes, kind: str, header: bool = False) -> int:
+    """Return about how many rows a file has.
+
+    Exact for Parquet, and for text of up to 64 KiB without line breaks inside values; otherwise from the
+    bytes per row in the first 64 KiB.
+
+    Args:
+        path: The file.
+        size: Its bytes.
+        kind: "json", "csv" or "parquet".
+        header: Whether the first line of a CSV file is no row.
+
+    A file that cannot be read counts as one row: the job on it will find out.
+    """
+    try:
+        if kind == "parquet":
+            return int(pq.read_metadata(path).num_rows)
+        sample, whole = _sample(path, size)
+    except _ERRORS:
+        return 1
+    lines = sample.count(b"\n")
+    if whole > len(sample):
+        rows = max(round(lines * whole / len(sample)), 1) if sample else 1
+    else:
+        rows = lines + (0 if sample.endswith(b"\n") or not sample else 1)
+    return max(rows - 1, 0) if header else rows
+
+
+def _sample(path: str, size: Bytes) -> tuple[bytes, Bytes]:
+    """Return the first bytes of the text of a file, and about how many bytes the whole text has."""
+    with open(path, "rb") as raw:
+        if not path.endswith(".gz"):
+            sample = raw.read(SAMPLE_BYTES)
+            return sample, max(size, len(sample)) if len(sample) == SAMPLE_BYTES else len(sample)
+        packed = raw.read(SAMPLE_BYTES)
+    decoder = zlib.decompressobj(wbits=31)
+    sample = decoder.decompress(packed, SAMPLE_BYTES)
+    used = len(packed) - len(decoder.unconsumed_tail) - len(decoder.unused_data)
+    if used >= size:
+        return sample, len(sample)
+    return sample, round(len(sample) * size / max(used, 1))
+
+
+def why_unreadable(path: str, kind: str) -> str | None:
+    """Return why a file cannot be read at all, or None when nothing is wrong with it.
+
+    Reads compressed text and Parquet to the end; O(bytes).
+    """
+    if ":" in os.path.basename(path):
+        return "Spark's local file system cannot read a file whose name contains a colon"
+    try:
+        if not os.path.exists(path):
+            return "the file no longer exists"
+        if kind == "parquet":
+            with pq.ParquetFile(path) as file:
+                for _ in file.iter_batches(batch_size=1 << 16):
+                    pass
+            return None
+        with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
+            while file.read(_CHUNK) and path.endswith(".gz"):
+                pass
+    except _ERRORS as error:
+        return f"{type(error).__name__}: {error}"
+    return None

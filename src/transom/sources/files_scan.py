@@ -1,0 +1,243 @@
+"""Finding new files by cheap polling: which files match, and which of them were not there before."""
+
+from __future__ import annotations
+
+import fnmatch
+import logging
+import os
+import re
+import stat
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from transom.model.time import MICROS_PER_SECOND, Clock, Micros, SystemClock
+
+logger = logging.getLogger(__name__)
+
+Found: TypeAlias = "tuple[str, int, Micros]"
+"""Path, bytes, modification time."""
+
+GRANULARITY: Micros = 1_500_000
+"""A directory changed this recently is scanned again: its time stamp may not show a later change."""
+FULL_SCAN: Micros = 30 * MICROS_PER_SECOND
+"""Time stamps of directories are not trusted for longer than this."""
+LARGE = 20_000
+"""A poll that looked at more names than this is repeated at most every `LARGE_PAUSE`."""
+LARGE_PAUSE: Micros = MICROS_PER_SECOND
+
+_TEMPORARY = (".tmp", ".crdownload", "._COPYING_")
+_MAGIC = re.compile(r"[*?\[{]")
+_BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+def is_ignored(name: str) -> bool:
+    """Tell whether a file or directory name is hidden or temporary.
+
+    >>> is_ignored("_SUCCESS"), is_ignored("a.json.tmp"), is_ignored("a.json")
+    (True, True, False)
+    """
+    return name.startswith((".", "_")) or name.endswith(_TEMPORARY)
+
+
+def has_magic(path: str) -> bool:
+    """Tell whether a path is a pattern."""
+    return _MAGIC.search(path) is not None
+
+
+def expand_braces(pattern: str) -> list[str]:
+    """Return the patterns that a pattern with alternatives stands for.
+
+    >>> expand_braces("{a,b}/*.json")
+    ['a/*.json', 'b/*.json']
+    """
+    match = _BRACES.search(pattern)
+    if match is None:
+        return [pattern]
+    head, tail = pattern[: match.start()], pattern[match.end() :]
+    return [done for part in match[1].split(",") for done in expand_braces(head + part + tail)]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Files below a directory: `parts` match the path components below `base`, `**` any number."""
+
+    base: str
+    parts: tuple[str, ...]
+    literal: bool = False
+    """Whether the parts are names instead of patterns."""
+
+    @classmethod
+    def parse(cls, path: str) -> list[Pattern]:
+        """Return the patterns for an absolute path: an existing directory or file, or a glob."""
+        if os.path.isdir(path):
+            return [cls(path, ("*",))]
+        if os.path.lexists(path) or not has_magic(path):
+            return [cls(os.path.dirname(path), (os.path.basename(path),), literal=True)]
+        patterns = []
+        for one in expand_braces(path):
+            parts = one.strip("/").split("/")
+            fixed = next((i for i, part in enumerate(parts) if has_magic(part)), len(parts) - 1)
+            patterns.append(cls("/" + "/".join(parts[:fixed]), tuple(parts[fixed:])))
+        return patterns
+
+    def matches(self, part: str, name: str) -> bool:
+        """Tell whether a name fits a part."""
+        return name == part if self.literal else fnmatch.fnmatchcase(name, part)
+
+
+@dataclass
+class _Directory:
+    """What the last scan saw of a directory."""
+
+    poll: int
+    """Number of the poll that looked at it last."""
+    changed: int
+    """Its st_mtime_ns."""
+    scanned: Micros
+    """When it was listed last."""
+    settled: bool
+    """Whether a change after the scan must show in `changed`."""
+    folders: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    """Names of files that no one accepted yet."""
+    inodes: dict[str, int] = field(default_factory=dict)
+    """Inode by the name of every file, to notice files that were written again."""
+
+
+class Scanner:
+    """Looks for files that fit patterns and are not known.
+
+    A directory whose time stamp has not changed since a scan that clearly began after it is not listed again,
+    and known files are not `stat`ed, so a poll costs one `stat` per directory while nothing happens, and some
+    microseconds per name when something does. A poll over more than `LARGE` names is not repeated within
+    `LARGE_PAUSE`.
+
+    Args:
+        patterns: What to look for; two patterns may overlap.
+        wall: The clock of the file system's time stamps.
+    """
+
+    def __init__(self, patterns: Sequence[Pattern], wall: Clock | None = None) -> None:
+        self._patterns = tuple(patterns)
+        self._known: Collection[str] = ()
+        self._wall = wall or SystemClock()
+        self._directories: dict[str, _Directory] = {}
+        self._not_before: Micros = 0
+        self._names = 0
+        self._poll = 0
+        self.pending = False
+        """Whether the last poll saw a file that is too young to be taken."""
+
+    def poll(self, known: Collection[str], young: Micros | None) -> list[Found]:
+        """Return the matching files that are not known, in no particular order.
+
+        Args:
+            known: Paths that were accepted before.
+            young: Files modified after this moment wait; None takes every file.
+
+        Raises:
+            OSError: The base directory of a pattern cannot be listed.
+        """
+        now = self._wall.now()
+        self._poll += 1
+        if now < self._not_before:
+            return []
+        self._known = known
+        self._names = 0
+        self.pending = False
+        found: dict[str, Found] = {}
+        for pattern in self._patterns:
+            for path in self._walk(pattern, pattern.base, 0, now, set()):
+                if path not in found:
+                    self._look(path, young, found)
+        self._not_before = now + LARGE_PAUSE if self._names > LARGE else 0
+        return list(found.values())
+
+    def _look(self, path: str, young: Micros | None, found: dict[str, Found]) -> None:
+        try:
+            info = os.stat(path)
+        except OSError:
+            return
+        if not stat.S_ISREG(info.st_mode):
+            return
+        modified = info.st_mtime_ns // 1_000
+        if young is not None and modified > young:
+            self.pending = True
+            return
+        found[path] = (path, info.st_size, modified)
+
+    def _walk(
+        self, pattern: Pattern, folder: str, depth: int, now: Micros, visited: set[tuple[str, int]]
+    ) -> Iterator[str]:
+        if (folder, depth) in visited:
+            return
+        visited.add((folder, depth))
+        part, last = pattern.parts[depth], depth == len(pattern.parts) - 1
+        if part == "**":
+            if not last:
+                yield from self._walk(pattern, folder, depth + 1, now, visited)
+            seen = self._list(folder, now)
+            if last:
+                yield from (_join(folder, name) for name in seen.files)
+            for name in seen.folders:
+                path = _join(folder, name)
+                if not os.path.islink(path):
+                    yield from self._walk(pattern, path, depth, now, visited)
+            return
+        seen = self._list(folder, now)
+        if last:
+            for name in seen.files:
+                if pattern.matches(part, name):
+                    yield _join(folder, name)
+        else:
+            for name in seen.folders:
+                if pattern.matches(part, name):
+                    yield from self._walk(pattern, _join(folder, name), depth + 1, now, visited)
+
+    def _list(self, folder: str, now: Micros) -> _Directory:
+        """Return what is in a directory, from memory when it cannot have changed."""
+        before = self._directories.get(folder)
+        if before is not None and before.poll == self._poll:
+            return before
+        try:
+            changed = os.stat(folder).st_mtime_ns
+        except FileNotFoundError:
+            self._directories.pop(folder, None)
+            return _Directory(self._poll, 0, now, False)
+        if (
+            before is not None
+            and before.settled
+            and before.changed == changed
+            and 0 <= now - before.scanned < FULL_SCAN
+        ):
+            before.poll = self._poll
+            before.files = [name for name in before.files if _join(folder, name) not in self._known]
+            return before
+        seen = _Directory(self._poll, changed, now, now - changed // 1_000 > GRANULARITY)
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not is_ignored(entry.name):
+                    self._sort(folder, entry, seen, before)
+        self._names += len(seen.inodes)
+        self._directories[folder] = seen
+        return seen
+
+    def _sort(
+        self, folder: str, entry: os.DirEntry[str], seen: _Directory, before: _Directory | None
+    ) -> None:
+        name, inode = entry.name, entry.inode()
+        path = _join(folder, name)
+        if path in self._known:
+            if before is not None and before.inodes.get(name) != inode:
+                logger.warning("%s was written again; it was taken before and is not read again.", path)
+        elif entry.is_dir():
+            seen.folders.append(name)
+            return
+        else:
+            seen.files.append(name)
+        seen.inodes[name] = inode
+
+
+def _join(folder: str, name: str) -> str:
+    return folder + name if folder.endswith("/") else f"{folder}/{name}"

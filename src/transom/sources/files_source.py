@@ -1,0 +1,235 @@
+"""The source that `files` makes: positions in its log of discovered files are the offsets."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transom.errors import SourceError
+from transom.model.time import Clock, Micros, format_duration
+from transom.sources.base import Cut, Offset
+from transom.sources.files_log import FileEntry, FileLog, replace_file
+from transom.sources.files_read import Format, checked_schema, empty_frame, read_files, unreadable_files
+from transom.sources.files_rows import estimate_rows
+from transom.sources.files_scan import Pattern, Scanner
+from transom.sources.schemas import as_struct, position
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+logger = logging.getLogger(__name__)
+
+RETAINED_NAME = "oldest-needed.json"
+_FORGET_AFTER = 1_000
+"""Released files after which the log is checked for files that are gone."""
+
+
+class FileSource:
+    """See `files`, which makes it.
+
+    In its directory are files.jsonl (the log) and oldest-needed.json (for retention).
+    """
+
+    def __init__(
+        self,
+        paths: tuple[str, ...],
+        schema: StructType | str,
+        kind: Format,
+        by_time: bool,
+        settle: Micros,
+        options: Mapping[str, str],
+        by_directory: bool,
+        max_files: int | None,
+    ) -> None:
+        self._paths = paths
+        self._given_schema = schema
+        self._schema: StructType | None = None
+        self._kind = kind
+        self._by_time = by_time
+        self._settle = settle
+        self._options = options
+        self._by_directory = by_directory
+        self._max_files = max_files
+        self._header = str(options.get("header", "")).lower() == "true"
+        self._rows: dict[int, int] = {}
+        self._released = 0
+        self._forgotten_up_to = 0
+        self._opened: tuple[FileLog, Scanner, Path, Clock] | None = None
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of `read`, all of them nullable, without the optional ones."""
+        if self._schema is None:
+            self._schema = checked_schema(as_struct(self._given_schema))
+        return self._schema
+
+    @property
+    def partitions(self) -> Sequence[str]:
+        """The directories in which files were found so far, oldest first, or one partition.
+
+        The list grows while the source is open; the index of a directory never changes, also not after a
+        restart.
+        """
+        return self._log.directories if self._by_directory and self._log.directories else ("",)
+
+    def describe(self) -> str:
+        """Return what it is and reads, in one line for people."""
+        settle = f", settled for {format_duration(self._settle)}" if self._settle else ""
+        return f"{self._kind} files {', '.join(self._paths)}{settle}"
+
+    def open(self, spark: SparkSession, directory: Path, clock: Clock) -> None:
+        """Read the log of discovered files in `directory`.
+
+        Raises:
+            SourceError: The directory of a path does not exist.
+            CheckpointCorruptError: The log is damaged.
+        """
+        _ = self.schema
+        patterns = [pattern for path in self._paths for pattern in Pattern.parse(path)]
+        for pattern in patterns:
+            if not os.path.isdir(pattern.base):
+                raise SourceError(
+                    f"files: the directory {pattern.base} does not exist.", "Create it, or correct the path."
+                )
+        log = FileLog(directory)
+        self._rows.clear()
+        self._opened = log, Scanner(patterns), directory, clock
+        self._released = self._forgotten_up_to = log.start
+
+    def start(self) -> Offset:
+        """Return the position from which on no file was forgotten; 0 for a new source."""
+        return self._log.start
+
+    def latest(self) -> Offset:
+        """Look for new files, log them durably, and return the position after the last one.
+
+        Raises:
+            SourceError: A directory cannot be listed.
+            OSError: The log cannot be written.
+        """
+        log, scanner, _, clock = self._open
+        try:
+            found = scanner.poll(log.known, clock.now() - self._settle if self._settle else None)
+        except OSError as error:
+            raise SourceError(f"files: {error}.", "Check the permissions of the directory.") from error
+        if found:
+            found.sort(key=lambda file: (file[2] if self._by_time else 0, file[0]))
+            log.append(found)
+        return log.next
+
+    def cut(self, start: Offset, max_rows: int) -> Cut:
+        """Return the end of a piece of whole files with about at most `max_rows` rows; at least one file."""
+        first = position(start)
+        end, rows = first, 0
+        for count, entry in enumerate(self._log.between(first, self._log.next)):
+            more = self._estimate(entry)
+            if count and (rows + more > max_rows or (self._max_files and count >= self._max_files)):
+                break
+            end, rows = entry.position + 1, rows + more
+        return Cut(end, rows)
+
+    def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:
+        """Return the rows of the files at [start, end), with _corrupt_record for text.
+
+        Whether a row is corrupt is decided on all columns of the schema, whatever columns a query uses.
+
+        Raises:
+            SourceError: A file vanished; the message names it.
+        """
+        left_out = set(skip)
+        entries = [entry for entry in self._between(start, end) if entry.path not in left_out]
+        for entry in entries:
+            _check_unchanged(entry)
+        log = self._log
+        partition = (lambda path: log.directory_index(path)) if self._by_directory else None
+        if not entries:
+            return empty_frame(spark, self.schema, self._kind, self._by_directory)
+        return read_files(
+            spark, [entry.path for entry in entries], self.schema, self._kind, self._options, partition
+        )
+
+    def unreadable(self, spark: SparkSession, start: Offset, end: Offset) -> dict[str, str]:
+        """Return the files at [start, end) that cannot be read at all, each with the reason."""
+        paths = [entry.path for entry in self._between(start, end)]
+        return unreadable_files(spark, paths, self.schema, self._kind, self._options)
+
+    def ingested_at(self, start: Offset, end: Offset) -> Micros:
+        """Return the newest modification time of the files at [start, end); 0 for none."""
+        return max((entry.mtime for entry in self._between(start, end)), default=0)
+
+    def watermark(self, end: Offset) -> Micros | None:
+        """Return None: files carry no watermark."""
+        return None
+
+    def exhausted(self, offset: Offset) -> bool:
+        """Tell whether all files that the last `latest()` saw lie before `offset`, none waiting."""
+        log, scanner, _, _ = self._open
+        return position(offset) >= log.next and not scanner.pending
+
+    def release(self, oldest_needed: Offset) -> None:
+        """Write oldest-needed.json, and from time to time forget released files that no longer exist.
+
+        The JSON object has `position` and `path` of the first file that is still needed (`path` is null when
+        no file is waiting): every file that files.jsonl lists before this position may be deleted. A released
+        file that was deleted and forgotten counts as new if it ever comes back.
+        """
+        log, _, directory, _ = self._open
+        oldest = position(oldest_needed)
+        if oldest <= self._released and (directory / RETAINED_NAME).exists():
+            return
+        for old in range(self._released, oldest):
+            self._rows.pop(old, None)
+        self._released = max(self._released, oldest)
+        value = {"position": self._released, "path": self.retained_from()}
+        replace_file(directory / RETAINED_NAME, (json.dumps(value) + "\n").encode(), durable=False)
+        if self._released - self._forgotten_up_to >= max(_FORGET_AFTER, len(log) // 2):
+            self._forgotten_up_to = self._released
+            log.forget(self._released)
+
+    def retained_from(self) -> str | None:
+        """Return the path of the oldest file that is still needed; None when none of the known files is."""
+        waiting = self._log.between(self._released, self._released + 1)
+        return waiting[0].path if waiting else None
+
+    def close(self) -> None:
+        """Close the log."""
+        if self._opened is not None:
+            self._opened[0].close()
+            self._opened = None
+
+    @property
+    def _open(self) -> tuple[FileLog, Scanner, Path, Clock]:
+        if self._opened is None:
+            raise SourceError(f"{self.describe()} is not open.", "Start the application first.")
+        return self._opened
+
+    @property
+    def _log(self) -> FileLog:
+        return self._open[0]
+
+    def _between(self, start: Offset, end: Offset) -> list[FileEntry]:
+        return self._log.between(position(start), position(end))
+
+    def _estimate(self, entry: FileEntry) -> int:
+        rows = self._rows.get(entry.position)
+        if rows is None:
+            rows = estimate_rows(entry.path, entry.size, self._kind, self._header)
+            self._rows[entry.position] = rows
+        return rows
+
+
+def _check_unchanged(entry: FileEntry) -> None:
+    try:
+        info = os.stat(entry.path)
+    except OSError as error:
+        raise SourceError(
+            f"files: {entry.path} was discovered but can no longer be read ({error.strerror}).",
+            "Put the file back; delete files only when oldest-needed.json in the checkpoint allows it.",
+        ) from error
+    if info.st_size != entry.size or info.st_mtime_ns // 1_000 != entry.mtime:
+        logger.warning("%s was changed after it was discovered; results may mix both contents.", entry.path)

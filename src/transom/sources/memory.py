@@ -1,0 +1,241 @@
+"""Rows that a program adds itself, for tests and small experiments."""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from transom.errors import DefinitionError, SourceError
+from transom.model.time import MIN_TIME, Clock, Micros, SystemClock
+from transom.sources.base import PARTITION, Cut, Offset
+from transom.sources.schemas import as_struct, check_reserved, position
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+Rows: TypeAlias = "pa.Table | pa.RecordBatch | Iterable[Mapping[str, Any] | Sequence[Any]] | Any"
+"""An Arrow table, dictionaries, tuples in the order of the schema, or a pandas or polars DataFrame."""
+
+
+def memory(schema: StructType | str, partitions: int = 1) -> MemorySource:
+    """Return a source of rows that the program adds with `.add(...)`.
+
+    The rows live in the object: pass the same object to the next application to read them again.
+
+    Args:
+        schema: The columns, as a StructType or as text (which needs a Spark session).
+        partitions: Number of source partitions.
+
+    Raises:
+        DefinitionError: A reserved column name, or no partition.
+    """
+    struct = as_struct(schema)
+    check_reserved(struct.names, "memory")
+    if partitions < 1:
+        raise DefinitionError("memory: partitions must be at least 1.", "Leave it out for one.")
+    return MemorySource(struct, partitions)
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Consecutive events: the rows of one `add`, or one watermark."""
+
+    first: int
+    """Offset of the first event."""
+    table: pa.Table | None
+    partition: int
+    time: Micros
+    """When the rows were added, or the watermark."""
+
+    @property
+    def end(self) -> int:
+        return self.first + (1 if self.table is None else self.table.num_rows)
+
+
+class MemorySource:
+    """See `memory`, which makes it.
+
+    Each row and each watermark takes one offset, in the order they were added.
+    """
+
+    def __init__(self, schema: StructType, partitions: int) -> None:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        self._schema = schema
+        self._arrow = to_arrow_schema(schema, timezone="UTC")
+        self._partitions = tuple(str(i) for i in range(partitions)) if partitions > 1 else ("",)
+        self._chunks: list[_Chunk] = []
+        self._lock = threading.Lock()
+        self._clock: Clock = SystemClock()
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of `read`, without the optional ones."""
+        return self._schema
+
+    @property
+    def partitions(self) -> Sequence[str]:
+        """Numbers of the source partitions."""
+        return self._partitions
+
+    def add(self, rows: Rows, partition: int = 0) -> None:
+        """Add rows after those that are there.
+
+        Args:
+            rows: Dictionaries (a missing column is null), tuples, an Arrow table or a data frame. Timestamps
+                are datetimes (UTC when they name no zone) or microseconds since the epoch.
+            partition: The source partition that they come from.
+
+        Raises:
+            SourceError: The rows do not fit the schema, or there is no such partition.
+        """
+        if not 0 <= partition < len(self._partitions):
+            raise SourceError(
+                f"memory: there is no partition {partition}.", "Give `partitions` when you make the source."
+            )
+        try:
+            table = self._table(rows)
+        except (pa.ArrowException, TypeError, ValueError, KeyError, AttributeError) as error:
+            raise SourceError(
+                f"memory: the rows do not fit the schema: {error}.", "Compare them with the schema."
+            ) from error
+        if table.num_rows:
+            self._append(table, partition, self._clock.now())
+
+    def add_watermark(self, time: Micros) -> None:
+        """Promise that no row before `time` comes any more; takes an offset of its own, without a row."""
+        self._append(None, 0, time)
+
+    def describe(self) -> str:
+        """Return what it is and reads, in one line for people."""
+        return f"memory ({', '.join(self._schema.names)})"
+
+    def open(self, spark: SparkSession, directory: Path, clock: Clock) -> None:
+        """Take the clock that dates the rows that are added from now on."""
+        self._clock = clock
+
+    def start(self) -> Offset:
+        """Return 0: nothing is ever dropped."""
+        return 0
+
+    def latest(self) -> Offset:
+        """Return the number of rows and watermarks added."""
+        with self._lock:
+            return self._chunks[-1].end if self._chunks else 0
+
+    def cut(self, start: Offset, max_rows: int) -> Cut:
+        """Return the end of a piece of at most `max_rows` rows (at least one), and the watermarks after them.
+
+        A piece that holds only watermarks has no rows, and an end after `start`.
+        """
+        first = position(start)
+        end, rows, limit = first, 0, max(max_rows, 1)
+        for chunk in self._between(first, position(self.latest())):
+            if chunk.table is None:
+                end = chunk.end
+                continue
+            more = min(chunk.end - max(chunk.first, first), limit - rows)
+            if more <= 0:
+                break
+            rows += more
+            end = max(chunk.first, first) + more
+            if end < chunk.end:
+                break
+        return Cut(end, rows)
+
+    def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:
+        """Return the rows in [start, end)."""
+        from pyspark.sql.types import IntegerType, StructType
+
+        first, last = position(start), position(end)
+        tables = []
+        for chunk in self._between(first, last):
+            if chunk.table is not None:
+                offset = max(first - chunk.first, 0)
+                table = chunk.table.slice(offset, min(last, chunk.end) - chunk.first - offset)
+                if len(self._partitions) > 1:
+                    numbers = pa.repeat(pa.scalar(chunk.partition, pa.int32()), table.num_rows)
+                    table = table.append_column(PARTITION, numbers)
+                tables.append(table)
+        schema = StructType(list(self._schema.fields))
+        arrow = self._arrow
+        if len(self._partitions) > 1:
+            schema = schema.add(PARTITION, IntegerType(), False)
+            arrow = arrow.append(pa.field(PARTITION, pa.int32(), False))
+        whole = pa.concat_tables(tables).cast(arrow) if tables else arrow.empty_table()
+        return spark.createDataFrame(whole.combine_chunks(), schema)
+
+    def unreadable(self, spark: SparkSession, start: Offset, end: Offset) -> dict[str, str]:
+        """Return nothing: rows in memory are readable."""
+        return {}
+
+    def ingested_at(self, start: Offset, end: Offset) -> Micros:
+        """Return when the newest row of [start, end) was added; 0 for none."""
+        chunks = self._between(position(start), position(end))
+        return max((chunk.time for chunk in chunks if chunk.table is not None), default=0)
+
+    def watermark(self, end: Offset) -> Micros | None:
+        """Return the highest watermark added before `end`, or None."""
+        times = [chunk.time for chunk in self._between(0, position(end)) if chunk.table is None]
+        return max(times, default=MIN_TIME) if times else None
+
+    def exhausted(self, offset: Offset) -> bool:
+        """Tell whether everything that was added lies before `offset`."""
+        return position(offset) >= position(self.latest())
+
+    def release(self, oldest_needed: Offset) -> None:
+        """Do nothing: the rows stay for the next application."""
+
+    def close(self) -> None:
+        """Do nothing: the rows stay for the next application."""
+
+    def _append(self, table: pa.Table | None, partition: int, time: Micros) -> None:
+        with self._lock:
+            first = self._chunks[-1].end if self._chunks else 0
+            self._chunks.append(_Chunk(first, table, partition, time))
+
+    def _between(self, start: int, end: int) -> list[_Chunk]:
+        with self._lock:
+            low = max(bisect.bisect_right(self._chunks, start, key=lambda chunk: chunk.first) - 1, 0)
+            high = bisect.bisect_left(self._chunks, end, key=lambda chunk: chunk.first)
+            return [chunk for chunk in self._chunks[low:high] if chunk.end > start]
+
+    def _table(self, rows: Rows) -> pa.Table:
+        if hasattr(rows, "__arrow_c_stream__") or isinstance(rows, pa.RecordBatch):
+            table = pa.table(rows)
+        elif type(rows).__module__.startswith("pandas"):
+            table = pa.Table.from_pandas(rows, preserve_index=False)
+        elif hasattr(rows, "toArrow"):
+            table = rows.toArrow()
+        else:
+            return self._from_python(list(rows))
+        names = self._arrow.names
+        return table.select(names).cast(self._arrow)
+
+    def _from_python(self, rows: Sequence[Any]) -> pa.Table:
+        names = self._arrow.names
+        columns: list[list[Any]] = [[] for _ in names]
+        for row in rows:
+            if isinstance(row, Mapping):
+                unknown = row.keys() - set(names)
+                if unknown:
+                    raise ValueError(f"unknown columns {sorted(unknown)}")
+                values = [row.get(name) for name in names]
+            else:
+                values = list(row)
+                if len(values) != len(names):
+                    raise ValueError(f"a row has {len(values)} values instead of {len(names)}")
+            for column, value in zip(columns, values, strict=True):
+                column.append(value)
+        arrays = [
+            pa.array(column, field.type, from_pandas=False)
+            for column, field in zip(columns, self._arrow, strict=True)
+        ]
+        return pa.table(arrays, schema=self._arrow)
