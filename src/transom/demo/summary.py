@@ -96,9 +96,9 @@ def render_summary(summary: dict[str, Any]) -> RenderableType:
         f" in {summary['seconds']:.0f} seconds, ",
         (f"{summary['rows_per_second']:,.0f} rows/s", "bold"),
         f", in {summary['batches']:,} micro-batches. ",
-        f"{dead:,} came too late for every window and are in the dead letters.",
+        f"{dead:,} left so late that a query had closed all their windows; they are in the dead letters.",
     )
-    queries = _table("query", ("windows", "result rows", "flights too late for a window"))
+    queries = _table("query", ("windows", "result rows", "flights too late"))
     for query in summary["queries"]:
         failed = f"  failed: {query['failure']}" if query["failure"] else ""
         queries.add_row(
