@@ -1,0 +1,88 @@
+"""The text of the log: what damage is dropped, and what is an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transom.checkpoint.log import decode, encode, parse
+from transom.errors import CheckpointCorruptError
+
+PATH = Path("log/e000001-000001.log")
+HEADER = {"epoch": 1, "number": 1}
+RECORDS = ({"cut": 1, "end": {"0": 10}}, {"note": 'a "quoted"\nline {}'}, {"cut": 2, "end": {"0": 20}})
+LINES = [encode(record) for record in (HEADER, *RECORDS)]
+DATA = b"".join(LINES)
+LAST = len(DATA) - len(LINES[-1])
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(), children, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(), json_values, max_size=4))
+def test_a_line_holds_any_json(record):
+    line = encode(record)
+    assert line.count(b"\n") == 1
+    assert decode(line) == record
+
+
+def test_what_json_cannot_hold_is_refused():
+    with pytest.raises(TypeError):
+        encode({"a": object()})
+
+
+def test_complete_data_is_read_whole():
+    segment = parse(DATA, PATH, may_be_torn=False)
+    assert (segment.header, segment.records) == (HEADER, RECORDS)
+    assert (segment.length, segment.torn) == (len(DATA), 0)
+
+
+@pytest.mark.parametrize("length", range(LAST, len(DATA)))
+def test_a_last_record_that_was_not_completed_is_dropped(length):
+    segment = parse(DATA[:length], PATH, may_be_torn=True)
+    assert segment.records == RECORDS[:-1]
+    assert (segment.length, segment.torn) == (LAST, length - LAST)
+
+
+def test_an_incomplete_record_is_an_error_where_appending_had_ended():
+    with pytest.raises(CheckpointCorruptError, match=r"Line 4 of .*e000001-000001\.log"):
+        parse(DATA[:-1], PATH, may_be_torn=False)
+
+
+@pytest.mark.parametrize("mask", [1, 0x20, 0x80, 0xFF])
+def test_a_changed_byte_is_never_believed(mask):
+    ends = [sum(map(len, LINES[: n + 1])) for n in range(len(LINES))]
+    for position in range(len(DATA)):
+        damaged = bytearray(DATA)
+        damaged[position] ^= mask
+        if position >= LAST:
+            segment = parse(bytes(damaged), PATH, may_be_torn=True)
+            assert segment.records == RECORDS[:-1]
+        else:
+            line = next(n for n, end in enumerate(ends, 1) if position < end)
+            with pytest.raises(CheckpointCorruptError, match=f"Line {line} of"):
+                parse(bytes(damaged), PATH, may_be_torn=True)
+
+
+@given(st.binary(max_size=40))
+def test_rubbish_at_the_end_is_dropped(rubbish):
+    segment = parse(DATA + rubbish, PATH, may_be_torn=True)
+    assert segment.records == RECORDS
+    assert segment.torn == len(rubbish)
+
+
+def test_zeros_at_the_end_are_dropped():
+    """Some file systems lengthen a file before its content is on disk."""
+    assert parse(DATA[:LAST] + bytes(4096), PATH, may_be_torn=True).records == RECORDS[:-1]
+
+
+@pytest.mark.parametrize("data", [b"", LINES[0][:-1], b"\n" + DATA])
+def test_a_segment_has_a_header(data):
+    with pytest.raises(CheckpointCorruptError):
+        parse(data, PATH, may_be_torn=True)
