@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -174,3 +175,10 @@ def test_the_rules_find_what_they_forbid(package: str, code: str, rule: str) -> 
 )
 def test_the_rules_allow_what_they_should(package: str, code: str) -> None:
     assert list(broken_rules(package, ast.parse(code))) == []
+
+
+def test_the_architecture_names_files_that_exist() -> None:
+    text = (SRC.parent.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:\w+/)+\w+\.py)`", text)
+    assert named
+    assert [name for name in named if name.startswith(tuple(RANK)) and not (SRC / name).is_file()] == []

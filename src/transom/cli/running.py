@@ -28,8 +28,8 @@ def run_job(
     view = make_view(sys.stdout, sys.stderr, as_json)
     spark = start_spark(master, f"transom {job.name}", view.say)
     try:
-        app = build(spark)
         with view:
+            app = build(spark)
             final = app.run(once=once, close_all=close_all, on_progress=view.update)
             view.finish(final)
     except KeyboardInterrupt:

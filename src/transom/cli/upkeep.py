@@ -9,11 +9,11 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
-from transom.sinks.compact import compact
 
 from transom.checkpoint.inspect import describe
 from transom.errors import SinkError
 from transom.model.time import format_time
+from transom.sinks.compact import compact
 
 
 def compact_results(directory: Path, *, before_cut: int | None) -> None:
@@ -24,12 +24,10 @@ def compact_results(directory: Path, *, before_cut: int | None) -> None:
     """
     if not directory.is_dir():
         raise SinkError(f"There is no directory {directory}.", "Give the directory of one query's results.")
-    before = _sizes(directory)
-    compact(directory, before_cut=before_cut)
-    after = _sizes(directory)
+    done = compact(directory, before_cut=before_cut)
     print(
-        f"{directory}: {len(before):,} files of {sum(before):,} bytes became "
-        f"{len(after):,} files of {sum(after):,} bytes."
+        f"{directory}: {done.files_before:,} files of {done.bytes_before:,} bytes became "
+        f"{done.files_after:,} files of {done.bytes_after:,} bytes."
     )
 
 
@@ -70,7 +68,3 @@ def render_checkpoint(directory: Path, found: Mapping[str, Any]) -> RenderableTy
             "torn", f"{found['torn_bytes']:,} bytes of an incomplete record, dropped at the next start"
         )
     return table
-
-
-def _sizes(directory: Path) -> list[int]:
-    return [path.stat().st_size for path in directory.glob("part-*") if path.is_file()]

@@ -6,6 +6,7 @@ A view decides when to print by the time in the progress itself, so it needs no 
 from __future__ import annotations
 
 import json
+from contextlib import redirect_stdout
 from types import TracebackType
 from typing import Protocol, TextIO
 
@@ -142,16 +143,26 @@ class LineView(_EveryView):
 
 
 class JsonView(_EveryView):
-    """One JSON object per line: `{"event": "progress", ...}`, the last one `{"event": "final", ...}`."""
+    """One JSON object per line: `{"event": "progress", ...}`, the last one `{"event": "final", ...}`.
+
+    What else prints, such as a console sink, goes to standard error, so that every line here is JSON.
+    """
 
     every = LINES_EVERY
 
     def __init__(self, stdout: TextIO, stderr: TextIO) -> None:
         super().__init__()
         self._stdout, self._stderr = stdout, stderr
+        self._redirect = redirect_stdout(stderr)
 
     def __enter__(self) -> JsonView:
+        self._redirect.__enter__()
         return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._redirect.__exit__(kind, error, trace)
 
     def update(self, progress: Progress) -> None:
         """Show a newer state of the run."""
