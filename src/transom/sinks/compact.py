@@ -93,7 +93,7 @@ def finish_compaction(directory: Path) -> None:
             _switch(directory, plan["temporary"], plan["output"], plan["inputs"])
         journal.unlink(missing_ok=True)
     for name in os.listdir(directory):
-        if name.startswith(".compact-") and name.endswith(".tmp"):
+        if name.startswith((".compact-", f".{JOURNAL}")) and name.endswith(".tmp"):
             (directory / name).unlink(missing_ok=True)
 
 
@@ -156,7 +156,7 @@ def _concatenate(directory: Path, parts: Sequence[Part], output: IO[bytes]) -> N
 
 
 def _switch(directory: Path, temporary: str, output: str, inputs: Sequence[str]) -> None:
-    """Put the merged file in place and remove what it replaces; may be repeated after a crash anywhere in it."""
+    """Put the merged file in place and remove what it replaces; may be repeated after a crash inside it."""
     if (directory / temporary).exists():
         os.replace(directory / temporary, directory / output)
     sync_directory(directory)

@@ -99,8 +99,8 @@ class FileSink:
         merged = [part for part in newer if part.first != part.last]
         if merged:
             raise SinkError(
-                f"{query}: {self.directory / merged[-1].name} holds results up to cut {merged[-1].last}, but the "
-                f"checkpoint continues with cut {next_cut}.",
+                f"{query}: {self.directory / merged[-1].name} holds results up to cut {merged[-1].last}, "
+                f"but the checkpoint continues with cut {next_cut}.",
                 "Use the checkpoint that the results were made with, or another directory.",
             )
         remove_temporaries(self.directory)
@@ -120,7 +120,7 @@ class FileSink:
             if self._kind == "json":
                 write_json_lines(results.table, file)
             else:
-                pq.write_table(results.table, file, compression="snappy")
+                pq.write_table(results.table, file, compression="zstd")
 
         write_durably(self.directory, Part(results.cut, results.cut, self._kind).name, fill)
 

@@ -1,4 +1,4 @@
-"""Result files in a directory: their names, and how they are put there so that a crash leaves whole files only.
+"""Result files in a directory: their names, and how a crash leaves only whole ones.
 
 A directory holds `part-{cut}.parquet` with the results of one cut, and `part-{first}-{last}.parquet`, which
 `transom compact` made of the files of several cuts (json alike). Names that start with "." are temporary or
