@@ -63,7 +63,7 @@ class _Reader:
     def __init__(self, text: str, field: str) -> None:
         self.text, self.field = text, field
         self.tokens = _TOKEN.findall(text)
-        if "".join(self.tokens) != re.sub(r"\s+", "", text) or not self.tokens:
+        if not self.tokens or _TOKEN.sub("", text).strip():
             raise self.wrong()
 
     def wrong(self) -> DefinitionError:

@@ -183,7 +183,8 @@ class Quantile:
             else:
                 found = [float(value) for value in sketch.get_quantiles(list(self.ranks), True)]
                 rows.append(found if self.many else found[0])
-        return pa.array(rows, type=pa.list_(pa.float64()) if self.many else pa.float64())
+        many = pa.list_(pa.field("element", pa.float64(), nullable=False))
+        return pa.array(rows, type=many if self.many else pa.float64())
 
     def describe(self) -> str:
         """Return for example `quantile(x, 0.95)`."""

@@ -118,7 +118,8 @@ class TopK:
         count = pa.field("count", pa.int64(), nullable=False)
         sketches = combined(states[0]["sketch"], FrequentItems(self.x, self.max_items).combine)
         rows = [self._top(data, integer) for data in sketches]
-        return pa.array(rows, type=pa.list_(pa.struct([item, count])))
+        entry = pa.field("element", pa.struct([item, count]), nullable=False)
+        return pa.array(rows, type=pa.list_(entry))
 
     def _top(self, data: bytes | None, integer: bool) -> list[dict[str, Any]]:
         if data is None:
