@@ -1,4 +1,4 @@
-"""How fast a backlog of events is processed for 1, 4 and 16 queries, against stock Spark, DuckDB and Polars."""
+"""How fast a backlog is processed for 1, 4 and 16 queries, against stock Spark, DuckDB and Polars."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ EVENTS = Events(rate=10_000, per_file=50_000)
 WARM = Events(rate=10_000, per_file=5_000)
 WARM_FILES = 12
 REDUCED = (
-    "0.6 to 1 M events instead of 3 M, 0.2 M for stock Spark with 16 queries instead of 1.2 M, at most 2 repeats "
-    "instead of 3 to 5, and the settings of stock Spark chosen among fewer"
+    "0.6 to 1 M events instead of 3 M, 0.2 M for stock Spark with 16 queries instead of 1.2 M, at most 2 "
+    "repeats instead of 3 to 5, and the settings of stock Spark chosen among fewer"
 )
 
 

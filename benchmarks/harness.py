@@ -104,8 +104,12 @@ def percentile(values: Sequence[float], quantile: float) -> float:
     return ordered[max(0, math.ceil(quantile * len(ordered)) - 1)]
 
 
-def growth(values: Sequence[float], warm_up: float = 0.25) -> float:
+def growth(values: Sequence[float], warm_up: float = 0.25, floor: float = 0.0) -> float:
     """Return mean of the last third / mean of the first third - 1, without the part for warming up.
+
+    Args:
+        values: Samples in order of time. warm_up: Share of the samples to leave out at the start. floor:
+        The first third counts as at least this much, so that few bytes after none are not endless growth.
 
     Raises:
         ValueError: Fewer than three values are left.
@@ -118,9 +122,10 @@ def growth(values: Sequence[float], warm_up: float = 0.25) -> float:
     if third == 0:
         raise ValueError(f"{len(values)} samples are too few for a growth.")
     first, last = statistics.fmean(kept[:third]), statistics.fmean(kept[-third:])
-    if first == 0:
-        return 0.0 if last == 0 else math.inf
-    return last / first - 1
+    if first == last:
+        return 0.0
+    base = max(first, floor)
+    return math.inf if base == 0 else (last - first) / base
 
 
 @dataclass

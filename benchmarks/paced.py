@@ -66,7 +66,8 @@ def measure(run: Run, worker: Worker, part: Part, warm_up: int) -> list[object]:
     cores = (latency.cpu_seconds(worker.pid) - used) / (time.monotonic() - began)
     if code != 0:
         raise RuntimeError(f"The feeding process ended with {code}.")
-    report = worker.call("stop")
+    time.sleep(1.0)
+    report = worker.call("stop", rows=part.seconds * EVENTS.per_file)
     arrived = feed.arrivals(notes)
     found = latency.closings(EVENTS, arrived, output, queries, warm_up)
     missing = latency.expected_closings(EVENTS, part.seconds, queries, warm_up) - len(found)

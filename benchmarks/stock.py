@@ -202,8 +202,11 @@ def start(source: str, output: str, names: list[str]) -> None:
     _running.extend(start_all(source, Path(output), chosen, 1_000, available_now=False))
 
 
-def stop() -> dict[str, Any]:
+def stop(rows: int) -> dict[str, Any]:
     """Let the queries finish the files that are there, and stop them.
+
+    Args:
+        rows: How many have come; each query knows by itself.
 
     Raises:
         RuntimeError: One of the queries had failed.

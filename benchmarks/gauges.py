@@ -1,0 +1,64 @@
+"""What a driver holds at one moment: memory, cached blocks, open files, and its checkpoint on disk."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil  # type: ignore[import-untyped]
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def sample(spark: SparkSession, checkpoint: Path) -> dict[str, float]:
+    """Collect garbage in Python and in the JVM, then look.
+
+    Returns:
+        `driver_rss` (resident bytes of the Python driver), `jvm_heap` (used bytes after collection),
+        `cached_bytes` (storage memory in use on all executors, and cached blocks on disk), `open_files` (of
+        the driver and all its descendants), `log_bytes` and `checkpoint_bytes`.
+    """
+    gc.collect()
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    jvm.System.gc()
+    runtime = jvm.Runtime.getRuntime()
+    process = psutil.Process()
+    return {
+        "driver_rss": process.memory_info().rss,
+        "jvm_heap": runtime.totalMemory() - runtime.freeMemory(),
+        "cached_bytes": _cached(spark),
+        "open_files": sum(_open_files(each) for each in [process, *process.children(recursive=True)]),
+        "log_bytes": _size(checkpoint / "log"),
+        "checkpoint_bytes": _size(checkpoint),
+    }
+
+
+def _cached(spark: SparkSession) -> int:
+    context = spark.sparkContext._jsc.sc()
+    total = sum(int(info.diskSize()) for info in context.getRDDStorageInfo())
+    executors = context.getExecutorMemoryStatus().values().iterator()
+    while executors.hasNext():
+        most_and_left = executors.next()
+        total += int(most_and_left._1()) - int(most_and_left._2())
+    return total
+
+
+def _open_files(process: psutil.Process) -> int:
+    try:
+        return int(process.num_fds())
+    except psutil.NoSuchProcess:
+        return 0
+
+
+def _size(path: Path) -> int:
+    total = 0
+    for file in path.rglob("*"):
+        try:
+            if file.is_file():
+                total += file.stat().st_size
+        except FileNotFoundError:
+            continue
+    return total

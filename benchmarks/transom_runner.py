@@ -1,0 +1,218 @@
+"""Transom under the benchmarks: the same queries, the same files, the same form of results."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import ysb
+from benchmarks.gauges import sample
+from benchmarks.ysb import QUERIES, Query
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from transom.app import App
+
+    from transom.engine.progress import Progress
+
+DRAIN_SECONDS = 120.0
+"""How long `stop` waits for rows that have come but are not processed."""
+
+
+@cache
+def session() -> SparkSession:
+    """Return Transom's usual session, with the memory and threads that stock Spark gets."""
+    import transom as tm
+
+    spark = (
+        tm.session_builder()
+        .master(f"local[{os.environ.get('BENCHMARK_CORES', '2')}]")
+        .appName("transom")
+        .config("spark.driver.memory", "4g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.local.dir", os.environ.get("BENCHMARK_WORK", "."))
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+@cache
+def _ads() -> DataFrame:
+    return session().createDataFrame(ysb.ads())
+
+
+def build(source: str, output: Path, queries: Sequence[Query], files_per_cut: int | None = None) -> App:
+    """Return the application: one stream, the views joined with their campaigns, and the queries."""
+    from pyspark.sql import functions as F
+
+    import transom as tm
+
+    shutil.rmtree(output, ignore_errors=True)
+    ads = _ads()
+    app = tm.App(session(), checkpoint=str(output / "_checkpoint"))
+    events = app.stream(
+        tm.files(f"{source}/*.json", schema=ysb.SCHEMA, max_files_per_cut=files_per_cut),
+        event_time="timestamp_millis(event_time)",
+        watermark=tm.watermark("0 seconds"),
+        name="events",
+    )
+    views = events.map(lambda frame: frame.where("event_type = 'view'").join(F.broadcast(ads), "ad_id"))
+    for query in queries:
+        length, every = f"{query.window} seconds", f"{query.slide} seconds"
+        window = tm.tumbling(length) if query.slide == query.window else tm.sliding(length, every=every)
+        values = {"n": tm.count(), "last": tm.max("event_time")}
+        (
+            views.group_by(*query.keys)
+            .window(window)
+            .agg(**{name: values[name] for name in query.values})
+            .to(tm.parquet(str(output / query.name)), name=query.name)
+        )
+    return app
+
+
+def _raise_failures(progress: Progress) -> None:
+    failed = [f"{query.name}: {query.failure}" for query in progress.queries if query.failure]
+    if failed:
+        raise RuntimeError("; ".join(failed))
+
+
+def catchup(source: str, output: str, count: int) -> dict[str, Any]:
+    """Run the first `count` queries over all files; return the seconds until the last result."""
+    session()
+    _ads()
+    started = time.perf_counter()
+    final = build(source, Path(output), QUERIES[:count]).run(once=True, close_all=True)
+    seconds = time.perf_counter() - started
+    _raise_failures(final)
+    return {"seconds": seconds}
+
+
+def warm(source: str, output: str, count: int) -> None:
+    """Run everything once over a small input, so that classes are loaded and code is compiled."""
+    catchup(source, output, count)
+
+
+class _Live:
+    """An application that runs in a thread of its own until it is stopped."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._progress: Progress | None = None
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="transom")
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._progress = self._app.run(on_progress=self._note)
+        except BaseException as error:  # reported by `stop`
+            self._failure = error
+
+    def _note(self, progress: Progress) -> None:
+        self._progress = progress
+
+    @property
+    def rows(self) -> int:
+        """Rows committed so far."""
+        return self._progress.streams[0].rows if self._progress is not None else 0
+
+    def stop(self, rows: int) -> dict[str, Any]:
+        backlog = rows - self.rows
+        deadline = time.monotonic() + DRAIN_SECONDS
+        while self.rows < rows and self._thread.is_alive() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self._app.stop()
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+        assert self._progress is not None
+        _raise_failures(self._progress)
+        return {"backlog_rows": backlog}
+
+
+_live: list[_Live] = []
+
+
+def start(source: str, output: str, names: list[str]) -> None:
+    """Start the named queries over a directory in which files appear."""
+    chosen = [query for query in QUERIES if query.name in names]
+    _live.append(_Live(build(source, Path(output), chosen)))
+
+
+def stop(rows: int) -> dict[str, Any]:
+    """Note the backlog, let the application finish the files that are there, and stop it.
+
+    Args:
+        rows: How many have come.
+
+    Returns:
+        `backlog_rows`: rows that had come and were not committed when this was called.
+    """
+    return _live.pop().stop(rows)
+
+
+def fixed(source: str, output: str, count: int) -> dict[str, Any]:
+    """Run the first `count` queries, one file per micro-batch.
+
+    Returns:
+        `finished`: for each micro-batch, seconds since the epoch when it was seen to be committed.
+    """
+    finished: list[float] = []
+
+    def note(progress: Progress) -> None:
+        if progress.streams[0].cuts > len(finished):
+            finished.append(time.time())
+
+    final = build(source, Path(output), QUERIES[:count], 1).run(once=True, close_all=True, on_progress=note)
+    _raise_failures(final)
+    return {"finished": finished}
+
+
+def soak(source: str, output: str, seconds: float | None, samples: int) -> dict[str, Any]:
+    """Run all queries, one file per micro-batch, and look at what the process holds now and then.
+
+    Args:
+        source: Where the files are, all of them from the start.
+        output: Where results and the checkpoint go.
+        seconds: Stop after this time; None for all files.
+        samples: How often to look, evenly over the files or the time.
+
+    Returns:
+        `batches`, `files`, and `samples`: one mapping from name to value each.
+    """
+    files = len(list(Path(source).glob("*.json")))
+    app = build(source, Path(output), QUERIES, 1)
+    began = time.monotonic()
+    seen: list[dict[str, float]] = []
+
+    def note(progress: Progress) -> None:
+        done = progress.streams[0].cuts / files
+        spent = (time.monotonic() - began) / seconds if seconds else 0.0
+        if max(done, spent) * samples >= len(seen) + 1:
+            seen.append(sample(session(), Path(output) / "_checkpoint"))
+        if spent >= 1:
+            app.stop()
+
+    final = app.run(once=True, on_progress=note)
+    _raise_failures(final)
+    stream = final.streams[0]
+    return {"batches": stream.cuts, "files": stream.cuts, "rows": stream.rows, "samples": seen}
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "warm": warm,
+    "catchup": catchup,
+    "start": start,
+    "stop": stop,
+    "fixed": fixed,
+    "soak": soak,
+}
