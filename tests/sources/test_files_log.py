@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transom.errors import CheckpointCorruptError
+from transom.sources import files_log
+from transom.sources.files_log import LOG_NAME, FileLog
+
+
+def paths(log: FileLog) -> list[tuple[int, str]]:
+    return [(entry.position, entry.path) for entry in log.between(0, log.next)]
+
+
+def test_positions_survive_a_restart(tmp_path: Path) -> None:
+    log = FileLog(tmp_path)
+    assert (log.start, log.next) == (0, 0)
+    log.append([("/a/1", 10, 5), ("/b/2", 11, 6)])
+    log.append([("/a/0 ü\n", 12, 4)])
+    log.close()
+    log = FileLog(tmp_path)
+    assert paths(log) == [(0, "/a/1"), (1, "/b/2"), (2, "/a/0 ü\n")]
+    assert log.between(1, 2)[0].mtime == 6
+    assert list(log.directories) == ["/a", "/b"]
+    assert log.directory_index("/b/2") == 1
+    assert "/a/1" in log
+    assert "/a/2" not in log
+
+
+@settings(deadline=None, max_examples=50)
+@given(cut=st.integers(min_value=0, max_value=400))
+def test_a_torn_last_line_is_dropped(cut: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    directory = tmp_path_factory.mktemp("log")
+    log = FileLog(directory)
+    log.append([(f"/a/{i}", i, i) for i in range(3)])
+    log.close()
+    path = directory / LOG_NAME
+    data = path.read_bytes()
+    path.write_bytes(data[: max(len(data) - cut, 0)])
+    log = FileLog(directory)
+    whole = max(data[: max(len(data) - cut, 0)].count(b"\n") - 1, 0)
+    assert [position for position, _ in paths(log)] == list(range(whole))
+    log.append([("/a/new", 1, 1)])
+    log.close()
+    assert paths(FileLog(directory))[-1] == (whole, "/a/new")
+
+
+def test_damage_before_the_end_is_an_error_that_names_the_line(tmp_path: Path) -> None:
+    log = FileLog(tmp_path)
+    log.append([("/a/1", 1, 1), ("/a/2", 1, 1)])
+    log.close()
+    path = tmp_path / LOG_NAME
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + b"{broken\n" + lines[2])
+    with pytest.raises(CheckpointCorruptError, match="line 2"):
+        FileLog(tmp_path)
+
+
+def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = FileLog(tmp_path)
+    log.append([("/a/1", 1, 1)])
+    write, calls = os.write, 0
+
+    def half(file: int, data: bytes) -> int:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, bytes(data)[:7])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files_log.os, "write", half)
+        with pytest.raises(OSError, match="No space"):
+            log.append([("/a/2", 1, 1)])
+    assert log.next == 1
+    log.append([("/a/3", 1, 1)])
+    log.close()
+    assert paths(FileLog(tmp_path)) == [(0, "/a/1"), (1, "/a/3")]
+
+
+def test_forgetting_keeps_files_that_exist_and_never_reuses_positions(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    names = [str(data / str(i)) for i in range(6)]
+    for name in names:
+        Path(name).write_text("x")
+    log = FileLog(tmp_path)
+    log.append([(name, 1, 1) for name in names])
+    for i in (0, 2, 5):
+        os.unlink(names[i])
+    assert log.forget(4) == 2
+    assert [position for position, _ in paths(log)] == [1, 3, 4, 5]
+    assert (log.start, log.next) == (3, 6)
+    assert names[0] not in log
+    log.append([(names[0], 1, 1)])
+    log.close()
+    log = FileLog(tmp_path)
+    assert [position for position, _ in paths(log)] == [1, 3, 4, 5, 6]
+    for name in names[1:]:
+        Path(name).unlink(missing_ok=True)
+    assert log.forget(7) == 5
+    assert (len(log), log.start, log.next) == (0, 7, 7)
+    log.close()
+    log = FileLog(tmp_path)
+    assert (len(log), log.start, log.next) == (0, 7, 7)
+    assert list(log.directories) == [str(data)]
