@@ -8,11 +8,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from checkpoint_helpers import reopen, table
+from checkpoint_helpers import reopen, segments, table
 
 from transom.checkpoint import Checkpoint, describe
 from transom.checkpoint.files import write_atomically
-from transom.errors import CheckpointError, CheckpointFullError
+from transom.errors import CheckpointCorruptError, CheckpointError, CheckpointFullError
 
 
 def contents(checkpoint: Checkpoint, names: tuple[str, ...]) -> object:
@@ -120,10 +120,22 @@ def test_opening_changes_nothing_that_counts(tmp_path, monkeypatch):
     assert seen == [(None, []), (None, [0]), (1, []), (1, [2])]
 
 
+def record_fsync(monkeypatch):
+    """Return a list that will hold the path of each synced file."""
+    synced = []
+    fsync = os.fsync
+
+    def call(handle):
+        synced.append(os.readlink(f"/proc/self/fd/{handle}"))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", call)
+    return synced
+
+
 def test_an_atomic_file_is_durable_before_it_has_its_name(tmp_path, monkeypatch):
-    calls = []
-    fsync, replace = os.fsync, os.replace
-    monkeypatch.setattr(os, "fsync", lambda fd: (calls.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd)))
+    calls = record_fsync(monkeypatch)
+    replace = os.replace
     monkeypatch.setattr(os, "replace", lambda a, b: (calls.append("replace"), replace(a, b)))
     assert write_atomically(tmp_path / "x", [b"ab", memoryview(b"c")]) == 3
     assert calls == [str(tmp_path / ".x.tmp"), "replace", str(tmp_path)]
@@ -220,3 +232,56 @@ def test_a_snapshot_whose_name_may_not_be_durable_ends_the_writing(tmp_path, mon
     with reopen(path) as checkpoint:
         assert checkpoint.snapshot is not None
         assert (checkpoint.snapshot.state, checkpoint.records) == ({"n": 1}, [])
+
+
+def test_a_segment_that_was_ended_is_complete(tmp_path, monkeypatch):
+    """A snapshot that fails leaves the log in two segments; only the last of them can be torn."""
+    path = tmp_path / "checkpoint"
+    with reopen(path) as checkpoint:
+        checkpoint.append({"n": 1}, sync=False)
+        synced = []
+        fsync = os.fsync
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                os, "fsync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd))
+            )
+            fail(patch, "replace", errno.ENOSPC)
+            with pytest.raises(CheckpointFullError):
+                checkpoint.write_snapshot({}, {})
+        first = segments(path)[0]
+        assert synced[0] == str(first)
+        replace = os.replace
+
+        def call(old, new):
+            if str(new).endswith(".snapshot"):
+                raise OSError(errno.ENOSPC, "full")
+            replace(old, new)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", call)
+            with pytest.raises(CheckpointFullError):
+                checkpoint.write_snapshot({}, {})
+        checkpoint.append({"n": 2}, sync=True)
+    assert len(segments(path)) == 2
+    data = first.read_bytes()
+    first.write_bytes(data[:-1])
+    with pytest.raises(CheckpointCorruptError, match=r"Line 2 of .*e000001-000001"):
+        reopen(path)
+    first.write_bytes(data)
+    with reopen(path) as checkpoint:
+        assert checkpoint.records == [{"n": 1}, {"n": 2}]
+
+
+def test_what_an_opening_reads_is_durable_before_it_counts(tmp_path, monkeypatch):
+    """A killed writer's last records may be in memory only; the next writer relies on them."""
+    path = tmp_path / "checkpoint"
+    reopen(path).append({"n": 1}, sync=False)
+    synced = []
+    fsync = os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd))
+    )
+    with reopen(path, lock=False) as checkpoint:
+        assert checkpoint.records == [{"n": 1}]
+    older, newer = segments(path)
+    assert synced.index(str(older)) < synced.index(str(newer.with_name(f".{newer.name}.tmp")))

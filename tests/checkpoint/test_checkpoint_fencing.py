@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from checkpoint_helpers import files, reopen, segments, table
@@ -101,6 +102,36 @@ def test_a_replaced_writer_is_fenced(path, write):
         with reopen(path) as checkpoint:
             assert checkpoint.records == [{"n": 1}, {"n": 2}, {"n": 3}]
             assert checkpoint.snapshot is None
+
+
+@pytest.mark.parametrize(
+    "step",
+    [lambda c: c.write_tables("cut", {"t": table(2)}), lambda c: c.write_snapshot({}, {})],
+    ids=["tables", "snapshot"],
+)
+def test_a_writer_that_is_replaced_while_it_writes_is_fenced(path, monkeypatch, step):
+    """And removes nothing: the new writer may rely on all that it found."""
+    old = reopen(path)
+    old.append({"n": 1}, sync=True)
+    old.write_tables("cut", {"t": table(1)})
+    replace, others = os.replace, []
+
+    def call(source, target):
+        if not others and str(target).endswith((".tables", ".snapshot")):
+            others.append(None)
+            others.append(reopen(path, lock=False))
+            Path(source).touch()  # the new writer tidied it away; here the old one is quicker
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", call)
+    with pytest.raises(CheckpointFencedError):
+        step(old)
+    others[1].append({"n": 2}, sync=True)
+    assert others[1].read_tables("cut") == {"t": table(1)}
+    others[1].close()
+    with reopen(path, lock=False) as checkpoint:
+        assert (checkpoint.snapshot, checkpoint.records) == (None, [{"n": 1}, {"n": 2}])
+        assert checkpoint.read_tables("cut") == {"t": table(1)}
 
 
 def test_what_a_replaced_writer_appends_is_ignored_for_ever(path):

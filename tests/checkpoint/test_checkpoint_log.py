@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transom.checkpoint.log import decode, encode, parse
@@ -25,6 +25,7 @@ json_values = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(), json_values, max_size=4))
 def test_a_line_holds_any_json(record):
     line = encode(record)
@@ -70,6 +71,7 @@ def test_a_changed_byte_is_never_believed(mask):
                 parse(bytes(damaged), PATH, may_be_torn=True)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=40))
 def test_rubbish_at_the_end_is_dropped(rubbish):
     segment = parse(DATA + rubbish, PATH, may_be_torn=True)
