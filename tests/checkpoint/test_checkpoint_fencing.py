@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 from checkpoint_helpers import files, reopen, segments, table
 
-from transom.errors import CheckpointError, CheckpointFencedError, CheckpointInUseError
+from transom.errors import (
+    CheckpointCorruptError,
+    CheckpointError,
+    CheckpointFencedError,
+    CheckpointInUseError,
+)
 
 HOLDER = """
 import sys
@@ -225,3 +230,23 @@ def test_the_newest_claim_wins_when_two_open_at_once(path, monkeypatch):
     with reopen(path) as checkpoint:
         assert checkpoint.records == [{"n": 1}, {"n": 2}]
     assert len(segments(path)) == 3
+
+
+def test_files_that_a_newer_writer_removed_while_we_read_are_no_damage(path, monkeypatch):
+    from transom.checkpoint import opening
+
+    with reopen(path) as checkpoint:
+        checkpoint.append({"n": 1}, sync=True)
+    original, newer = opening.read_history, []
+
+    def overtaken(root):
+        monkeypatch.setattr(opening, "read_history", original)
+        newer.append(reopen(path, lock=False))
+        newer[0].write_snapshot({}, {})
+        raise CheckpointCorruptError("missing")
+
+    monkeypatch.setattr(opening, "read_history", overtaken)
+    with pytest.raises(CheckpointFencedError):
+        reopen(path)
+    newer[0].check_writer()
+    newer[0].close()

@@ -90,13 +90,18 @@ def take_over(root: Path) -> tuple[Epoch, History]:
     the claim, that writer learns that it is fenced before it calls anything committed.
 
     Raises:
+        CheckpointFencedError: Another application opened the checkpoint meanwhile.
         CheckpointCorruptError: A file that counts is damaged or missing.
         CheckpointError: The file system does not let us; also as CheckpointFullError.
     """
     with translated(root, "read"):
         above = [stamp.epoch for name in (LOG, SNAPSHOTS, TABLES) for stamp in stamped(root / name).values()]
     epoch = Epoch(root / EPOCHS, above)
-    history = read_history(root)
+    try:
+        history = read_history(root)
+    except CheckpointError:
+        epoch.check()  # somebody who opened after us may have removed what we look for
+        raise
     if history.torn:
         _log.warning(
             "Dropped %d bytes at the end of %s: an append was interrupted before it was complete.",
