@@ -21,19 +21,25 @@ def sample(spark: SparkSession, checkpoint: Path) -> dict[str, float]:
         the driver and all its descendants), `log_bytes` and `checkpoint_bytes`.
     """
     gc.collect()
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    jvm.System.gc()
-    runtime = jvm.Runtime.getRuntime()
     process = psutil.Process()
     return {
         "driver_rss": process.memory_info().rss,
-        "jvm_heap": runtime.totalMemory() - runtime.freeMemory(),
+        "jvm_heap": _heap(spark),
         "cached_bytes": _cached(spark),
         "open_files": sum(_open_files(each) for each in [process, *process.children(recursive=True)]),
         "log_bytes": _size(checkpoint / "log"),
         "checkpoint_bytes": _size(checkpoint),
     }
+
+
+def _heap(spark: SparkSession) -> int:
+    """Return what a full collection left; jobs that run meanwhile do not count."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    jvm.System.gc()
+    pools = jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
+    left = [pool.getCollectionUsage() for pool in pools if pool.getType().toString() == "Heap memory"]
+    return sum(int(usage.getUsed()) for usage in left if usage is not None)
 
 
 def _cached(spark: SparkSession) -> int:

@@ -108,8 +108,9 @@ def growth(values: Sequence[float], warm_up: float = 0.25, floor: float = 0.0) -
     """Return mean of the last third / mean of the first third - 1, without the part for warming up.
 
     Args:
-        values: Samples in order of time. warm_up: Share of the samples to leave out at the start. floor:
-        The first third counts as at least this much, so that few bytes after none are not endless growth.
+        values: Samples in order of time.
+        warm_up: Share of the samples to leave out at the start.
+        floor: The first third counts as at least this much; few bytes after none are not endless growth.
 
     Raises:
         ValueError: Fewer than three values are left.

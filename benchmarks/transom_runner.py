@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from benchmarks import ysb
 from benchmarks.gauges import sample
@@ -17,9 +17,10 @@ from benchmarks.ysb import QUERIES, Query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from transom.app import App
 
+    from transom.app import App
     from transom.engine.progress import Progress
+    from transom.sources.base import Offset, Source
 
 DRAIN_SECONDS = 120.0
 """How long `stop` waits for rows that have come but are not processed."""
@@ -50,7 +51,30 @@ def _ads() -> DataFrame:
     return session().createDataFrame(ysb.ads())
 
 
-def build(source: str, output: Path, queries: Sequence[Query], files_per_cut: int | None = None) -> App:
+class _Watched:
+    """A source that notes when each micro-batch was committed, and leaves the rest to the source in it."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.committed: list[float] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def release(self, oldest_needed: Offset) -> None:
+        """Note the time, seconds since the epoch; the engine calls this after each commit."""
+        self.committed.append(time.time())
+        self._source.release(oldest_needed)
+
+
+def watched(source: str, files_per_cut: int | None) -> _Watched:
+    """Return the JSON files of a directory as a source."""
+    import transom as tm
+
+    return _Watched(tm.files(f"{source}/*.json", schema=ysb.SCHEMA, max_files_per_cut=files_per_cut))
+
+
+def build(files: _Watched, output: Path, queries: Sequence[Query]) -> App:
     """Return the application: one stream, the views joined with their campaigns, and the queries."""
     from pyspark.sql import functions as F
 
@@ -60,7 +84,7 @@ def build(source: str, output: Path, queries: Sequence[Query], files_per_cut: in
     ads = _ads()
     app = tm.App(session(), checkpoint=str(output / "_checkpoint"))
     events = app.stream(
-        tm.files(f"{source}/*.json", schema=ysb.SCHEMA, max_files_per_cut=files_per_cut),
+        cast("Source", files),
         event_time="timestamp_millis(event_time)",
         watermark=tm.watermark("0 seconds"),
         name="events",
@@ -90,7 +114,7 @@ def catchup(source: str, output: str, count: int) -> dict[str, Any]:
     session()
     _ads()
     started = time.perf_counter()
-    final = build(source, Path(output), QUERIES[:count]).run(once=True, close_all=True)
+    final = build(watched(source, None), Path(output), QUERIES[:count]).run(once=True, close_all=True)
     seconds = time.perf_counter() - started
     _raise_failures(final)
     return {"seconds": seconds}
@@ -145,7 +169,7 @@ _live: list[_Live] = []
 def start(source: str, output: str, names: list[str]) -> None:
     """Start the named queries over a directory in which files appear."""
     chosen = [query for query in QUERIES if query.name in names]
-    _live.append(_Live(build(source, Path(output), chosen)))
+    _live.append(_Live(build(watched(source, None), Path(output), chosen)))
 
 
 def stop(rows: int) -> dict[str, Any]:
@@ -164,17 +188,11 @@ def fixed(source: str, output: str, count: int) -> dict[str, Any]:
     """Run the first `count` queries, one file per micro-batch.
 
     Returns:
-        `finished`: for each micro-batch, seconds since the epoch when it was seen to be committed.
+        `finished`: for each micro-batch, seconds since the epoch when it was committed.
     """
-    finished: list[float] = []
-
-    def note(progress: Progress) -> None:
-        if progress.streams[0].cuts > len(finished):
-            finished.append(time.time())
-
-    final = build(source, Path(output), QUERIES[:count], 1).run(once=True, close_all=True, on_progress=note)
-    _raise_failures(final)
-    return {"finished": finished}
+    files = watched(source, 1)
+    _raise_failures(build(files, Path(output), QUERIES[:count]).run(once=True, close_all=True))
+    return {"finished": files.committed}
 
 
 def soak(source: str, output: str, seconds: float | None, samples: int) -> dict[str, Any]:
@@ -187,10 +205,10 @@ def soak(source: str, output: str, seconds: float | None, samples: int) -> dict[
         samples: How often to look, evenly over the files or the time.
 
     Returns:
-        `batches`, `files`, and `samples`: one mapping from name to value each.
+        `batches`, `rows`, and `samples`: one mapping from name to value each.
     """
     files = len(list(Path(source).glob("*.json")))
-    app = build(source, Path(output), QUERIES, 1)
+    app = build(watched(source, 1), Path(output), QUERIES)
     began = time.monotonic()
     seen: list[dict[str, float]] = []
 
@@ -205,7 +223,7 @@ def soak(source: str, output: str, seconds: float | None, samples: int) -> dict[
     final = app.run(once=True, on_progress=note)
     _raise_failures(final)
     stream = final.streams[0]
-    return {"batches": stream.cuts, "files": stream.cuts, "rows": stream.rows, "samples": seen}
+    return {"batches": stream.cuts, "rows": stream.rows, "samples": seen}
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
