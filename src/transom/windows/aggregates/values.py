@@ -84,17 +84,19 @@ def fits(unscaled: int, kind: pa.DataType) -> bool:
 
 
 def less(left: Values, right: Values) -> Mask:
-    """Return where `left` comes before `right` in Spark's order: NaN is largest, text is byte-wise."""
+    """Return where `left` precedes `right` in Spark's order: NaN is largest, text is byte-wise; no nulls."""
     if left.dtype.kind == "f":
         return (left < right) | (np.isnan(right) & ~np.isnan(left))
     if not left.dtype.hasobject:
         return np.asarray(left < right, dtype=np.bool_)
+    if _plain(left):
+        return np.asarray(left < right, dtype=np.bool_)
     pairs = zip(left, right, strict=True)
-    return np.fromiter((_before(a, b) for a, b in pairs), dtype=np.bool_, count=len(left))
+    return np.fromiter((order_key(a) < order_key(b) for a, b in pairs), dtype=np.bool_, count=len(left))
 
 
 def same(left: Values, right: Values) -> Mask:
-    """Return where two arrays hold equal values in Spark's order."""
+    """Return where two arrays hold equal values in Spark's order; no nulls."""
     if not left.dtype.hasobject:
         return ~(less(left, right) | less(right, left))
     pairs = zip(left, right, strict=True)
@@ -133,14 +135,9 @@ def order_key(value: Any) -> Any:
     return (1, value)
 
 
-def _before(left: Any, right: Any) -> bool:
-    if isinstance(left, (str, int, bytes)) and isinstance(right, (str, int, bytes)):
-        return bool(left < right)  # type: ignore[operator]
-    return bool(order_key(left) < order_key(right))
-
-
 def _plain(values: Values) -> bool:
-    return all(isinstance(value, (str, int, bytes)) for value in values)
+    """Tell whether Python's order is Spark's; the values are of one Spark type and not null."""
+    return len(values) > 0 and isinstance(values[0], (str, int, bytes))
 
 
 def _unscaled(column: pa.Array) -> Values:
