@@ -287,14 +287,9 @@ class Checkpoint:
             except CheckpointError as error:
                 if self._log.segment.broken:
                     self._unusable = error
-                self._raise_if_fenced()  # then that is the reason, e.g. a temporary file was cleaned away
+                try:
+                    self._writer.check()
+                except CheckpointError as reason:  # e.g. the newer writer cleaned a temporary file away
+                    self._unusable = reason
+                    raise
                 raise
-
-    def _raise_if_fenced(self) -> None:
-        try:
-            self._writer.check()
-        except CheckpointFencedError as error:
-            self._unusable = error
-            raise
-        except CheckpointError:
-            return
