@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from transom.model.time import ManualClock
 from transom.sources import files_scan
-from transom.sources.files_scan import FULL_SCAN, LARGE_PAUSE, Pattern, Scanner
+from transom.sources.files_scan import FULL_SCAN, PAUSE_PER_NAME, Pattern, Scanner
 
 HOUR = 3_600 * 1_000_000
 
@@ -89,14 +90,17 @@ def test_a_loop_of_links_ends(tmp_path: Path) -> None:
 def test_a_quiet_directory_is_not_listed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = {touch(tmp_path / f"{i}.json") for i in range(3)}
     listings = 0
-    scandir = os.scandir
 
-    def counting(path: str) -> object:
-        nonlocal listings
-        listings += 1
-        return scandir(path)
+    def counting(function: Callable[[str], object]) -> Callable[[str], object]:
+        def wrapper(path: str) -> object:
+            nonlocal listings
+            listings += 1
+            return function(path)
 
-    monkeypatch.setattr(files_scan.os, "scandir", counting)
+        return wrapper
+
+    monkeypatch.setattr(files_scan.os, "scandir", counting(os.scandir))
+    monkeypatch.setattr(files_scan.os, "listdir", counting(os.listdir))
     wall = ManualClock(int(os.stat(tmp_path).st_mtime_ns // 1_000))
     scanner = Scanner(Pattern.parse(f"{tmp_path}/*.json"), wall)
     for _ in range(3):
@@ -145,27 +149,44 @@ def test_a_large_directory_is_polled_less_often(tmp_path: Path, monkeypatch: pyt
     scanner.poll(known, None)
     touch(tmp_path / "new.json")
     assert scanner.poll(known, None) == []
-    wall.advance(LARGE_PAUSE)
+    wall.advance(5 * PAUSE_PER_NAME)
     assert len(scanner.poll(known, None)) == 1
 
 
 def test_a_file_written_again_is_noted_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = touch(tmp_path / "1.json")
-    scanner = Scanner(Pattern.parse(str(tmp_path)))
+    wall = ManualClock(int(os.stat(tmp_path).st_mtime_ns // 1_000))
+    scanner = Scanner(Pattern.parse(str(tmp_path)), wall)
     scanner.poll(set(), None)
     with caplog.at_level(logging.WARNING):
         scanner.poll({path}, None)
         assert not caplog.records
         os.replace(touch(tmp_path / ".new"), path)
         for _ in range(2):
+            wall.advance(FULL_SCAN)
             assert scanner.poll({path}, None) == []
         assert len(caplog.records) == 1
         assert "1.json was written again" in caplog.text
         os.unlink(path)
         scanner.poll({path}, None)
         touch(tmp_path / "1.json")
-        assert scanner.poll({path}, None) == []
+        for _ in range(2):
+            assert scanner.poll({path}, None) == []
         assert len(caplog.records) == 2
+
+
+def test_folders_and_files_that_come_and_go_are_noticed_between_full_scans(tmp_path: Path) -> None:
+    first = touch(tmp_path / "a" / "1.json")
+    wall = ManualClock(int(os.stat(tmp_path).st_mtime_ns // 1_000))
+    scanner = Scanner(Pattern.parse(f"{tmp_path}/*/*.json"), wall)
+    assert [found[0] for found in scanner.poll(set(), None)] == [first]
+    second, third = touch(tmp_path / "a" / "2.json"), touch(tmp_path / "b" / "3.json")
+    touch(tmp_path / "b" / ".4.json")
+    assert sorted(found[0] for found in scanner.poll({first}, None)) == [second, third]
+    os.unlink(second)
+    assert [found[0] for found in scanner.poll({first}, None)] == [third]
+    os.rename(tmp_path / "b" / ".4.json", tmp_path / "b" / "4.json")
+    assert [found[0] for found in scanner.poll({first, third}, None)] == [str(tmp_path / "b" / "4.json")]
 
 
 def test_a_directory_that_vanished_may_come_back(tmp_path: Path) -> None:

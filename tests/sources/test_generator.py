@@ -30,7 +30,7 @@ def test_a_row_is_readable_exactly_when_it_is_scheduled(rate: float, spark: Any,
     assert source.latest() >= 1
     clock.advance(20 * SECOND)
     end = source.latest()
-    assert end == pytest.approx(20 * rate + 1, abs=2)
+    assert end == pytest.approx(20 * rate + 1, abs=rate / 1e6 + 1)
     assert source.ingested_at(0, end) <= clock.now() < source.ingested_at(0, end + 1)
     last = source.read(spark, end - 3, end).selectExpr("unix_micros(at) t", "id").collect()
     assert [(row.t, row.id) for row in last] == [

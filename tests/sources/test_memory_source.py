@@ -58,7 +58,7 @@ def test_tables_and_data_frames_are_taken(spark: Any) -> None:
     assert rows == [(1, "x"), (2, "y")] * 5
 
 
-def test_watermarks_take_an_offset_of_their_own() -> None:
+def test_watermarks_take_an_offset_of_their_own(spark: Any) -> None:
     source = memory("a int")
     source.add([(1,), (2,), (3,)])
     source.add_watermark(50)
@@ -87,7 +87,7 @@ def test_partitions_and_ingestion_time(spark: Any, tmp_path: Path) -> None:
     assert source.read(spark, 1, 1).columns == ["a", PARTITION]
 
 
-def test_rows_that_do_not_fit_are_refused() -> None:
+def test_rows_that_do_not_fit_are_refused(spark: Any) -> None:
     source = memory("a int")
     for rows in ([("x",)], [(1, 2)], [{"b": 1}], [(2**40,)], 5, pa.table({"b": [1]})):
         with pytest.raises(SourceError, match="do not fit"):

@@ -20,7 +20,7 @@ LOG_NAME = "files.jsonl"
 _FORMAT = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FileEntry:
     """One discovered file."""
 

@@ -7,8 +7,9 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, SystemClock
@@ -22,9 +23,10 @@ GRANULARITY: Micros = 1_500_000
 """A directory changed this recently is scanned again: its time stamp may not show a later change."""
 FULL_SCAN: Micros = 30 * MICROS_PER_SECOND
 """Time stamps of directories are not trusted for longer than this."""
-LARGE = 20_000
-"""A poll that looked at more names than this is repeated at most every `LARGE_PAUSE`."""
-LARGE_PAUSE: Micros = MICROS_PER_SECOND
+LARGE = 1_000
+"""A poll that listed more names than this is followed by a pause, `PAUSE_PER_NAME` for each."""
+PAUSE_PER_NAME: Micros = 10
+LONGEST_PAUSE: Micros = 2 * MICROS_PER_SECOND
 
 _TEMPORARY = (".tmp", ".crdownload", "._COPYING_")
 _MAGIC = re.compile(r"[*?\[{]")
@@ -94,24 +96,25 @@ class _Directory:
     """Number of the poll that looked at it last."""
     changed: int
     """Its st_mtime_ns."""
-    scanned: Micros
-    """When it was listed last."""
     settled: bool
     """Whether a change after the scan must show in `changed`."""
-    folders: list[str] = field(default_factory=list)
-    files: list[str] = field(default_factory=list)
-    """Names of files that no one accepted yet."""
-    inodes: dict[str, int] = field(default_factory=dict)
-    """Inode by the name of every file, to notice files that were written again."""
+    compared: Micros
+    """When the inodes were compared last."""
+    folders: set[str] = field(default_factory=set)
+    taken: dict[str, int] = field(default_factory=dict)
+    """Inode by the name of every file that was known, to notice files that were written again."""
+    others: dict[str, int] = field(default_factory=dict)
+    """Inode by the name of every other file."""
 
 
 class Scanner:
     """Looks for files that fit patterns and are not known.
 
     A directory whose time stamp has not changed since a scan that clearly began after it is not listed again,
-    and known files are not `stat`ed, so a poll costs one `stat` per directory while nothing happens, and some
-    microseconds per name when something does. A poll over more than `LARGE` names is not repeated within
-    `LARGE_PAUSE`.
+    and known files are not `stat`ed: a poll costs one `stat` per directory while nothing happens, and a
+    fraction of a microsecond per name when something does. After a poll that listed more than `LARGE` names
+    there is a pause, so that looking for files takes about a twentieth of a core at most. Every `FULL_SCAN`,
+    time stamps are not trusted, and known files whose inode changed are noted: they were written again.
 
     Args:
         patterns: What to look for; two patterns may overlap.
@@ -151,7 +154,8 @@ class Scanner:
             for path in self._walk(pattern, pattern.base, 0, now, set()):
                 if path not in found:
                     self._look(path, young, found)
-        self._not_before = now + LARGE_PAUSE if self._names > LARGE else 0
+        pause = min(self._names * PAUSE_PER_NAME, LONGEST_PAUSE) if self._names > LARGE else 0
+        self._not_before = now + pause
         return list(found.values())
 
     def _look(self, path: str, young: Micros | None, found: dict[str, Found]) -> None:
@@ -179,19 +183,19 @@ class Scanner:
                 yield from self._walk(pattern, folder, depth + 1, now, visited)
             seen = self._list(folder, now)
             if last:
-                yield from (_join(folder, name) for name in seen.files)
-            for name in seen.folders:
+                yield from (_join(folder, name) for name in seen.others)
+            for name in list(seen.folders):
                 path = _join(folder, name)
                 if not os.path.islink(path):
                     yield from self._walk(pattern, path, depth, now, visited)
             return
         seen = self._list(folder, now)
         if last:
-            for name in seen.files:
+            for name in list(seen.others):
                 if pattern.matches(part, name):
                     yield _join(folder, name)
         else:
-            for name in seen.folders:
+            for name in list(seen.folders):
                 if pattern.matches(part, name):
                     yield from self._walk(pattern, _join(folder, name), depth + 1, now, visited)
 
@@ -204,39 +208,66 @@ class Scanner:
             changed = os.stat(folder).st_mtime_ns
         except FileNotFoundError:
             self._directories.pop(folder, None)
-            return _Directory(self._poll, 0, now, False)
-        if (
-            before is not None
-            and before.settled
-            and before.changed == changed
-            and 0 <= now - before.scanned < FULL_SCAN
-        ):
+            return _Directory(self._poll, 0, False, now)
+        fresh = before is not None and 0 <= now - before.compared < FULL_SCAN
+        if before is not None and fresh and before.settled and before.changed == changed:
             before.poll = self._poll
-            before.files = [name for name in before.files if _join(folder, name) not in self._known]
+            self._move_taken(folder, before)
             return before
-        seen = _Directory(self._poll, changed, now, now - changed // 1_000 > GRANULARITY)
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if not is_ignored(entry.name):
-                    self._sort(folder, entry, seen, before)
-        self._names += len(seen.inodes)
+        settled = now - changed // 1_000 > GRANULARITY
+        seen = _Directory(self._poll, changed, settled, before.compared if before and fresh else now)
+        if before is not None and fresh:
+            self._update(folder, before, seen)
+        else:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    self._sort(folder, entry.name, entry.inode(), entry.is_dir, seen, before)
+        self._names += len(seen.taken) + len(seen.others)
         self._directories[folder] = seen
         return seen
 
+    def _update(self, folder: str, before: _Directory, seen: _Directory) -> None:
+        """List only the names, and look at those that were not there before."""
+        self._move_taken(folder, before)
+        names = set(os.listdir(folder))
+        old = before.taken, before.others
+        seen.taken, seen.others = (
+            files if files.keys() <= names else {name: files[name] for name in files if name in names}
+            for files in old
+        )
+        seen.folders = before.folders & names
+        for name in names - seen.taken.keys() - seen.others.keys() - seen.folders:
+            path = _join(folder, name)
+            try:
+                inode = 0 if is_ignored(name) else os.lstat(path).st_ino
+            except OSError:
+                continue
+            self._sort(folder, name, inode, partial(os.path.isdir, path), seen, before)
+
     def _sort(
-        self, folder: str, entry: os.DirEntry[str], seen: _Directory, before: _Directory | None
+        self,
+        folder: str,
+        name: str,
+        inode: int,
+        is_folder: Callable[[], bool],
+        seen: _Directory,
+        before: _Directory | None,
     ) -> None:
-        name, inode = entry.name, entry.inode()
+        if is_ignored(name):
+            return
         path = _join(folder, name)
         if path in self._known:
-            if before is not None and before.inodes.get(name) != inode:
+            if before is not None and inode not in (before.taken.get(name), before.others.get(name)):
                 logger.warning("%s was written again; it was taken before and is not read again.", path)
-        elif entry.is_dir():
-            seen.folders.append(name)
-            return
+            seen.taken[name] = inode
+        elif is_folder():
+            seen.folders.add(name)
         else:
-            seen.files.append(name)
-        seen.inodes[name] = inode
+            seen.others[name] = inode
+
+    def _move_taken(self, folder: str, seen: _Directory) -> None:
+        for name in [name for name in seen.others if _join(folder, name) in self._known]:
+            seen.taken[name] = seen.others.pop(name)
 
 
 def _join(folder: str, name: str) -> str:

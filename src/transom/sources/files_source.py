@@ -182,8 +182,7 @@ class FileSource:
         oldest = position(oldest_needed)
         if oldest <= self._released and (directory / RETAINED_NAME).exists():
             return
-        for old in range(self._released, oldest):
-            self._rows.pop(old, None)
+        self._rows = {place: rows for place, rows in self._rows.items() if place >= oldest}
         self._released = max(self._released, oldest)
         value = {"position": self._released, "path": self.retained_from()}
         replace_file(directory / RETAINED_NAME, (json.dumps(value) + "\n").encode(), durable=False)
