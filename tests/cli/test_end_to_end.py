@@ -48,7 +48,7 @@ sink = {json = "out/all"}
 
 @pytest.fixture
 def job(tmp_path, monkeypatch):
-    """A job in the working directory: a trip every second for ten minutes, then a late one and one without time."""
+    """A job: a trip every second for ten minutes, then a late one and one without time."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job.toml").write_text(JOB)
     (tmp_path / "trips").mkdir()
