@@ -46,11 +46,11 @@ QUICK = (Size(1, 20, 20, 2, 190), Size(4, 12, 12, 2, 120), Size(16, 20, 4, 2, 5)
 class Setting:
     """Settings of stock Spark that are tried."""
 
-    files: int
+    files_per_trigger: int
     store: str
 
     def __str__(self) -> str:
-        return f"{self.files} files per trigger, {self.store} state store"
+        return f"{self.files_per_trigger} files per trigger, {self.store} state store"
 
 
 SETTINGS = tuple(Setting(files, store) for store in ("default", "rocksdb") for files in (1, 4, 16))

@@ -23,6 +23,7 @@ else:
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
     from transom.app import App
 
 _JOB = ("checkpoint", "name", "settings", "source", "query")
@@ -98,9 +99,7 @@ def parse_job(text: str, file: str = "job.toml") -> JobSpec:
     try:
         job = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise JobFileError(
-            f"{file} is not valid TOML: {error}.", "See https://toml.io for the syntax."
-        ) from error
+        raise JobFileError(f"{file} is not valid TOML: {error}.", "See https://toml.io for the syntax.") from error
     top = Keys(file, "", job, _JOB)
     sources = tuple(_source(file, table, number) for number, table in enumerate(top.tables("source")))
     names = [source.name for source in sources]
@@ -124,9 +123,7 @@ def load_job(path: Path) -> JobSpec:
     try:
         return parse_job(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
-        raise JobFileError(
-            f"The job file {path} cannot be read: {error}.", "Give the path of a TOML file."
-        ) from error
+        raise JobFileError(f"The job file {path} cannot be read: {error}.", "Give the path of a TOML file.") from error
 
 
 def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None) -> App:
@@ -140,9 +137,8 @@ def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None)
     Raises:
         DefinitionError: Something in the job cannot work; the message names query and field.
     """
-    from transom.config import Settings
-
     import transom as tm
+    from transom.config import Settings
     from transom.windows.aggregates.parse import parse_aggregate
 
     directory = checkpoint or spec.checkpoint
@@ -238,9 +234,7 @@ def _query(file: str, table: Table, sources: Sequence[str]) -> QuerySpec:
     for window in windows:
         if isinstance(window, dict):
             kind = next((kind for kind in _WINDOWS if kind in window), None)
-            allowed = (
-                _WINDOWS[kind] if kind else tuple(sorted({key for keys in _WINDOWS.values() for key in keys}))
-            )
+            allowed = _WINDOWS[kind] if kind else tuple(sorted({key for keys in _WINDOWS.values() for key in keys}))
             Keys(file, f"{keys.where} windows", window, allowed)
         if not isinstance(window, (str, dict)) or (isinstance(window, dict) and kind is None):
             raise keys.error(
@@ -251,9 +245,7 @@ def _query(file: str, table: Table, sources: Sequence[str]) -> QuerySpec:
     sink = keys.need("sink", dict)
     Keys(file, f"{keys.where} sink", sink, tuple(_SINKS))
     if len(sink) != 1 or not all(isinstance(sink[key], _SINKS[key]) for key in sink):
-        raise keys.error(
-            "sink: one kind with its argument is needed", 'Write for example sink = {parquet = "out"}.'
-        )
+        raise keys.error("sink: one kind with its argument is needed", 'Write for example sink = {parquet = "out"}.')
     limit, quantile = keys.get("within", str), keys.get("quantile", (float, int))
     if quantile is not None and limit is None:
         raise keys.error("quantile is given without within", 'Add for example within = "2 seconds".')

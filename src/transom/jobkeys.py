@@ -57,9 +57,7 @@ class Keys:
         """Return a list of texts; empty when the key is optional and missing."""
         values = self.need(key, list) if needed else self.get(key, list, [])
         if not all(isinstance(value, str) for value in values) or (needed and not values):
-            raise self.error(
-                f"{key} = {values!r} is not a list of texts", f'Write for example {key} = ["zone"].'
-            )
+            raise self.error(f"{key} = {values!r} is not a list of texts", f'Write for example {key} = ["zone"].')
         return tuple(values)
 
     def tables(self, key: str) -> list[Table]:

@@ -51,9 +51,7 @@ class Container:
     written: Written
 
 
-def write_container(
-    path: Path, meta: object, tables: Mapping[str, pa.Table], *, sync: bool = True
-) -> Written:
+def write_container(path: Path, meta: object, tables: Mapping[str, pa.Table], *, sync: bool = True) -> Written:
     """Write a file atomically; needs memory for the largest table once more.
 
     Raises:
@@ -70,9 +68,7 @@ def write_container(
         for name, table in tables.items():
             padding = -offset % _ALIGNMENT
             data = _stream(table)
-            entries.append(
-                {"name": name, "offset": offset + padding, "length": len(data), "crc": zlib.crc32(data)}
-            )
+            entries.append({"name": name, "offset": offset + padding, "length": len(data), "crc": zlib.crc32(data)})
             yield bytes(padding)
             yield data
             offset += padding + len(data)

@@ -30,8 +30,7 @@ def translated(path: Path, action: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in _FULL:
             raise CheckpointFullError(
-                f"The disk is full: could not {action} {path} ({error.strerror}). "
-                "All that was committed is safe.",
+                f"The disk is full: could not {action} {path} ({error.strerror}). All that was committed is safe.",
                 "Free some space on that disk, or raise the quota, and start the application again.",
             ) from error
         raise CheckpointError(

@@ -102,9 +102,7 @@ def read_history(root: Path) -> History:
         records += _read_segment(root, name, length).records
         segments.append((name, length))
     last = max((stamp.number for stamp in logs.values() if stamp.epoch == epoch), default=0)
-    names = [
-        segment_name(Stamp(epoch, n)) for n in range(base.first_segment, max(last, base.first_segment) + 1)
-    ]
+    names = [segment_name(Stamp(epoch, n)) for n in range(base.first_segment, max(last, base.first_segment) + 1)]
     torn = 0
     for name in names:
         segment = _read_segment(root, name, None, may_be_torn=name == names[-1])

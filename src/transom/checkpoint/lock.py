@@ -52,9 +52,7 @@ class MachineLock:
                 self.release()
                 with translated(path, "lock"):
                     raise
-            _log.warning(
-                "No locks on the file system of %s; only the writer epoch protects the checkpoint.", path
-            )
+            _log.warning("No locks on the file system of %s; only the writer epoch protects the checkpoint.", path)
         holder = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": now}).encode()
         with suppress(OSError):  # for messages only; a full disk is reported by the first write that matters
             os.ftruncate(self._handle, 0)

@@ -20,9 +20,7 @@ RESERVED = frozenset({FORMAT_FILE, LOCK_FILE, EPOCHS, LOG, TABLES, SNAPSHOTS})
 """What `Checkpoint.directory` may not return."""
 
 _LONGEST_KEY = 160
-_STAMP = re.compile(
-    r"(?:(?P<key>[^.]+)\.)?e(?P<epoch>\d{6,})-(?P<number>\d{6,})\.(?P<kind>log|snapshot|tables)"
-)
+_STAMP = re.compile(r"(?:(?P<key>[^.]+)\.)?e(?P<epoch>\d{6,})-(?P<number>\d{6,})\.(?P<kind>log|snapshot|tables)")
 _CLAIM = re.compile(r"e(\d{6,})")
 
 
@@ -72,9 +70,7 @@ def stamp_of(file_name: str) -> Stamp | None:
 def stamped(directory: Path) -> dict[str, Stamp]:
     """Return the stamped files of a directory, oldest first."""
     found = {path.name: stamp_of(path.name) for path in directory.iterdir()} if directory.is_dir() else {}
-    return dict(
-        sorted(((name, s) for name, s in found.items() if s is not None), key=lambda item: (item[1], item[0]))
-    )
+    return dict(sorted(((name, s) for name, s in found.items() if s is not None), key=lambda item: (item[1], item[0])))
 
 
 def key_of(tables_file: str) -> str:

@@ -42,20 +42,15 @@ def read_format(root: Path) -> int | None:
         try:
             text = path.read_bytes()
         except FileNotFoundError:
-            others = sorted(
-                name for name in (os.listdir(root) if root.exists() else ()) if not name.startswith(".")
-            )
+            others = sorted(name for name in (os.listdir(root) if root.exists() else ()) if not name.startswith("."))
             if set(others) <= _HARMLESS:
                 return None
             raise CheckpointError(
-                f"The directory {root} is not empty and no checkpoint: "
-                f"it holds {others[0]!r}, but no {FORMAT_FILE}.",
+                f"The directory {root} is not empty and no checkpoint: it holds {others[0]!r}, but no {FORMAT_FILE}.",
                 "Give a new or empty directory for the checkpoint.",
             ) from None
         except NotADirectoryError:
-            raise CheckpointError(
-                f"The checkpoint {root} is a file.", "Give a directory for the checkpoint."
-            ) from None
+            raise CheckpointError(f"The checkpoint {root} is a file.", "Give a directory for the checkpoint.") from None
     try:
         found = json.loads(text)["format"]
     except (ValueError, KeyError, TypeError):

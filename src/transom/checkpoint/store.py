@@ -235,9 +235,7 @@ class Checkpoint:
         """
         if not parts or not all(parts) or parts[0] in RESERVED:
             raise ValueError(f"{'/'.join(parts)!r} is not a directory for others in a checkpoint")
-        path = self.path.joinpath(
-            *(quoted(part, also="." if not part.startswith(".") else "") for part in parts)
-        )
+        path = self.path.joinpath(*(quoted(part, also="." if not part.startswith(".") else "") for part in parts))
         with translated(path, "create"):
             make_directory(path)
         return path

@@ -70,9 +70,7 @@ class TableFiles:
         """
         file = self._files.get(quoted(name))
         if file is None:
-            raise CheckpointCorruptError(
-                f"The tables {name!r} are missing from {self._directory}.", CORRUPT_REMEDY
-            )
+            raise CheckpointCorruptError(f"The tables {name!r} are missing from {self._directory}.", CORRUPT_REMEDY)
         content = read_container(self._directory / file)
         if content.meta != {"name": name} or (written and content.written != written):
             raise CheckpointCorruptError(

@@ -42,9 +42,7 @@ def read_dead_letters(checkpoint: Path, limit: int) -> list[DeadLetters]:
         CheckpointError: The directory is not there, or a file in it is damaged.
     """
     if not checkpoint.is_dir():
-        raise CheckpointError(
-            f"There is no directory {checkpoint}.", "Give the checkpoint of an application."
-        )
+        raise CheckpointError(f"There is no directory {checkpoint}.", "Give the checkpoint of an application.")
     root = checkpoint / "dead-letters"
     streams = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
     try:
@@ -66,11 +64,7 @@ def _read_stream(directory: Path, limit: int) -> DeadLetters:
         partitions = ds.partitioning(flavor="hive")
         dataset = ds.dataset(files, format=kind, partitioning=partitions, partition_base_dir=str(directory))
         for batch in dataset.to_batches(batch_size=10_000):
-            reasons = (
-                batch.column("reason").to_pylist()
-                if "reason" in batch.schema.names
-                else ["unknown"] * len(batch)
-            )
+            reasons = batch.column("reason").to_pylist() if "reason" in batch.schema.names else ["unknown"] * len(batch)
             for row, reason in enumerate(reasons):
                 counts[reason] += 1
                 if len(samples[reason]) < limit:
@@ -108,11 +102,7 @@ def _render(stream: DeadLetters) -> RenderableType:
         if rows:
             parts.append(Text(f"{reason}, for example:", style="bold yellow"))
         for row in rows:
-            shown = {
-                key: value
-                for key, value in row.items()
-                if key not in ("reason", "record") and value is not None
-            }
+            shown = {key: value for key, value in row.items() if key not in ("reason", "record") and value is not None}
             details = "  ".join(f"{key}={_text(value)}" for key, value in shown.items())
             parts.append(Text(f"  {row.get('record')}"))
             parts.append(Text(f"    {details}", style="dim"))

@@ -53,9 +53,7 @@ def check_java(environment: Mapping[str, str] | None = None) -> int:
         done = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         blame = "JAVA_HOME is set, but " if home else ""
-        raise SessionError(
-            f"Spark needs Java: {blame}{program} does not start ({error}).", _REMEDY
-        ) from error
+        raise SessionError(f"Spark needs Java: {blame}{program} does not start ({error}).", _REMEDY) from error
     version = parse_java_version(done.stderr + done.stdout)
     if version is None:
         raise SessionError(f"Spark needs Java, and {program} -version does not say which it is.", _REMEDY)

@@ -14,6 +14,7 @@ from transom.jobfile import build_job, load_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
     from transom.app import App
 
 _SHAPE = "A job in Python defines build(spark) -> App, or build(spark, checkpoint) -> App."

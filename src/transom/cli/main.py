@@ -54,9 +54,7 @@ Job = Annotated[
 ]
 Master = Annotated[str, typer.Option(metavar="URL", help="Spark master.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-Checkpoint = Annotated[
-    Path, typer.Argument(metavar="DIR", help="The checkpoint directory of an application.")
-]
+Checkpoint = Annotated[Path, typer.Argument(metavar="DIR", help="The checkpoint directory of an application.")]
 
 
 @cli.command()
@@ -83,9 +81,7 @@ def run(
     from transom.cli.running import run_job
 
     if close_all and not once:
-        raise typer.BadParameter(
-            "--close-all goes with --once: a run that goes on never knows the end of its input."
-        )
+        raise typer.BadParameter("--close-all goes with --once: a run that goes on never knows the end of its input.")
     run_job(job, once=once, close_all=close_all, checkpoint=checkpoint, master=master, as_json=as_json)
 
 

@@ -86,9 +86,7 @@ def _standard_error(say: Callable[[str], None] | None) -> Iterator[None]:
     reading, writing = os.pipe()
     os.dup2(writing, 2)
     os.close(writing)
-    threading.Thread(
-        target=_copy_lines, args=(reading, keep, say), daemon=True, name="transom-stderr"
-    ).start()
+    threading.Thread(target=_copy_lines, args=(reading, keep, say), daemon=True, name="transom-stderr").start()
     try:
         yield
     finally:

@@ -16,9 +16,7 @@ from transom.errors import QueryFailedError
 from transom.model.time import SystemClock
 
 
-def run_job(
-    job: Path, *, once: bool, close_all: bool, checkpoint: Path | None, master: str, as_json: bool
-) -> None:
+def run_job(job: Path, *, once: bool, close_all: bool, checkpoint: Path | None, master: str, as_json: bool) -> None:
     """Run the job of a file until it ends or is interrupted.
 
     Raises:

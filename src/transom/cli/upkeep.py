@@ -64,7 +64,5 @@ def render_checkpoint(directory: Path, found: Mapping[str, Any]) -> RenderableTy
     for record in found.get("last_records", ()):
         table.add_row("", json.dumps(record, default=str))
     if found.get("torn_bytes"):
-        table.add_row(
-            "torn", f"{found['torn_bytes']:,} bytes of an incomplete record, dropped at the next start"
-        )
+        table.add_row("torn", f"{found['torn_bytes']:,} bytes of an incomplete record, dropped at the next start")
     return table

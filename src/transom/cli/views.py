@@ -51,11 +51,7 @@ def make_view(stdout: TextIO, stderr: TextIO, as_json: bool) -> View:
     if as_json:
         return JsonView(stdout, stderr)
     console = Console(file=stdout)
-    return (
-        LiveView(console)
-        if console.is_terminal and not console.is_dumb_terminal
-        else LineView(stdout, stderr)
-    )
+    return LiveView(console) if console.is_terminal and not console.is_dumb_terminal else LineView(stdout, stderr)
 
 
 class _EveryView:

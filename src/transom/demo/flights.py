@@ -96,9 +96,7 @@ def to_events(flights: pd.DataFrame, rows: int | None = None) -> pd.DataFrame:
     return events.iloc[order[:rows]].reset_index(drop=True)
 
 
-def write_events(
-    events: pd.DataFrame, directory: Path, rows_per_file: int = ROWS_PER_FILE
-) -> tuple[int, int]:
+def write_events(events: pd.DataFrame, directory: Path, rows_per_file: int = ROWS_PER_FILE) -> tuple[int, int]:
     """Write the events as JSON-lines files whose names sort in order of arrival.
 
     Returns:

@@ -9,6 +9,7 @@ from transom.demo.flights import SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
     from transom.app import App
 
 ROWS_PER_CUT = 1_000

@@ -26,9 +26,7 @@ def prepare(out: Path) -> None:
                 f"The directory {out} is not empty, and the demo did not make it.",
                 "Nothing was changed. Choose another one with --out DIR.",
             )
-        (out / MARKER).write_text(
-            "Made by `transom demo`, which deletes and writes: " + ", ".join(OWN) + "\n"
-        )
+        (out / MARKER).write_text("Made by `transom demo`, which deletes and writes: " + ", ".join(OWN) + "\n")
         for name in OWN:
             if (out / name).exists():
                 shutil.rmtree(out / name)

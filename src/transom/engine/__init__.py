@@ -1,0 +1,1 @@
+"""Effects: runs streams on Spark, keeps the log, hands results to sinks."""

@@ -42,9 +42,7 @@ class Expression:
         )
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Expression) and self.text == other.text and self.column is other.column
-        )
+        return isinstance(other, Expression) and self.text == other.text and self.column is other.column
 
     def __hash__(self) -> int:
         return hash((self.text, id(self.column)))

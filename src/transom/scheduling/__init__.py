@@ -1,0 +1,1 @@
+"""Which stream runs next; pure."""

@@ -33,9 +33,7 @@ def _lines(batch: pa.RecordBatch) -> memoryview:
         pieces += [f"{lead}{_quote(name)}:", pc.fill_null(_encode(column), "null")]
         lead = ","
     pieces += ["}\n" if pieces else "{}\n"]
-    texts = pc.binary_join_element_wise(
-        *[_large(piece) for piece in pieces], pa.scalar("", pa.large_string())
-    )
+    texts = pc.binary_join_element_wise(*[_large(piece) for piece in pieces], pa.scalar("", pa.large_string()))
     offsets = memoryview(texts.buffers()[1]).cast("q")
     start, end = offsets[texts.offset], offsets[texts.offset + len(texts)]
     return memoryview(texts.buffers()[2])[start:end]

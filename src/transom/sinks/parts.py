@@ -126,8 +126,6 @@ def local_directory(path: str | os.PathLike[str], what: str) -> Path:
     scheme, mark, rest = text.partition("://")
     if mark and scheme.isalnum():
         if scheme.lower() != "file":
-            raise SinkError(
-                f"{what}: {text!r} is not on a local file system.", "Give a local path or a file:// URI."
-            )
+            raise SinkError(f"{what}: {text!r} is not on a local file system.", "Give a local path or a file:// URI.")
         text = unquote("/" + rest.partition("/")[2])
     return Path(os.path.abspath(os.path.expanduser(text)))

@@ -103,9 +103,7 @@ def _local(path: str) -> str:
     scheme, mark, rest = path.partition("://")
     if mark and scheme.isalnum():
         if scheme.lower() != "file":
-            raise SourceError(
-                f"files: {path!r} is not on a local file system.", "Give a local path or a file:// URI."
-            )
+            raise SourceError(f"files: {path!r} is not on a local file system.", "Give a local path or a file:// URI.")
         path = unquote("/" + rest.partition("/")[2])
     elif path.startswith("file:/"):
         path = unquote(path[len("file:") :])

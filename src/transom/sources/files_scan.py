@@ -232,8 +232,7 @@ class Scanner:
         names = set(os.listdir(folder))
         old = before.taken, before.others
         seen.taken, seen.others = (
-            files if files.keys() <= names else {name: files[name] for name in files if name in names}
-            for files in old
+            files if files.keys() <= names else {name: files[name] for name in files if name in names} for files in old
         )
         seen.folders = before.folders & names
         for name in names - seen.taken.keys() - seen.others.keys() - seen.folders:

@@ -149,9 +149,7 @@ class FileSource:
         partition = (lambda path: log.directory_index(path)) if self._by_directory else None
         if not entries:
             return empty_frame(spark, self.schema, self._kind, self._by_directory)
-        return read_files(
-            spark, [entry.path for entry in entries], self.schema, self._kind, self._options, partition
-        )
+        return read_files(spark, [entry.path for entry in entries], self.schema, self._kind, self._options, partition)
 
     def unreadable(self, spark: SparkSession, start: Offset, end: Offset) -> dict[str, str]:
         """Return the files at [start, end) that cannot be read at all, each with the reason."""

@@ -67,14 +67,10 @@ def generator(
                 "Compute it from id, for example with xxhash64(id, 1).",
             )
     if not 0 < rows_per_second < _LIMIT:
-        raise DefinitionError(
-            f"generator: rows_per_second={rows_per_second!r} is no rate.", "Give a positive number."
-        )
+        raise DefinitionError(f"generator: rows_per_second={rows_per_second!r} is no rate.", "Give a positive number.")
     rate = Fraction(rows_per_second).limit_denominator(1_000 if rows_per_second >= 1 else 1_000_000)
     if rate <= 0 or rate.numerator * rate.denominator >= _LIMIT:
-        raise DefinitionError(
-            f"generator: rows_per_second={rows_per_second!r} is too small or too fine.", "Round it."
-        )
+        raise DefinitionError(f"generator: rows_per_second={rows_per_second!r} is too small or too fine.", "Round it.")
     if rows is not None and rows < 0:
         raise DefinitionError("generator: rows must not be negative.", "Leave it out for no end.")
     if partitions < 1:

@@ -235,7 +235,6 @@ class MemorySource:
             for column, value in zip(columns, values, strict=True):
                 column.append(value)
         arrays = [
-            pa.array(column, field.type, from_pandas=False)
-            for column, field in zip(columns, self._arrow, strict=True)
+            pa.array(column, field.type, from_pandas=False) for column, field in zip(columns, self._arrow, strict=True)
         ]
         return pa.table(arrays, schema=self._arrow)

@@ -1,0 +1,1 @@
+"""Windows, panes, keys and partials; pure."""

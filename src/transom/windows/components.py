@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from transom.model.query import Key, Query
 from transom.windows.aggregates.base import Primitive
+from transom.windows.aggregates.count import Count
 from transom.windows.panes import Grid
+
+ROWS = Count()
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,8 @@ class Component:
 
     @property
     def primitives(self) -> tuple[Primitive, ...]:
-        """What is computed per pane and key."""
-        return tuple(dict.fromkeys(p for key_set in self.key_sets for p in key_set.primitives))
+        """What is computed per pane and key; the number of rows always, to count the late ones."""
+        return tuple(dict.fromkeys((ROWS, *(p for key_set in self.key_sets for p in key_set.primitives))))
 
     @property
     def grid(self) -> Grid:

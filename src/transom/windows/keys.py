@@ -22,7 +22,7 @@ class _Values:
         known = len(self.values)
         both = pa.concat_arrays([self.values, column]) if known else column
         encoded = pc.dictionary_encode(both, null_encoding="encode")
-        codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)[known:]
+        codes: Slots = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)[known:]
         if len(encoded.dictionary) > known:
             self.values = encoded.dictionary
         return codes
@@ -69,17 +69,14 @@ class KeyIndex:
         if new.any():
             fresh, where = np.unique(ids[new], return_index=True)
             at = np.flatnonzero(new)[where]
-            self._codes = [
-                np.concatenate([old, code[at]]) for old, code in zip(self._codes, codes, strict=True)
-            ]
+            self._codes = [np.concatenate([old, code[at]]) for old, code in zip(self._codes, codes, strict=True)]
             self._size += len(fresh)
         return ids
 
     def take(self, ids: Slots) -> list[pa.Array]:
         """Return the key columns of some ids, each of len(ids) values."""
         return [
-            values.values.take(pa.array(codes[ids]))
-            for values, codes in zip(self._columns, self._codes, strict=True)
+            values.values.take(pa.array(codes[ids])) for values, codes in zip(self._columns, self._codes, strict=True)
         ]
 
     def table(self) -> pa.Table:

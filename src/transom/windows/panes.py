@@ -33,8 +33,7 @@ class Grid:
             (slide, offset)
             for slide, offset in sorted(pairs)
             if not any(
-                (other, at) != (slide, offset) and slide % other == 0 and offset % other == at
-                for other, at in pairs
+                (other, at) != (slide, offset) and slide % other == 0 and offset % other == at for other, at in pairs
             )
         ]
         return cls(tuple(kept))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left, insort
 from collections.abc import Mapping
 
@@ -62,8 +63,8 @@ class PaneStore:
             chosen = {p: reduce_slots(p, s, slots, count, self.primitives[p]) for p, s in chosen.items()}
             panes, ids = panes[first], ids[first]
         edges = np.flatnonzero(np.concatenate(([True], panes[1:] != panes[:-1], [True])))
-        for begin, end in zip(edges[:-1], edges[1:], strict=True):
-            rows = slice(int(begin), int(end))
+        for begin, end in itertools.pairwise(edges.tolist()):
+            rows = slice(begin, end)
             part = Partial(ids[rows], {p: {n: c[rows] for n, c in s.items()} for p, s in chosen.items()})
             self._append(int(panes[begin]), part)
 
@@ -126,12 +127,8 @@ class PaneStore:
         ids: Slots = np.concatenate([part.ids for part in parts])
         states: dict[Primitive, State] = {}
         for primitive, types in self.primitives.items():
-            neutral = [
-                part.states.get(primitive) or primitive.empty(len(part), types) for part in parts
-            ]
-            states[primitive] = {
-                name: np.concatenate([state[name] for state in neutral]) for name in neutral[0]
-            }
+            neutral = [part.states.get(primitive) or primitive.empty(len(part), types) for part in parts]
+            states[primitive] = {name: np.concatenate([state[name] for state in neutral]) for name in neutral[0]}
         columns = self.keys.take(ids) if len(self.keys.schema) else []
         keys = pa.Table.from_arrays(columns, schema=self.keys.schema)
         return np.concatenate(starts), keys, states

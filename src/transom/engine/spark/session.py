@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-import warnings
 from typing import TYPE_CHECKING
 
 from transom.errors import SessionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
 
 STATIC_SETTINGS = {
     "spark.scheduler.mode": "FAIR",
@@ -25,8 +27,8 @@ STATIC_SETTINGS = {
 RUNTIME_SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-    "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",
 }
 """Settings of Transom's own session; the user's session keeps its own."""
 
@@ -35,7 +37,7 @@ def session_builder() -> SparkSession.Builder:
     """Return a `SparkSession.builder` with the settings that Transom wants from the start.
 
     Raises:
-        SessionError: There is no Java, or PySpark is missing.
+        SessionError: PySpark cannot be imported.
     """
     try:
         from pyspark.sql import SparkSession
@@ -49,17 +51,41 @@ def session_builder() -> SparkSession.Builder:
 
 
 def private_session(spark: SparkSession) -> SparkSession:
-    """Return a session beside the user's: same context, views, functions and runtime settings, but its own changes.
+    """Return a session beside the user's: same context, views, functions and settings, but its own changes.
 
-    A session that was not made by `session_builder` works too; what it lacks is said once.
+    It is a copy of this moment: views and settings that the user adds later are not seen. On Spark Connect, where a
+    session cannot be copied by every server, the user's own session is used as it is.
     """
-    missing = [
-        f"{key}={value}" for key, value in STATIC_SETTINGS.items() if spark.conf.get(key, None) != value
-    ]
+    if not hasattr(spark, "_jsparkSession"):
+        return spark
+    from pyspark.sql import SparkSession as Classic
+
+    _say_what_is_missing(spark)
+    private = Classic(spark.sparkContext, spark._jsparkSession.cloneSession())
+    for key, value in RUNTIME_SETTINGS.items():
+        private.conf.set(key, value)
+    private.conf.set("spark.sql.shuffle.partitions", str(max(1, spark.sparkContext.defaultParallelism)))
+    return private
+
+
+def _say_what_is_missing(spark: SparkSession) -> None:
+    settings = spark.sparkContext.getConf()
+    missing = [f"{key}={value}" for key, value in STATIC_SETTINGS.items() if settings.get(key) is None]
     if missing:
-        warnings.warn(
-            "The Spark session was not made with transom.session_builder(); everything works, but these settings "
-            f"would make micro-batches faster: {', '.join(missing)}.",
-            stacklevel=3,
+        logger.warning(
+            "The Spark session was not made with transom.session_builder(). Everything works; these settings would "
+            "make micro-batches faster: %s.",
+            ", ".join(missing),
         )
-    return spark
+
+
+def is_ansi(spark: SparkSession) -> bool:
+    """Tell whether overflow is an error in the session."""
+    return str(spark.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
+
+
+def parallelism(spark: SparkSession) -> int:
+    """Return how many tasks run at once."""
+    if not hasattr(spark, "_jsparkSession"):
+        return 2
+    return max(1, spark.sparkContext.defaultParallelism)

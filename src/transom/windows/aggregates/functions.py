@@ -200,9 +200,7 @@ def udaf(
     fields = tuple((key, Expression.of(value, f"udaf: input {key}")) for key, value in named.items())
     for key, _ in fields:
         if not isinstance(key, str) or not key.isidentifier():
-            raise DefinitionError(
-                f"udaf: the input name {key!r} is not a name.", "Use letters, digits and _."
-            )
+            raise DefinitionError(f"udaf: the input name {key!r} is not a name.", "Use letters, digits and _.")
     for field, function in (("partial", partial), ("merge", merge), ("result", result)):
         if not callable(function):
             raise DefinitionError(f"udaf: {field} is {function!r}.", "Give a function.")

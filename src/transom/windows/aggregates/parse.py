@@ -93,9 +93,7 @@ def parse_aggregate(text: str) -> tuple[str, Aggregate]:
 def _unknown(name: str) -> DefinitionError:
     near = difflib.get_close_matches(name, FUNCTIONS, n=1)
     hint = f"Did you mean {near[0]}? " if near else ""
-    return DefinitionError(
-        f"aggregate: {name!r} is not known.", f"{hint}Known are {', '.join(sorted(FUNCTIONS))}."
-    )
+    return DefinitionError(f"aggregate: {name!r} is not known.", f"{hint}Known are {', '.join(sorted(FUNCTIONS))}.")
 
 
 def _split(text: str, start: int) -> tuple[int, list[str]]:

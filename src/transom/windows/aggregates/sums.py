@@ -14,9 +14,7 @@ from transom.model.expression import Expression
 from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
 from transom.windows.aggregates.values import Mask, Values, fits, from_values, storage_dtype, to_values
 
-OVERFLOW_REMEDY = (
-    "Cast the input to a wider type, or set spark.sql.ansi.enabled to false to get Spark's other result."
-)
+OVERFLOW_REMEDY = "Cast the input to a wider type, or set spark.sql.ansi.enabled to false to get Spark's other result."
 
 
 @dataclass(frozen=True)

@@ -126,9 +126,7 @@ class TopK:
             return []
         sketch = frequent_strings_sketch.deserialize(data[:-_NULLS_BYTES])
         found = sketch.get_frequent_items(frequent_items_error_type.NO_FALSE_POSITIVES)
-        counts: list[tuple[Any, int]] = [
-            (int(text) if integer else text, estimate) for text, estimate, *_ in found
-        ]
+        counts: list[tuple[Any, int]] = [(int(text) if integer else text, estimate) for text, estimate, *_ in found]
         counts.sort(key=lambda pair: (-pair[1], pair[0]))
         nulls = _nulls(data)
         if nulls:

@@ -1,0 +1,119 @@
+"""Transom: many windowed streaming queries with stated latency limits on Apache Spark, exact, from PySpark."""
+
+from transom.app import App
+from transom.engine.progress import Progress
+from transom.engine.spark.session import session_builder
+from transom.errors import (
+    CheckpointError,
+    DefinitionError,
+    JobChangedError,
+    QueryFailedError,
+    SessionError,
+    SinkError,
+    SourceError,
+    TransomError,
+)
+from transom.model.watermark import watermark
+from transom.model.window import sliding, tumbling
+from transom.sinks.base import WindowResults
+from transom.sinks.compact import compact
+from transom.sinks.console import console
+from transom.sinks.files import json, parquet
+from transom.sinks.foreach import foreach
+from transom.sinks.memory import memory as memory_sink
+from transom.sources.files import files
+from transom.sources.generator import generator
+from transom.sources.memory import memory
+from transom.windows.aggregates.functions import (
+    all_ as all,
+)
+from transom.windows.aggregates.functions import (
+    any_ as any,
+)
+from transom.windows.aggregates.functions import (
+    approx_count_distinct,
+    avg,
+    bool_and,
+    bool_or,
+    collect_list,
+    collect_set,
+    count,
+    count_distinct,
+    first,
+    last,
+    max,
+    mean,
+    median,
+    min,
+    mode,
+    percentile,
+    percentile_approx,
+    quantile,
+    stddev,
+    stddev_pop,
+    stddev_samp,
+    sum,
+    top_k,
+    udaf,
+    var_pop,
+    var_samp,
+    variance,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "App",
+    "CheckpointError",
+    "DefinitionError",
+    "JobChangedError",
+    "Progress",
+    "QueryFailedError",
+    "SessionError",
+    "SinkError",
+    "SourceError",
+    "TransomError",
+    "WindowResults",
+    "all",
+    "any",
+    "approx_count_distinct",
+    "avg",
+    "bool_and",
+    "bool_or",
+    "collect_list",
+    "collect_set",
+    "compact",
+    "console",
+    "count",
+    "count_distinct",
+    "files",
+    "first",
+    "foreach",
+    "generator",
+    "json",
+    "last",
+    "max",
+    "mean",
+    "median",
+    "memory",
+    "memory_sink",
+    "min",
+    "mode",
+    "parquet",
+    "percentile",
+    "percentile_approx",
+    "quantile",
+    "session_builder",
+    "sliding",
+    "stddev",
+    "stddev_pop",
+    "stddev_samp",
+    "sum",
+    "top_k",
+    "tumbling",
+    "udaf",
+    "var_pop",
+    "var_samp",
+    "variance",
+    "watermark",
+]

@@ -1,0 +1,66 @@
+"""Settings of an application: one frozen object, read once; unknown names are errors."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from transom.errors import DefinitionError
+from transom.model.time import Duration, Micros, format_duration, parse_duration
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How an application runs; durations in microseconds."""
+
+    trigger: Micros = 200_000
+    """Least time between the starts of two micro-batches of a stream, unless its backlog fills a whole cut."""
+    poll: Micros = 50_000
+    """How often sources are asked for new data."""
+    max_rows_per_cut: int = 1_000_000
+    """Largest micro-batch in rows, as far as the source can tell."""
+    slots: int = 2
+    """Spark jobs that run at once, over all streams."""
+    sink_workers: int = 4
+    """Sinks that write at once."""
+    max_waiting_bytes: int = 256 << 20
+    """Bound on the results that wait for one failing sink; beyond it the query is taken out."""
+    snapshot_bytes: int = 32 << 20
+    """The checkpoint's log and partials are replaced by a snapshot when they exceed this and the last snapshot."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            "max_rows_per_cut",
+            "slots",
+            "sink_workers",
+            "poll",
+            "max_waiting_bytes",
+            "snapshot_bytes",
+        ):
+            if getattr(self, name) <= 0:
+                raise DefinitionError(f"settings: {name} is {getattr(self, name)}.", "Give more than 0.")
+        if self.trigger < 0:
+            raise DefinitionError(f"settings: trigger is {format_duration(self.trigger)}.", "Give 0 or more.")
+
+    @classmethod
+    def of(cls, values: Mapping[str, Duration]) -> Settings:
+        """Return settings from what users wrote.
+
+        Raises:
+            DefinitionError: An unknown name, or a value of the wrong kind.
+        """
+        known = [field.name for field in fields(cls)]
+        parsed: dict[str, int] = {}
+        for name, value in values.items():
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"Did you mean {near[0]}?" if near else f"Settings are {', '.join(known)}."
+                raise DefinitionError(f"settings: there is no {name!r}.", hint)
+            if name in ("trigger", "poll"):
+                parsed[name] = parse_duration(value, f"settings: {name}")
+            elif isinstance(value, int) and not isinstance(value, bool):
+                parsed[name] = value
+            else:
+                raise DefinitionError(f"settings: {name} is {value!r}.", "Give a whole number.")
+        return cls(**parsed)

@@ -1,0 +1,147 @@
+"""Hands results to the sinks: in order per query, with retries, without ever holding up the other queries."""
+
+from __future__ import annotations
+
+import logging
+import queue
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from transom.model.time import MICROS_PER_SECOND, Clock, Micros
+from transom.sinks.base import Sink, WindowResults
+
+logger = logging.getLogger(__name__)
+
+FIRST_RETRY: Micros = MICROS_PER_SECOND // 5
+LAST_RETRY: Micros = 30 * MICROS_PER_SECOND
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """Results on their way to a sink."""
+
+    results: WindowResults
+    windows: int
+    ingested_at: Micros
+    """When the row arrived whose commit closed the windows."""
+
+    @property
+    def query(self) -> str:
+        """Name of the query."""
+        return self.results.query
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """A parcel that its sink has made visible."""
+
+    parcel: Parcel
+    at: Micros
+
+
+@dataclass
+class _Lane:
+    """The parcels of one query."""
+
+    sink: Sink
+    waiting: deque[Parcel] = field(default_factory=deque)
+    busy: bool = False
+    retry_at: Micros = 0
+    backoff: Micros = FIRST_RETRY
+    error: Exception | None = None
+
+
+class Delivery:
+    """Sinks of all queries. All methods but the workers run on the loop's thread.
+
+    Args:
+        sinks: Sink of each query.
+        clock: The time for back-off.
+        wake: Called from a worker thread when a parcel is done.
+        workers: Number of sinks that write at once.
+        max_waiting_bytes: Bound on the results that wait for one sink.
+    """
+
+    def __init__(
+        self,
+        sinks: dict[str, Sink],
+        clock: Clock,
+        wake: Callable[[], None],
+        workers: int,
+        max_waiting_bytes: int,
+    ) -> None:
+        self._lanes = {name: _Lane(sink) for name, sink in sinks.items()}
+        self._clock = clock
+        self._wake = wake
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="transom-sink")
+        self._done: queue.SimpleQueue[tuple[str, Parcel, Exception | None, Micros]] = queue.SimpleQueue()
+        self._max_waiting_bytes = max_waiting_bytes
+
+    def send(self, parcel: Parcel) -> None:
+        """Take a parcel; it is written after the earlier ones of its query."""
+        self._lanes[parcel.query].waiting.append(parcel)
+        self._start(self._lanes[parcel.query])
+
+    def _start(self, lane: _Lane) -> None:
+        if lane.busy or not lane.waiting or self._clock.now() < lane.retry_at:
+            return
+        lane.busy = True
+        self._pool.submit(self._write, lane.sink, lane.waiting[0])
+
+    def _write(self, sink: Sink, parcel: Parcel) -> None:
+        error: Exception | None = None
+        try:
+            sink.write(parcel.results)
+        except Exception as caught:
+            error = caught
+        self._done.put((parcel.query, parcel, error, self._clock.now()))
+        self._wake()
+
+    def collect(self) -> list[Delivered]:
+        """Return what was delivered since the last call, and start what may be tried again."""
+        delivered = []
+        while not self._done.empty():
+            name, parcel, error, at = self._done.get()
+            lane = self._lanes[name]
+            lane.busy = False
+            lane.error = error
+            if error is None:
+                lane.waiting.popleft()
+                lane.backoff, lane.retry_at = FIRST_RETRY, 0
+                delivered.append(Delivered(parcel, at))
+            else:
+                logger.warning("The sink of %s failed and is tried again: %s", name, error)
+                lane.retry_at = at + lane.backoff
+                lane.backoff = min(2 * lane.backoff, LAST_RETRY)
+        for lane in self._lanes.values():
+            self._start(lane)
+        return delivered
+
+    def waiting(self, query: str | None = None) -> list[Parcel]:
+        """Return the parcels that are not delivered, of one query or of all."""
+        lanes = self._lanes.values() if query is None else [self._lanes[query]]
+        return [parcel for lane in lanes for parcel in lane.waiting]
+
+    def error(self, query: str) -> Exception | None:
+        """Return why the sink of a query does not take results at the moment."""
+        return self._lanes[query].error
+
+    def overfull(self) -> list[tuple[str, Exception]]:
+        """Return the queries whose failing sink has more waiting results than allowed, with the sink's error."""
+        return [
+            (name, lane.error)
+            for name, lane in self._lanes.items()
+            if lane.error is not None
+            and sum(parcel.results.table.nbytes for parcel in lane.waiting) > self._max_waiting_bytes
+        ]
+
+    def next_retry(self) -> Micros | None:
+        """Return when a failed sink is tried again."""
+        moments = [lane.retry_at for lane in self._lanes.values() if lane.waiting and not lane.busy]
+        return min(moments) if moments else None
+
+    def close(self, wait: bool) -> None:
+        """Stop the workers; with `wait`, after the writes under way."""
+        self._pool.shutdown(wait=wait, cancel_futures=True)

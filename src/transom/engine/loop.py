@@ -1,0 +1,374 @@
+"""The loop of an application: which stream runs next, what is logged before what, who gets the results."""
+
+from __future__ import annotations
+
+import logging
+import queue
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from transom.checkpoint.store import Checkpoint
+from transom.config import Settings
+from transom.engine.delivery import Delivery, Parcel
+from transom.engine.metrics import Metrics
+from transom.engine.progress import Progress
+from transom.engine.recovery import definitions, recover
+from transom.engine.spark.isolation import describe_failure
+from transom.engine.stream import CutOutcome, LoggedCut, Stream
+from transom.errors import QueryFailedError
+from transom.model.time import MAX_TIME, Clock, Micros
+from transom.scheduling.policies import Policy, StreamView, first_come_first_served
+from transom.sinks.base import Sink, WindowResults
+
+logger = logging.getLogger(__name__)
+
+PROGRESS_EVERY: Micros = 250_000
+
+
+class Loop:
+    """Runs streams until they are exhausted or it is told to stop. All state changes happen on one thread.
+
+    Args:
+        streams: The streams, freshly made.
+        sinks: Sink of each query.
+        checkpoint: Open checkpoint.
+        settings: Settings.
+        clock: The time.
+        on_progress: Called now and then with what has happened.
+        on_step: Called with the name of each step that a crash could follow; for fault tests.
+        policy: Which stream runs next.
+    """
+
+    def __init__(
+        self,
+        streams: Mapping[str, Stream],
+        sinks: Mapping[str, Sink],
+        checkpoint: Checkpoint,
+        settings: Settings,
+        clock: Clock,
+        on_progress: Callable[[Progress], None] | None = None,
+        on_step: Callable[[str], None] = lambda step: None,
+        policy: Policy = first_come_first_served,
+    ) -> None:
+        self._streams = dict(streams)
+        self._sinks = dict(sinks)
+        self._checkpoint = checkpoint
+        self._settings = settings
+        self._clock = clock
+        self._on_progress = on_progress
+        self._step = on_step
+        self._policy = policy
+        self._events: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._jobs: dict[str, tuple[LoggedCut, Future[CutOutcome]]] = {}
+        self._pool = ThreadPoolExecutor(settings.slots, thread_name_prefix="transom-job")
+        self._delivery = Delivery(self._sinks, clock, self._wake, settings.sink_workers, settings.max_waiting_bytes)
+        self._metrics = Metrics(clock.now())
+        self._notes: list[str] = []
+        self._stopping = False
+        self._started: dict[str, Micros] = {}
+        self._waiting_since: dict[str, Micros] = {}
+        self._ingested: dict[str, Micros] = {}
+        self._shown: Micros = 0
+        self._snapshot_size = 0
+        self._sink_texts = {name: sink.describe() for name, sink in self._sinks.items()}
+
+    def stop(self) -> None:
+        """Finish the running micro-batches, deliver what is ready, then end `run`; may be called from anywhere."""
+        self._stopping = True
+        self._wake()
+
+    def _wake(self) -> None:
+        self._events.put(None)
+
+    def run(self, once: bool, close_all: bool) -> Progress:
+        """Run until stopped, or with `once` until the sources are exhausted.
+
+        Args:
+            once: Stop at the end of the input.
+            close_all: With `once`: at the end close also the windows that the watermark has not reached.
+
+        Raises:
+            SourceError: A source cannot be read.
+            QueryFailedError: No query is left.
+            CheckpointError: The checkpoint cannot be written.
+        """
+        finished = False
+        try:
+            self._recover()
+            while True:
+                self._take_outcomes()
+                self._take_deliveries()
+                if not self._stopping:
+                    self._start_cuts(close_all and once)
+                self._bound_checkpoint()
+                if self._finished(once, close_all):
+                    break
+                self._show()
+                self._wait()
+            self._snapshot()
+            finished = True
+            return self._progress()
+        finally:
+            self._pool.shutdown(wait=finished, cancel_futures=True)
+            self._delivery.close(wait=finished)
+
+    # ---- start
+
+    def _recover(self) -> None:
+        recovered = recover(self._checkpoint, self._streams)
+        for stream in self._streams.values():
+            for query in stream.state.queries:
+                self._sinks[query].recover(query, stream.state.cut + 1)
+        complete = {
+            name: query.complete_from
+            for stream in self._streams.values()
+            for name, query in stream.state.queries.items()
+        }
+        self._log({"type": "run", "definitions": definitions(self._streams), "complete_from": complete}, sync=True)
+        if not self._checkpoint.is_new:
+            for query in recovered.added:
+                self._note(f"{query} is new; its windows are complete from the rows after this start on.")
+            for query in recovered.removed:
+                self._note(f"{query} is not in the job any more; its windows are dropped.")
+        for stream in self._streams.values():
+            for name, known in stream.state.queries.items():
+                if known.failure is not None:
+                    self._note(f"{name} failed earlier and stays out: {known.failure}")
+        for parcel in recovered.parcels:
+            self._delivery.send(parcel)
+        for name, cut in recovered.unfinished.items():
+            self._submit(self._streams[name], cut)
+
+    # ---- cuts
+
+    def _start_cuts(self, finish: bool) -> None:
+        now = self._clock.now()
+        ready: dict[str, LoggedCut] = {}
+        for name, stream in self._streams.items():
+            if name in self._jobs:
+                continue
+            cut = stream.next_cut(now, self._settings.max_rows_per_cut, False)
+            if cut is None and finish and stream.source.exhausted(stream.state.offset):
+                cut = stream.next_cut(now, self._settings.max_rows_per_cut, True)
+            if cut is None:
+                self._waiting_since.pop(name, None)
+                self._metrics.backlog(name, 0)
+                continue
+            self._metrics.backlog(name, cut.rows)
+            self._waiting_since.setdefault(name, now)
+            if not self._too_early(stream, cut, now):
+                ready[name] = cut
+        views = [StreamView(name, self._waiting_since[name]) for name in ready]
+        for name in self._policy(views, now):
+            if len(self._jobs) >= self._settings.slots:
+                break
+            self._log_cut(self._streams[name], ready[name])
+
+    def _too_early(self, stream: Stream, cut: LoggedCut, now: Micros) -> bool:
+        """Tell whether a cut that takes all there is should wait for more; windows that are due never wait."""
+        due = stream.state.has_due(cut.watermark)
+        return not stream.more and not due and now < self._started.get(stream.name, 0) + self._settings.trigger
+
+    def _log_cut(self, stream: Stream, cut: LoggedCut) -> None:
+        """Log what decides the cut, start its job, and close the windows that its watermark completes."""
+        now = self._clock.now()
+        if not cut.empty:
+            self._started[stream.name] = now
+        self._waiting_since.pop(stream.name, None)
+        due = stream.state.has_due(cut.watermark)
+        self._log({"type": "cut", "stream": stream.name, "cut": cut.to_json()}, sync=due)
+        self._step("cut logged")
+        self._submit(stream, cut)
+        ingested = self._ingested.get(stream.name, cut.at)
+        for closing in stream.state.close(cut.watermark, cut.number):
+            if closing.error is not None:
+                self._fail(stream, closing.query, str(closing.error))
+            elif closing.table is not None:
+                results = WindowResults(closing.query, cut.number, closing.table)
+                self._delivery.send(Parcel(results, closing.windows, ingested))
+        self._step("windows closed")
+
+    def _submit(self, stream: Stream, cut: LoggedCut) -> None:
+        compiled = stream.compiled
+        if cut.empty:
+            future: Future[CutOutcome] = Future()
+            future.set_result(CutOutcome(cut))
+            self._jobs[stream.name] = (cut, future)
+            self._wake()
+            return
+        future = self._pool.submit(stream.run, cut, compiled)
+        future.add_done_callback(lambda _: self._wake())
+        self._jobs[stream.name] = (cut, future)
+
+    def _take_outcomes(self) -> None:
+        for name, (_, future) in list(self._jobs.items()):
+            if future.done():
+                self._commit(self._streams[name], future.result())
+                del self._jobs[name]
+
+    def _commit(self, stream: Stream, outcome: CutOutcome) -> None:
+        """Make the partials durable, then the commit, then use them."""
+        self._step("job done")
+        cut = outcome.cut
+        written = None
+        if any(table.num_rows for table in outcome.tables):
+            tables = {str(i): table for i, table in enumerate(outcome.tables)}
+            written = self._checkpoint.write_tables(f"{stream.name}-{cut.number:012d}", tables)
+            self._step("partials written")
+        record = {
+            "type": "commit",
+            "stream": stream.name,
+            "number": cut.number,
+            "tables": written,
+            "stats": outcome.stats.to_json(),
+            "skipped": outcome.skipped,
+            "failures": outcome.failures,
+            "late": outcome.late,
+        }
+        self._log(record, sync=not cut.empty)
+        self._step("committed")
+        stream.commit(outcome, outcome.tables)
+        for query, reason in outcome.failures.items():
+            self._note(f"{query} failed and was taken out; the others go on: {reason}")
+        for unit, reason in outcome.skipped.items():
+            self._note(f"{unit} cannot be read and went to the dead letters: {reason}")
+        self._metrics.committed(stream.name, outcome, self._clock.now())
+        if not cut.empty:
+            self._ingested[stream.name] = stream.source.ingested_at(cut.start, cut.end)
+            stream.source.release(cut.end)
+        self._require_a_query()
+
+    def _fail(self, stream: Stream, query: str, reason: str) -> None:
+        self._log({"type": "failed", "query": query, "error": reason}, sync=True)
+        stream.state.drop_query(query, reason)
+        stream.rearrange()
+        self._note(f"{query} failed and was taken out; the others go on: {reason}")
+
+    def _require_a_query(self) -> None:
+        states = [query for stream in self._streams.values() for query in stream.state.queries.values()]
+        if states and all(query.failure is not None for query in states):
+            raise QueryFailedError(
+                f"Every query failed; the last reason: {states[-1].failure}",
+                "Give the corrected queries new names, or start with a new checkpoint.",
+            )
+
+    # ---- results
+
+    def _take_deliveries(self) -> None:
+        delivered = self._delivery.collect()
+        if delivered:
+            self._step("delivered")
+            items = [[d.parcel.query, d.parcel.results.cut] for d in delivered]
+            self._log({"type": "delivered", "items": items}, sync=False)
+            self._step("delivery logged")
+            for item in delivered:
+                self._metrics.delivered(item)
+        for query, error in self._delivery.overfull():
+            stream = next(s for s in self._streams.values() if query in s.state.queries)
+            if stream.state.queries[query].failure is None:
+                reason = (
+                    f"its sink fails ({describe_failure(error)}) and too many results wait for it; they are kept in "
+                    "the checkpoint and written at the next start"
+                )
+                self._fail(stream, query, reason)
+                self._require_a_query()
+
+    def _only_failing_sinks_wait(self) -> bool:
+        return all(self._delivery.error(parcel.query) is not None for parcel in self._delivery.waiting())
+
+    # ---- checkpoint
+
+    def _log(self, record: Mapping[str, Any], sync: bool) -> None:
+        self._checkpoint.append(record, sync)
+
+    def _bound_checkpoint(self) -> None:
+        limit = max(self._settings.snapshot_bytes, self._snapshot_size)
+        if self._checkpoint.total_bytes > limit:
+            self._snapshot()
+
+    def _snapshot(self) -> None:
+        """Replace the log and the partials by the state that they lead to."""
+        self._step("before snapshot")
+        state: dict[str, Any] = {"definitions": definitions(self._streams), "streams": {}, "pending": []}
+        tables = {}
+        for name, stream in self._streams.items():
+            values, held = stream.state.snapshot()
+            logged = self._jobs[name][0].to_json() if name in self._jobs else None
+            failed = [q for q, s in stream.state.queries.items() if s.failure is not None]
+            state["streams"][name] = {"state": values, "logged": logged, "failed": failed}
+            tables.update({f"{name}/{table}": value for table, value in held.items()})
+        for parcel in self._delivery.waiting():
+            cut = parcel.results.cut
+            state["pending"].append(
+                {
+                    "query": parcel.query,
+                    "cut": cut,
+                    "windows": parcel.windows,
+                    "ingested_at": parcel.ingested_at,
+                }
+            )
+            tables[f"pending/{parcel.query}/{cut}"] = parcel.results.table
+        self._checkpoint.write_snapshot(state, tables)
+        self._snapshot_size = sum(table.nbytes for table in tables.values())
+        self._step("after snapshot")
+
+    # ---- end, progress, waiting
+
+    def _finished(self, once: bool, close_all: bool) -> bool:
+        """Tell whether nothing is left to do; when asked to stop, a failing sink is not waited for."""
+        if self._jobs or not (self._stopping or (once and self._exhausted(close_all))):
+            return False
+        return not self._delivery.waiting() or (self._stopping and self._only_failing_sinks_wait())
+
+    def _exhausted(self, close_all: bool) -> bool:
+        for stream in self._streams.values():
+            state = stream.state
+            if not stream.source.exhausted(state.offset):
+                return False
+            watermark = MAX_TIME if close_all else max(state.closed, state.watermark.value)
+            if state.has_due(watermark):
+                return False
+        return True
+
+    def _note(self, text: str) -> None:
+        logger.info("%s", text)
+        self._notes.append(text)
+
+    def _progress(self) -> Progress:
+        notes, self._notes = tuple(self._notes), []
+        return self._metrics.progress(
+            self._streams, self._delivery, self._sink_texts, self._clock.now(), self._stopping, notes
+        )
+
+    def _show(self) -> None:
+        now = self._clock.now()
+        if self._on_progress is not None and (now >= self._shown + PROGRESS_EVERY or self._notes):
+            self._shown = now
+            self._on_progress(self._progress())
+
+    def _wait(self) -> None:
+        """Wait for a job, a sink, or the next look at the sources."""
+        if not self._events.empty():
+            self._drain()
+            return
+        busy = bool(self._jobs) or any(self._delivery.error(p.query) is None for p in self._delivery.waiting())
+        poll = self._settings.poll
+        if busy and all(name in self._jobs for name in self._streams):
+            poll = max(poll, PROGRESS_EVERY)
+        if busy:
+            self._sleep(poll)
+        else:
+            self._clock.wait(self._clock.now() + poll, self._sleep)
+
+    def _sleep(self, timeout: Micros) -> bool:
+        try:
+            self._events.get(timeout=max(0.0, timeout / 1e6))
+        except queue.Empty:
+            return False
+        self._drain()
+        return True
+
+    def _drain(self) -> None:
+        while not self._events.empty():
+            self._events.get()

@@ -1,0 +1,160 @@
+"""Brings streams back to where the log of a checkpoint says they were, by replaying it in order."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from transom.checkpoint.store import Checkpoint
+from transom.engine.delivery import Parcel
+from transom.engine.spark.jobs import CutStats
+from transom.engine.stream import CutOutcome, LoggedCut, Stream
+from transom.errors import JobChangedError
+from transom.model.time import MAX_TIME, MIN_TIME
+from transom.sinks.base import WindowResults
+
+
+@dataclass
+class Recovered:
+    """What the log left to be done."""
+
+    parcels: list[Parcel] = field(default_factory=list)
+    """Results that no sink is known to have."""
+    unfinished: dict[str, LoggedCut] = field(default_factory=dict)
+    """Cuts that were logged and not committed, by stream."""
+    added: list[str] = field(default_factory=list)
+    """Queries that the checkpoint did not know."""
+    removed: list[str] = field(default_factory=list)
+
+
+def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> Recovered:
+    """Replay the checkpoint into freshly made streams.
+
+    Raises:
+        JobChangedError: A query has another definition than in the checkpoint.
+        CheckpointCorruptError: A table is missing or damaged.
+    """
+    result = Recovered()
+    snapshot = checkpoint.snapshot
+    saved: dict[str, Any] = dict(snapshot.state) if snapshot else {}
+    runs = [record for record in checkpoint.records if record["type"] == "run"]
+    known: dict[str, dict[str, Any]] = runs[-1]["definitions"] if runs else saved.get("definitions", {})
+    _compare(known, streams, result)
+    for name, state in saved.get("streams", {}).items():
+        if name in streams:
+            tables = {
+                table.removeprefix(f"{name}/"): value
+                for table, value in (snapshot.tables if snapshot else {}).items()
+                if table.startswith(f"{name}/")
+            }
+            streams[name].state.restore(state["state"], tables)
+            if state["failed"]:
+                streams[name].rearrange()
+            if state["logged"]:
+                result.unfinished[name] = LoggedCut.from_json(state["logged"])
+    for query in result.added:
+        _set_complete_from(streams, query, MAX_TIME)
+    delivered = {
+        (item[0], item[1]) for record in checkpoint.records if record["type"] == "delivered" for item in record["items"]
+    }
+    for item in saved.get("pending", []):
+        key = (item["query"], item["cut"])
+        if key not in delivered and any(item["query"] in stream.state.queries for stream in streams.values()):
+            table = snapshot.tables[f"pending/{item['query']}/{item['cut']}"] if snapshot else None
+            results = WindowResults(item["query"], item["cut"], table)
+            result.parcels.append(Parcel(results, item["windows"], item["ingested_at"]))
+    for record in checkpoint.records:
+        _replay(checkpoint, record, streams, delivered, result)
+    for query in result.added:
+        stream = next(s for s in streams.values() if query in s.state.queries)
+        newest = stream.max_event_time()
+        _set_complete_from(streams, query, MIN_TIME if newest is None else newest + 1)
+    return result
+
+
+def _replay(
+    checkpoint: Checkpoint,
+    record: Mapping[str, Any],
+    streams: Mapping[str, Stream],
+    delivered: set[tuple[str, int]],
+    result: Recovered,
+) -> None:
+    kind = record["type"]
+    if kind == "run":
+        for query, moment in record["complete_from"].items():
+            _set_complete_from(streams, query, moment)
+    elif kind == "failed":
+        for stream in streams.values():
+            if record["query"] in stream.state.queries:
+                stream.state.drop_query(record["query"], record["error"])
+                stream.rearrange()
+    elif kind == "cut" and record["stream"] in streams:
+        stream = streams[record["stream"]]
+        cut = LoggedCut.from_json(record["cut"])
+        result.unfinished[stream.name] = cut
+        for closing in stream.state.close(cut.watermark, cut.number):
+            if closing.table is not None and (closing.query, cut.number) not in delivered:
+                results = WindowResults(closing.query, cut.number, closing.table)
+                result.parcels.append(Parcel(results, closing.windows, cut.at))
+    elif kind == "commit" and record["stream"] in streams:
+        stream = streams[record["stream"]]
+        written = record["tables"]
+        tables = list(checkpoint.read_tables(written["name"], written).values()) if written else []
+        cut = result.unfinished.pop(stream.name)
+        outcome = CutOutcome(
+            cut,
+            stats=CutStats.from_json(record["stats"]),
+            failures=record["failures"],
+            skipped=record["skipped"],
+        )
+        stream.commit(outcome, tables)
+
+
+def _set_complete_from(streams: Mapping[str, Stream], query: str, moment: int) -> None:
+    for stream in streams.values():
+        if query in stream.state.queries:
+            stream.state.queries[query] = replace(stream.state.queries[query], complete_from=moment)
+
+
+def definitions(streams: Mapping[str, Stream]) -> dict[str, Any]:
+    """Return the definitions of all queries, as the checkpoint keeps them."""
+    return {
+        query: {"stream": stream.name, **definition}
+        for stream in streams.values()
+        for query, definition in stream.definitions.items()
+    }
+
+
+def _compare(known: Mapping[str, Any], streams: Mapping[str, Stream], result: Recovered) -> None:
+    now = definitions(streams)
+    result.added = [query for query in now if query not in known]
+    result.removed = [query for query in known if query not in now]
+    changed = [query for query in now if query in known and _plain(now[query]) != _plain(known[query])]
+    if changed:
+        differences = "\n".join(line for query in changed for line in _difference(query, known[query], now[query]))
+        raise JobChangedError(
+            f"The checkpoint {checkpoint_words(changed)} another definition than the job:\n{differences}\n",
+            "Give a changed query a new name (it starts afresh), or start with a new checkpoint.",
+        )
+
+
+def checkpoint_words(changed: Sequence[str]) -> str:
+    """Return the queries that changed, in words."""
+    names = ", ".join(repr(name) for name in changed)
+    return f"has for {'the query' if len(changed) == 1 else 'the queries'} {names}"
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+def _difference(query: str, old: Any, new: Any) -> list[str]:
+    before, after = (
+        [f"{key}: {json.dumps(value) if not isinstance(value, str) else value}" for key, value in d.items()]
+        for d in (_plain(old), _plain(new))
+    )
+    lines = list(difflib.unified_diff(before, after, f"{query} (checkpoint)", f"{query} (job)", lineterm="", n=0))
+    return [f"  {line}" for line in lines if not line.startswith("@@")]

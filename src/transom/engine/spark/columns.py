@@ -1,0 +1,44 @@
+"""From what users write (names, SQL, Columns) to Spark columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from transom.model.expression import Expression
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def quoted(name: str) -> str:
+    """Return a column name as Spark SQL takes it, whatever characters are in it.
+
+    >>> quoted("a.b")
+    '`a.b`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def to_column(expression: Expression, names: Sequence[str], case_sensitive: bool) -> Column:
+    """Return the Spark column of an expression over a DataFrame with these column names.
+
+    A text that is the name of a column is that column, even with dots and spaces in it; else it is SQL.
+    """
+    from pyspark.sql import functions as F
+
+    if expression.column is not None:
+        return expression.column  # type: ignore[return-value]
+    text = expression.text
+    if text in names:
+        return F.col(quoted(text))
+    if not case_sensitive:
+        for name in names:
+            if name.lower() == text.lower():
+                return F.col(quoted(name))
+    return F.expr(text)
+
+
+def is_case_sensitive(df: DataFrame) -> bool:
+    """Tell whether the session's column names are case sensitive."""
+    return str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"

@@ -1,0 +1,78 @@
+"""A failed job is run again without what made it fail: unreadable units of the source, then the culprit queries."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from transom.engine.spark.plan import first_line
+from transom.errors import TransomError
+from transom.model.query import Query
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Isolated(Generic[T]):
+    """A result without the queries that failed."""
+
+    value: T
+    queries: tuple[Query, ...]
+    """The queries it was made for."""
+    failures: dict[str, str] = field(default_factory=dict)
+    """Why each of the others failed."""
+
+
+def run_isolated(run: Callable[[Sequence[Query]], T], queries: Sequence[Query]) -> Isolated[T]:
+    """Run a shared job; when it fails, find the culprits by bisection and run it for the others.
+
+    Args:
+        run: The job for some queries; raises when one of them makes it fail.
+        queries: All queries.
+
+    Raises:
+        Exception: What `run` raises for no queries at all, or twice for all though for each half it does not: then
+            no query is to blame.
+    """
+    try:
+        return Isolated(run(queries), tuple(queries))
+    except Exception as error:
+        if not queries:
+            raise
+        logger.warning("A shared job failed and is run again in parts: %s", first_line(error))
+        run(())
+        failures = _culprits(run, list(queries), error)
+        survivors = [query for query in queries if query.name not in failures]
+        if not failures:
+            return Isolated(run(queries), tuple(queries))
+        again = run_isolated(run, survivors)
+        return Isolated(again.value, again.queries, {**failures, **again.failures})
+
+
+def _culprits(run: Callable[[Sequence[Query]], T], queries: list[Query], error: Exception) -> dict[str, str]:
+    """Return the queries that fail by themselves, given that they fail together; empty when it passed by itself."""
+    if len(queries) == 1:
+        return {queries[0].name: describe_failure(error)}
+    middle = len(queries) // 2
+    found: dict[str, str] = {}
+    for half in (queries[:middle], queries[middle:]):
+        try:
+            run(half)
+        except Exception as caught:
+            found.update(_culprits(run, half, caught))
+    return found
+
+
+def describe_failure(error: BaseException) -> str:
+    """Return why a job failed, for people: the innermost cause that says something, in a few lines."""
+    if isinstance(error, TransomError):
+        return str(error)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    python = [line for line in lines if "Error:" in line and not line.startswith(("Caused by", "at ", "File"))]
+    text = python[-1] if python else causes[-1] if causes else lines[0] if lines else type(error).__name__
+    return text.removeprefix("Caused by: ")[:500]

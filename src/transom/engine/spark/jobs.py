@@ -1,0 +1,278 @@
+"""Runs the job of a cut and brings back partials and counts; a second job only for dead letters."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transom.engine.spark import plan
+from transom.engine.spark.plan import TIME, Rows
+from transom.engine.tables import PANE, state_name
+from transom.model.query import Query
+from transom.model.time import MIN_TIME, Micros
+from transom.sources.base import CORRUPT, PARTITION
+from transom.windows.components import ROWS, Component
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+SMALL_CUT_ROWS = 50_000
+"""Up to so many rows one task does the whole cut: no exchange, one stage."""
+
+
+@dataclass(frozen=True)
+class CutStats:
+    """Counts over the raw rows of a cut."""
+
+    rows: int = 0
+    newest: tuple[Micros | None, ...] = ()
+    """Largest believed event time of each source partition; None where the cut had no such row."""
+    null_time: int = 0
+    ahead: int = 0
+    corrupt: int = 0
+
+    @property
+    def bad(self) -> int:
+        """Rows that no query sees."""
+        return self.null_time + self.ahead + self.corrupt
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts as JSON."""
+        return {
+            "rows": self.rows,
+            "newest": list(self.newest),
+            "null_time": self.null_time,
+            "ahead": self.ahead,
+            "corrupt": self.corrupt,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> CutStats:
+        """Return what `to_json` wrote."""
+        return cls(**{**value, "newest": tuple(value["newest"])})
+
+
+@dataclass(frozen=True)
+class CutPartials:
+    """What the job of a cut brought back."""
+
+    tables: tuple[pa.Table, ...]
+    """One table per component: PANE (int64), keys under their names, states."""
+    stats: CutStats = field(default_factory=CutStats)
+
+
+def _stat_columns(timed: DataFrame, partitions: int, ahead: Micros | None) -> list[Column]:
+    """Return the aggregates of CutStats; `good` rows are those whose time moves the watermark."""
+    from pyspark.sql import functions as F
+
+    parsed = f"{CORRUPT} IS NULL" if CORRUPT in timed.columns else "true"
+    beyond = "false" if ahead is None else f"{TIME} > {ahead}L"
+    has_partition = PARTITION in timed.columns
+    columns = [F.expr("count(1)").alias("rows")]
+    for i in range(partitions):
+        here = f" AND {PARTITION} = {i}" if has_partition else ""
+        columns.append(
+            F.expr(f"max(IF({parsed} AND NOT coalesce({beyond}, false){here}, {TIME}, NULL))").alias(f"newest{i}")
+        )
+    columns.append(F.expr(f"count_if({parsed} AND {TIME} IS NULL)").alias("null_time"))
+    columns.append(F.expr(f"count_if({parsed} AND {beyond})").alias("ahead"))
+    columns.append(F.expr(f"count_if(NOT ({parsed}))").alias("corrupt"))
+    return columns
+
+
+def _stats_of(values: Mapping[str, Any], partitions: int) -> CutStats:
+    return CutStats(
+        rows=values["rows"],
+        newest=tuple(values[f"newest{i}"] for i in range(partitions)),
+        null_time=values["null_time"],
+        ahead=values["ahead"],
+        corrupt=values["corrupt"],
+    )
+
+
+def run_cut(
+    raw: DataFrame,
+    rows: Rows,
+    components: Sequence[Component],
+    *,
+    partitions: int,
+    ahead: Micros | None,
+    estimated_rows: int,
+) -> CutPartials:
+    """Run the one job of a cut.
+
+    The counts are observed in the same pass, before any transformation. (DESIGN
+    asks for ordinary aggregate columns; the users' filters sit between the scan and the aggregation, so those would
+    need a second pass. See docs/decisions/0002.) With several components the parsed rows are kept for the length of
+    the job, so that there is one scan.
+
+    Args:
+        raw: The rows of the cut, as the source reads them.
+        rows: Event time and transformations.
+        components: What to aggregate; may be empty, then only the counts are made.
+        partitions: Number of source partitions.
+        ahead: Largest event time that is believed; None for no bound.
+        estimated_rows: Size of the cut; decides whether it is worth more than one task.
+    """
+    from pyspark.sql import Observation
+
+    if estimated_rows <= SMALL_CUT_ROWS:
+        raw = raw.coalesce(1)
+    timed = plan.with_time(raw, rows.event_time)
+    stats = _stat_columns(timed, partitions, ahead)
+    if not components:
+        return CutPartials((), _stats_of(timed.agg(*stats).toArrow().to_pylist()[0], partitions))
+    shared = timed.persist() if len(components) > 1 else None
+    try:
+        observation = Observation()
+        observed = timed.observe(observation, *stats)
+        good = plan.good_rows(observed, ahead)
+        branches = {
+            branch: plan.transformed(good, rows.branches[branch], rows.event_time)
+            for branch in dict.fromkeys(component.branch for component in components)
+        }
+        tables = _collect([plan.aggregated(branches[component.branch], component) for component in components])
+        counted = _observed(observation)
+        if counted is None:
+            counted = timed.agg(*stats).toArrow().to_pylist()[0]
+    finally:
+        if shared is not None:
+            shared.unpersist()
+    named = tuple(_named(table, component) for table, component in zip(tables, components, strict=True))
+    return CutPartials(named, _stats_of(counted, partitions))
+
+
+def _collect(frames: Sequence[DataFrame]) -> list[pa.Table]:
+    """Return the rows of several DataFrames of different columns with one job."""
+    from pyspark.sql import functions as F
+
+    if len(frames) == 1:
+        return [frames[0].toArrow()]
+    numbered = [
+        frame.select(F.lit(i).alias("_frame"), *[F.col(name).alias(f"{i}{name}") for name in frame.columns])
+        for i, frame in enumerate(frames)
+    ]
+    table = functools.reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), numbered).toArrow()
+    return [
+        table.filter(pc.equal(table.column("_frame"), i))
+        .select([f"{i}{name}" for name in frame.columns])
+        .rename_columns(frame.columns)
+        for i, frame in enumerate(frames)
+    ]
+
+
+def _observed(observation: Any) -> dict[str, Any] | None:
+    """Return the observed values; None when the optimizer dropped the observed scan, as for a filter that is false."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        values = observation.get
+    except Py4JJavaError:
+        return None
+    return dict(values) if values and "rows" in values else None
+
+
+def _named(table: pa.Table, component: Component) -> pa.Table:
+    """Return a component's table with its keys under their names and timestamps labelled UTC."""
+    names = {f"_k{i}": key.name for i, key in enumerate(component.keys)}
+    table = table.rename_columns([names.get(name, name) for name in table.column_names])
+    schema = plan.utc(table.schema)
+    return table if schema == table.schema else table.cast(schema)
+
+
+def write_dead_letters(
+    raw: DataFrame,
+    rows: Rows,
+    late: Mapping[int, Mapping[Micros, Sequence[str]]],
+    *,
+    ahead: Micros | None,
+    unreadable: Mapping[str, str],
+    directory: Path,
+) -> None:
+    """Write the rows of a cut that were lost to some query, with the reason; replaces what an earlier try wrote.
+
+    Args:
+        raw: The rows of the cut.
+        rows: Event time and transformations.
+        late: For each branch, the moments before which rows are late, each with the names of the queries.
+        ahead: Largest event time that is believed.
+        unreadable: Units of the source that were left out, with the reason.
+        directory: Where the Parquet files go: columns reason, event_time, queries (array), record (JSON text).
+    """
+    from pyspark.sql import functions as F
+
+    timed = plan.with_time(raw, rows.event_time)
+    has_corrupt = CORRUPT in timed.columns
+    reason = "WHEN " + f"{TIME} IS NULL THEN 'null event time' "
+    if ahead is not None:
+        reason += f"WHEN {TIME} > {ahead}L THEN 'too far ahead' "
+    if has_corrupt:
+        reason = f"WHEN {CORRUPT} IS NOT NULL THEN 'corrupt' {reason}"
+    user_columns = [F.col(f"`{c.replace('`', '``')}`") for c in raw.columns if c not in (CORRUPT, PARTITION)]
+    record = F.to_json(F.struct(*user_columns)) if user_columns else F.lit("{}")
+    if has_corrupt:
+        record = F.coalesce(F.col(CORRUPT), record)
+    bad = timed.select(
+        F.expr(f"CASE {reason} END").alias("reason"),
+        F.timestamp_micros(F.col(TIME)).alias("event_time"),
+        F.expr("CAST(array() AS array<string>)").alias("queries"),
+        record.alias("record"),
+    ).where("reason IS NOT NULL")
+    frames = [bad]
+    for branch, moments in late.items():
+        seen = plan.transformed(plan.good_rows(timed, ahead), rows.branches[branch], rows.event_time)
+        lost = [
+            F.when(F.expr(f"{TIME} < {moment}L"), F.array(*[F.lit(name) for name in names]))
+            for moment, names in moments.items()
+        ]
+        everything = F.flatten(F.filter(F.array(*lost), lambda names: names.isNotNull()))
+        columns = [F.col(f"`{c.replace('`', '``')}`") for c in seen.columns if c != TIME]
+        frames.append(
+            seen.where(f"{TIME} < {max(moments)}L").select(
+                F.lit("late").alias("reason"),
+                F.timestamp_micros(F.col(TIME)).alias("event_time"),
+                everything.alias("queries"),
+                F.to_json(F.struct(*columns)).alias("record"),
+            )
+        )
+    if unreadable:
+        units: list[tuple[str, None, list[str], str]] = [
+            (f"unreadable: {why}", None, [], unit) for unit, why in unreadable.items()
+        ]
+        frames.append(timed.sparkSession.createDataFrame(units, bad.schema))
+    letters = functools.reduce(lambda a, b: a.unionByName(b), frames)
+    letters.coalesce(1).write.mode("overwrite").parquet(str(directory))
+
+
+def late_moments(queries: Sequence[Query], watermark: Micros) -> dict[str, Micros]:
+    """Return, for each query, the moment before which its rows are late; MIN_TIME when none is."""
+    return {
+        query.name: max(MIN_TIME, min(window.late_before(watermark) for window in query.windows)) for query in queries
+    }
+
+
+def late_rows(table: pa.Table, component: Component, before: Mapping[str, Micros]) -> dict[str, int]:
+    """Return how many rows of a cut came too late for each query.
+
+    Late rows are whole panes, since the moment is a window's edge: they are counted from the partials.
+
+    Args:
+        table: The component's partials.
+        component: The component.
+        before: Moment per query.
+    """
+    panes = table.column(PANE).to_numpy()
+    counts = state_name(component.primitives.index(ROWS), "count")
+    rows = table.column(counts).to_numpy()
+    return {
+        query.name: int(rows[panes < before[query.name]].sum())
+        for key_set in component.key_sets
+        for query in key_set.queries
+        if before[query.name] > MIN_TIME
+    }

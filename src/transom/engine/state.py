@@ -1,0 +1,244 @@
+"""The state of one stream: what the log decides, replayed the same way live and after a restart. No effects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from transom.engine.results import Span, result_table
+from transom.engine.tables import Origin, PartialTable, primitive_names, store_table
+from transom.engine.watermarks import WatermarkState
+from transom.errors import QueryFailedError
+from transom.model.query import Query
+from transom.model.time import MAX_TIME, MIN_TIME, Micros
+from transom.sources.base import Offset
+from transom.windows.aggregates.base import Primitive, Types
+from transom.windows.components import KeySet
+from transom.windows.panes import closing_windows
+from transom.windows.partials import Partial
+from transom.windows.store import PaneStore
+
+
+@dataclass(frozen=True)
+class QueryState:
+    """How far one query has come."""
+
+    complete_from: Micros = MIN_TIME
+    """Windows that start earlier miss rows read before the query was added; they are not emitted."""
+    failure: str | None = None
+
+
+@dataclass
+class StoreEntry:
+    """A key set's store and who uses it."""
+
+    key_set: KeySet
+    origin: Origin
+    store: PaneStore
+    names: dict[Primitive, str] = field(default_factory=dict)
+    """Lasting names of the store's primitives."""
+
+
+@dataclass(frozen=True)
+class Closing:
+    """What closing a query's windows gave: results, or the failure of the query."""
+
+    query: str
+    windows: int
+    table: pa.Table | None = None
+    error: QueryFailedError | None = None
+
+
+@dataclass(frozen=True)
+class CompiledQuery:
+    """What the engine needs to know about a query's types."""
+
+    query: Query
+    input_types: dict[str, tuple[pa.DataType, ...]]
+    """Arrow types of each aggregate's inputs, by result column."""
+
+
+class StreamState:
+    """Panes, watermark and position of a stream. Changed only by `logged_cut`, `commit`, `close` and `drop_query`.
+
+    Args:
+        compiled: The queries with their types.
+        watermark: Watermark at the start.
+        offset: Where the stream starts.
+        ansi: Whether overflow is an error.
+    """
+
+    def __init__(
+        self,
+        compiled: Mapping[str, CompiledQuery],
+        watermark: WatermarkState,
+        offset: Offset,
+        ansi: bool,
+    ) -> None:
+        self.compiled = dict(compiled)
+        self.watermark = watermark
+        self.offset = offset
+        self.ansi = ansi
+        self.cut = 0
+        """Number of the last logged cut; 0 before the first."""
+        self.closed: Micros = MIN_TIME
+        """Windows up to here are closed: the watermark in force at the last logged cut."""
+        self.queries: dict[str, QueryState] = {name: QueryState() for name in compiled}
+        self.stores: list[StoreEntry] = []
+        self.by_query: dict[str, StoreEntry] = {}
+
+    def running(self) -> list[Query]:
+        """Return the queries that have not failed."""
+        return [c.query for name, c in self.compiled.items() if self.queries[name].failure is None]
+
+    def arrange(self, key_sets: Sequence[tuple[KeySet, Origin, pa.Schema, Mapping[Primitive, Types]]]) -> None:
+        """Give each key set a store; stores whose origin was there before keep their panes.
+
+        Args:
+            key_sets: Key set, origin, schema of its keys, and its primitives with their types.
+        """
+        before = {entry.origin: entry for entry in self.stores}
+        self.stores = []
+        self.by_query = {}
+        for key_set, origin, keys, primitives in key_sets:
+            old = before.get(origin)
+            if old is not None and old.store.grid == key_set.grid:
+                old.store.primitives = dict(primitives)
+                store = old.store
+            else:
+                store = PaneStore(key_set.grid, keys, primitives)
+                if old is not None:
+                    store.add(*old.store.rows())
+            names = dict(zip(primitives, primitive_names(tuple(primitives)), strict=True))
+            entry = StoreEntry(key_set, origin, store, names)
+            self.stores.append(entry)
+            for query in key_set.queries:
+                self.by_query[query.name] = entry
+
+    def close(self, watermark: Micros, cut: int) -> list[Closing]:
+        """Close the windows that the watermark of a logged cut completes; results as of the commits so far.
+
+        Args:
+            watermark: The watermark in force, at least the previous one.
+            cut: Number of the cut.
+        """
+        after, self.closed, self.cut = self.closed, max(self.closed, watermark), cut
+        if watermark <= after:
+            return []
+        closings = []
+        merged: dict[tuple[int, Span], Partial] = {}
+        for query in self.running():
+            entry = self.by_query[query.name]
+            spans = self._due(query, entry.store, after, watermark)
+            if not spans:
+                continue
+            windows = []
+            for span in spans:
+                key = (id(entry), span)
+                if key not in merged:
+                    merged[key] = entry.store.window(*span)
+                windows.append((span, merged[key]))
+            try:
+                types = self.compiled[query.name].input_types
+                table = result_table(query, entry.store, windows, types, self.ansi)
+                closings.append(Closing(query.name, len(spans), table))
+            except Exception as error:
+                failure = error if isinstance(error, QueryFailedError) else QueryFailedError(f"{query.name}: {error}")
+                closings.append(Closing(query.name, len(spans), None, failure))
+        self._expire()
+        return closings
+
+    def _due(self, query: Query, store: PaneStore, after: Micros, until: Micros) -> list[Span]:
+        complete = self.queries[query.name].complete_from
+        starts = store.starts
+        spans: set[Span] = set()
+        for window in query.windows:
+            if query.fill_zero and starts:
+                spans.update(_all_windows(window.length, window.slide, window.offset, starts, after, until))
+            else:
+                spans.update(closing_windows(window, starts, after, until))
+        return sorted((span for span in spans if span[0] >= complete), key=lambda span: (span[1], span[0]))
+
+    def has_due(self, watermark: Micros) -> bool:
+        """Tell whether closing at the watermark would emit anything."""
+        return watermark > self.closed and any(
+            self._due(query, self.by_query[query.name].store, self.closed, watermark) for query in self.running()
+        )
+
+    def commit(self, tables: Sequence[PartialTable], offset: Offset, watermark: WatermarkState) -> None:
+        """Take in the partials of a cut."""
+        for entry in self.stores:
+            wanted = set(entry.names.values())
+            able = [table for table in tables if table.serves(entry.origin)]
+            if able:
+                best = max(able, key=lambda t: (len(wanted & set(t.primitives)), -len(t.origin.keys)))
+                self._feed(entry, best)
+        self.offset, self.watermark = offset, watermark
+
+    @staticmethod
+    def _feed(entry: StoreEntry, table: PartialTable) -> None:
+        entry.store.add(table.panes(), table.table, table.states({p: n for p, n in entry.names.items()}))
+
+    def _expire(self) -> None:
+        """Drop the panes that are in closed windows only."""
+        for entry in self.stores:
+            windows = [window for query in entry.key_set.queries for window in query.windows]
+            entry.store.drop_before(min(window.late_before(self.closed) for window in windows))
+
+    def drop_query(self, name: str, failure: str) -> None:
+        """Take a query out; its panes go when `arrange` is called with the remaining ones."""
+        self.queries[name] = replace(self.queries[name], failure=failure)
+
+    def rows_held(self) -> int:
+        """Return the number of (pane, key) partials held."""
+        return sum(len(entry.store) for entry in self.stores)
+
+    def snapshot(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+        """Return everything as JSON and tables."""
+        state = {
+            "cut": self.cut,
+            "closed": self.closed,
+            "offset": self.offset,
+            "watermark": self.watermark.to_json(),
+            "queries": {
+                name: {"complete_from": q.complete_from, "failure": q.failure} for name, q in self.queries.items()
+            },
+        }
+        tables = {}
+        for entry in self.stores:
+            if not any(query.fill_zero for query in entry.key_set.queries):
+                entry.store.compact()
+            else:
+                tables[f"keys:{entry.origin.name}"] = entry.store.keys.table()
+            tables[f"panes:{entry.origin.name}"] = store_table(entry.store, entry.origin)
+        return state, tables
+
+    def restore(self, state: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
+        """Take in what `snapshot` returned; stores must be arranged. What no store needs any more is left out."""
+        self.cut, self.closed, self.offset = state["cut"], state["closed"], state["offset"]
+        self.watermark = WatermarkState.from_json(state["watermark"])
+        for name, value in state["queries"].items():
+            if name in self.queries:
+                self.queries[name] = QueryState(value["complete_from"], value["failure"])
+        for entry in self.stores:
+            known = tables.get(f"keys:{entry.origin.name}")
+            if known is not None and entry.store.keys.schema.names:
+                entry.store.keys.intern(known)
+            held = tables.get(f"panes:{entry.origin.name}")
+            if held is not None:
+                self._feed(entry, PartialTable.of(held))
+
+
+def _all_windows(
+    length: Micros, slide: Micros, offset: Micros, panes: Sequence[Micros], after: Micros, until: Micros
+) -> list[Span]:
+    """Return every window that ends in (after, until], from the first pane on, rows or not."""
+    earliest = (
+        panes[0] - (panes[0] - offset - length) % slide - length + slide if after <= MIN_TIME else after - length + 1
+    )
+    first = earliest + (offset - earliest) % slide
+    last = panes[-1] if until >= MAX_TIME else until - length
+    return [(start, start + length) for start in range(first, last + 1, slide)]

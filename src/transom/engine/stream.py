@@ -1,0 +1,243 @@
+"""One stream at run time: a source, the queries on it, their state, and the job of the next cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from transom.engine.spark import jobs
+from transom.engine.spark.compile import Compiled, compile_queries
+from transom.engine.spark.isolation import describe_failure, run_isolated
+from transom.engine.spark.jobs import CutPartials, CutStats
+from transom.engine.spark.plan import Rows
+from transom.engine.state import StreamState
+from transom.engine.tables import PartialTable, describe_table
+from transom.engine.watermarks import WatermarkState
+from transom.errors import SourceError
+from transom.model.query import Query
+from transom.model.time import MAX_TIME, Micros
+from transom.model.watermark import WatermarkPolicy
+from transom.sources.base import Offset, Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class StreamDefinition:
+    """A stream as the application defines it."""
+
+    name: str
+    source: Source
+    rows: Rows
+    policy: WatermarkPolicy
+    queries: tuple[Query, ...]
+
+
+@dataclass(frozen=True)
+class LoggedCut:
+    """What decided a cut; in the log before anything happens."""
+
+    number: int
+    start: Offset
+    end: Offset
+    rows: int
+    """Estimated by the source."""
+    watermark: Micros
+    """In force for this cut: windows up to it are closed."""
+    ahead: Micros | None
+    at: Micros
+    """Wall time."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the cut as JSON."""
+        return dict(self.__dict__)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> LoggedCut:
+        """Return what `to_json` wrote."""
+        return cls(**value)
+
+    @property
+    def empty(self) -> bool:
+        """Whether it reads nothing: it only closes windows."""
+        return self.start == self.end
+
+
+@dataclass(frozen=True)
+class CutOutcome:
+    """What the job of a cut gave."""
+
+    cut: LoggedCut
+    tables: tuple[pa.Table, ...] = ()
+    """Partials that say what they are (`PartialTable`)."""
+    stats: CutStats = field(default_factory=CutStats)
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Units of the source that could not be read, with the reason."""
+    failures: dict[str, str] = field(default_factory=dict)
+    """Queries that made the job fail, with the reason."""
+    late: dict[str, int] = field(default_factory=dict)
+    """Rows that were late for each query."""
+
+
+class Stream:
+    """A stream that runs.
+
+    Args:
+        definition: What the user defined.
+        session: Transom's Spark session.
+        ansi: Whether overflow is an error.
+        dead_letters: Directory for rows that no query could use.
+    """
+
+    def __init__(
+        self, definition: StreamDefinition, session: SparkSession, ansi: bool, dead_letters: Path, now: Micros
+    ) -> None:
+        self.definition = definition
+        self.name = definition.name
+        self.source = definition.source
+        self._session = session
+        self._dead_letters = dead_letters
+        self.compiled = self._compile(definition.queries)
+        self.definitions = self.compiled.definitions
+        """Definitions of all queries, failed ones included."""
+        watermark = WatermarkState.start(len(self.source.partitions), now)
+        self.state = StreamState(self.compiled.queries, watermark, self.source.start(), ansi)
+        self.state.arrange(self.compiled.stores)
+        self.more = False
+        """Whether the source had more rows than the last planned cut takes."""
+
+    def _compile(self, queries: Sequence[Query]) -> Compiled:
+        return compile_queries(self._session, self.source.schema, self.definition.rows, queries)
+
+    def rearrange(self) -> None:
+        """Adapt components and stores to the queries that are still running."""
+        self.compiled = self._compile(self.state.running())
+        self.state.arrange(self.compiled.stores)
+
+    def next_cut(self, now: Micros, max_rows: int, finish: bool) -> LoggedCut | None:
+        """Return the next cut: new rows, windows that are due, or both; None when there is nothing to do.
+
+        Args:
+            now: Wall time.
+            max_rows: Largest cut.
+            finish: No more rows will come: close every window.
+        """
+        state = self.state
+        state.watermark = state.watermark.advanced(self.definition.policy, now)
+        watermark = max(state.closed, MAX_TIME if finish else state.watermark.value)
+        latest = self.source.latest()
+        piece = self.source.cut(state.offset, max_rows) if latest != state.offset else None
+        self.more = piece is not None and piece.end != latest
+        if (piece is None or piece.end == state.offset) and not state.has_due(watermark):
+            return None
+        return LoggedCut(
+            number=state.cut + 1,
+            start=state.offset,
+            end=state.offset if piece is None else piece.end,
+            rows=0 if piece is None else piece.rows,
+            watermark=watermark,
+            ahead=self.definition.policy.ahead_limit(now),
+            at=now,
+        )
+
+    def run(self, cut: LoggedCut, all_queries: Compiled) -> CutOutcome:
+        """Run the job of a cut; called on a worker thread, touches no state.
+
+        Args:
+            cut: The cut.
+            all_queries: The running queries when the cut was logged (`compiled`).
+
+        Raises:
+            SourceError: The rows cannot be read, whatever the queries.
+        """
+        if cut.empty:
+            return CutOutcome(cut)
+        skipped: dict[str, str] = {}
+
+        def job(some: Sequence[Query]) -> tuple[Compiled, CutPartials]:
+            compiled = all_queries if len(some) == len(all_queries.queries) else self._compile(some)
+            return compiled, self._job(cut, compiled, tuple(skipped))
+
+        while True:
+            try:
+                isolated = run_isolated(job, [compiled.query for compiled in all_queries.queries.values()])
+                break
+            except Exception as error:
+                found = self.source.unreadable(self._session, cut.start, cut.end)
+                if not set(found) - set(skipped):
+                    raise SourceError(
+                        f"The stream {self.name!r} cannot be read: {describe_failure(error)}",
+                        "Nothing of this cut was committed; run again when the source can be read.",
+                    ) from error
+                skipped.update(found)
+        compiled, partials = isolated.value
+        before = jobs.late_moments(isolated.queries, cut.watermark)
+        late: dict[str, int] = {}
+        tables = []
+        for component, origin, table in zip(compiled.components, compiled.origins, partials.tables, strict=True):
+            late.update(jobs.late_rows(table, component, before))
+            tables.append(describe_table(table, origin, component.primitives))
+        outcome = CutOutcome(
+            cut,
+            tuple(tables),
+            partials.stats,
+            skipped,
+            isolated.failures,
+            {q: n for q, n in late.items() if n},
+        )
+        if partials.stats.bad or outcome.late or skipped:
+            self._write_dead_letters(outcome, isolated.queries, before)
+        return outcome
+
+    def _job(self, cut: LoggedCut, compiled: Compiled, skip: Sequence[str]) -> CutPartials:
+        return jobs.run_cut(
+            self.source.read(self._session, cut.start, cut.end, skip),
+            self.definition.rows,
+            compiled.components,
+            partitions=len(self.source.partitions),
+            ahead=cut.ahead,
+            estimated_rows=cut.rows,
+        )
+
+    def _write_dead_letters(self, outcome: CutOutcome, queries: Sequence[Query], before: dict[str, Micros]) -> None:
+        cut = outcome.cut
+        late: dict[int, dict[Micros, list[str]]] = {}
+        for query in queries:
+            if query.name in outcome.late:
+                late.setdefault(query.branch, {}).setdefault(before[query.name], []).append(query.name)
+        jobs.write_dead_letters(
+            self.source.read(self._session, cut.start, cut.end, tuple(outcome.skipped)),
+            self.definition.rows,
+            late,
+            ahead=cut.ahead,
+            unreadable=outcome.skipped,
+            directory=self._dead_letters / f"cut={cut.number}",
+        )
+
+    def commit(self, outcome: CutOutcome, tables: Sequence[pa.Table]) -> None:
+        """Take the outcome of a cut into the state, live or from the log.
+
+        Args:
+            outcome: The outcome; its tables are not looked at.
+            tables: The partials.
+        """
+        cut = outcome.cut
+        if outcome.failures:
+            for name, reason in outcome.failures.items():
+                if name in self.state.queries:
+                    self.state.drop_query(name, reason)
+            self.rearrange()
+        watermark = self.state.watermark
+        if not cut.empty:
+            injected = self.source.watermark(cut.end)
+            watermark = watermark.committed(outcome.stats.newest, injected, cut.at)
+        self.state.commit([PartialTable.of(table) for table in tables], cut.end, watermark)
+
+    def max_event_time(self) -> Micros | None:
+        """Return the largest event time of the committed rows."""
+        return max((t for t in self.state.watermark.newest if t is not None), default=None)

@@ -1,0 +1,115 @@
+"""Partials as self-describing Arrow tables: what a job returns, what the checkpoint keeps, what a store is fed with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from transom.windows.aggregates.base import Primitive, State
+from transom.windows.panes import Times
+from transom.windows.store import PaneStore
+
+PANE = "_pane"
+"""Column with the start of the pane, int64 microseconds."""
+_META = b"transom"
+
+
+def state_name(index: int, column: str) -> str:
+    """Return the column that holds a state column of the primitive with this index."""
+    return f"_s{index}_{column}"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where partials come from; identifies them across restarts and changes of the job."""
+
+    branch: str
+    """Identity of the transformations."""
+    keys: tuple[str, ...]
+    """Texts of the grouping keys, sorted."""
+
+    @property
+    def name(self) -> str:
+        """Return the origin as a file or table name."""
+        return json.dumps([self.branch, *self.keys])
+
+
+def primitive_names(primitives: Sequence[Primitive]) -> list[str]:
+    """Return a lasting name for each primitive; equal texts of different Columns get a number."""
+    names: list[str] = []
+    for primitive in primitives:
+        text = repr(primitive)
+        count = sum(1 for name in names if name.split("\0")[0] == text)
+        names.append(f"{text}\0{count}" if count else text)
+    return names
+
+
+def describe_table(table: pa.Table, origin: Origin, primitives: Sequence[Primitive]) -> pa.Table:
+    """Return the table with a note of what its columns are."""
+    note = {"branch": origin.branch, "keys": origin.keys, "primitives": primitive_names(primitives)}
+    return table.replace_schema_metadata({_META: json.dumps(note).encode()})
+
+
+@dataclass(frozen=True, eq=False)
+class PartialTable:
+    """A table of partials that says what it holds."""
+
+    table: pa.Table
+    origin: Origin
+    primitives: tuple[str, ...]
+
+    @classmethod
+    def of(cls, table: pa.Table) -> PartialTable:
+        """Read the note of `describe_table`."""
+        note = json.loads((table.schema.metadata or {})[_META])
+        return cls(table, Origin(note["branch"], tuple(note["keys"])), tuple(note["primitives"]))
+
+    def serves(self, origin: Origin) -> bool:
+        """Tell whether partials of the other origin can be derived from these."""
+        return self.origin.branch == origin.branch and set(origin.keys) <= set(self.origin.keys)
+
+    def states(self, wanted: Mapping[Primitive, str]) -> dict[Primitive, State]:
+        """Return the states of those wanted primitives that the table has."""
+        position = {name: i for i, name in enumerate(self.primitives)}
+        found: dict[Primitive, State] = {}
+        for primitive, name in wanted.items():
+            if name not in position:
+                continue
+            prefix = state_name(position[name], "")
+            columns = {
+                column.removeprefix(prefix): _array(self.table.column(column))
+                for column in self.table.column_names
+                if column.startswith(prefix)
+            }
+            found[primitive] = primitive.decode(columns)
+        return found
+
+    def panes(self) -> Times:
+        """Return the start of each row's pane."""
+        panes: Times = np.asarray(self.table.column(PANE).to_numpy(), dtype=np.int64)
+        return panes
+
+
+def store_table(store: PaneStore, origin: Origin) -> pa.Table:
+    """Return everything a store holds as one table of partials."""
+    times, keys, states = store.rows()
+    columns: dict[str, pa.Array] = {PANE: pa.array(times, pa.int64())}
+    for name in keys.column_names:
+        columns[name] = keys.column(name)
+    for i, (primitive, types) in enumerate(store.primitives.items()):
+        if primitive not in states:
+            states[primitive] = primitive.empty(len(times), types)
+        for name, array in primitive.encode(states[primitive], types).items():
+            columns[state_name(i, name)] = array
+    return describe_table(pa.table(columns), origin, tuple(store.primitives))
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        return pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    return array
