@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import logging
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from transom.errors import DefinitionError, SourceError
+from transom.errors import CheckpointFullError, DefinitionError, SourceError
 from transom.model.time import ManualClock
 from transom.sources.base import CORRUPT, PARTITION
 from transom.sources.files import files
@@ -123,17 +124,13 @@ def test_any_file_and_directory_name_works(kind: Any, spark: Any, tmp_path: Path
     put(tmp_path / "in" / "12:00" / f"t.{kind}", {"id": len(NAMES)})
     if kind == "parquet":
         pq.write_table(pa.table({"id": [len(NAMES)]}), tmp_path / "in" / "12:00" / "t.parquet")
-    source = opened(
-        files(f"file://{tmp_path}/in/**/*.{kind}", "id bigint", partition_by="directory"), spark, tmp_path
-    )
+    source = opened(files(f"file://{tmp_path}/in/**/*.{kind}", "id bigint", partition_by="directory"), spark, tmp_path)
     end = source.latest()
     assert end == len(NAMES) + 1
     rows = source.read(spark, 0, end).collect()
     assert sorted(row.id for row in rows) == list(range(len(NAMES) + 1))
     names = [*NAMES, "12:00"]
-    assert {row.id: os.path.basename(source.partitions[row[PARTITION]]) for row in rows} == dict(
-        enumerate(names)
-    )
+    assert {row.id: os.path.basename(source.partitions[row[PARTITION]]) for row in rows} == dict(enumerate(names))
     assert source.unreadable(spark, 0, end) == {}
 
 
@@ -269,6 +266,22 @@ def test_many_files_are_read_without_a_job_and_in_one_scan(spark: Any, tmp_path:
     frame = source.read(spark, 0, end)
     assert len(tracker.getJobIdsForGroup(None)) == before
     assert frame.count() == 60
+
+
+def test_a_full_disk_says_so_and_the_file_is_found_again(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "in/a.json", {"id": 1})
+    source = opened(files(tmp_path / "in/*.json", "id bigint"), spark, tmp_path)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("transom.sources.files_log.os.fsync", full)
+        with pytest.raises(CheckpointFullError, match="Free some space"):
+            source.latest()
+    assert source.latest() == 1
 
 
 def test_definitions_that_cannot_work(tmp_path: Path, spark: Any) -> None:

@@ -14,9 +14,7 @@ SECOND = 1_000_000
 COLUMNS = {"at": "event_time", "id": "id", "key": "id % 3"}
 
 
-def opened(
-    source: GeneratorSource, spark: Any, directory: Path, now: int
-) -> tuple[GeneratorSource, ManualClock]:
+def opened(source: GeneratorSource, spark: Any, directory: Path, now: int) -> tuple[GeneratorSource, ManualClock]:
     clock = ManualClock(now)
     source.open(spark, directory, clock)
     return source, clock
@@ -33,9 +31,7 @@ def test_a_row_is_readable_exactly_when_it_is_scheduled(rate: float, spark: Any,
     assert end == pytest.approx(20 * rate + 1, abs=rate / 1e6 + 1)
     assert source.ingested_at(0, end) <= clock.now() < source.ingested_at(0, end + 1)
     last = source.read(spark, end - 3, end).selectExpr("unix_micros(at) t", "id").collect()
-    assert [(row.t, row.id) for row in last] == [
-        (source.ingested_at(0, i + 1), i) for i in range(end - 3, end)
-    ]
+    assert [(row.t, row.id) for row in last] == [(source.ingested_at(0, i + 1), i) for i in range(end - 3, end)]
 
 
 def test_the_start_is_kept_in_the_directory(spark: Any, tmp_path: Path) -> None:

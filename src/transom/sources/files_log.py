@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import bisect
+import errno
 import json
 import logging
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transom.errors import CheckpointCorruptError
+from transom.errors import CheckpointCorruptError, CheckpointFullError
 from transom.model.time import Micros
 
 logger = logging.getLogger(__name__)
@@ -215,6 +217,24 @@ class FileLog:
         data = "".join(line + "\n" for line in lines).encode()
         replace_file(self._path, data)
         self._length = len(data)
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn a full disk into the error that says so.
+
+    Raises:
+        CheckpointFullError: The body found the disk or the quota full.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise CheckpointFullError(
+            f"The disk is full: could not write in {path}. All that was committed is safe.",
+            "Free some space on that disk and start the application again.",
+        ) from error
 
 
 def replace_file(path: Path, data: bytes, durable: bool = True) -> None:

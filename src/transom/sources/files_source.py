@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from transom.errors import SourceError
 from transom.model.time import Clock, Micros, format_duration
 from transom.sources.base import Cut, Offset
-from transom.sources.files_log import FileEntry, FileLog, replace_file
+from transom.sources.files_log import FileEntry, FileLog, explained, replace_file
 from transom.sources.files_read import Format, checked_schema, empty_frame, read_files, unreadable_files
 from transom.sources.files_rows import estimate_rows
 from transom.sources.files_scan import Pattern, Scanner
@@ -110,16 +110,18 @@ class FileSource:
 
         Raises:
             SourceError: A directory cannot be listed.
-            OSError: The log cannot be written.
+            CheckpointFullError: The disk of the log is full.
+            OSError: The log cannot be written for another reason.
         """
-        log, scanner, _, clock = self._open
+        log, scanner, directory, clock = self._open
         try:
             found = scanner.poll(log.known, clock.now() - self._settle if self._settle else None)
         except OSError as error:
             raise SourceError(f"files: {error}.", "Check the permissions of the directory.") from error
         if found:
             found.sort(key=lambda file: (file[2] if self._by_time else 0, file[0]))
-            log.append(found)
+            with explained(directory):
+                log.append(found)
         return log.next
 
     def cut(self, start: Offset, max_rows: int) -> Cut:
@@ -183,10 +185,11 @@ class FileSource:
         self._rows = {place: rows for place, rows in self._rows.items() if place >= oldest}
         self._released = max(self._released, oldest)
         value = {"position": self._released, "path": self.retained_from()}
-        replace_file(directory / RETAINED_NAME, (json.dumps(value) + "\n").encode(), durable=False)
-        if self._released - self._forgotten_up_to >= max(_FORGET_AFTER, len(log) // 2):
-            self._forgotten_up_to = self._released
-            log.forget(self._released)
+        with explained(directory):
+            replace_file(directory / RETAINED_NAME, (json.dumps(value) + "\n").encode(), durable=False)
+            if self._released - self._forgotten_up_to >= max(_FORGET_AFTER, len(log) // 2):
+                self._forgotten_up_to = self._released
+                log.forget(self._released)
 
     def retained_from(self) -> str | None:
         """Return the path of the oldest file that is still needed; None when none of the known files is."""
