@@ -96,9 +96,7 @@ def test_avg_of_decimals_rounds_half_up_at_four_more_digits() -> None:
     parts = [a_mean(1.0, pa.array([Decimal("-0.05")], total), 1), a_mean(None, pa.nulls(1, total), 0)]
     parts.append(a_mean(0.0, pa.array([Decimal("0.00")], total), 159_999))
     assert merged(tm.avg("x"), parts, given) == [Decimal("0.000000")]
-    assert merged(tm.avg("x"), [a_mean(2.0, pa.array([Decimal("2.00")], total), 3)], given) == [
-        Decimal("0.666667")
-    ]
+    assert merged(tm.avg("x"), [a_mean(2.0, pa.array([Decimal("2.00")], total), 3)], given) == [Decimal("0.666667")]
     assert divide(-1, 0, 200, 2) == -1
 
 
@@ -149,9 +147,7 @@ def test_nan_is_the_largest_number() -> None:
 def test_values_survive_the_way_from_arrow_and_back(array: pa.Array) -> None:
     for piece in (array, array.slice(1), array.slice(1, 1), array.slice(0, 0)):
         assert from_values(*to_values(piece), array.type).equals(piece)
-    assert from_values(*to_values(pa.chunked_array([array, array])), array.type).equals(
-        pa.concat_arrays([array] * 2)
-    )
+    assert from_values(*to_values(pa.chunked_array([array, array])), array.type).equals(pa.concat_arrays([array] * 2))
 
 
 def states(values: list[int]) -> Columns:

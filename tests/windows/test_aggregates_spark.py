@@ -132,9 +132,7 @@ def partial_columns(primitives: list[Primitive]) -> list[tuple[str, str, str, An
         inputs = [f"`{expression}`" for expression in primitive.inputs]
         function = executor_function_of(primitive)
         for name, sql in primitive.sql(inputs, "`t`").items():
-            found.append(
-                (f"p{index}_{name}", name, sql, function if function and function.column == name else None)
-            )
+            found.append((f"p{index}_{name}", name, sql, function if function and function.column == name else None))
     return found
 
 
@@ -167,9 +165,7 @@ def merged(frame: Any, aggregates: list[Aggregate], keys: list[int], ansi: bool)
         stored = primitive.encode(state, types[primitive])
         assert {name: column.type for name, column in stored.items()} == types[primitive]
         states[primitive] = primitive.decode(stored)
-    inputs = {
-        name: column.type for name, column in zip(TYPES, frame.select(*TYPES).limit(0).toArrow(), strict=True)
-    }
+    inputs = {name: column.type for name, column in zip(TYPES, frame.select(*TYPES).limit(0).toArrow(), strict=True)}
     results = []
     for aggregate in aggregates:
         given = tuple(inputs[str(expression)] for expression in aggregate.inputs)
@@ -215,9 +211,7 @@ def test_every_aggregate_equals_sparks_own(spark: Any) -> None:
         left, right = found.to_pylist(), wanted.to_pylist()
         if pa.types.is_floating(wanted.type):
             a, b = (np.array(array.to_numpy(zero_copy_only=False)) for array in (found, wanted))
-            same = found.is_null() == wanted.is_null() and np.allclose(
-                a, b, rtol=1e-11, atol=1e-12, equal_nan=True
-            )
+            same = found.is_null() == wanted.is_null() and np.allclose(a, b, rtol=1e-11, atol=1e-12, equal_nan=True)
         else:
             same = comparable(left) == comparable(right)
         if not same or found.type != wanted.type:
