@@ -83,9 +83,7 @@ class Engines:
         source, output = ysb.prefix(self.run.data, EVENTS, files), self.run.fresh("out") / engine
         directory: Callable[[Query], Path] = lambda query: output / query.name  # noqa: E731
         if engine in ("duckdb", "polars"):
-            report = self.workers["batch"].call(
-                "catchup", engine=engine, source=source, output=output, count=queries
-            )
+            report = self.workers["batch"].call("catchup", engine=engine, source=source, output=output, count=queries)
         elif engine == "stock_shared":
             report = self.workers["stock"].call("shared", source=source, output=output, **more)
             directory = lambda query: output / "all" / f"spec={stock.spec(query)}"  # noqa: E731
@@ -169,9 +167,7 @@ def main() -> None:
             engines = Engines(run, {"transom_runner": transom, "stock": spark, "batch": batch})
             run.say("warm-up of Transom and stock Spark")
             for worker in (transom, spark):
-                worker.call(
-                    "warm", source=warm, output=run.fresh("warm"), count=16 if worker is transom else 4
-                )
+                worker.call("warm", source=warm, output=run.fresh("warm"), count=16 if worker is transom else 4)
             for name in ("duckdb", "polars"):
                 batch.call("catchup", engine=name, source=warm, output=run.fresh("warm"), count=16)
             rows = []

@@ -235,9 +235,7 @@ def benchmark(name: str, reduced: str, arguments: Sequence[str] | None = None) -
     """
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}")
     parser.add_argument("--quick", action="store_true", help=f"end within 5 minutes: {reduced}")
-    parser.add_argument(
-        "--data", type=Path, default=ysb.default_cache(), help="directory for generated events"
-    )
+    parser.add_argument("--data", type=Path, default=ysb.default_cache(), help="directory for generated events")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix=f"transom-{name}-") as work:
         run = Run(name, options.quick, options.data, Path(work))

@@ -95,9 +95,7 @@ def main() -> None:
             workers = {worker.engine: worker for worker in (transom, stock)}
             for worker in workers.values():
                 run.say(f"warm-up of {worker.engine}")
-                worker.call(
-                    "warm", source=warm, output=run.fresh("warm"), count=16 if worker is transom else 4
-                )
+                worker.call("warm", source=warm, output=run.fresh("warm"), count=16 if worker is transom else 4)
             rows = []
             for part in parts(run.quick):
                 run.say(f"{part.name}: {part.seconds} s at {EVENTS.rate:,} events/s")

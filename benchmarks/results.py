@@ -70,9 +70,7 @@ def differences(actual: pa.Table, expected: pa.Table) -> str:
     for name in actual.column_names:
         left, right = (t.column(name).combine_chunks() for t in (actual, expected))
         shared = min(len(left), len(right))
-        wrong = pc.index(
-            pc.equal(left.slice(0, shared), right.slice(0, shared)).fill_null(False), False
-        ).as_py()
+        wrong = pc.index(pc.equal(left.slice(0, shared), right.slice(0, shared)).fill_null(False), False).as_py()
         if wrong >= 0:
             pair = [t.slice(wrong, 1).to_pylist()[0] for t in (actual, expected)]
             return f"row {wrong}: {pair[0]} instead of {pair[1]}"

@@ -139,6 +139,8 @@ def catchup(source: str, output: str, count: int, files_per_trigger: int, store:
 def warm(source: str, output: str, count: int) -> None:
     """Run everything once over a small input, so that classes are loaded and code is compiled."""
     catchup(source, output, count, 4, "default")
+    if count == len(QUERIES):
+        shared(source, output, 4, "default")
 
 
 _LONGEST = max(query.window for query in QUERIES)

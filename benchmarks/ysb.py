@@ -107,9 +107,7 @@ def closing(events: Events, files: int) -> Columns:
     zeros = np.zeros(count, np.int64)
     each = np.arange(count, dtype=np.int64)
     times = np.full(count, events.end_ms(files) + CLOSING_MS, np.int64)
-    return Columns(
-        user=each, page=each, ad=each * 10, ad_type=zeros, event_type=zeros, time_ms=times, ip=each
-    )
+    return Columns(user=each, page=each, ad=each * 10, ad_type=zeros, event_type=zeros, time_ms=times, ip=each)
 
 
 @cache
