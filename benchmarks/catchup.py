@@ -18,7 +18,7 @@ from benchmarks.ysb import QUERIES, Events, Query
 
 EVENTS = Events(rate=10_000, per_file=50_000)
 WARM = Events(rate=10_000, per_file=5_000)
-WARM_FILES = 12
+WARM_FILES = 4
 REDUCED = (
     "0.6 to 1 M events instead of 3 M, 0.2 M for stock Spark with 16 queries instead of 1.2 M, at most 2 "
     "repeats instead of 3 to 5, and the settings of stock Spark chosen among fewer"
@@ -167,7 +167,7 @@ def main() -> None:
             engines = Engines(run, {"transom_runner": transom, "stock": spark, "batch": batch})
             run.say("warm-up of Transom and stock Spark")
             for worker in (transom, spark):
-                worker.call("warm", source=warm, output=run.fresh("warm"), count=16 if worker is transom else 4)
+                worker.call("warm", source=warm, output=run.fresh("warm"), count=16)
             for name in ("duckdb", "polars"):
                 batch.call("catchup", engine=name, source=warm, output=run.fresh("warm"), count=16)
             rows = []

@@ -12,7 +12,7 @@ from benchmarks.ysb import QUERIES, Events, Query
 
 EVENTS = Events(rate=10_000, per_file=10_000)
 WARM = Events(rate=10_000, per_file=5_000)
-WARM_FILES = 12
+WARM_FILES = 4
 REDUCED = (
     "55 s with 16 queries and 35 s with 1 and 4 instead of 330 s, the first 8 s not counted instead of the "
     "first 60, without the queries whose windows tumble by five minutes"
