@@ -20,7 +20,7 @@ EVENTS = Events(rate=10_000, per_file=50_000)
 WARM = Events(rate=10_000, per_file=5_000)
 WARM_FILES = 4
 REDUCED = (
-    "0.6 to 1 M events instead of 3 M, 0.2 M for stock Spark with 16 queries instead of 1.2 M, at most 2 "
+    "0.6 to 1 M events instead of 3 M, 0.2 M for stock Spark with 16 queries instead of 1.2 M, at most 3 "
     "repeats instead of 3 to 5, and the settings of stock Spark chosen among fewer"
 )
 
@@ -39,7 +39,7 @@ class Size:
 
 
 FULL = (Size(1, 60, 60, 5, 0), Size(4, 60, 60, 3, 0), Size(16, 60, 24, 3, 0))
-QUICK = (Size(1, 20, 20, 2, 190), Size(4, 12, 12, 2, 120), Size(16, 20, 4, 2, 5))
+QUICK = (Size(1, 20, 20, 3, 190), Size(4, 12, 12, 3, 120), Size(16, 20, 4, 3, 15))
 
 
 @dataclass(frozen=True)

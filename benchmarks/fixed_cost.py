@@ -12,7 +12,7 @@ from benchmarks.ysb import QUERIES, Events
 
 EVENTS = Events(rate=100, per_file=100)
 """A second of event time per file: every tenth micro-batch closes windows."""
-REDUCED = "36 micro-batches of which 24 count instead of 200 and 160, at most 2 repeats instead of 5"
+REDUCED = "36 micro-batches of which 24 count instead of 200 and 160, at most 3 repeats instead of 5"
 
 
 def steps(finished: list[float], warm_up: int) -> list[float]:
@@ -44,10 +44,10 @@ def one(run: Run, worker: Worker, files: int, warm_up: int) -> list[float]:
 def main() -> None:
     """Run the benchmark."""
     with benchmark("fixed_cost", REDUCED) as run:
-        files, warm_up, most = (36, 12, 2) if run.quick else (200, 40, 5)
+        files, warm_up, most = (36, 12, 3) if run.quick else (200, 40, 5)
         times: dict[str, list[list[float]]] = {"transom_runner": [], "stock": []}
         with Worker("transom_runner", run.work) as transom, Worker("stock", run.work) as stock:
-            for number in run.repeats(most, reserve=10):
+            for number in run.repeats(most, reserve=15):
                 for worker in (transom, stock):
                     times[worker.engine].append(one(run, worker, files, warm_up))
                     milliseconds = median(times[worker.engine][-1])
