@@ -134,7 +134,7 @@ def test_the_summary_reads_well():
         "seconds": 41.2,
         "rows_per_second": 8_174.0,
         "batches": 337,
-        "dead_letters": {"late": 12},
+        "dead_letters": 12,
         "queries": [{"name": "delays", "windows": 10, "result_rows": 20, "late_rows": 3, "failure": None}],
         "worst_hours": [
             {

@@ -88,7 +88,7 @@ def show_dead_letters(checkpoint: Path, *, limit: int, as_json: bool) -> None:
     if not any(stream.counts for stream in streams):
         console.print(f"No dead letters in {checkpoint}: every row has been taken by a window.")
     for stream in streams:
-        console.print(_render(stream))
+        console.print(_render(stream), soft_wrap=True)
 
 
 def _render(stream: DeadLetters) -> RenderableType:

@@ -40,7 +40,7 @@ def summarise(final: Progress, out: Path, took: Micros) -> dict[str, Any]:
         "seconds": took / MICROS_PER_SECOND,
         "rows_per_second": stream.rows * MICROS_PER_SECOND / max(took, 1),
         "batches": stream.cuts,
-        "dead_letters": stream.dead_letters,
+        "dead_letters": len(_read(out / "checkpoint" / "dead-letters" / stream.name)),
         "queries": [
             {
                 "name": query.name,
@@ -90,13 +90,13 @@ def busiest(destinations: pd.DataFrame) -> list[dict[str, Any]]:
 
 def render_summary(summary: dict[str, Any]) -> RenderableType:
     """Return the summary as a person reads it."""
-    dead = sum(summary["dead_letters"].values())
     head = Text.assemble(
         (f"{summary['rows']:,} flights", "bold"),
         f" in {summary['seconds']:.0f} seconds, ",
         (f"{summary['rows_per_second']:,.0f} rows/s", "bold"),
         f", in {summary['batches']:,} micro-batches. ",
-        f"{dead:,} left so late that a query had closed all their windows; they are in the dead letters.",
+        f"{summary['dead_letters']:,} left so late that a query had closed all their windows; they are in the "
+        "dead letters.",
     )
     queries = _table("query", ("windows", "result rows", "flights too late"))
     for query in summary["queries"]:
@@ -147,4 +147,5 @@ def _read(directory: Path) -> pd.DataFrame:
 
     if not directory.is_dir():
         return pd.DataFrame()
-    return pyarrow.dataset.dataset(directory, format="parquet").to_table().to_pandas()
+    files = sorted(str(path) for path in directory.rglob("*.parquet"))
+    return pyarrow.dataset.dataset(files, format="parquet").to_table().to_pandas() if files else pd.DataFrame()
