@@ -62,10 +62,11 @@ def log_lines(progress: Progress) -> list[str]:
     return lines
 
 
-def render(progress: Progress, notes: list[str]) -> RenderableType:
+def render(progress: Progress, notes: list[str], ended: bool = False) -> RenderableType:
     """Return the live picture: a table of streams, a table of queries, and the newest notes."""
     ran = format_duration(_second(progress.at - progress.started) if progress.at > progress.started else 0)
     head = "finishing the micro-batch, Ctrl-C again stops at once" if progress.stopping else "Ctrl-C stops"
+    head = "ended" if ended else head
     title = Text.assemble(("transom", "bold cyan"), f"  {ran}  ", (head, "dim"))
     parts: list[RenderableType] = [title, _streams(progress), _queries(progress)]
     parts.extend(Text.assemble(("! ", "bold yellow"), note) for note in notes)
@@ -139,7 +140,7 @@ def _latency(query: QueryProgress, name: str) -> Text:
 def _state(query: QueryProgress) -> tuple[str, str]:
     if query.failure is not None:
         return f"taken out: {query.failure}", "bold red"
-    if query.waiting:
+    if query.waiting > 1:  # one is being written
         return f"sink behind by {query.waiting:,} results", "yellow"
     return "ok", "green"
 

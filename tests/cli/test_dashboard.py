@@ -117,6 +117,7 @@ def test_the_live_view_on_a_terminal():
     shown = console.file.getvalue()
     assert "a line of Spark" in shown
     assert "the last note" in shown
+    assert "ended" in shown
 
 
 def test_a_pipe_gets_lines():

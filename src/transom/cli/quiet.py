@@ -35,7 +35,8 @@ logger.tasksets.level = off
 """
 """Failed tasks are left out: Transom reports the query or the file that made them fail."""
 
-_NOISE = ("WARNING: Using incubator modules",)
+_NOISE = ("WARNING: Using incubator modules", "Warning: Java versions > Java 11 can only operate in restricted")
+"""Starts of lines that Java and DataSketches print at every start, and about which nobody can do anything."""
 
 
 def start_spark(master: str, name: str, say: Callable[[str], None] | None = None) -> SparkSession:

@@ -106,7 +106,7 @@ class LiveView(_EveryView):
     def finish(self, progress: Progress) -> None:
         """Show the last state of the run."""
         self._notes = [*self._notes, *progress.notes][-NOTES_SHOWN:]
-        self._live.update(render(progress, self._notes), refresh=True)
+        self._live.update(render(progress, self._notes, ended=True), refresh=True)
 
 
 class LineView(_EveryView):
