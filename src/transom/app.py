@@ -27,7 +27,7 @@ from transom.model.time import Clock, Duration, SystemClock, parse_duration
 from transom.model.watermark import WatermarkPolicy
 from transom.model.watermark import watermark as make_watermark
 from transom.model.window import Window, WindowSpec, window_of
-from transom.sinks.base import Sink
+from transom.sinks.base import Sink, explained
 from transom.sources.base import Source
 from transom.windows.aggregates.base import Aggregate
 
@@ -141,6 +141,7 @@ class App:
             DefinitionError: A query cannot work on its stream.
             CheckpointError: The checkpoint is in use, damaged, full, or belongs to other queries.
             SourceError: A source cannot be read.
+            SinkError: A sink cannot be opened, holds results of another checkpoint, or still fails at the end.
             QueryFailedError: Every query failed.
             KeyboardInterrupt: The second Ctrl-C.
         """
@@ -184,7 +185,8 @@ class App:
                 self._clock.now(),
             )
         for name, sink in self._sinks.items():
-            sink.open(name)
+            with explained(name, sink):
+                sink.open(name)
         return streams
 
     def stop(self) -> None:
@@ -390,7 +392,7 @@ class QueryBuilder:
 
 def _directory(sink: Sink) -> Path | None:
     """Return the directory that a sink owns, if it does."""
-    path = getattr(sink, "path", None)
+    path = getattr(sink, "directory", None)
     return None if path is None else Path(path).absolute()
 
 
@@ -411,6 +413,7 @@ def _interrupts(loop: Loop, session: SparkSession) -> Iterator[None]:
     def handle(number: int, frame: object) -> None:
         nonlocal asked
         if asked:
+            loop.abandon()
             if hasattr(session, "_jsparkSession"):
                 session.sparkContext.cancelAllJobs()
             raise KeyboardInterrupt

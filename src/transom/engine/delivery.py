@@ -51,6 +51,8 @@ class _Lane:
     retry_at: Micros = 0
     backoff: Micros = FIRST_RETRY
     error: Exception | None = None
+    failures: int = 0
+    """In a row."""
 
 
 class Delivery:
@@ -109,10 +111,11 @@ class Delivery:
             lane.error = error
             if error is None:
                 lane.waiting.popleft()
-                lane.backoff, lane.retry_at = FIRST_RETRY, 0
+                lane.backoff, lane.retry_at, lane.failures = FIRST_RETRY, 0, 0
                 delivered.append(Delivered(parcel, at))
             else:
                 logger.warning("The sink of %s failed and is tried again: %s", name, error)
+                lane.failures += 1
                 lane.retry_at = at + lane.backoff
                 lane.backoff = min(2 * lane.backoff, LAST_RETRY)
         for lane in self._lanes.values():
@@ -127,6 +130,15 @@ class Delivery:
     def error(self, query: str) -> Exception | None:
         """Return why the sink of a query does not take results at the moment."""
         return self._lanes[query].error
+
+    def failures(self, query: str) -> int:
+        """Return how often in a row the sink of a query has failed."""
+        return self._lanes[query].failures
+
+    @property
+    def busy(self) -> bool:
+        """Whether a sink is writing."""
+        return any(lane.busy for lane in self._lanes.values())
 
     def overfull(self) -> list[tuple[str, Exception]]:
         """Return the queries whose failing sink has more waiting results than allowed, with the sink's error."""

@@ -16,14 +16,16 @@ from transom.engine.progress import Progress
 from transom.engine.recovery import definitions, recover
 from transom.engine.spark.isolation import describe_failure
 from transom.engine.stream import CutOutcome, LoggedCut, Stream
-from transom.errors import QueryFailedError
+from transom.errors import QueryFailedError, SinkError
 from transom.model.time import MAX_TIME, Clock, Micros
 from transom.scheduling.policies import Policy, StreamView, first_come_first_served
-from transom.sinks.base import Sink, WindowResults
+from transom.sinks.base import Sink, WindowResults, explained
 
 logger = logging.getLogger(__name__)
 
 PROGRESS_EVERY: Micros = 250_000
+TRIES_AT_THE_END = 8
+"""At the end of the input a sink that failed so often in a row (for about half a minute) is not waited for."""
 
 
 class Loop:
@@ -78,6 +80,11 @@ class Loop:
         self._stopping = True
         self._wake()
 
+    def abandon(self) -> None:
+        """Let no running micro-batch start another Spark job; for an end at once."""
+        for stream in self._streams.values():
+            stream.abandoned = True
+
     def _wake(self) -> None:
         self._events.put(None)
 
@@ -91,6 +98,7 @@ class Loop:
         Raises:
             SourceError: A source cannot be read.
             QueryFailedError: No query is left.
+            SinkError: At the end of the input, sinks still fail after many tries.
             CheckpointError: The checkpoint cannot be written.
         """
         finished = False
@@ -99,7 +107,7 @@ class Loop:
             while True:
                 self._take_outcomes()
                 self._take_deliveries()
-                if not self._stopping:
+                if not self._stopping and self._runs_a_query():
                     self._start_cuts(close_all and once)
                 self._bound_checkpoint()
                 if self._finished(once, close_all):
@@ -108,9 +116,13 @@ class Loop:
                 self._wait()
             self._snapshot()
             finished = True
+            self._require_a_query()
+            self._require_deliveries()
             return self._progress()
         finally:
-            self._pool.shutdown(wait=finished, cancel_futures=True)
+            if not finished:
+                self.abandon()
+            self._pool.shutdown(wait=True, cancel_futures=True)
             self._delivery.close(wait=finished)
 
     # ---- start
@@ -119,7 +131,8 @@ class Loop:
         recovered = recover(self._checkpoint, self._streams)
         for stream in self._streams.values():
             for query in stream.state.queries:
-                self._sinks[query].recover(query, stream.state.cut + 1)
+                with explained(query, self._sinks[query]):
+                    self._sinks[query].recover(query, stream.state.cut + 1, query in recovered.added)
         complete = {
             name: query.complete_from
             for stream in self._streams.values()
@@ -237,19 +250,22 @@ class Loop:
         if not cut.empty:
             self._ingested[stream.name] = stream.source.ingested_at(cut.start, cut.end)
             stream.source.release(cut.end)
-        self._require_a_query()
 
     def _fail(self, stream: Stream, query: str, reason: str) -> None:
         self._log({"type": "failed", "query": query, "error": reason}, sync=True)
-        stream.state.drop_query(query, reason)
-        stream.rearrange()
+        stream.fail(query, reason)
         self._note(f"{query} failed and was taken out; the others go on: {reason}")
 
+    def _failures(self) -> list[str | None]:
+        return [query.failure for stream in self._streams.values() for query in stream.state.queries.values()]
+
+    def _runs_a_query(self) -> bool:
+        return None in self._failures()
+
     def _require_a_query(self) -> None:
-        states = [query for stream in self._streams.values() for query in stream.state.queries.values()]
-        if states and all(query.failure is not None for query in states):
+        if not self._runs_a_query():
             raise QueryFailedError(
-                f"Every query failed; the last reason: {states[-1].failure}",
+                f"Every query failed; the last reason: {self._failures()[-1]}",
                 "Give the corrected queries new names, or start with a new checkpoint.",
             )
 
@@ -269,13 +285,26 @@ class Loop:
             if stream.state.queries[query].failure is None:
                 reason = (
                     f"its sink fails ({describe_failure(error)}) and too many results wait for it; they are kept in "
-                    "the checkpoint and written at the next start"
+                    "the checkpoint and written as soon as the sink works, also after a restart. "
+                    "Mend the sink and give the query a new name to go on with it"
                 )
                 self._fail(stream, query, reason)
-                self._require_a_query()
 
-    def _only_failing_sinks_wait(self) -> bool:
-        return all(self._delivery.error(parcel.query) is not None for parcel in self._delivery.waiting())
+    def _waits_in_vain(self) -> bool:
+        """Tell whether the results that are left wait for failing sinks only: after one try when stopping."""
+        return all(
+            self._delivery.error(parcel.query) is not None
+            and (self._stopping or self._delivery.failures(parcel.query) >= TRIES_AT_THE_END)
+            for parcel in self._delivery.waiting()
+        )
+
+    def _require_deliveries(self) -> None:
+        waiting = {parcel.query: self._delivery.error(parcel.query) for parcel in self._delivery.waiting()}
+        if waiting and not self._stopping:
+            raise SinkError(
+                "; ".join(f"The sink of {query!r} fails: {error}" for query, error in waiting.items()) + ".",
+                "The results are kept in the checkpoint: mend the sink and run again, then they are written.",
+            )
 
     # ---- checkpoint
 
@@ -295,8 +324,7 @@ class Loop:
         for name, stream in self._streams.items():
             values, held = stream.state.snapshot()
             logged = self._jobs[name][0].to_json() if name in self._jobs else None
-            failed = [q for q, s in stream.state.queries.items() if s.failure is not None]
-            state["streams"][name] = {"state": values, "logged": logged, "failed": failed}
+            state["streams"][name] = {"state": values, "logged": logged}
             tables.update({f"{name}/{table}": value for table, value in held.items()})
         for parcel in self._delivery.waiting():
             cut = parcel.results.cut
@@ -316,10 +344,10 @@ class Loop:
     # ---- end, progress, waiting
 
     def _finished(self, once: bool, close_all: bool) -> bool:
-        """Tell whether nothing is left to do; when asked to stop, a failing sink is not waited for."""
-        if self._jobs or not (self._stopping or (once and self._exhausted(close_all))):
+        """Tell whether nothing is left to do but to wait for sinks that fail."""
+        if self._jobs or not (self._stopping or not self._runs_a_query() or (once and self._exhausted(close_all))):
             return False
-        return not self._delivery.waiting() or (self._stopping and self._only_failing_sinks_wait())
+        return self._waits_in_vain()
 
     def _exhausted(self, close_all: bool) -> bool:
         for stream in self._streams.values():
@@ -352,7 +380,7 @@ class Loop:
         if not self._events.empty():
             self._drain()
             return
-        busy = bool(self._jobs) or any(self._delivery.error(p.query) is None for p in self._delivery.waiting())
+        busy = bool(self._jobs) or self._delivery.busy
         poll = self._settings.poll
         if busy and all(name in self._jobs for name in self._streams):
             poll = max(poll, PROGRESS_EVERY)

@@ -11,6 +11,7 @@ from typing import Any
 from transom.checkpoint.store import Checkpoint
 from transom.engine.delivery import Parcel
 from transom.engine.spark.jobs import CutStats
+from transom.engine.state import QueryState, StreamState
 from transom.engine.stream import CutOutcome, LoggedCut, Stream
 from transom.errors import JobChangedError
 from transom.model.time import MAX_TIME, MIN_TIME
@@ -42,7 +43,8 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> Recovered:
     saved: dict[str, Any] = dict(snapshot.state) if snapshot else {}
     runs = [record for record in checkpoint.records if record["type"] == "run"]
     known: dict[str, dict[str, Any]] = runs[-1]["definitions"] if runs else saved.get("definitions", {})
-    _compare(known, streams, result)
+    now = definitions(streams)
+    _compare(known, now, result)
     for name, state in saved.get("streams", {}).items():
         if name in streams:
             tables = {
@@ -51,27 +53,29 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> Recovered:
                 if table.startswith(f"{name}/")
             }
             streams[name].state.restore(state["state"], tables)
-            if state["failed"]:
-                streams[name].rearrange()
             if state["logged"]:
                 result.unfinished[name] = LoggedCut.from_json(state["logged"])
-    for query in result.added:
-        _set_complete_from(streams, query, MAX_TIME)
     delivered = {
         (item[0], item[1]) for record in checkpoint.records if record["type"] == "delivered" for item in record["items"]
     }
     for item in saved.get("pending", []):
         key = (item["query"], item["cut"])
-        if key not in delivered and any(item["query"] in stream.state.queries for stream in streams.values()):
+        if key not in delivered and item["query"] in now and item["query"] not in result.added:
             table = snapshot.tables[f"pending/{item['query']}/{item['cut']}"] if snapshot else None
             results = WindowResults(item["query"], item["cut"], table)
             result.parcels.append(Parcel(results, item["windows"], item["ingested_at"]))
+    for query in result.added:
+        _state_of(streams, query).queries[query] = QueryState(MAX_TIME)
+    for stream in streams.values():
+        if any(query.failure is not None for query in stream.state.queries.values()):
+            stream.rearrange()
     for record in checkpoint.records:
         _replay(checkpoint, record, streams, delivered, result)
-    for query in result.added:
-        stream = next(s for s in streams.values() if query in s.state.queries)
+    for stream in streams.values():
         newest = stream.max_event_time()
-        _set_complete_from(streams, query, MIN_TIME if newest is None else newest + 1)
+        for query in stream.state.queries:
+            if query in result.added:
+                stream.state.queries[query] = QueryState(MIN_TIME if newest is None else newest + 1)
     return result
 
 
@@ -82,21 +86,26 @@ def _replay(
     delivered: set[tuple[str, int]],
     result: Recovered,
 ) -> None:
+    """Do again what the record tells of; what it says of a query that was removed since then and is new now is over."""
     kind = record["type"]
     if kind == "run":
         for query, moment in record["complete_from"].items():
-            _set_complete_from(streams, query, moment)
+            for stream in streams.values():
+                if query in stream.state.queries and query not in result.added:
+                    queries = stream.state.queries
+                    queries[query] = replace(queries[query], complete_from=moment)
     elif kind == "failed":
         for stream in streams.values():
-            if record["query"] in stream.state.queries:
-                stream.state.drop_query(record["query"], record["error"])
-                stream.rearrange()
+            if record["query"] in stream.state.queries and record["query"] not in result.added:
+                stream.fail(record["query"], record["error"])
     elif kind == "cut" and record["stream"] in streams:
         stream = streams[record["stream"]]
         cut = LoggedCut.from_json(record["cut"])
         result.unfinished[stream.name] = cut
         for closing in stream.state.close(cut.watermark, cut.number):
-            if closing.table is not None and (closing.query, cut.number) not in delivered:
+            if closing.error is not None:  # perhaps it was killed before it could log that
+                stream.fail(closing.query, str(closing.error))
+            elif closing.table is not None and (closing.query, cut.number) not in delivered:
                 results = WindowResults(closing.query, cut.number, closing.table)
                 result.parcels.append(Parcel(results, closing.windows, cut.at))
     elif kind == "commit" and record["stream"] in streams:
@@ -107,16 +116,14 @@ def _replay(
         outcome = CutOutcome(
             cut,
             stats=CutStats.from_json(record["stats"]),
-            failures=record["failures"],
+            failures={query: why for query, why in record["failures"].items() if query not in result.added},
             skipped=record["skipped"],
         )
         stream.commit(outcome, tables)
 
 
-def _set_complete_from(streams: Mapping[str, Stream], query: str, moment: int) -> None:
-    for stream in streams.values():
-        if query in stream.state.queries:
-            stream.state.queries[query] = replace(stream.state.queries[query], complete_from=moment)
+def _state_of(streams: Mapping[str, Stream], query: str) -> StreamState:
+    return next(stream.state for stream in streams.values() if query in stream.state.queries)
 
 
 def definitions(streams: Mapping[str, Stream]) -> dict[str, Any]:
@@ -128,8 +135,7 @@ def definitions(streams: Mapping[str, Stream]) -> dict[str, Any]:
     }
 
 
-def _compare(known: Mapping[str, Any], streams: Mapping[str, Stream], result: Recovered) -> None:
-    now = definitions(streams)
+def _compare(known: Mapping[str, Any], now: Mapping[str, Any], result: Recovered) -> None:
     result.added = [query for query in now if query not in known]
     result.removed = [query for query in known if query not in now]
     changed = [query for query in now if query in known and _plain(now[query]) != _plain(known[query])]

@@ -122,12 +122,14 @@ class StreamState:
         """Close the windows that the watermark of a logged cut completes; results as of the commits so far.
 
         Args:
-            watermark: The watermark in force, at least the previous one.
+            watermark: The watermark in force, at least the previous one. MAX_TIME closes the windows that are open;
+                later ones can still come.
             cut: Number of the cut.
         """
-        after, self.closed, self.cut = self.closed, max(self.closed, watermark), cut
+        after, self.cut = self.closed, cut
         if watermark <= after:
             return []
+        self.closed = watermark if watermark < MAX_TIME else max(after, self._last_end())
         closings = []
         merged: dict[tuple[int, Span], Partial] = {}
         for query in self.running():
@@ -150,6 +152,17 @@ class StreamState:
                 closings.append(Closing(query.name, len(spans), None, failure))
         self._expire()
         return closings
+
+    def _last_end(self) -> Micros:
+        """Return the end of the last window that holds a row."""
+        ends = [
+            window.last_start(entry.store.starts[-1]) + window.length
+            for entry in self.stores
+            if entry.store.starts
+            for query in entry.key_set.queries
+            for window in query.windows
+        ]
+        return max(ends, default=MIN_TIME)
 
     def _due(self, query: Query, store: PaneStore, after: Micros, until: Micros) -> list[Span]:
         complete = self.queries[query.name].complete_from
@@ -180,7 +193,7 @@ class StreamState:
 
     @staticmethod
     def _feed(entry: StoreEntry, table: PartialTable) -> None:
-        entry.store.add(table.panes(), table.table, table.states({p: n for p, n in entry.names.items()}))
+        entry.store.add(table.panes(), table.table, table.states(entry.names))
 
     def _expire(self) -> None:
         """Drop the panes that are in closed windows only."""

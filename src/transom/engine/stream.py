@@ -17,7 +17,7 @@ from transom.engine.spark.plan import Rows
 from transom.engine.state import StreamState
 from transom.engine.tables import PartialTable, describe_table
 from transom.engine.watermarks import WatermarkState
-from transom.errors import SourceError
+from transom.errors import CheckpointError, CheckpointFullError, SourceError
 from transom.model.query import Query
 from transom.model.time import MAX_TIME, Micros
 from transom.model.watermark import WatermarkPolicy
@@ -84,6 +84,10 @@ class CutOutcome:
     """Rows that were late for each query."""
 
 
+class _Abandoned(BaseException):
+    """The application ends at once, so that nobody waits for this micro-batch any more."""
+
+
 class Stream:
     """A stream that runs.
 
@@ -108,6 +112,8 @@ class Stream:
         watermark = WatermarkState.start(len(self.source.partitions), now)
         self.state = StreamState(self.compiled.queries, watermark, self.source.start(), ansi)
         self.state.arrange(self.compiled.stores)
+        self.abandoned = False
+        """Set when the application ends at once: the micro-batch under way runs no further job."""
         self.more = False
         """Whether the source had more rows than the last planned cut takes."""
 
@@ -119,18 +125,24 @@ class Stream:
         self.compiled = self._compile(self.state.running())
         self.state.arrange(self.compiled.stores)
 
+    def fail(self, query: str, reason: str) -> None:
+        """Take a query out; nothing happens the second time."""
+        if self.state.queries[query].failure is None:
+            self.state.drop_query(query, reason)
+            self.rearrange()
+
     def next_cut(self, now: Micros, max_rows: int, finish: bool) -> LoggedCut | None:
         """Return the next cut: new rows, windows that are due, or both; None when there is nothing to do.
 
         Args:
             now: Wall time.
             max_rows: Largest cut.
-            finish: No more rows will come: close every window.
+            finish: No more rows are expected: close every window, and take no rows.
         """
         state = self.state
         state.watermark = state.watermark.advanced(self.definition.policy, now)
         watermark = max(state.closed, MAX_TIME if finish else state.watermark.value)
-        latest = self.source.latest()
+        latest = state.offset if finish else self.source.latest()
         piece = self.source.cut(state.offset, max_rows) if latest != state.offset else None
         self.more = piece is not None and piece.end != latest
         if (piece is None or piece.end == state.offset) and not state.has_due(watermark):
@@ -161,7 +173,13 @@ class Stream:
 
         def job(some: Sequence[Query]) -> tuple[Compiled, CutPartials]:
             compiled = all_queries if len(some) == len(all_queries.queries) else self._compile(some)
-            return compiled, self._job(cut, compiled, tuple(skipped))
+            try:
+                partials = self._job(cut, compiled, tuple(skipped))
+            except Exception as error:
+                if self.abandoned:
+                    raise _Abandoned from error
+                raise
+            return compiled, partials
 
         while True:
             try:
@@ -210,14 +228,24 @@ class Stream:
         for query in queries:
             if query.name in outcome.late:
                 late.setdefault(query.branch, {}).setdefault(before[query.name], []).append(query.name)
-        jobs.write_dead_letters(
-            self.source.read(self._session, cut.start, cut.end, tuple(outcome.skipped)),
-            self.definition.rows,
-            late,
-            ahead=cut.ahead,
-            unreadable=outcome.skipped,
-            directory=self._dead_letters / f"cut={cut.number}",
-        )
+        directory = self._dead_letters / f"cut={cut.number}"
+        try:
+            jobs.write_dead_letters(
+                self.source.read(self._session, cut.start, cut.end, tuple(outcome.skipped)),
+                self.definition.rows,
+                late,
+                ahead=cut.ahead,
+                unreadable=outcome.skipped,
+                directory=directory,
+            )
+        except Exception as error:
+            if self.abandoned:
+                raise _Abandoned from error
+            kind = CheckpointFullError if "No space left on device" in str(error) else CheckpointError
+            raise kind(
+                f"Could not write the dead letters {directory}: {describe_failure(error)}",
+                "Nothing of this cut was committed: free some space on that disk, or mend it, and run again.",
+            ) from error
 
     def commit(self, outcome: CutOutcome, tables: Sequence[pa.Table]) -> None:
         """Take the outcome of a cut into the state, live or from the log.

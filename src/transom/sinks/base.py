@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
+
+from transom.errors import SinkError, TransomError
 
 
 @dataclass(frozen=True)
@@ -16,7 +20,7 @@ class WindowResults:
     cut: int
     """Number of the cut that closed the windows; (query, cut) identifies the results for ever."""
     table: pa.Table
-    """window_start, window_end (timestamp[us, UTC], end exclusive), keys, values; sorted by window_end, window_start."""
+    """window_start, window_end (timestamp[us, UTC], end exclusive), keys, values; by window_end, window_start."""
 
 
 class Sink(Protocol):
@@ -32,10 +36,19 @@ class Sink(Protocol):
             SinkError: It can never work, e.g. the path is a file.
         """
 
-    def recover(self, query: str, next_cut: int) -> None:
+    def recover(self, query: str, next_cut: int, is_new: bool = False) -> None:
         """Remove what an interrupted run left behind: temporary files, and results of cuts >= `next_cut`.
 
         Those cuts are not in the checkpoint's log, or their results are written again.
+
+        Args:
+            query: The query.
+            next_cut: Number of the first cut that this run will log.
+            is_new: Whether the checkpoint has never known the query, so that results of it are not this
+                checkpoint's.
+
+        Raises:
+            SinkError: It holds results that are not of this checkpoint.
         """
 
     def write(self, results: WindowResults) -> None:
@@ -47,3 +60,21 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Let go of everything."""
+
+
+@contextmanager
+def explained(query: str, sink: Sink) -> Iterator[None]:
+    """Name query and sink in any error of the body.
+
+    Raises:
+        SinkError: Instead of any error that is not Transom's own.
+    """
+    try:
+        yield
+    except TransomError:
+        raise
+    except Exception as error:
+        raise SinkError(
+            f"query {query!r}: its sink ({sink.describe()}) cannot be used: {type(error).__name__}: {error}.",
+            "Mend it, or send the results elsewhere.",
+        ) from error

@@ -41,7 +41,7 @@ class ConsoleSink:
     def open(self, query: str) -> None:
         """Do nothing: there is nothing to prepare."""
 
-    def recover(self, query: str, next_cut: int) -> None:
+    def recover(self, query: str, next_cut: int, is_new: bool = False) -> None:
         """Do nothing: what was printed stays printed."""
 
     def write(self, results: WindowResults) -> None:

@@ -61,6 +61,7 @@ class FileSink:
         self.directory = directory
         """Where the files are; no two queries may share it."""
         self._kind = kind
+        self._next_cut = 0
 
     def describe(self) -> str:
         """Return what it is and writes, in one line for people."""
@@ -85,16 +86,22 @@ class FileSink:
                 "Create it, or choose another directory.",
             ) from error
 
-    def recover(self, query: str, next_cut: int) -> None:
+    def recover(self, query: str, next_cut: int, is_new: bool = False) -> None:
         """Finish an interrupted compaction; remove temporary files and the files of cuts >= `next_cut`.
 
         Raises:
-            SinkError: A merged file holds such cuts, so directory and checkpoint do not belong together.
-                Nothing is removed then.
+            SinkError: There are results though the query is new, or a merged file holds such cuts: directory and
+                checkpoint do not belong together. Nothing is removed then.
         """
+        if is_new and list_parts(self.directory):
+            raise SinkError(
+                f"{query}: {self.directory} holds results already, but the checkpoint does not know the query.",
+                "Choose another directory, use the checkpoint that the results were made with, or remove them.",
+            )
         with compaction_lock(self.directory) as held:
             if held:
                 finish_compaction(self.directory)
+        self._next_cut = next_cut
         newer = [part for part in list_parts(self.directory, self._kind) if part.last >= next_cut]
         merged = [part for part in newer if part.first != part.last]
         if merged:
@@ -110,7 +117,9 @@ class FileSink:
             sync_directory(self.directory)
 
     def write(self, results: WindowResults) -> None:
-        """Write the file of the cut, durably; it replaces an earlier one of the same cut.
+        """Write the file of the cut, durably; it replaces an earlier one of the same cut, merged ones excepted.
+
+        A merged file that spans the cut has its results already, since they are written in the order of the cuts.
 
         Raises:
             OSError: The disk is full or the permission is missing; nothing is left behind.
@@ -122,7 +131,12 @@ class FileSink:
             else:
                 pq.write_table(results.table, file, compression="zstd")
 
+        if results.cut < self._next_cut and self._is_merged(results.cut):
+            return
         write_durably(self.directory, Part(results.cut, results.cut, self._kind).name, fill)
+
+    def _is_merged(self, cut: int) -> bool:
+        return any(part.first <= cut <= part.last != part.first for part in list_parts(self.directory, self._kind))
 
     def close(self) -> None:
         """Do nothing: no file is kept open."""

@@ -38,7 +38,7 @@ class ForeachSink:
     def open(self, query: str) -> None:
         """Do nothing: there is nothing to prepare."""
 
-    def recover(self, query: str, next_cut: int) -> None:
+    def recover(self, query: str, next_cut: int, is_new: bool = False) -> None:
         """Do nothing: what the function did cannot be undone here."""
 
     def write(self, results: WindowResults) -> None:

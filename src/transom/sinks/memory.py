@@ -49,7 +49,7 @@ class MemorySink:
     def open(self, query: str) -> None:
         """Do nothing: there is nothing to prepare."""
 
-    def recover(self, query: str, next_cut: int) -> None:
+    def recover(self, query: str, next_cut: int, is_new: bool = False) -> None:
         """Forget the query's results of cuts >= `next_cut`."""
         with self._lock:
             for key in [key for key in self._tables if key[0] == query and key[1] >= next_cut]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -76,7 +77,7 @@ def write_durably(directory: Path, name: str, fill: Callable[[IO[bytes]], None])
     Raises:
         OSError: The disk is full or the permission is missing; nothing is left behind.
     """
-    temporary = directory / f".{name}.tmp"
+    temporary = directory / f".{name}.{secrets.token_hex(4)}.tmp"
     try:
         with open(temporary, "wb") as file:
             fill(file)
