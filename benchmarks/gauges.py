@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,14 +13,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+SETTLE_SECONDS = 10.0
+"""Longest wait for running jobs."""
+
+
 def sample(spark: SparkSession, checkpoint: Path) -> dict[str, float]:
-    """Collect garbage in Python and in the JVM, then look.
+    """Wait until no job runs, collect garbage in Python and in the JVM, then look.
+
+    The caller sees to it that no job starts meanwhile. A running task holds pages of up to 64 MB, which would hide
+    everything else.
 
     Returns:
         `driver_rss` (resident bytes of the Python driver), `jvm_heap` (used bytes after collection),
         `cached_bytes` (storage memory in use on all executors, and cached blocks on disk), `open_files` (of
         the driver and all its descendants), `log_bytes` and `checkpoint_bytes`.
     """
+    _settle(spark)
     gc.collect()
     process = psutil.Process()
     return {
@@ -32,11 +41,23 @@ def sample(spark: SparkSession, checkpoint: Path) -> dict[str, float]:
     }
 
 
-def _heap(spark: SparkSession) -> int:
-    """Return what a full collection left; jobs that run meanwhile do not count."""
+def _settle(spark: SparkSession) -> None:
+    """Wait for running jobs, collect, let Spark drop what is not referenced any more, and collect that."""
+    tracker = spark.sparkContext.statusTracker()
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while tracker.getActiveJobsIds() and time.monotonic() < deadline:
+        time.sleep(0.02)
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     jvm.System.gc()
+    time.sleep(0.1)
+    jvm.System.gc()
+
+
+def _heap(spark: SparkSession) -> int:
+    """Return what a full collection left."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
     pools = jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
     left = [pool.getCollectionUsage() for pool in pools if pool.getType().toString() == "Heap memory"]
     return sum(int(usage.getUsed()) for usage in left if usage is not None)

@@ -11,6 +11,8 @@ EVENTS = Events(rate=10, per_file=100)
 """Ten seconds of event time per file: every micro-batch closes windows; 30 fill the longest."""
 WARM_UP = 0.25
 """Share of the samples that is left out before growth is computed."""
+SETTINGS = {"snapshot_bytes": 256 << 10}
+"""Bound of the checkpoint's log and partials: so small that it is reached many times, also in a quick run."""
 FLOOR = 1 << 20
 """Bytes; growth of less than this is measured against it."""
 NAMES = ("driver_rss", "jvm_heap", "cached_bytes", "open_files", "log_bytes", "checkpoint_bytes")
@@ -25,7 +27,10 @@ def main() -> None:
         with Worker("transom_runner", run.work) as transom:
             run.say(f"{files} micro-batches of {EVENTS.per_file} rows, {len(QUERIES)} queries")
             limit = 210 if run.quick else None
-            report = transom.call("soak", source=source, output=output, seconds=limit, samples=60)
+            report = transom.call(
+                "soak", source=source, output=output, seconds=limit, samples=40 if run.quick else 60, **SETTINGS
+            )
+        run.say(f"settings: {SETTINGS}")
         samples = report["samples"]
         done = int(report["rows"]) // EVENTS.per_file
         end, closed = EVENTS.end_ms(done), EVENTS.end_ms(done - 1) - 1  # the last watermark may close nothing

@@ -74,7 +74,7 @@ def watched(source: str, files_per_cut: int | None) -> _Watched:
     return _Watched(tm.files(f"{source}/*.json", schema=ysb.SCHEMA, max_files_per_cut=files_per_cut))
 
 
-def build(files: _Watched, output: Path, queries: Sequence[Query]) -> App:
+def build(files: _Watched, output: Path, queries: Sequence[Query], **settings: Any) -> App:
     """Return the application: one stream, the views joined with their campaigns, and the queries."""
     from pyspark.sql import functions as F
 
@@ -82,7 +82,7 @@ def build(files: _Watched, output: Path, queries: Sequence[Query]) -> App:
 
     shutil.rmtree(output, ignore_errors=True)
     ads = _ads()
-    app = tm.App(session(), checkpoint=str(output / "_checkpoint"))
+    app = tm.App(session(), checkpoint=str(output / "_checkpoint"), **settings)
     events = app.stream(
         cast("Source", files),
         event_time="timestamp_millis(event_time)",
@@ -195,7 +195,7 @@ def fixed(source: str, output: str, count: int) -> dict[str, Any]:
     return {"finished": files.committed}
 
 
-def soak(source: str, output: str, seconds: float | None, samples: int) -> dict[str, Any]:
+def soak(source: str, output: str, seconds: float | None, samples: int, snapshot_bytes: int) -> dict[str, Any]:
     """Run all queries, one file per micro-batch, and look at what the process holds now and then.
 
     Args:
@@ -203,12 +203,13 @@ def soak(source: str, output: str, seconds: float | None, samples: int) -> dict[
         output: Where results and the checkpoint go.
         seconds: Stop after this time; None for all files.
         samples: How often to look, evenly over the files or the time.
+        snapshot_bytes: Transom's setting of this name.
 
     Returns:
         `batches`, `rows`, and `samples`: one mapping from name to value each.
     """
     files = len(list(Path(source).glob("*.json")))
-    app = build(watched(source, 1), Path(output), QUERIES)
+    app = build(watched(source, 1), Path(output), QUERIES, snapshot_bytes=snapshot_bytes)
     began = time.monotonic()
     seen: list[dict[str, float]] = []
 
