@@ -119,8 +119,8 @@ def test_the_busiest_destinations():
     kind = pa.list_(pa.struct([("item", pa.string()), ("count", pa.int64())]))
     days = pa.array([[("ORD", 20), ("ATL", 30)], [("ORD", 25)], []], kind)
     assert busiest(pa.table({"busiest": days}).to_pandas()) == [
-        {"dest": "ORD", "flights": 45, "airport_days": 2},
-        {"dest": "ATL", "flights": 30, "airport_days": 1},
+        {"dest": "ORD", "flights": 45, "top_ten_days": 2},
+        {"dest": "ATL", "flights": 30, "top_ten_days": 1},
     ]
 
 
@@ -145,7 +145,7 @@ def test_the_summary_reads_well():
                 "mean_delay_minutes": 80.0,
             }
         ],
-        "busiest_destinations": [{"dest": "ORD", "flights": 45, "airport_days": 2}],
+        "busiest_destinations": [{"dest": "ORD", "flights": 45, "top_ten_days": 2}],
         "out": "demo-out",
     }
     console = Console(width=120, file=io.StringIO())

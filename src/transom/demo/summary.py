@@ -77,7 +77,7 @@ def worst_hours(hourly: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def busiest(destinations: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the destinations that were most often among the five busiest of an airport's day."""
+    """Return the destinations with most flights, counting those of the days on which they are in the top ten."""
     days: Counter[str] = Counter()
     flights: Counter[str] = Counter()
     if not destinations.empty:
@@ -85,7 +85,7 @@ def busiest(destinations: pd.DataFrame) -> list[dict[str, Any]]:
             days[entry["item"]] += 1
             flights[entry["item"]] += int(entry["count"])
     ranked = sorted(flights, key=lambda dest: (-flights[dest], dest))[:SHOWN]
-    return [{"dest": dest, "flights": flights[dest], "airport_days": days[dest]} for dest in ranked]
+    return [{"dest": dest, "flights": flights[dest], "top_ten_days": days[dest]} for dest in ranked]
 
 
 def render_summary(summary: dict[str, Any]) -> RenderableType:
@@ -109,9 +109,9 @@ def render_summary(summary: dict[str, Any]) -> RenderableType:
     for hour in summary["worst_hours"]:
         delay = f"{hour['mean_delay_minutes']:.0f} min"
         hours.add_row(hour["hour"], hour["origin"], str(hour["flights"]), str(hour["cancelled"]), delay)
-    places = _table("busiest destinations", ("flights", "days in an airport's top five"))
+    places = _table("busiest destinations", ("flights", "days in the top ten"))
     for place in summary["busiest_destinations"]:
-        places.add_row(place["dest"], f"{place['flights']:,}", f"{place['airport_days']:,}")
+        places.add_row(place["dest"], f"{place['flights']:,}", f"{place['top_ten_days']:,}")
     body = Group(head, "", queries, "", hours, "", places, "", _where(Path(summary["out"])))
     return Panel(body, title="New York's departures of 2013", border_style="cyan", padding=(1, 2))
 
