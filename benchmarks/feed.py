@@ -12,8 +12,12 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+PATIENCE_SECONDS = 120.0
+"""Longest wait for one file of a closed loop."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,36 @@ def feed(source: Path, target: Path, notes: Path, seconds: float) -> None:
             draft.rename(target / path.name)
             log.write(json.dumps({"number": number, "due": due, "visible": time.time_ns()}) + "\n")
             log.flush()
+
+
+def one_by_one(source: Path, target: Path, done: Callable[[int], bool], alive: Callable[[], bool]) -> list[float]:
+    """Make a file appear, wait until it is done, make the next appear: a closed loop.
+
+    Args:
+        source: Where the files are; they are taken in order of name.
+        target: Where they appear.
+        done: Tells whether file number n (from 0) is done; asked every two milliseconds.
+        alive: Tells whether the engine still runs; asked when a file takes long.
+
+    Returns:
+        Seconds from the rename of each file until it was done.
+
+    Raises:
+        RuntimeError: The engine has ended, or a file is not done after two minutes.
+    """
+    draft = target.with_name(f"{target.name}-draft")
+    taken = []
+    for number, path in enumerate(sorted(source.glob("*.json"))):
+        shutil.copyfile(path, draft)
+        draft.rename(target / path.name)
+        began = time.perf_counter()
+        while not done(number):
+            time.sleep(0.002)
+            spent = time.perf_counter() - began
+            if spent > PATIENCE_SECONDS or (spent > 1 and not alive()):
+                raise RuntimeError(f"File {number} was not done after {spent:.0f} s.")
+        taken.append(time.perf_counter() - began)
+    return taken
 
 
 def start(source: Path, target: Path, notes: Path, seconds: float) -> subprocess.Popen[bytes]:

@@ -6,12 +6,11 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import ysb
+from benchmarks import feed, ysb
 from benchmarks.ysb import QUERIES, Query
 
 if TYPE_CHECKING:
@@ -107,8 +106,7 @@ def start_all(
     store: str = "default",
     available_now: bool = True,
 ) -> list[StreamingQuery]:
-    """Start one streaming query per query, each in its own pool; results go to `output`/NAME."""
-    shutil.rmtree(output, ignore_errors=True)
+    """Start one streaming query per query, each in its own pool; results go to `output`/NAME, which must not exist."""
     session().conf.set(_STORE, STATE_STORES[store])
     return [
         _start(
@@ -131,6 +129,7 @@ def catchup(source: str, output: str, count: int, files_per_trigger: int, store:
     """Run the first `count` queries over all files; return the seconds until the last one ended."""
     session()
     _ads()
+    shutil.rmtree(output, ignore_errors=True)
     started = time.perf_counter()
     _finish(start_all(source, Path(output), QUERIES[:count], files_per_trigger, store))
     return {"seconds": time.perf_counter() - started}
@@ -225,28 +224,35 @@ def stop(rows: int) -> dict[str, Any]:
 
 
 def fixed(source: str, output: str, count: int) -> dict[str, Any]:
-    """Run the first `count` queries at once, one file per micro-batch, no batch for the watermark alone.
+    """Run the first `count` queries at once and give them a file when all have finished the one before.
+
+    There are no batches for the watermark alone, so file n is micro-batch n of each query; it is done when all have
+    committed it.
 
     Returns:
-        `finished`: for each file, seconds since the epoch when the last query had finished its micro-batch.
+        `seconds`: from the appearance of each file until all queries had committed it.
     """
+    place, incoming = Path(output), Path(output) / "_in"
     conf = session().conf
-    _ads()
     conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
-    conf.set("spark.sql.streaming.numRecentProgressUpdates", "100000")
     try:
-        running = start_all(source, Path(output), QUERIES[:count], 1)
-        _finish(running)
+        shutil.rmtree(place, ignore_errors=True)
+        incoming.mkdir(parents=True)
+        running = start_all(str(incoming), place, QUERIES[:count], 1, available_now=False)
     finally:
         conf.unset("spark.sql.streaming.noDataMicroBatches.enabled")
-        conf.unset("spark.sql.streaming.numRecentProgressUpdates")
-    finished: dict[int, float] = {}
-    for query in running:
-        for progress in query.recentProgress:
-            began = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00")).timestamp()
-            end = began + progress["durationMs"]["triggerExecution"] / 1_000
-            finished[progress["batchId"]] = max(end, finished.get(progress["batchId"], 0.0))
-    return {"finished": [finished[batch] for batch in sorted(finished)]}
+    commits = [place / f"_checkpoint-{query.name}" / "commits" for query in QUERIES[:count]]
+    try:
+        seconds = feed.one_by_one(
+            Path(source),
+            incoming,
+            lambda number: all((path / str(number)).exists() for path in commits),
+            lambda: all(query.isActive for query in running),
+        )
+    finally:
+        for query in running:
+            query.stop()
+    return {"seconds": seconds}
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {

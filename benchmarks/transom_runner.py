@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from benchmarks import ysb
+from benchmarks import feed, ysb
 from benchmarks.gauges import sample
 from benchmarks.ysb import QUERIES, Query
 
@@ -80,7 +80,6 @@ def build(files: _Watched, output: Path, queries: Sequence[Query], **settings: A
 
     import transom as tm
 
-    shutil.rmtree(output, ignore_errors=True)
     ads = _ads()
     app = tm.App(session(), checkpoint=str(output / "_checkpoint"), **settings)
     events = app.stream(
@@ -113,6 +112,7 @@ def catchup(source: str, output: str, count: int) -> dict[str, Any]:
     """Run the first `count` queries over all files; return the seconds until the last result."""
     session()
     _ads()
+    shutil.rmtree(output, ignore_errors=True)
     started = time.perf_counter()
     final = build(watched(source, None), Path(output), QUERIES[:count]).run(once=True, close_all=True)
     seconds = time.perf_counter() - started
@@ -145,6 +145,11 @@ class _Live:
         self._progress = progress
 
     @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._thread.is_alive()
+
+    @property
     def rows(self) -> int:
         """Rows committed so far."""
         return self._progress.streams[0].rows if self._progress is not None else 0
@@ -152,7 +157,7 @@ class _Live:
     def stop(self, rows: int) -> dict[str, Any]:
         backlog = rows - self.rows
         deadline = time.monotonic() + DRAIN_SECONDS
-        while self.rows < rows and self._thread.is_alive() and time.monotonic() < deadline:
+        while self.rows < rows and self.alive and time.monotonic() < deadline:
             time.sleep(0.05)
         self._app.stop()
         self._thread.join()
@@ -185,14 +190,25 @@ def stop(rows: int) -> dict[str, Any]:
 
 
 def fixed(source: str, output: str, count: int) -> dict[str, Any]:
-    """Run the first `count` queries, one file per micro-batch.
+    """Run the first `count` queries and give them a file when the one before is committed.
+
+    The source is looked at every 10 ms and nothing waits for more rows, as with stock Spark's trigger here.
 
     Returns:
-        `finished`: for each micro-batch, seconds since the epoch when it was committed.
+        `seconds`: from the appearance of each file until it was committed.
     """
-    files = watched(source, 1)
-    _raise_failures(build(files, Path(output), QUERIES[:count]).run(once=True, close_all=True))
-    return {"finished": files.committed}
+    shutil.rmtree(output, ignore_errors=True)
+    incoming = Path(output) / "_in"
+    incoming.mkdir(parents=True)
+    files = watched(str(incoming), 1)
+    live = _Live(build(files, Path(output), QUERIES[:count], trigger=0, poll=10_000))
+    try:
+        seconds = feed.one_by_one(
+            Path(source), incoming, lambda number: len(files.committed) > number, lambda: live.alive
+        )
+    finally:
+        live.stop(0)
+    return {"seconds": seconds}
 
 
 def soak(source: str, output: str, seconds: float | None, samples: int, snapshot_bytes: int) -> dict[str, Any]:

@@ -12,11 +12,7 @@ FILES = 4
 
 
 def read_events(directory: Path) -> list[dict[str, object]]:
-    return [
-        json.loads(line)
-        for path in sorted(directory.glob("*.json"))
-        for line in path.read_text().splitlines()
-    ]
+    return [json.loads(line) for path in sorted(directory.glob("*.json")) for line in path.read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@ import math
 from pathlib import Path
 
 import pytest
-from benchmarks import fixed_cost, harness
+from benchmarks import feed, fixed_cost, harness
 from benchmarks.harness import Run
 
 
@@ -33,8 +33,24 @@ def test_growth_compares_thirds_after_the_warm_up() -> None:
         harness.growth([1.0, 2.0], warm_up=0)
 
 
-def test_steps_leave_out_the_warm_up_and_the_closing_file() -> None:
-    assert fixed_cost.steps([1.0, 2.0, 2.5, 2.75, 9.0], warm_up=2) == [500.0, 250.0]
+def test_micro_batches_of_the_warm_up_and_the_closing_file_are_left_out() -> None:
+    assert fixed_cost.typical([9.0, 2.0, 0.5, 0.25, 7.0], warm_up=2) == [500.0, 250.0]
+
+
+def test_a_closed_loop_shows_one_file_at_a_time(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    target.mkdir()
+    for name in ("a.json", "b.json"):
+        (source / name).write_text(name)
+    seen: list[list[str]] = []
+
+    def done(number: int) -> bool:
+        seen.append(sorted(path.name for path in target.iterdir()))
+        return True
+
+    assert len(feed.one_by_one(source, target, done, lambda: True)) == 2
+    assert seen == [["a.json"], ["a.json", "b.json"]]
 
 
 def test_the_last_line_is_json_and_equal_needs_a_comparison() -> None:
