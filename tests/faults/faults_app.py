@@ -76,10 +76,10 @@ def make_app(spark: Any, root: Path, **settings: Any) -> tm.App:
     return app
 
 
-def results(root: Path) -> dict[str, list[str]]:
+def results(root: Path, out: str = "out") -> dict[str, list[str]]:
     """Return the rows of every result file, as sorted text by query: more, fewer or other rows all show."""
     found: dict[str, list[str]] = {}
-    for path in sorted((root / "out").glob("*/part-*")):
+    for path in sorted((root / out).glob("*/part-*")):
         if path.suffix == ".json":
             rows = [json.loads(line) for line in path.read_text().splitlines()]
         else:

@@ -1,0 +1,186 @@
+"""Sinks that fail: their own query waits, the others go on, and nothing is lost."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import transom as tm
+from transom.engine.delivery import FIRST_RETRY, Delivery, Parcel
+from transom.errors import DefinitionError, QueryFailedError, SinkError
+from transom.model.time import ManualClock
+from transom.sinks.base import WindowResults
+from transom.sinks.memory import MemorySink
+
+NOON = 1_700_000_000_000_000
+SECOND = 1_000_000
+
+
+class Failing(MemorySink):
+    """Fails the first times; counts its tries."""
+
+    def __init__(self, times: float) -> None:
+        super().__init__()
+        self.times = times
+        self.tries = []
+        self.clock = None
+
+    def write(self, results):
+        self.tries.append(self.clock.now() if self.clock else results.cut)
+        if len(self.tries) <= self.times:
+            raise OSError("no route to the warehouse")
+        super().write(results)
+
+
+def source(rows, start=0):
+    added = tm.memory("zone string, at long")
+    added.add([("ab"[i % 2], i) for i in range(start, rows)])
+    return added
+
+
+def build(spark, tmp_path, rows, sinks, clock=None, **settings):
+    """An application of one count per sink, over 10 s windows of a row per second, 10 rows per cut."""
+    app = tm.App(spark, tmp_path / "checkpoint", clock=clock or ManualClock(NOON), max_rows_per_cut=10, **settings)
+    stream = app.stream(rows, event_time="timestamp_seconds(at)", watermark=tm.watermark(0, max_ahead=None))
+    for name, sink in sinks.items():
+        stream.group_by("zone").window("10 seconds").agg(n=tm.count()).to(sink, name)
+    return app
+
+
+def counts(sink, query):
+    return [(row["window_start"].second, row["zone"], row["n"]) for row in sink.rows(query)]
+
+
+def of_windows(*starts):
+    return [(start, zone, 5) for start in starts for zone in "ab"]
+
+
+def results(cut, rows=1):
+    import pyarrow as pa
+
+    return WindowResults("q", cut, pa.table({"n": list(range(rows))}))
+
+
+def test_retries_back_off_and_keep_the_order():
+    clock, woken = ManualClock(NOON), threading.Semaphore(0)
+    sink, other = Failing(4), MemorySink()
+    sink.clock = clock
+    delivery = Delivery({"q": sink, "other": other}, clock, woken.release, 2, 1 << 20)
+    for cut in (1, 2):
+        delivery.send(Parcel(results(cut), 1, NOON))
+    delivered = []
+    while len(delivered) < 2:
+        while delivery.busy:
+            assert woken.acquire(timeout=60)
+            delivered += delivery.collect()
+        if delivery.waiting():
+            assert delivery.error("q") is not None
+            clock.advance(1)
+            delivery.collect()
+            assert not delivery.busy or delivery.next_retry() is None
+            clock.advance(max(0, (delivery.next_retry() or 0) - clock.now()))
+            delivered += delivery.collect()
+    assert [item.parcel.results.cut for item in delivered] == [1, 2]
+    waits = [b - a for a, b in zip(sink.tries[:4], sink.tries[1:5], strict=True)]
+    assert waits == [FIRST_RETRY, 2 * FIRST_RETRY, 4 * FIRST_RETRY, 8 * FIRST_RETRY]
+    assert delivery.error("q") is None
+    assert delivery.failures("q") == 0
+    delivery.close(wait=True)
+
+
+def test_others_are_not_held_up(spark, tmp_path):
+    """The sink of one query recovers only after all results of the other are there."""
+    good, bad = MemorySink(), Failing(1000)
+
+    def watch(progress):
+        if len(good.tables) == 3:
+            bad.times = 0
+
+    app = build(spark, tmp_path, source(40), {"good": good, "bad": bad})
+    progress = app.run(once=True, on_progress=watch)
+    assert counts(good, "good") == counts(bad, "bad") == of_windows(0, 10, 20)
+    assert len(bad.tries) > 3
+    assert [query.waiting for query in progress.queries] == [0, 0]
+
+
+def test_a_sink_that_never_works_at_the_end_of_the_input(spark, tmp_path):
+    good, bad = MemorySink(), Failing(float("inf"))
+    app = build(spark, tmp_path, source(30), {"good": good, "bad": bad})
+    with pytest.raises(SinkError, match=r"The sink of 'bad' fails: no route .* kept in the checkpoint"):
+        app.run(once=True, close_all=True)
+    assert len(bad.tries) == 8
+    assert counts(good, "good") == of_windows(0, 10, 20)
+
+    mended = MemorySink()
+    build(spark, tmp_path, source(30), {"good": good, "bad": mended}).run(once=True)
+    assert counts(mended, "bad") == of_windows(0, 10, 20)
+    assert counts(good, "good") == of_windows(0, 10, 20)
+
+
+def test_too_many_results_wait(spark, tmp_path):
+    """The query is taken out; what it has computed is written at the next start, and nothing of it after that."""
+    good, bad = MemorySink(), Failing(float("inf"))
+    notes = []
+    app = build(spark, tmp_path, source(60), {"good": good, "bad": bad}, max_waiting_bytes=60)
+    with pytest.raises(SinkError, match="bad"):
+        app.run(once=True, close_all=True, on_progress=lambda progress: notes.extend(progress.notes))
+    assert any("bad failed" in note and "no route" in note and "new name" in note for note in notes), notes
+    assert counts(good, "good") == of_windows(0, 10, 20, 30, 40, 50)
+
+    mended = MemorySink()
+    app = build(spark, tmp_path, source(80), {"good": good, "bad": mended})
+    progress = app.run(once=True, close_all=True)
+    assert "new name" in {query.name: query.failure for query in progress.queries}["bad"]
+    written = counts(mended, "bad")
+    assert written == of_windows(0, 10, 20, 30, 40, 50)[: len(written)]
+    assert 2 <= len(written) < 12
+    assert counts(good, "good") == [(s, z, 5) for s in (0, 10, 20, 30, 40, 50, 0, 10) for z in "ab"]
+
+
+def test_the_only_query_is_taken_out_and_its_results_are_written_at_the_next_start(spark, tmp_path):
+    for sink in (Failing(float("inf")), MemorySink()):
+        app = build(spark, tmp_path, source(60), {"q": sink}, max_waiting_bytes=60)
+        with pytest.raises(QueryFailedError, match="Every query failed"):
+            app.run(once=True, close_all=True)
+    assert counts(sink, "q")[:2] == of_windows(0)
+
+
+def test_a_sink_that_cannot_be_opened(spark, tmp_path):
+    class Closed(MemorySink):
+        def open(self, query):
+            raise ConnectionError("refused")
+
+    good = MemorySink()
+    with pytest.raises(SinkError, match=r"query 'bad': its sink \(memory\) cannot be used: ConnectionError: refused"):
+        build(spark, tmp_path, source(30), {"good": good, "bad": Closed()}).run(once=True, close_all=True)
+    assert good.tables == {}
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SinkError, match="is or lies in a file"):
+        build(spark, tmp_path, source(30), {"bad": tm.parquet(tmp_path / "file")}).run(once=True)
+    build(spark, tmp_path, source(30), {"good": good}).run(once=True, close_all=True)
+    assert counts(good, "good") == of_windows(0, 10, 20)
+
+
+@pytest.mark.parametrize("kind", [tm.parquet, tm.json])
+def test_results_of_another_checkpoint(spark, tmp_path, kind):
+    """They are neither removed nor mixed with new ones."""
+    out = tmp_path / "out"
+    build(spark, tmp_path, source(30), {"q": kind(out)}).run(once=True, close_all=True)
+    before = {path.name: path.read_bytes() for path in out.glob("part-*")}
+    assert before
+    again = tmp_path / "again"
+    with pytest.raises(SinkError, match=rf"q: {out} holds results already.* Choose another directory"):
+        build(spark, again, source(30), {"q": kind(out)}).run(once=True, close_all=True)
+    # nor with a new query of the same checkpoint, and trying again changes nothing
+    for _ in range(2):
+        with pytest.raises(SinkError, match="holds results already"):
+            build(spark, tmp_path, source(30), {"renamed": kind(out)}).run(once=True, close_all=True)
+    assert {path.name: path.read_bytes() for path in out.glob("part-*")} == before
+    build(spark, tmp_path, source(30), {"q": kind(out)}).run(once=True, close_all=True)
+    assert {path.name: path.read_bytes() for path in out.glob("part-*")} == before
+
+
+def test_two_queries_in_one_directory(spark, tmp_path):
+    with pytest.raises(DefinitionError, match="directory of its own"):
+        build(spark, tmp_path, source(1), {"a": tm.parquet(tmp_path / "out"), "b": tm.json(tmp_path / "out")})
