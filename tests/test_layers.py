@@ -82,17 +82,9 @@ def imports_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 def type_only_lines(tree: ast.AST) -> set[int]:
     """Return the lines of the file that stand under `if TYPE_CHECKING`."""
-    blocks = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-    ]
+    blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     return {
-        inner.lineno
-        for block in blocks
-        for line in block.body
-        for inner in ast.walk(line)
-        if hasattr(inner, "lineno")
+        inner.lineno for block in blocks for line in block.body for inner in ast.walk(line) if hasattr(inner, "lineno")
     }
 
 
@@ -138,9 +130,7 @@ def test_file_keeps_the_import_rules(path: Path) -> None:
 
 
 def test_only_model_time_reads_the_clock() -> None:
-    readers = {
-        path.name for path in (SRC / "model").glob("*.py") if list(clock_reads(ast.parse(path.read_text())))
-    }
+    readers = {path.name for path in (SRC / "model").glob("*.py") if list(clock_reads(ast.parse(path.read_text())))}
     assert readers == {"time.py"}
 
 

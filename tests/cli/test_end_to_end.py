@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
@@ -163,6 +165,16 @@ def test_a_small_demo(invoke, tmp_path):
     days = ds.dataset(out / "results" / "destinations").to_table(columns=["flights"])
     late = sum(query["late_rows"] for query in summary["queries"] if query["name"] == "destinations")
     assert sum(days["flights"].to_pylist()) == 4_000 - late
+
+
+def test_the_python_in_the_readme_is_a_job(spark, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    names = {}
+    exec(code.replace("app.run()", "plan = app.explain()"), names)
+    (stream,) = names["plan"]["streams"]
+    assert [query["name"] for query in stream["queries"]] == ["fares"]
 
 
 @pytest.mark.slow

@@ -73,8 +73,8 @@ def run(
 ) -> None:
     """Run a job until Ctrl-C, or over what is there now (--once).
 
-    Ctrl-C finishes the micro-batch; a second Ctrl-C stops at once. Either way the next run goes on where this
-    one ended, and no result is lost or written twice.
+    Ctrl-C finishes the micro-batch; a second Ctrl-C stops at once.
+    The next run goes on where this one ended; no result is lost or written twice.
 
     Example: [bold]transom run job.toml --once --close-all[/bold]
     """
