@@ -27,7 +27,7 @@ def windows_of(spec, t):
 
 @given(st.lists(specs(), min_size=1, max_size=4), st.integers(-100 * MS, 100 * MS))
 def test_pane_starts_at_the_greatest_edge_and_lies_inside_every_window_of_the_moment(chosen, t):
-    grid = Grid.of(chosen)
+    grid = Grid.of(spec for spec in chosen)
     start = int(grid.start(np.array([t]))[0])
     edges = {
         e

@@ -28,7 +28,7 @@ class Grid:
     @classmethod
     def of(cls, specs: Iterable[WindowSpec]) -> Grid:
         """Return the grid of some windows, dropping edges that another pair already has."""
-        pairs = {(s.slide, s.offset) for s in specs} | {(s.slide, (s.offset + s.length) % s.slide) for s in specs}
+        pairs = {(s.slide, edge % s.slide) for s in specs for edge in (s.offset, s.offset + s.length)}
         kept = [
             (slide, offset)
             for slide, offset in sorted(pairs)

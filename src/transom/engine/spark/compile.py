@@ -75,7 +75,8 @@ def _compile(session: SparkSession, schema: StructType, rows: Rows, queries: Seq
     stores: list[StoreShape] = []
     origins = []
     for component in components:
-        schema_out = plan.utc(to_arrow_schema(plan.aggregated(branches[component.branch], component).schema))
+        aggregated = plan.aggregated(branches[component.branch], component)
+        schema_out = plan.utc(to_arrow_schema(aggregated.schema, timezone="UTC"))
         types = plan.state_types(component, schema_out)
         key_types = {key: schema_out.field(f"_k{i}").type for i, key in enumerate(component.keys)}
         _check_keys(key_types)

@@ -157,7 +157,7 @@ def input_types(rows: DataFrame, query: Query) -> dict[str, tuple[pa.DataType, .
     names, case_sensitive = rows.columns, is_case_sensitive(rows)
     flat = [(name, e) for name, aggregate in query.aggregates for e in aggregate.inputs]
     columns = [to_column(e, names, case_sensitive).alias(f"_i{i}") for i, (_, e) in enumerate(flat)]
-    schema = utc(to_arrow_schema(rows.select(*columns).schema)) if columns else pa.schema([])
+    schema = utc(to_arrow_schema(rows.select(*columns).schema, timezone="UTC")) if columns else pa.schema([])
     result: dict[str, tuple[pa.DataType, ...]] = {name: () for name, _ in query.aggregates}
     for field, (name, _) in zip(schema, flat, strict=True):
         result[name] += (field.type,)
