@@ -71,7 +71,7 @@ def watched(source: str, files_per_cut: int | None) -> _Watched:
     """Return the JSON files of a directory as a source."""
     import transom as tm
 
-    return _Watched(tm.files(f"{source}/*.json", schema=ysb.SCHEMA, max_files_per_cut=files_per_cut))
+    return _Watched(tm.files(f"{source}/*.json", schema=ysb.USED_SCHEMA, max_files_per_cut=files_per_cut))
 
 
 def build(files: _Watched, output: Path, queries: Sequence[Query], **settings: Any) -> App:

@@ -37,6 +37,9 @@ SCHEMA = (
     "ip_address string"
 )
 """The columns of an event in Spark's notation; `event_time` is milliseconds since the epoch."""
+USED_SCHEMA = "page_id string, ad_id string, event_type string, event_time bigint"
+"""The columns that the queries use. Stock Spark finds them by itself; Transom checks every column that is declared, so
+there the user declares what is used."""
 
 Ints = npt.NDArray[np.int64]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -195,17 +196,24 @@ class App:
             self._loop.stop()
 
     def explain(self) -> dict[str, Any]:
-        """Return what will run and what is shared, as JSON-able values; runs nothing.
+        """Return what will run and what is shared, as JSON-able values; runs nothing and leaves the checkpoint alone.
 
         Raises:
             DefinitionError: A query cannot work on its stream.
+            SourceError: A source cannot be opened.
         """
         from transom.engine.explain import explain
 
         session = private_session(self.spark)
         parts: list[tuple[StreamDefinition, Compiled]] = []
         for definition in self._definitions():
-            compiled = compile_queries(session, definition.source.schema, definition.rows, definition.queries)
+            source = definition.source
+            with tempfile.TemporaryDirectory(prefix="transom-explain-") as directory:
+                source.open(session, Path(directory), self._clock)
+                try:
+                    compiled = compile_queries(session, source.schema, definition.rows, definition.queries)
+                finally:
+                    source.close()
             parts.append((definition, compiled))
         return explain(self.name, parts, {name: sink.describe() for name, sink in self._sinks.items()})
 
