@@ -166,9 +166,7 @@ class Loop:
                 cut = stream.next_cut(now, self._settings.max_rows_per_cut, True)
             if cut is None:
                 self._waiting_since.pop(name, None)
-                self._metrics.backlog(name, 0)
                 continue
-            self._metrics.backlog(name, cut.rows)
             self._waiting_since.setdefault(name, now)
             if not self._too_early(stream, cut, now):
                 ready[name] = cut

@@ -25,7 +25,6 @@ class _StreamCounts:
     dead: Counter[str] = field(default_factory=Counter)
     recent: deque[tuple[Micros, int]] = field(default_factory=deque)
     batch: Micros = 0
-    backlog: int = 0
 
 
 @dataclass
@@ -70,10 +69,6 @@ class Metrics:
                 counts.dead[reason] += number
         for query, number in outcome.late.items():
             self._query(query).late += number
-
-    def backlog(self, stream: str, rows: int) -> None:
-        """Note the rows that wait."""
-        self._stream(stream).backlog = rows
 
     def delivered(self, delivered: Delivered) -> None:
         """Count results that are visible."""
@@ -120,7 +115,7 @@ class Metrics:
             cuts=counts.cuts,
             rows=counts.rows,
             rows_per_second=sum(rows for _, rows in counts.recent) * MICROS_PER_SECOND / span,
-            backlog=counts.backlog,
+            backlog=stream.backlog(),
             watermark=stream.state.watermark.value,
             max_event_time=stream.max_event_time() or stream.state.watermark.value,
             dead_letters=dead,

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+ALL_ROWS = 1 << 60
+"""More rows than any source has."""
+
+
 @dataclass(frozen=True)
 class StreamDefinition:
     """A stream as the application defines it."""
@@ -156,6 +160,10 @@ class Stream:
             ahead=self.definition.policy.ahead_limit(now),
             at=now,
         )
+
+    def backlog(self) -> int:
+        """Return the rows, as the source estimates them, that it had at the last look and that are not committed."""
+        return self.source.cut(self.state.offset, ALL_ROWS).rows
 
     def run(self, cut: LoggedCut, all_queries: Compiled) -> CutOutcome:
         """Run the job of a cut; called on a worker thread, touches no state.
