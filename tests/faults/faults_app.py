@@ -58,10 +58,10 @@ def write_input(directory: Path, files: int = FILES) -> None:
         os.utime(path, (1_600_000_000 + i,) * 2)
 
 
-def make_app(spark: Any, root: Path, **settings: Any) -> tm.App:
+def make_app(spark: Any, root: Path, checkpoint: Path | None = None, **settings: Any) -> tm.App:
     """Return the application over `root`/in, with its checkpoint in `root`/checkpoint and results in `root`/out."""
     options = {"max_rows_per_cut": 1, "snapshot_bytes": 6_000, **settings}
-    app = tm.App(spark, root / "checkpoint", clock=ManualClock(NOON), **options)
+    app = tm.App(spark, checkpoint or root / "checkpoint", clock=ManualClock(NOON), **options)
     source = tm.files(str(root / "in" / "*.json"), schema="zone string, size long, fare double, at double")
     stream = app.stream(
         source, event_time="timestamp_micros(CAST(at * 1e6 AS BIGINT))", watermark=tm.watermark("2 seconds")

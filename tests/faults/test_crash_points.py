@@ -114,7 +114,7 @@ def test_real_kill(spark, tmp_path, whole, step, number):
     write_input(tmp_path / "in")
     assert run_script(tmp_path, step, number) == -signal.SIGKILL
     temporary = list((tmp_path / "out").glob("*/.part-*.tmp"))
-    assert len(temporary) == (step == "sink")
+    assert bool(temporary) == (step == "sink")
     assert not kill_at(spark, tmp_path, "none", 1)
     assert results(tmp_path) == whole[0]
     assert not list((tmp_path / "out").glob("*/.part-*.tmp"))

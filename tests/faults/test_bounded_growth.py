@@ -1,0 +1,72 @@
+"""Hundreds of small micro-batches: checkpoint, panes and keys stay as small as the open windows."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pyarrow as pa
+
+import transom as tm
+from transom.engine.spark.jobs import CutPartials
+from transom.engine.stream import Stream
+from transom.engine.tables import PANE
+from transom.model.time import ManualClock
+
+NOON = 1_700_000_000_000_000
+CUTS = 600
+
+
+def test_nothing_grows(spark, tmp_path, monkeypatch):
+    """The job runs once; the partials of later cuts are those of the first, with later panes and other keys."""
+    run, first = Stream._job, []
+
+    def shifted(stream, cut, compiled, skip):
+        if not first:
+            first.append(run(stream, cut, compiled, skip))
+        by = (cut.number - 1) * 1_000_000
+        tables = []
+        for table in first[0].tables:
+            columns = {name: table.column(name) for name in table.column_names}
+            columns[PANE] = pa.array([t + by for t in columns[PANE].to_pylist()], pa.int64())
+            if "key" in columns:
+                columns["key"] = pa.array([f"{key}-{cut.number}" for key in columns["key"].to_pylist()])
+            tables.append(pa.table(columns))
+        stats = first[0].stats
+        return CutPartials(tuple(tables), replace(stats, newest=tuple(t + by for t in stats.newest)))
+
+    monkeypatch.setattr(Stream, "_job", shifted)
+    rows = tm.memory("key string, at long")
+    for second in range(CUTS):
+        rows.add([(f"k{i}", second) for i in range(10)])
+    app = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON), max_rows_per_cut=10, snapshot_bytes=50_000)
+    stream = app.stream(rows, event_time="timestamp_seconds(at)", watermark=tm.watermark(0, max_ahead=None))
+    results = tm.memory_sink()
+    sliding = stream.group_by("key").window("1 second", tm.sliding("10 seconds", every="5 seconds"))
+    sliding.agg(n=tm.count(), at=tm.collect_list("at", limit=100)).to(results, "sliding")
+    stream.window("5 seconds").agg(n=tm.count()).to(results, "all")
+
+    sizes = {"bytes": [], "files": [], "partials": [], "keys": [], "panes": []}
+
+    def on_step(step):
+        if step != "committed":
+            return
+        files = [os.path.join(d, name) for d, _, names in os.walk(tmp_path / "checkpoint") for name in names]
+        stores = [entry.store for entry in app._loop._streams["stream1"].state.stores]
+        sizes["bytes"].append(sum(os.path.getsize(file) for file in files))
+        sizes["files"].append(len(files))
+        sizes["partials"].append(sum(len(store) for store in stores))
+        sizes["panes"].append(max(len(store.starts) for store in stores))
+        sizes["keys"].append(max(len(store.keys) for store in stores))
+
+    app._on_step = on_step
+    progress = app.run(once=True, close_all=True)
+    assert progress.streams[0].cuts >= CUTS
+    assert len(results.rows("all")) == CUTS // 5
+    assert sum(row["n"] for row in results.rows("sliding")) == 10 * CUTS * 3
+    for name, values in sizes.items():
+        third = len(values) // 3
+        assert max(values[2 * third :]) <= 1.05 * max(values[:third]), (name, max(values[:third]), max(values))
+    assert max(sizes["panes"]) <= 11
+    assert max(sizes["partials"]) <= 120
+    assert max(sizes["bytes"]) < 250_000

@@ -1,0 +1,187 @@
+"""What a restart makes of a log that ends anywhere, and of a job that has changed meanwhile."""
+
+from __future__ import annotations
+
+import faults_app
+import pytest
+from faults_app import Killed, at_step
+
+import transom as tm
+from transom.checkpoint.store import Checkpoint
+from transom.errors import CheckpointFencedError, CheckpointInUseError
+from transom.model.time import ManualClock
+
+NOON = 1_700_000_000_000_000
+
+
+def source(until, of=2):
+    """A row per second, alternating between zones."""
+    added = tm.memory("zone string, at long, size long")
+    added.add([("ab"[i % of], i, i) for i in range(until)])
+    return added
+
+
+def build(spark, tmp_path, rows, queries, **settings):
+    """One query per name: `size` sums, `n` counts, each over 10 s."""
+    app = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON), max_rows_per_cut=10, **settings)
+    stream = app.stream(rows, event_time="timestamp_seconds(at)", watermark=tm.watermark(0, max_ahead=None))
+    for name, (sink, values) in queries.items():
+        stream.group_by("zone").window("10 seconds").agg(**values).to(sink, name)
+    return app
+
+
+def killed_at(app, step, number=1, **options):
+    def kill():
+        raise Killed
+
+    app._on_step = at_step(step, number, kill)
+    with pytest.raises(Killed):
+        app.run(once=True, **options)
+
+
+def starts(sink, query):
+    return [(row["window_start"].minute * 60 + row["window_start"].second, row["zone"]) for row in sink.rows(query)]
+
+
+def both(*seconds):
+    return [(second, zone) for second in seconds for zone in "ab"]
+
+
+COUNT = {"n": tm.count()}
+
+
+def test_more_rows_after_all_windows_were_closed(spark, tmp_path):
+    """Only the windows that were open are closed; later ones are not."""
+    rows, sink = source(25), tm.memory_sink()
+    build(spark, tmp_path, rows, {"q": (sink, COUNT)}).run(once=True, close_all=True)
+    assert starts(sink, "q") == both(0, 10, 20)
+    rows.add([("a", 26, 0), ("b", 30, 0), ("a", 31, 0)])
+    progress = build(spark, tmp_path, rows, {"q": (sink, COUNT)}).run(once=True, close_all=True)
+    assert starts(sink, "q") == [*both(0, 10, 20), *both(30)]
+    assert progress.queries[0].late_rows == 1
+
+
+OVERFLOWING = "9223372036854775807"
+
+
+def failing_at_close(spark, tmp_path, rows, sinks):
+    """`bad` overflows in the window [10, 20) when its two partials are merged."""
+    app = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON), max_rows_per_cut=5)
+    stream = app.stream(rows, event_time="timestamp_seconds(at)", watermark=tm.watermark(0, max_ahead=None))
+    huge = stream.map(lambda df: df.selectExpr("at", f"IF(at IN (12, 17), {OVERFLOWING}, 0) AS size"))
+    huge.window("10 seconds").agg(size=tm.sum("size")).to(sinks["bad"], "bad")
+    stream.group_by("zone").window("10 seconds").agg(n=tm.count()).to(sinks["good"], "good")
+    return app
+
+
+@pytest.mark.parametrize("step", ["cut logged", "windows closed", "none"])
+def test_a_query_that_fails_when_its_window_closes(spark, tmp_path, step):
+    """Killed between the cut and the record of the failure, the failure is found again and not forgotten."""
+    rows, sinks = source(40), {"good": tm.memory_sink(), "bad": tm.memory_sink()}
+    if step != "none":
+        killed_at(failing_at_close(spark, tmp_path, rows, sinks), step, 5)
+    progress = failing_at_close(spark, tmp_path, rows, sinks).run(once=True, close_all=True)
+    failures = {query.name: query.failure for query in progress.queries}
+    assert failures["good"] is None
+    assert "does not fit" in failures["bad"]
+    assert [row["window_start"].second for row in sinks["bad"].rows("bad")] == [0]
+    assert starts(sinks["good"], "good") == both(0, 10, 20, 30)
+
+
+@pytest.mark.parametrize("snapshot_bytes", [1, 1 << 20], ids=["snapshots", "log"])
+def test_a_query_that_was_removed_and_comes_back_is_new(spark, tmp_path, snapshot_bytes):
+    """Nothing that it left in the log comes out again, and no window that misses the rows of its absence."""
+    options = {"snapshot_bytes": snapshot_bytes}
+    rows, n, size = source(35), tm.memory_sink(), tm.memory_sink()
+    sums = {"size": tm.sum("size")}
+    app = build(spark, tmp_path, rows, {"n": (n, COUNT), "size": (size, sums)}, **options)
+    killed_at(app, "windows closed", 3)  # window 0 of `size` is perhaps not delivered
+    before = starts(size, "size")
+    rows.add([("ab"[i % 2], i, i) for i in range(35, 55)])
+    killed_at(build(spark, tmp_path, rows, {"n": (n, COUNT)}, **options), "committed", 4)
+    again = tm.memory_sink()
+    rows.add([("ab"[i % 2], i, i) for i in range(55, 75)])
+    app = build(spark, tmp_path, rows, {"n": (n, COUNT), "size": (again, sums)}, **options)
+    app.run(once=True, close_all=True)
+    assert starts(n, "n") == both(0, 10, 20, 30, 40, 50, 60, 70)
+    assert before in ([], both(0))
+    found = starts(again, "size")
+    assert found == both(0, 10, 20, 30, 40, 50, 60, 70)[-len(found) :]
+    assert found[0][0] >= 50
+    assert {(row["window_start"].second + 60 * row["window_start"].minute, row["n"]) for row in n.rows("n")} == {
+        *((start, 5) for start in range(0, 70, 10)),
+        (70, 3),
+        (70, 2),
+    }
+    by_start = [
+        sum(row["size"] for row in again.rows("size") if row["window_start"].timestamp() == s) for s in (60, 70)
+    ]
+    assert by_start == [sum(range(60, 70)), sum(range(70, 75))]
+
+
+def test_a_second_run_is_refused_while_the_first_lives(spark, tmp_path):
+    rows, sink = source(30), tm.memory_sink()
+    refused = []
+
+    def second():
+        with pytest.raises(CheckpointInUseError, match="is in use by process"):
+            build(spark, tmp_path, rows, {"q": (tm.memory_sink(), COUNT)}).run(once=True)
+        refused.append(True)
+
+    app = build(spark, tmp_path, rows, {"q": (sink, COUNT)})
+    app._on_step = at_step("committed", 2, second)
+    app.run(once=True, close_all=True)
+    assert refused
+    assert starts(sink, "q") == both(0, 10, 20)
+
+
+@pytest.mark.parametrize("step", ["cut logged", "job done", "committed", "delivered", "before snapshot"])
+def test_a_driver_that_was_replaced_commits_no_more(spark, tmp_path, monkeypatch, step):
+    opened = Checkpoint.open
+    monkeypatch.setattr(Checkpoint, "open", lambda path, clock: opened(path, clock, lock=False))
+    rows, out = source(30), tmp_path / "out"
+
+    def replace():
+        build(spark, tmp_path, rows, {"q": (tm.json(out), COUNT)}).run(once=True, close_all=True)
+
+    app = build(spark, tmp_path, rows, {"q": (tm.json(out), COUNT)})
+    app._on_step = at_step(step, 1 if step == "before snapshot" else 2, replace)
+    with pytest.raises(CheckpointFencedError, match="took over"):
+        app.run(once=True, close_all=True)
+    found = faults_app.results(tmp_path, "")["out"]
+    assert len(found) == len(set(found)) == 6
+
+
+@pytest.mark.parametrize("damage", ["half", "changed", "garbage"])
+def test_the_last_record_is_damaged(spark, tmp_path, damage):
+    """What a torn write leaves: the record does not count, and the run goes on before it."""
+    rows, sink = source(40), tm.memory_sink()
+    killed_at(build(spark, tmp_path, rows, {"q": (sink, COUNT)}), "committed", 3)
+    log = max((tmp_path / "checkpoint" / "log").glob("*.log"))
+    data = log.read_bytes()
+    last = data.rindex(b"\n", 0, -1) + 1
+    if damage == "half":
+        data = data[: last + (len(data) - last) // 2]
+    elif damage == "changed":
+        data = data[: last + 20] + b"#" + data[last + 21 :]
+    else:
+        data += b"\x00" * 100
+    log.write_bytes(data)
+    build(spark, tmp_path, rows, {"q": (sink, COUNT)}).run(once=True, close_all=True)
+    assert starts(sink, "q") == both(0, 10, 20, 30)
+    assert {row["n"] for row in sink.rows("q")} == {5}
+
+
+def test_merged_results_are_not_written_again(spark, tmp_path):
+    """Results that were written but not logged as delivered, and merged by a compaction before the restart."""
+    rows, out = source(45), tmp_path / "out"
+    app = build(spark, tmp_path, rows, {"q": (tm.json(out), COUNT)})
+    killed_at(app, "delivered", 3)
+    (out / "part-999999999999.json").write_text("")  # the newest file is never merged
+    from transom.sinks.compact import compact
+
+    assert compact(out).files_before > 2
+    (out / "part-999999999999.json").unlink()
+    build(spark, tmp_path, rows, {"q": (tm.json(out), COUNT)}).run(once=True, close_all=True)
+    found = faults_app.results(tmp_path, "")["out"]
+    assert len(found) == len(set(found)) == 10
