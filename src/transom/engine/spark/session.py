@@ -32,7 +32,8 @@ RUNTIME_SETTINGS = {
     "spark.sql.files.maxPartitionBytes": str(32 << 20),
 }
 """Settings of Transom's own session; the user's session keeps its own. Adaptive execution plans each stage anew, which
-costs a small job more than it saves. Smaller file partitions than Spark's 128 MB let the tasks of a cut end together."""
+costs a small job more than it saves. File partitions smaller than Spark's 128 MB let the tasks of a cut end
+together."""
 
 
 def session_builder() -> SparkSession.Builder:
