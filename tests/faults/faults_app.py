@@ -88,6 +88,12 @@ def results(root: Path, out: str = "out") -> dict[str, list[str]]:
     return {name: sorted(rows) for name, rows in found.items()}
 
 
+def dead_letters(root: Path) -> list[str]:
+    """Return the dead letters as sorted text."""
+    files = (root / "checkpoint" / "dead-letters").rglob("*.parquet")
+    return sorted(str(row) for file in files for row in pq.ParquetFile(file).read().to_pylist())
+
+
 def at_step(step: str, number: int, act: Callable[[], None]) -> Callable[[str], None]:
     """Return what acts at an occurrence of a step; "any" counts all steps."""
     counts: Counter[str] = Counter()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import faults_app
 import pytest
-from faults_app import STEPS, Killed, at_step, make_app, results, write_input
+from faults_app import STEPS, Killed, at_step, dead_letters, make_app, results, write_input
 
 from transom.engine.stream import Stream
 
@@ -52,9 +52,13 @@ def jobs_run_once():
     Stream._job = run
 
 
+def outcome(root):
+    return results(root), dead_letters(root)
+
+
 @pytest.fixture(scope="module")
 def whole(spark, tmp_path_factory):
-    """The results of an uninterrupted run, and how often each step occurs in it."""
+    """Results and dead letters of an uninterrupted run, and how often each step occurs in it."""
     root = tmp_path_factory.mktemp("whole")
     write_input(root / "in")
     steps = Counter()
@@ -66,7 +70,8 @@ def whole(spark, tmp_path_factory):
     assert steps["after snapshot"] >= 3, steps
     found = results(root)
     assert set(found) == {"fares", "ranks", "total"}
-    return found, steps
+    assert len(dead_letters(root)) == 3
+    return outcome(root), steps
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -78,7 +83,7 @@ def test_every_occurrence_of_a_step(spark, tmp_path, whole, step):
         kills += 1
         assert kills < 40
     assert kills >= 1
-    assert results(tmp_path) == whole[0]
+    assert outcome(tmp_path) == whole[0]
 
 
 def test_the_first_of_anything_and_then_of_everything(spark, tmp_path, whole):
@@ -88,7 +93,7 @@ def test_the_first_of_anything_and_then_of_everything(spark, tmp_path, whole):
     while kill_at(spark, tmp_path, "any", number):
         number += 1
     assert number > 5
-    assert results(tmp_path) == whole[0]
+    assert outcome(tmp_path) == whole[0]
 
 
 @pytest.mark.slow
@@ -100,7 +105,7 @@ def test_each_occurrence_alone(spark, tmp_path, whole):
             write_input(root / "in")
             kill_at(spark, root, step, number)
             assert not kill_at(spark, root, "none", 1)
-            assert results(root) == expected, (step, number)
+            assert outcome(root) == expected, (step, number)
             shutil.rmtree(root)
 
 
@@ -116,7 +121,7 @@ def test_real_kill(spark, tmp_path, whole, step, number):
     temporary = list((tmp_path / "out").glob("*/.part-*.tmp"))
     assert bool(temporary) == (step == "sink")
     assert not kill_at(spark, tmp_path, "none", 1)
-    assert results(tmp_path) == whole[0]
+    assert outcome(tmp_path) == whole[0]
     assert not list((tmp_path / "out").glob("*/.part-*.tmp"))
 
 
@@ -126,7 +131,7 @@ def test_real_kill_everywhere(spark, tmp_path, whole, step, number):
     write_input(tmp_path / "in")
     assert run_script(tmp_path, step, number) in (-signal.SIGKILL, 0)
     assert not kill_at(spark, tmp_path, "none", 1)
-    assert results(tmp_path) == whole[0]
+    assert outcome(tmp_path) == whole[0]
 
 
 @pytest.mark.slow
@@ -141,4 +146,4 @@ def test_real_kill_at_a_random_moment(spark, tmp_path, whole, seed):
         except subprocess.TimeoutExpired:
             os.kill(process.pid, signal.SIGKILL)
     assert not kill_at(spark, tmp_path, "none", 1)
-    assert results(tmp_path) == whole[0]
+    assert outcome(tmp_path) == whole[0]

@@ -35,6 +35,9 @@ logger.tasksets.level = off
 """
 """Failed tasks are left out: Transom reports the query or the file that made them fail."""
 
+_LOGGERS_OF_ERRORS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""PySpark writes each exception it raises to standard error with these, as JSON with Java's stack trace."""
+
 _NOISE = ("WARNING: Using incubator modules", "Warning: Java versions > Java 11 can only operate in restricted")
 """Starts of lines that Java and DataSketches print at every start, and about which nobody can do anything."""
 
@@ -51,8 +54,12 @@ def start_spark(master: str, name: str, say: Callable[[str], None] | None = None
         SessionError: Java is missing or too old, or Spark does not start.
     """
     check_java()
+    from pyspark.logger import PySparkLogger
+
     from transom.engine.spark.session import session_builder
 
+    for logger in _LOGGERS_OF_ERRORS:
+        PySparkLogger.getLogger(logger).disabled = True
     directory = tempfile.mkdtemp(prefix="transom-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     settings = Path(directory, "log4j2.properties")

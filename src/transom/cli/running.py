@@ -39,7 +39,7 @@ def run_job(job: Path, *, once: bool, close_all: bool, checkpoint: Path | None, 
     if failed:
         raise QueryFailedError(
             "; ".join(f"query {name!r} failed: {why}" for name, why in failed.items()),
-            "The other queries went on. Mend it and run again.",
+            "The other queries went on. Mend it, give it a new name, and run again.",
         )
 
 

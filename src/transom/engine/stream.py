@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -194,7 +195,9 @@ class Stream:
                 isolated = run_isolated(job, [compiled.query for compiled in all_queries.queries.values()])
                 break
             except Exception as error:
-                found = self.source.unreadable(self._session, cut.start, cut.end)
+                found: dict[str, str] = {}
+                with suppress(Exception):  # when Spark itself is gone, the first error says more
+                    found = self.source.unreadable(self._session, cut.start, cut.end)
                 if not set(found) - set(skipped):
                     raise SourceError(
                         f"The stream {self.name!r} cannot be read: {describe_failure(error)}",
