@@ -184,3 +184,17 @@ def test_results_of_another_checkpoint(spark, tmp_path, kind):
 def test_two_queries_in_one_directory(spark, tmp_path):
     with pytest.raises(DefinitionError, match="directory of its own"):
         build(spark, tmp_path, source(1), {"a": tm.parquet(tmp_path / "out"), "b": tm.json(tmp_path / "out")})
+
+
+def test_stopping_does_not_wait_for_a_failing_sink(spark, tmp_path):
+    """What waits is kept over any number of starts, until the sink works."""
+    bad = Failing(float("inf"))
+    app = build(spark, tmp_path, source(30), {"bad": bad})
+    progress = app.run(on_progress=lambda progress: app.stop() if bad.tries and progress.streams[0].cuts >= 3 else None)
+    assert progress.stopping
+    assert progress.queries[0].waiting == 2
+    with pytest.raises(SinkError):
+        build(spark, tmp_path, source(30), {"bad": Failing(float("inf"))}, snapshot_bytes=1).run(once=True)
+    mended = Failing(2)
+    build(spark, tmp_path, source(30), {"bad": mended}).run(once=True, close_all=True)
+    assert counts(mended, "bad") == of_windows(0, 10, 20)
