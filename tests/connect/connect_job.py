@@ -1,0 +1,33 @@
+"""Runs on Spark Connect, in a process of its own: a process has either a classic session or a remote one."""
+
+import json
+import sys
+
+from pyspark.sql import SparkSession
+
+import transom as tm
+
+ROWS = [("a", 1.0, 0), ("b", 2.0, 3_000_000), ("a", 5.0, 11_000_000), ("a", 7.0, 25_000_000), (None, None, 26_000_000)]
+
+
+def main(checkpoint: str) -> None:
+    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    source = tm.memory("zone string, fare double, at timestamp")
+    source.add(ROWS)
+    app = tm.App(spark, checkpoint)
+    rows = app.stream(source, event_time="at", watermark=tm.watermark("5 seconds", max_ahead=None))
+    keyed, total = tm.memory_sink(), tm.memory_sink()
+    known = rows.map(lambda df: df.where("fare > 0"))
+    known.group_by("zone").window("10 seconds").agg(n=tm.count(), fare=tm.avg("fare")).to(keyed, name="keyed")
+    rows.window("1 minute").agg(n=tm.count(), most=tm.max("fare")).to(total, name="total")
+    app.run(once=True, close_all=True)
+    result = {
+        "keyed": sorted([r["zone"], r["n"], r["fare"]] for r in keyed.to_table("keyed").to_pylist()),
+        "total": [[r["n"], r["most"]] for r in total.to_table("total").to_pylist()],
+    }
+    print(json.dumps(result))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,26 @@
+"""The driver path uses the DataFrame API only, so it runs on Spark Connect."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.slow
+def test_queries_run_on_spark_connect(tmp_path):
+    pytest.importorskip("grpc", reason="Spark Connect needs pyspark[connect]")
+    job = Path(__file__).with_name("connect_job.py")
+    done = subprocess.run(
+        [sys.executable, str(job), str(tmp_path / "checkpoint")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout.strip().splitlines()[-1]) == {
+        "keyed": [["a", 1, 1.0], ["a", 1, 5.0], ["a", 1, 7.0], ["b", 1, 2.0]],
+        "total": [[5, 7.0]],
+    }
