@@ -30,10 +30,11 @@ def build(spark, tmp_path, rows, queries, **settings):
     return app
 
 
-def killed_at(app, step, number=1, **options):
-    def kill():
-        raise Killed
+def kill():
+    raise Killed
 
+
+def killed_at(app, step, number=1, **options):
     app._on_step = at_step(step, number, kill)
     with pytest.raises(Killed):
         app.run(once=True, **options)
@@ -185,3 +186,33 @@ def test_merged_results_are_not_written_again(spark, tmp_path):
     build(spark, tmp_path, rows, {"q": (tm.json(out), COUNT)}).run(once=True, close_all=True)
     found = faults_app.results(tmp_path, "")["out"]
     assert len(found) == len(set(found)) == 10
+
+
+def test_two_streams_killed_again_and_again(spark, tmp_path):
+    """Their records mix in one log, and snapshots find cuts of both under way."""
+    sources, sinks = [source(40), source(50)], [tm.memory_sink(), tm.memory_sink()]
+
+    def two():
+        app = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON), max_rows_per_cut=10, snapshot_bytes=3_000)
+        for rows, sink, name in zip(sources, sinks, "xy", strict=True):
+            stream = app.stream(rows, event_time="timestamp_seconds(at)", watermark=tm.watermark(0, max_ahead=None))
+            windows = stream.group_by("zone").window("10 seconds", tm.sliding("20 seconds", every="10 seconds"))
+            windows.agg(n=tm.count()).to(sink, name)
+        return app
+
+    for number in range(8, 200, 3):
+        app = two()
+        app._on_step = at_step("any", number, kill)
+        try:
+            app.run(once=True, close_all=True)
+        except Killed:
+            continue
+        break
+    assert number > 14
+    for sink, name, until in zip(sinks, "xy", (40, 50), strict=True):
+        found = sorted((row["window_start"].timestamp(), row["zone"], row["n"]) for row in sink.rows(name))
+        tumbling = [(start, zone, 5) for start in range(0, until, 10) for zone in "ab"]
+        sliding = [
+            (start, zone, 5 if start in (-10, until - 10) else 10) for start in range(-10, until, 10) for zone in "ab"
+        ]
+        assert found == sorted(tumbling + sliding)
