@@ -18,7 +18,7 @@ from transom.engine.loop import Loop
 from transom.engine.progress import Progress
 from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.spark.plan import Rows, Transformation
-from transom.engine.spark.session import is_ansi, private_session
+from transom.engine.spark.session import active_session_kept, is_ansi, private_session
 from transom.engine.stream import Stream as RunningStream
 from transom.engine.stream import StreamDefinition
 from transom.errors import DefinitionError, SessionError
@@ -150,7 +150,7 @@ class App:
             raise DefinitionError("run: close_all needs once=True.", "A stream that goes on has no last window.")
         definitions = self._definitions()
         session = private_session(self.spark)
-        with Checkpoint.open(self.checkpoint, self._clock) as checkpoint:
+        with active_session_kept(self.spark), Checkpoint.open(self.checkpoint, self._clock) as checkpoint:
             try:
                 streams = self._open(definitions, session, checkpoint)
                 loop = Loop(
@@ -206,15 +206,16 @@ class App:
 
         session = private_session(self.spark)
         parts: list[tuple[StreamDefinition, Compiled]] = []
-        for definition in self._definitions():
-            source = definition.source
-            with tempfile.TemporaryDirectory(prefix="transom-explain-") as directory:
-                source.open(session, Path(directory), self._clock)
-                try:
-                    compiled = compile_queries(session, source.schema, definition.rows, definition.queries)
-                finally:
-                    source.close()
-            parts.append((definition, compiled))
+        with active_session_kept(self.spark):
+            for definition in self._definitions():
+                source = definition.source
+                with tempfile.TemporaryDirectory(prefix="transom-explain-") as directory:
+                    source.open(session, Path(directory), self._clock)
+                    try:
+                        compiled = compile_queries(session, source.schema, definition.rows, definition.queries)
+                    finally:
+                        source.close()
+                parts.append((definition, compiled))
         return explain(self.name, parts, {name: sink.describe() for name, sink in self._sinks.items()})
 
 

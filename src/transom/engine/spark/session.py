@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from transom.errors import SessionError
@@ -69,6 +71,28 @@ def private_session(spark: SparkSession) -> SparkSession:
         private.conf.set(key, value)
     private.conf.set("spark.sql.shuffle.partitions", str(max(1, spark.sparkContext.defaultParallelism)))
     return private
+
+
+@contextmanager
+def active_session_kept(spark: SparkSession) -> Iterator[None]:
+    """Leave the active session as it was: PySpark activates whatever session makes a DataFrame, also Transom's own."""
+    if not hasattr(spark, "_jsparkSession"):
+        yield
+        return
+    from py4j.protocol import Py4JError
+    from pyspark.sql import SparkSession as Classic
+
+    sessions = spark.sparkContext._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
+    before, python_before = sessions.getActiveSession(), Classic._activeSession
+    try:
+        yield
+    finally:
+        Classic._activeSession = python_before
+        with suppress(Py4JError, OSError):  # after a second Ctrl-C the JVM may be gone
+            if before.isDefined():
+                sessions.setActiveSession(before.get())
+            else:
+                sessions.clearActiveSession()
 
 
 def _say_what_is_missing(spark: SparkSession) -> None:

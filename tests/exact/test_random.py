@@ -1,0 +1,245 @@
+"""The standing property: whatever the rows, windows, cuts and restarts, each window equals plain Spark batch."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from exact_helpers import SECOND, Bench, PiecewiseSource
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from oracle import BatchQuery, differences, expected, logged_rows
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import transom as tm
+from transom.app import App
+from transom.model.window import WindowSpec
+from transom.sinks.memory import MemorySink
+from transom.windows.aggregates.base import Aggregate
+
+SCHEMA = """`the key` string, `a.b` decimal(12,3), dbl double, big bigint, Mixed string,
+            `n n` int, `x.y` double, dec decimal(20,4), word string, at timestamp"""
+
+TEXTS = st.sampled_from([None, "", "a", "A", "é", "e\u0301", "\U0001f600", "NaN", "null", "ä ö", "\x00"])
+DOUBLES = st.sampled_from([None, 0.0, -0.0, float("nan"), float("inf"), float("-inf"), 1.5, -2.25, 5e-324, 1e300])
+NUMBERS = st.one_of(st.none(), st.integers(-1000, 1000).map(lambda n: n / 7), st.sampled_from([0.0, -0.0]))
+TIMES = st.one_of(
+    st.integers(-20, 40).map(lambda s: s * SECOND),
+    st.integers(-20 * SECOND, 40 * SECOND),
+    st.integers(-20, 40).map(lambda s: s * SECOND),
+    st.tuples(st.integers(-20, 40), st.sampled_from([-1, 1, 500_000, 333_333])).map(lambda t: t[0] * SECOND + t[1]),
+)
+ROWS = st.tuples(
+    TEXTS,
+    st.sampled_from([None, Decimal("0.000"), Decimal("1.500"), Decimal("-999999999.999")]),
+    DOUBLES,
+    st.sampled_from([None, 0, -1, 2**63 - 1, -(2**63)]),
+    st.sampled_from(["x", "X", None]),
+    st.one_of(st.none(), st.integers(-(2**31), 2**31 - 1)),
+    NUMBERS,
+    st.one_of(st.none(), st.integers(-(10**20) + 1, 10**20 - 1).map(lambda n: Decimal(n).scaleb(-4))),
+    st.sampled_from([None, "", "b", "B", "ß", "zz"]),
+    TIMES,
+)
+
+
+@st.composite
+def window_specs(draw: st.DrawFn) -> WindowSpec:
+    length = draw(st.sampled_from([1, 2, 3, 7, 10, 30]))
+    slide = draw(st.sampled_from([length, length, max(1, length // 2), max(1, length - 1), max(1, length // 3)]))
+    offset = draw(st.sampled_from([0, 0, 1, 500_000, SECOND, -1_234_567, 100 * SECOND + 17]))
+    return WindowSpec(length * SECOND, slide * SECOND, offset)
+
+
+# How keys are written in a query, and the SQL of the same in plain Spark.
+KEYS = {
+    "the key": ("the key", "`the key`"),
+    "a.b": ("a.b", "`a.b`"),
+    "dbl": ("dbl", "dbl"),
+    "big": ("big", "big"),
+    "Mixed": ("Mixed", "Mixed"),
+    "mixed": ("mixed", "mixed"),
+    "up per": ("upper(Mixed)", "upper(Mixed)"),
+    "even": ("`n n` % 2 = 0", "`n n` % 2 = 0"),
+}
+
+
+def top(x: str) -> str:
+    """Items with their counts, the most frequent first, then by item, null last."""
+    before = "case when a.count != b.count then sign(b.count - a.count) when a.item is null then 1"
+    before += " when b.item is null then -1 when a.item < b.item then -1 else 1 end"
+    return f"slice(array_sort(approx_top_k({x}, 100, 10000), (a, b) -> int({before})), 1, 3)"
+
+
+AGGREGATES: dict[str, tuple[Callable[[], Aggregate], str]] = {
+    "rows": (lambda: tm.count(), "count(*)"),
+    "n": (lambda: tm.count("n n"), "count(`n n`)"),
+    "total": (lambda: tm.sum("n n"), "sum(`n n`)"),
+    "mean int": (lambda: tm.avg("n n"), "avg(`n n`)"),
+    "float.sum": (lambda: tm.sum("x.y"), "sum(`x.y`)"),
+    "mean": (lambda: tm.avg("x.y"), "avg(`x.y`)"),
+    "wild mean": (lambda: tm.avg("dbl"), "avg(dbl)"),
+    "decimals": (lambda: tm.sum("dec"), "sum(dec)"),
+    "mean decimal": (lambda: tm.avg("dec"), "avg(dec)"),
+    "low": (lambda: tm.min("dbl"), "min(dbl)"),
+    "high": (lambda: tm.max("dbl"), "max(dbl)"),
+    "max long": (lambda: tm.max("big"), "max(big)"),
+    "min word": (lambda: tm.min("word"), "min(word)"),
+    "max dec": (lambda: tm.max("dec"), "max(dec)"),
+    "newest": (lambda: tm.max("at"), "max(at)"),
+    "first word": (lambda: tm.first("word"), "min(struct(at, word)).word"),
+    "last": (lambda: tm.last("n n"), "max(struct(at, `n n`)).`n n`"),
+    "spread": (lambda: tm.stddev("x.y"), "stddev(`x.y`)"),
+    "words": (lambda: tm.collect_set("word", 3), "slice(sort_array(collect_set(word)), 1, 3)"),
+    "list": (lambda: tm.collect_list("n n", 4), "slice(sort_array(collect_list(`n n`)), 1, 4)"),
+    "any": (lambda: tm.any("`n n` > 0"), "any(`n n` > 0)"),
+    "kinds": (lambda: tm.approx_count_distinct("word"), "size(collect_set(word))"),
+    "median": (lambda: tm.quantile("n n", 0.5), "double(percentile_approx(`n n`, 0.5))"),
+    "top": (lambda: tm.top_k("word", 3), top("word")),
+}
+CLOSE = ("mean int", "float.sum", "mean", "wild mean", "spread")
+
+
+def positive(df: DataFrame) -> DataFrame:
+    return df.where("`n n` > 0")
+
+
+def renamed(df: DataFrame) -> DataFrame:
+    return df.withColumn("word", F.expr("coalesce(word, Mixed, 'none')")).where("big is not null or dbl is not null")
+
+
+MAPS: tuple[Callable[[DataFrame], DataFrame] | None, ...] = (None, positive, renamed)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A query of an example, by names."""
+
+    keys: tuple[str, ...]
+    windows: tuple[WindowSpec, ...]
+    aggregates: tuple[str, ...]
+    rows: int
+
+    def add(self, stream: Any, sink: MemorySink, name: str) -> None:
+        function = MAPS[self.rows]
+        rows = stream if function is None else stream.map(function)
+        grouped = rows.group_by(**{key: KEYS[key][0] for key in self.keys}) if self.keys else rows.group_by()
+        grouped.window(*self.windows).agg(**{a: AGGREGATES[a][0]() for a in self.aggregates}).to(sink, name)
+
+    def batch(self) -> BatchQuery:
+        return BatchQuery(
+            self.windows,
+            {key: F.expr(KEYS[key][1]) for key in self.keys},
+            {a: F.expr(AGGREGATES[a][1]) for a in self.aggregates},
+            MAPS[self.rows] or (lambda df: df),
+        )
+
+
+QUERIES = st.builds(
+    Drawn,
+    st.lists(st.sampled_from(sorted(KEYS)), max_size=3, unique_by=str.lower).map(tuple),
+    st.lists(window_specs(), min_size=1, max_size=3, unique=True).map(tuple),
+    st.lists(st.sampled_from(sorted(AGGREGATES)), min_size=1, max_size=6, unique=True).map(tuple),
+    st.sampled_from([0, 0, 1, 2]),
+)
+STEPS = st.sampled_from(
+    ["cut logged", "windows closed", "job done", "partials written", "committed", "delivered", "delivery logged"]
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One life of the application: what is added before it, and whether and where it crashes."""
+
+    adds: tuple[tuple[int, tuple[Any, ...]], ...]
+    """Source partition and rows."""
+    crash_at: tuple[str, int] | None
+    close_all: bool
+
+
+@dataclass(frozen=True)
+class Example:
+    """What Hypothesis draws."""
+
+    queries: tuple[Drawn, ...]
+    runs: tuple[Run, ...]
+    pieces: tuple[int, ...]
+    delay: int
+    partitions: int
+
+
+RUNS = st.builds(
+    Run,
+    st.lists(
+        st.tuples(st.integers(0, 1), st.lists(ROWS, min_size=3, max_size=20).map(tuple)), min_size=1, max_size=2
+    ).map(tuple),
+    st.one_of(st.none(), st.tuples(STEPS, st.integers(0, 2))),
+    st.booleans().map(lambda often: not often),
+)
+EXAMPLES = st.builds(
+    Example,
+    st.lists(QUERIES, min_size=1, max_size=4).map(tuple),
+    st.lists(RUNS, min_size=1, max_size=3).map(tuple),
+    st.lists(st.integers(6, 30), min_size=1, max_size=3).map(tuple),
+    st.sampled_from([0, 2 * SECOND, 10 * SECOND]),
+    st.sampled_from([1, 1, 2]),
+)
+
+
+@pytest.fixture(scope="module")
+def interpreted(spark: SparkSession) -> SparkSession:
+    """A session that compiles nothing: every example has other queries, and compiling takes longer than running."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    return session
+
+
+SHORT = (Phase.explicit, Phase.reuse, Phase.generate)
+"""A failure is stored, not made smaller, which takes minutes; the long test does that."""
+
+
+def check(spark: SparkSession, example: Example) -> None:
+    source = PiecewiseSource(SCHEMA, example.pieces, example.partitions)
+
+    def define(app: App, sink: MemorySink) -> None:
+        policy = tm.watermark(example.delay, max_ahead=None)
+        stream = app.stream(source, event_time="at", watermark=policy)
+        for i, query in enumerate(example.queries):
+            query.add(stream, sink, f"q{i}")
+
+    with tempfile.TemporaryDirectory() as directory:
+        bench = Bench(spark, Path(directory), define)
+        rows: list[tuple[Any, ...]] = []
+        for run in example.runs:
+            for partition, added in run.adds:
+                source.add(added, partition % example.partitions)
+                rows += added
+            bench.run(run.close_all, run.crash_at)
+        bench.run()
+        cuts = bench.cuts_of()
+    table = logged_rows(source._from_python(rows), cuts)
+    batches = {f"q{i}": query.batch() for i, query in enumerate(example.queries)}
+    wanted = expected(spark, source.schema, table, "at", batches)
+    for i, query in enumerate(example.queries):
+        actual = bench.sink.to_table(f"q{i}")
+        assert differences(actual, wanted[f"q{i}"], len(query.keys), CLOSE) == [], query
+
+
+@settings(max_examples=12, phases=SHORT, deadline=None, suppress_health_check=list(HealthCheck))
+@given(EXAMPLES)
+def test_each_window_equals_plain_spark_batch(interpreted: SparkSession, example: Example) -> None:
+    check(interpreted, example)
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(EXAMPLES)
+def test_each_window_equals_plain_spark_batch_at_length(interpreted: SparkSession, example: Example) -> None:
+    check(interpreted, example)

@@ -1,0 +1,107 @@
+"""Whatever the user's session is set to, results are the same, and the session is afterwards what it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from exact_helpers import SECOND, Bench, PiecewiseSource
+from pyspark.sql import DataFrame, SparkSession
+
+import transom as tm
+from transom.app import App
+from transom.sinks.memory import MemorySink
+
+SCHEMA = "zone int, fare double, at timestamp"
+
+
+def source() -> PiecewiseSource:
+    made = PiecewiseSource(SCHEMA, (40,))
+    made.add([(i % 3, i / 4, (i * 7 % 100) * SECOND) for i in range(99)])
+    made.add([(1, None, None)])
+    return made
+
+
+def define_on(rows: PiecewiseSource) -> Any:
+    """Two components over a map that needs the user's view and function."""
+
+    def named(df: DataFrame) -> DataFrame:
+        zones = df.sparkSession.table("zones")
+        return df.join(zones, "zone").selectExpr("*", "doubled(fare) as twice", "date_trunc('DAY', at) as day")
+
+    def define(app: App, sink: MemorySink) -> None:
+        stream = app.stream(rows, event_time="at", watermark="2 minutes")
+        mapped = stream.map(named)
+        values = {"n": tm.count(), "f": tm.sum("twice"), "m": tm.avg("fare")}
+        windows = ("10 seconds", tm.sliding("30 seconds", every="20 seconds"))
+        mapped.group_by("name").window(*windows).agg(**values).to(sink, "zones")
+        stream.window("1 minute").agg(n=tm.count("fare"), q=tm.quantile("fare", 0.5), t=tm.last("at")).to(sink, "all")
+
+    return define
+
+
+def user_session(spark: SparkSession, zone: str, ansi: bool, aqe: bool) -> SparkSession:
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", zone)
+    session.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
+    session.conf.set("spark.sql.adaptive.enabled", str(aqe).lower())
+    names = pa.table({"zone": pa.array([0, 1, 2], pa.int32()), "name": ["a", "b", "c"]})
+    session.createDataFrame(names).createOrReplaceTempView("zones")
+    session.sql("CREATE OR REPLACE TEMPORARY FUNCTION doubled(x DOUBLE) RETURNS DOUBLE RETURN x * 2")
+    return session
+
+
+def seen(session: SparkSession) -> dict[str, Any]:
+    """What an application must not change."""
+    return {
+        "settings": sorted((row.key, row.value) for row in session.sql("SET").collect()),
+        "tables": sorted(table.name for table in session.catalog.listTables()),
+        "functions": sorted(row.function for row in session.sql("SHOW USER FUNCTIONS").collect()),
+        "database": session.catalog.currentDatabase(),
+        "active": active_session(),
+    }
+
+
+def active_session() -> str | None:
+    """The identity of the JVM's session of this thread; PySpark makes a new wrapper for it each time."""
+    active = SparkSession.getActiveSession()
+    return None if active is None else str(active._jsparkSession.toString())
+
+
+def cached(session: SparkSession) -> bool:
+    rdds = session.sparkContext._jsc.getPersistentRDDs()
+    return bool(len(rdds)) or not session._jsparkSession.sharedState().cacheManager().isEmpty()
+
+
+def results(session: SparkSession, directory: Path) -> dict[str, list[tuple[Any, ...]]]:
+    bench = Bench(session, directory, define_on(source()))
+    bench.run(close_all=False)
+    bench.run()
+    return {query: bench.rows(query) for query in ("zones", "all")}
+
+
+@pytest.fixture(scope="module")
+def wanted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Any, ...]]]:
+    found = results(user_session(spark, "UTC", True, True), tmp_path_factory.mktemp("utc"))
+    assert sum(row[3] for row in found["zones"] if row[1] - row[0] == 10 * SECOND) == 99
+    return found
+
+
+OTHERS = [
+    ("America/New_York", False, False),
+    ("America/New_York", True, True),
+    ("Asia/Kathmandu", False, True),
+    ("Asia/Kathmandu", True, False),
+]
+
+
+@pytest.mark.parametrize(("zone", "ansi", "aqe"), OTHERS)
+def test_results_and_session_do_not_depend_on_each_other(spark, tmp_path, wanted, zone, ansi, aqe):
+    session = user_session(spark, zone, ansi, aqe)
+    before, had_cached = seen(session), cached(session)
+    assert results(session, tmp_path) == wanted
+    assert seen(session) == before
+    assert cached(session) == had_cached
+    assert not had_cached
