@@ -20,6 +20,7 @@ LAYERS = (
     {"engine"},
     {"sites"},
     {"config"},
+    {"pipeline"},
     {"app"},
     {"jobkeys"},
     {"jobfile"},

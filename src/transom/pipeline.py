@@ -1,0 +1,202 @@
+"""A stream and the queries on it as users write them: values that each step makes anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from transom.engine.spark.plan import Rows, Transformation
+from transom.engine.stream import StreamDefinition
+from transom.errors import DefinitionError
+from transom.model.expression import Expression, Input
+from transom.model.query import Key, LatencyTarget, Query
+from transom.model.time import Duration, parse_duration
+from transom.model.watermark import WatermarkPolicy
+from transom.model.window import Window, WindowSpec, window_of
+from transom.sinks.base import Sink
+from transom.sources.base import Source
+from transom.windows.aggregates.base import Aggregate
+
+
+@dataclass(eq=False)
+class Stream:
+    """Rows of a source; made by `App.stream`. Transformations return new values."""
+
+    register: Callable[[Stream, Sink, str | None, Callable[[str], Query]], None]
+    """Makes a query part of the application: stream, sink, name if any, and the query given its name."""
+    name: str
+    source: Source
+    event_time: Expression
+    policy: WatermarkPolicy
+
+    def __post_init__(self) -> None:
+        self.queries: list[Query] = []
+        self._branches: list[tuple[Transformation, ...]] = []
+
+    def map(self, transformation: Transformation) -> Rowwise:
+        """Return the rows after a row-wise PySpark transformation: filters, columns, joins with static tables."""
+        return Rowwise(self, ()).map(transformation)
+
+    def group_by(self, *keys: str, **named: Input) -> Grouped:
+        """Group by columns, or by named expressions; nothing for one global group."""
+        return Rowwise(self, ()).group_by(*keys, **named)
+
+    def window(self, *windows: Window) -> Windowed:
+        """Aggregate all rows together, without keys."""
+        return self.group_by().window(*windows)
+
+    def definition(self) -> StreamDefinition:
+        """Return the stream as the engine takes it."""
+        rows = Rows(self.event_time, tuple(self._branches))
+        return StreamDefinition(self.name, self.source, rows, self.policy, tuple(self.queries))
+
+    def branch(self, chain: tuple[Transformation, ...]) -> int:
+        """Return the index of a chain of transformations; the same functions give the same index."""
+        for index, known in enumerate(self._branches):
+            if len(known) == len(chain) and all(a is b for a, b in zip(known, chain, strict=True)):
+                return index
+        self._branches.append(chain)
+        return len(self._branches) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Rowwise:
+    """A stream after some transformations."""
+
+    stream: Stream
+    chain: tuple[Transformation, ...]
+
+    def map(self, transformation: Transformation) -> Rowwise:
+        """Return the rows after one more transformation."""
+        if not callable(transformation):
+            raise DefinitionError(f"map: {transformation!r} is no function.", "Write map(lambda df: df.where(...)).")
+        return Rowwise(self.stream, (*self.chain, transformation))
+
+    def group_by(self, *keys: str, **named: Input) -> Grouped:
+        """Group by columns, or by named expressions; nothing for one global group.
+
+        Args:
+            keys: Column names.
+            named: Expressions by the name of the result column, e.g. group_by(hour="hour(pickup_at)").
+
+        Raises:
+            DefinitionError: A Column without a name, or a name given twice.
+        """
+        found: list[Key] = []
+        for key in keys:
+            if not isinstance(key, str):
+                raise DefinitionError(f"group_by: {key} has no name for the result.", "Write group_by(name=column).")
+            found.append(Key(key, Expression.of(key, "group_by")))
+        found += [Key(name, Expression.of(value, "group_by")) for name, value in named.items()]
+        _unique([key.name for key in found], "group_by")
+        return Grouped(self, tuple(found))
+
+    def window(self, *windows: Window) -> Windowed:
+        """Aggregate all rows together, without keys."""
+        return self.group_by().window(*windows)
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """Rows grouped by keys."""
+
+    rows: Rowwise
+    keys: tuple[Key, ...]
+
+    def window(self, *windows: Window) -> Windowed:
+        """Say over which windows to aggregate.
+
+        Args:
+            windows: Lengths ("5 minutes") for tumbling windows, or what `tumbling` and `sliding` return.
+        """
+        if not windows:
+            raise DefinitionError("window: no window is given.", 'Write for example window("5 minutes").')
+        return Windowed(self, tuple(dict.fromkeys(window_of(window) for window in windows)))
+
+
+@dataclass(frozen=True, eq=False)
+class Windowed:
+    """Grouped rows in windows."""
+
+    grouped: Grouped
+    windows: tuple[WindowSpec, ...]
+
+    def agg(self, **aggregates: Aggregate) -> QueryBuilder:
+        """Say what to compute: a name for each result column and its aggregate, e.g. trips=tm.count()."""
+        if not aggregates:
+            raise DefinitionError("agg: no aggregate is given.", "Write for example agg(trips=tm.count()).")
+        for name, aggregate in aggregates.items():
+            if not hasattr(aggregate, "primitives"):
+                raise DefinitionError(
+                    f"agg: {name} is {aggregate!r}, no aggregate of Transom.",
+                    "Use tm.count(), tm.avg('fare') and so on; Spark's own functions cannot be merged across panes.",
+                )
+        _unique(
+            ["window_start", "window_end", *(key.name for key in self.grouped.keys), *aggregates],
+            "agg",
+        )
+        return QueryBuilder(self, tuple(aggregates.items()))
+
+
+@dataclass(frozen=True, eq=False)
+class QueryBuilder:
+    """A query that lacks only a sink; it counts from `to` on."""
+
+    windowed: Windowed
+    aggregates: tuple[tuple[str, Aggregate], ...]
+    target: LatencyTarget | None = None
+    fill_zero: bool = False
+
+    def within(self, limit: Duration, quantile: float = 0.99) -> QueryBuilder:
+        """State a latency target: this share of the results is visible within the limit.
+
+        Args:
+            limit: For example "2 seconds", from the arrival of the row that completes the window.
+            quantile: In (0, 1).
+        """
+        micros = parse_duration(limit, "within")
+        if micros <= 0:
+            raise DefinitionError(f"within: the limit is {limit!r}.", "Give more than nothing.")
+        if not 0 < quantile < 1:
+            raise DefinitionError(f"within: the quantile is {quantile}.", "Give a number between 0 and 1.")
+        return replace(self, target=LatencyTarget(micros, quantile))
+
+    def fill(self, value: str) -> QueryBuilder:
+        """Emit known keys in windows without rows too; `zero`: counts are 0, other values null.
+
+        A key is known from its first row on, for as long as the checkpoint lives.
+        """
+        if value != "zero":
+            raise DefinitionError(f"fill: {value!r} is unknown.", 'Write fill("zero").')
+        return replace(self, fill_zero=True)
+
+    def to(self, sink: Sink, name: str | None = None) -> None:
+        """Send the results to a sink; the query is now part of the application.
+
+        Args:
+            sink: What `parquet`, `json`, `console`, `memory_sink` or `foreach` return.
+            name: Names the query in the checkpoint; default query1, query2, ...
+
+        Raises:
+            DefinitionError: The name or the sink's directory is taken.
+        """
+        rows = self.windowed.grouped.rows
+
+        def query(label: str) -> Query:
+            return Query(
+                label,
+                rows.stream.branch(rows.chain),
+                self.windowed.grouped.keys,
+                self.windowed.windows,
+                self.aggregates,
+                self.target,
+                self.fill_zero,
+            )
+
+        rows.stream.register(rows.stream, sink, name, query)
+
+
+def _unique(names: list[str], field: str) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise DefinitionError(f"{field}: there are two result columns {name!r}.", "Give one of them another name.")
