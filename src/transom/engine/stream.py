@@ -220,30 +220,29 @@ class Stream:
             {q: n for q, n in late.items() if n},
         )
         if partials.stats.bad or outcome.late or skipped:
-            self._write_dead_letters(outcome, isolated.queries, before)
+            self._write_dead_letters(outcome, compiled, before)
         return outcome
 
     def _job(self, cut: LoggedCut, compiled: Compiled, skip: Sequence[str]) -> CutPartials:
         return jobs.run_cut(
             self.source.read(self._session, cut.start, cut.end, skip),
-            self.definition.rows,
-            compiled.components,
+            compiled.plan,
             partitions=len(self.source.partitions),
             ahead=cut.ahead,
             estimated_rows=cut.rows,
         )
 
-    def _write_dead_letters(self, outcome: CutOutcome, queries: Sequence[Query], before: dict[str, Micros]) -> None:
+    def _write_dead_letters(self, outcome: CutOutcome, compiled: Compiled, before: dict[str, Micros]) -> None:
         cut = outcome.cut
         late: dict[int, dict[Micros, list[str]]] = {}
-        for query in queries:
-            if query.name in outcome.late:
-                late.setdefault(query.branch, {}).setdefault(before[query.name], []).append(query.name)
+        for name, query in compiled.queries.items():
+            if name in outcome.late:
+                late.setdefault(query.query.branch, {}).setdefault(before[name], []).append(name)
         directory = self._dead_letters / f"cut={cut.number}"
         try:
             jobs.write_dead_letters(
                 self.source.read(self._session, cut.start, cut.end, tuple(outcome.skipped)),
-                self.definition.rows,
+                compiled.plan,
                 late,
                 ahead=cut.ahead,
                 unreadable=outcome.skipped,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from transom.engine.spark import plan
-from transom.engine.spark.plan import Rows
+from transom.engine.spark.plan import TIME, Aggregation, Branch, Rows, StreamPlan
 from transom.engine.state import CompiledQuery
 from transom.engine.tables import PANE, Origin
 from transom.errors import DefinitionError
@@ -19,7 +19,7 @@ from transom.windows.aggregates.base import Primitive
 from transom.windows.components import Component, KeySet, plan_components
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
 StoreShape = tuple[KeySet, Origin, pa.Schema, dict[Primitive, dict[str, pa.DataType]]]
@@ -29,13 +29,19 @@ StoreShape = tuple[KeySet, Origin, pa.Schema, dict[Primitive, dict[str, pa.DataT
 class Compiled:
     """Queries as the engine runs them."""
 
-    components: tuple[Component, ...]
+    plan: StreamPlan
+    """The job of each cut."""
     stores: tuple[StoreShape, ...]
     queries: dict[str, CompiledQuery]
     definitions: dict[str, dict[str, Any]]
     """What must not change while a checkpoint is used, by query."""
     origins: tuple[Origin, ...]
     """Origin of each component's table."""
+
+    @property
+    def components(self) -> tuple[Component, ...]:
+        """What the job aggregates."""
+        return self.plan.components
 
 
 def compile_queries(session: SparkSession, schema: StructType, rows: Rows, queries: Sequence[Query]) -> Compiled:
@@ -64,19 +70,23 @@ def compile_queries(session: SparkSession, schema: StructType, rows: Rows, queri
 def _compile(session: SparkSession, schema: StructType, rows: Rows, queries: Sequence[Query]) -> Compiled:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    empty = plan.with_time(session.createDataFrame([], schema), rows.event_time)
-    branches: dict[int, DataFrame] = {}
-    for query in queries:
-        if query.branch not in branches:
-            branches[query.branch] = plan.transformed(empty, rows.branches[query.branch], rows.event_time)
-    texts = {branch: plan.plan_text(df) for branch, df in branches.items()}
+    raw = session.createDataFrame([], schema)
+    time = plan.time_column(raw, rows.event_time)
+    good = raw.withColumn(TIME, time)
+    branches = {
+        index: Branch.of(good, rows.branches[index], rows.event_time)
+        for index in dict.fromkeys(query.branch for query in queries)
+    }
+    seen = {index: branch(good) for index, branch in branches.items()}
+    texts = {index: plan.plan_text(df) for index, df in seen.items()}
     identity = _identities(texts)
     components = plan_components(queries)
     stores: list[StoreShape] = []
-    origins = []
+    origins, aggregations = [], []
     for component in components:
-        aggregated = plan.aggregated(branches[component.branch], component)
-        schema_out = plan.utc(to_arrow_schema(aggregated.schema, timezone="UTC"))
+        aggregation = Aggregation.of(seen[component.branch], component)
+        aggregations.append(aggregation)
+        schema_out = plan.utc(to_arrow_schema(aggregation(seen[component.branch]).schema, timezone="UTC"))
         types = plan.state_types(component, schema_out)
         key_types = {key: schema_out.field(f"_k{i}").type for i, key in enumerate(component.keys)}
         _check_keys(key_types)
@@ -86,9 +96,10 @@ def _compile(session: SparkSession, schema: StructType, rows: Rows, queries: Seq
             key_schema = pa.schema([pa.field(key.name, key_types[key]) for key in keys])
             origin = _origin(identity[component.branch], keys)
             stores.append((key_set, origin, key_schema, {p: types[p] for p in key_set.primitives}))
-    compiled = {q.name: CompiledQuery(q, plan.input_types(branches[q.branch], q)) for q in queries}
+    compiled = {q.name: CompiledQuery(q, plan.input_types(seen[q.branch], q)) for q in queries}
     definitions = {q.name: q.definition(texts[q.branch]) for q in queries}
-    return Compiled(components, tuple(stores), compiled, definitions, tuple(origins))
+    stream = StreamPlan(time, branches, components, tuple(aggregations))
+    return Compiled(stream, tuple(stores), compiled, definitions, tuple(origins))
 
 
 def _origin(branch: str, keys: Sequence[Any]) -> Origin:

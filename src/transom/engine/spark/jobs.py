@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.engine.spark import plan
-from transom.engine.spark.plan import TIME, Rows
+from transom.engine.spark.plan import TIME, StreamPlan
 from transom.engine.tables import PANE, state_name
 from transom.model.query import Query
 from transom.model.time import MIN_TIME, Micros
@@ -67,13 +67,13 @@ class CutPartials:
     stats: CutStats = field(default_factory=CutStats)
 
 
-def _stat_columns(timed: DataFrame, partitions: int, ahead: Micros | None) -> list[Column]:
-    """Return the aggregates of CutStats; `good` rows are those whose time moves the watermark."""
+def _stat_columns(given: Sequence[str], partitions: int, ahead: Micros | None) -> list[Column]:
+    """Return the aggregates of CutStats over rows for which the source gave these columns."""
     from pyspark.sql import functions as F
 
-    parsed = f"{CORRUPT} IS NULL" if CORRUPT in timed.columns else "true"
+    parsed = f"{CORRUPT} IS NULL" if CORRUPT in given else "true"
     beyond = "false" if ahead is None else f"{TIME} > {ahead}L"
-    has_partition = PARTITION in timed.columns
+    has_partition = PARTITION in given
     columns = [F.expr("count(1)").alias("rows")]
     for i in range(partitions):
         here = f" AND {PARTITION} = {i}" if has_partition else ""
@@ -97,54 +97,45 @@ def _stats_of(values: Mapping[str, Any], partitions: int) -> CutStats:
 
 
 def run_cut(
-    raw: DataFrame,
-    rows: Rows,
-    components: Sequence[Component],
-    *,
-    partitions: int,
-    ahead: Micros | None,
-    estimated_rows: int,
+    raw: DataFrame, stream: StreamPlan, *, partitions: int, ahead: Micros | None, estimated_rows: int
 ) -> CutPartials:
     """Run the one job of a cut.
 
-    The counts are observed in the same pass, before any transformation. (DESIGN
-    asks for ordinary aggregate columns; the users' filters sit between the scan and the aggregation, so those would
-    need a second pass. See docs/decisions/0002.) With several components the parsed rows are kept for the length of
-    the job, so that there is one scan.
+    The counts are observed in the same pass, before any transformation. (DESIGN asks for ordinary aggregate columns;
+    the users' filters sit between the scan and the aggregation, so those would need a second pass. See
+    docs/decisions/0002.) With several components the parsed rows are kept for the length of the job, so that there is
+    one scan.
 
     Args:
         raw: The rows of the cut, as the source reads them.
-        rows: Event time and transformations.
-        components: What to aggregate; may be empty, then only the counts are made.
+        stream: Event time, transformations and aggregations; without aggregations only the counts are made.
         partitions: Number of source partitions.
         ahead: Largest event time that is believed; None for no bound.
         estimated_rows: Size of the cut; decides whether it is worth more than one task.
     """
     from pyspark.sql import Observation
 
+    columns = raw.columns
     if estimated_rows <= SMALL_CUT_ROWS:
         raw = raw.coalesce(1)
-    timed = plan.with_time(raw, rows.event_time)
-    stats = _stat_columns(timed, partitions, ahead)
-    if not components:
+    timed = raw.withColumn(TIME, stream.time)
+    stats = _stat_columns(columns, partitions, ahead)
+    if not stream.aggregations:
         return CutPartials((), _stats_of(timed.agg(*stats).toArrow().to_pylist()[0], partitions))
-    shared = timed.persist() if len(components) > 1 else None
+    shared = timed.persist() if len(stream.aggregations) > 1 else None
     try:
         observation = Observation()
-        observed = timed.observe(observation, *stats)
-        good = plan.good_rows(observed, ahead)
-        branches = {
-            branch: plan.transformed(good, rows.branches[branch], rows.event_time)
-            for branch in dict.fromkeys(component.branch for component in components)
-        }
-        tables = _collect([plan.aggregated(branches[component.branch], component) for component in components])
+        good = plan.good_rows(timed.observe(observation, *stats), ahead, columns)
+        rows = {index: branch(good) for index, branch in stream.branches.items()}
+        pairs = list(zip(stream.components, stream.aggregations, strict=True))
+        tables = _collect([aggregation(rows[component.branch]) for component, aggregation in pairs])
         counted = _observed(observation)
         if counted is None:
             counted = timed.agg(*stats).toArrow().to_pylist()[0]
     finally:
         if shared is not None:
             shared.unpersist()
-    named = tuple(_named(table, component) for table, component in zip(tables, components, strict=True))
+    named = tuple(_named(table, component) for table, component in zip(tables, stream.components, strict=True))
     return CutPartials(named, _stats_of(counted, partitions))
 
 
@@ -179,7 +170,9 @@ def _observed(observation: Any) -> dict[str, Any] | None:
 
 
 def _named(table: pa.Table, component: Component) -> pa.Table:
-    """Return a component's table with its keys under their names and timestamps labelled UTC."""
+    """Return the rows that have a pane, with the keys under their names and timestamps labelled UTC."""
+    if table.column(PANE).null_count:
+        table = table.filter(pc.is_valid(table.column(PANE)))
     names = {f"_k{i}": key.name for i, key in enumerate(component.keys)}
     table = table.rename_columns([names.get(name, name) for name in table.column_names])
     schema = plan.utc(table.schema)
@@ -188,7 +181,7 @@ def _named(table: pa.Table, component: Component) -> pa.Table:
 
 def write_dead_letters(
     raw: DataFrame,
-    rows: Rows,
+    stream: StreamPlan,
     late: Mapping[int, Mapping[Micros, Sequence[str]]],
     *,
     ahead: Micros | None,
@@ -199,7 +192,7 @@ def write_dead_letters(
 
     Args:
         raw: The rows of the cut.
-        rows: Event time and transformations.
+        stream: Event time and transformations.
         late: For each branch, the moments before which rows are late, each with the names of the queries.
         ahead: Largest event time that is believed.
         unreadable: Units of the source that were left out, with the reason.
@@ -207,8 +200,8 @@ def write_dead_letters(
     """
     from pyspark.sql import functions as F
 
-    timed = plan.with_time(raw, rows.event_time)
-    has_corrupt = CORRUPT in timed.columns
+    timed = raw.withColumn(TIME, stream.time)
+    has_corrupt = CORRUPT in raw.columns
     reason = "WHEN " + f"{TIME} IS NULL THEN 'null event time' "
     if ahead is not None:
         reason += f"WHEN {TIME} > {ahead}L THEN 'too far ahead' "
@@ -226,7 +219,7 @@ def write_dead_letters(
     ).where("reason IS NOT NULL")
     frames = [bad]
     for branch, moments in late.items():
-        seen = plan.transformed(plan.good_rows(timed, ahead), rows.branches[branch], rows.event_time)
+        seen = stream.branches[branch](plan.good_rows(timed, ahead, raw.columns))
         lost = [
             F.when(F.expr(f"{TIME} < {moment}L"), F.array(*[F.lit(name) for name in names]))
             for moment, names in moments.items()

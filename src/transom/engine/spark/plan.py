@@ -38,8 +38,8 @@ class Rows:
     """Chains of transformations; queries name them by index."""
 
 
-def with_time(raw: DataFrame, event_time: Expression) -> DataFrame:
-    """Return the rows with their event time in microseconds.
+def time_column(raw: DataFrame, event_time: Expression) -> Column:
+    """Return the event time of a stream's rows in microseconds, a bigint.
 
     Raises:
         DefinitionError: The event time is no timestamp.
@@ -65,7 +65,7 @@ def with_time(raw: DataFrame, event_time: Expression) -> DataFrame:
             f"event_time: {event_time.text!r} is a {kind}, not a timestamp.",
             advice.get(kind, "Give a column or an expression of type timestamp."),
         )
-    return raw.withColumn(TIME, F.unix_micros(column.cast("timestamp")))
+    return F.unix_micros(column.cast("timestamp"))
 
 
 def believed(ahead: Micros | None) -> str:
@@ -74,69 +74,116 @@ def believed(ahead: Micros | None) -> str:
     return known if ahead is None else f"{known} AND {TIME} <= {ahead}L"
 
 
-def good_rows(timed: DataFrame, ahead: Micros | None) -> DataFrame:
-    """Return the rows that the queries see: parsed, with a time that is neither null nor too far ahead."""
-    condition = believed(ahead)
-    if CORRUPT in timed.columns:
-        condition = f"{CORRUPT} IS NULL AND {condition}"
-    return timed.where(condition).drop(CORRUPT, PARTITION)
+def good_rows(timed: DataFrame, ahead: Micros | None, columns: Sequence[str]) -> DataFrame:
+    """Return the rows that the queries see: parsed, with a time that is neither null nor too far ahead.
 
-
-def transformed(good: DataFrame, chain: Sequence[Transformation], event_time: Expression) -> DataFrame:
-    """Return the rows after the users' transformations, still with their event time.
-
-    Raises:
-        DefinitionError: A transformation returned no DataFrame, or dropped the event time.
+    Args:
+        timed: Rows with TIME.
+        ahead: Largest event time that is believed.
+        columns: Names of the columns that the source gave.
     """
-    from pyspark.errors import AnalysisException
-    from pyspark.sql import functions as F
+    condition = believed(ahead)
+    if CORRUPT in columns:
+        condition = f"{CORRUPT} IS NULL AND {condition}"
+    extra = [name for name in (CORRUPT, PARTITION) if name in columns]
+    good = timed.where(condition)
+    return good.drop(*extra) if extra else good
 
-    df = good
-    for function in chain:
-        df = function(df)
-        if not hasattr(df, "groupBy"):
-            raise DefinitionError(
-                f"map: {getattr(function, '__name__', function)!r} returned {type(df).__name__}, not a DataFrame.",
-                "Return the DataFrame it made.",
-            )
-    if TIME not in df.columns:
-        column = to_column(event_time, df.columns, is_case_sensitive(df))
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """A chain of the users' transformations, after which the rows still have their event time."""
+
+    chain: tuple[Transformation, ...]
+    lost_time: Column | None
+    """The event time once more, when the chain drops TIME but keeps what it is made of."""
+
+    @classmethod
+    def of(cls, good: DataFrame, chain: tuple[Transformation, ...], event_time: Expression) -> Branch:
+        """Prepare a chain.
+
+        Raises:
+            DefinitionError: A transformation returned no DataFrame, or dropped the event time.
+        """
+        from pyspark.errors import AnalysisException
+        from pyspark.sql import functions as F
+
+        df = good
+        for function in chain:
+            df = function(df)
+            if not hasattr(df, "groupBy"):
+                raise DefinitionError(
+                    f"map: {getattr(function, '__name__', function)!r} returned {type(df).__name__}, not a DataFrame.",
+                    "Return the DataFrame it made.",
+                )
+        if TIME in df.columns:
+            return cls(chain, None)
+        column = F.unix_micros(to_column(event_time, df.columns, is_case_sensitive(df)).cast("timestamp"))
         try:
-            df = df.withColumn(TIME, F.unix_micros(column.cast("timestamp")))
+            df.select(column)
         except AnalysisException as error:
             raise DefinitionError(
                 f"map: the event time {event_time.text!r} is gone after the transformation.",
                 f"Keep it, or the column {TIME}, in the select.",
             ) from error
-    return df.where(f"{TIME} IS NOT NULL") if chain else df
+        return cls(chain, column)
+
+    def __call__(self, good: DataFrame) -> DataFrame:
+        """Return the rows after the chain."""
+        for function in self.chain:
+            good = function(good)
+        return good if self.lost_time is None else good.withColumn(TIME, self.lost_time)
 
 
-def aggregated(rows: DataFrame, component: Component) -> DataFrame:
-    """Return one row per pane and key: PANE, the keys as _k0, _k1, ..., and the states of the primitives."""
-    from pyspark.sql import functions as F
+@dataclass(frozen=True, eq=False)
+class Aggregation:
+    """A component's aggregation as columns, made once: each costs calls into the JVM."""
 
-    names, case_sensitive = rows.columns, is_case_sensitive(rows)
-    inputs = tuple(dict.fromkeys(e for p in component.primitives for e in p.inputs))
-    reference = {expression: f"_i{i}" for i, expression in enumerate(inputs)}
-    selected: list[Column] = [F.expr(component.grid.start_sql(TIME)).alias(PANE)]
-    selected += [
-        to_column(key.expression, names, case_sensitive).alias(f"_k{i}") for i, key in enumerate(component.keys)
-    ]
-    selected += [to_column(e, names, case_sensitive).alias(name) for e, name in reference.items()]
-    selected.append(F.col(TIME))
-    states: list[Column] = []
-    for i, primitive in enumerate(component.primitives):
-        sql = primitive.sql([reference[e] for e in primitive.inputs], TIME)
-        states += [F.expr(text).alias(state_name(i, column)) for column, text in sql.items()]
-    grouped = rows.select(*selected).groupBy(PANE, *[f"_k{i}" for i in range(len(component.keys))])
-    result = grouped.agg(*states)
-    for i, primitive in enumerate(component.primitives):
-        function = executor_function_of(primitive)
-        if function is not None:
-            call = F.arrow_udf(function.function, function.returns)  # type: ignore[attr-defined]
-            name = state_name(i, function.column)
-            result = result.withColumn(name, call(F.col(name)))
-    return result
+    selected: tuple[Column, ...]
+    groups: tuple[str, ...]
+    states: tuple[Column, ...]
+    executor_steps: dict[str, Column]
+
+    @classmethod
+    def of(cls, rows: DataFrame, component: Component) -> Aggregation:
+        """Prepare a component's aggregation of rows with these columns."""
+        from pyspark.sql import functions as F
+
+        names, case_sensitive = rows.columns, is_case_sensitive(rows)
+        inputs = tuple(dict.fromkeys(e for p in component.primitives for e in p.inputs))
+        reference = {expression: f"_i{i}" for i, expression in enumerate(inputs)}
+        keys = {f"_k{i}": key.expression for i, key in enumerate(component.keys)}
+        selected: list[Column] = [F.expr(component.grid.start_sql(TIME)).alias(PANE), F.col(TIME)]
+        selected += [to_column(e, names, case_sensitive).alias(name) for name, e in keys.items()]
+        selected += [to_column(e, names, case_sensitive).alias(name) for e, name in reference.items()]
+        states: list[Column] = []
+        steps: dict[str, Column] = {}
+        for i, primitive in enumerate(component.primitives):
+            sql = primitive.sql([reference[e] for e in primitive.inputs], TIME)
+            states += [F.expr(text).alias(state_name(i, column)) for column, text in sql.items()]
+            function = executor_function_of(primitive)
+            if function is not None:
+                name = state_name(i, function.column)
+                steps[name] = F.arrow_udf(function.function, function.returns)(F.col(name))  # type: ignore[attr-defined]
+        return cls(tuple(selected), (PANE, *keys), tuple(states), steps)
+
+    def __call__(self, rows: DataFrame) -> DataFrame:
+        """Return one row per pane and key: PANE, the keys as _k0, _k1, ..., and the states of the primitives.
+
+        PANE is null for rows without a time, which a transformation (an outer join) can make.
+        """
+        result = rows.select(*self.selected).groupBy(*self.groups).agg(*self.states)
+        return result.withColumns(self.executor_steps) if self.executor_steps else result
+
+
+@dataclass(frozen=True, eq=False)
+class StreamPlan:
+    """The job of a stream's cuts, prepared once."""
+
+    time: Column
+    branches: dict[int, Branch]
+    components: tuple[Component, ...]
+    aggregations: tuple[Aggregation, ...]
 
 
 def state_types(component: Component, schema: pa.Schema) -> dict[Primitive, dict[str, pa.DataType]]:
