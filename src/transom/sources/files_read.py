@@ -92,8 +92,6 @@ def read_files(
         options: Options of the reader.
         partition: Gives the index of the source partition of a path; the same for all files of a directory.
     """
-    from pyspark.sql import functions as F
-
     if int(spark.conf.get(_LISTING, "32") or 32) < len(paths):
         spark.conf.set(_LISTING, str(max(len(paths), 1 << 20)))
     text = kind != "parquet"
@@ -103,12 +101,9 @@ def read_files(
         fixed |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     reader = spark.read.format(kind).options(**options).options(**fixed).schema(columns)
     frame = reader.load(["file://" + escape_glob(path) for path in paths])
-    names = [F.col(_quoted(name)) for name in schema.names]
     if text:
-        names.append(_corrupt(schema.names).alias(CORRUPT))
-    if partition is not None:
-        names.append(_partition(paths, partition).alias(PARTITION))
-    return frame.select(*names)
+        frame = frame.withColumn(CORRUPT, _corrupt(schema.names))
+    return frame if partition is None else frame.withColumn(PARTITION, _partition(paths, partition))
 
 
 def empty_frame(spark: SparkSession, schema: StructType, kind: Format, partitioned: bool) -> DataFrame:
