@@ -131,7 +131,7 @@ def test_a_null_time_is_a_dead_letter(spark, tmp_path):
     assert bench.rows("q") == [(0, 10 * SECOND, 1)]
     assert bench.letters() == [{"reason": "null event time", "event_time": None, "queries": [], "record": '{"x":"a"}'}]
     assert progress is not None
-    assert progress.streams[0].dead_letters["null time"] == 1
+    assert progress.streams[0].dead_letters["null event time"] == 1
 
 
 def test_all_rows_late(spark, tmp_path):
