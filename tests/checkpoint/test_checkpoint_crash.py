@@ -242,9 +242,7 @@ def test_a_segment_that_was_ended_is_complete(tmp_path, monkeypatch):
         synced = []
         fsync = os.fsync
         with monkeypatch.context() as patch:
-            patch.setattr(
-                os, "fsync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd))
-            )
+            patch.setattr(os, "fsync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd)))
             fail(patch, "replace", errno.ENOSPC)
             with pytest.raises(CheckpointFullError):
                 checkpoint.write_snapshot({}, {})
@@ -278,9 +276,7 @@ def test_what_an_opening_reads_is_durable_before_it_counts(tmp_path, monkeypatch
     reopen(path).append({"n": 1}, sync=False)
     synced = []
     fsync = os.fsync
-    monkeypatch.setattr(
-        os, "fsync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd))
-    )
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd)))
     with reopen(path, lock=False) as checkpoint:
         assert checkpoint.records == [{"n": 1}]
     older, newer = segments(path)

@@ -95,9 +95,7 @@ class Crash(Exception):
 
 @pytest.mark.parametrize("step", range(1, 16))
 @pytest.mark.parametrize("by", ["recover", "compact"])
-def test_a_crash_at_any_step_is_repaired(
-    step: int, by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_at_any_step_is_repaired(step: int, by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = parquet(tmp_path)
     write(sink, range(10))
     calls = 0

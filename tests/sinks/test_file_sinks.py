@@ -88,9 +88,7 @@ def test_recover_refuses_to_lose_merged_history(sink: FileSink) -> None:
     assert names(sink.directory) == [merged.name]
 
 
-def test_a_full_disk_is_an_oserror_and_leaves_nothing(
-    sink: FileSink, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_an_oserror_and_leaves_nothing(sink: FileSink, monkeypatch: pytest.MonkeyPatch) -> None:
     sink.write(results(0, 1))
     before = names(sink.directory)
 

@@ -36,8 +36,7 @@ def test_memory_replaces_recovers_and_orders_by_cut() -> None:
 def test_memory_may_be_read_while_it_is_written() -> None:
     sink = memory()
     threads = [
-        threading.Thread(target=lambda k=k: [sink.write(results(f"q{k}", i, i)) for i in range(200)])
-        for k in range(4)
+        threading.Thread(target=lambda k=k: [sink.write(results(f"q{k}", i, i)) for i in range(200)]) for k in range(4)
     ]
     for thread in threads:
         thread.start()

@@ -30,10 +30,7 @@ def test_pane_starts_at_the_greatest_edge_and_lies_inside_every_window_of_the_mo
     grid = Grid.of(spec for spec in chosen)
     start = int(grid.start(np.array([t]))[0])
     edges = {
-        e
-        for s in chosen
-        for k in range(-200, 300)
-        for e in (s.offset + k * s.slide, s.offset + k * s.slide + s.length)
+        e for s in chosen for k in range(-200, 300) for e in (s.offset + k * s.slide, s.offset + k * s.slide + s.length)
     }
     assert start == max(e for e in edges if e <= t)
     assert grid.end(t) == min(e for e in edges if e > t)
@@ -51,9 +48,7 @@ def test_pane_starts_at_the_greatest_edge_and_lies_inside_every_window_of_the_mo
 def test_closing_windows_are_those_with_rows_that_end_between_two_watermarks(spec, times, after, until):
     panes = sorted({int(p) for p in Grid.of([spec]).start(np.array(times, dtype=np.int64))})
     everything = {w for t in times for w in windows_of(spec, t)}
-    assert closing_windows(spec, panes, after, until) == sorted(
-        w for w in everything if after < w[1] <= until
-    )
+    assert closing_windows(spec, panes, after, until) == sorted(w for w in everything if after < w[1] <= until)
     assert closing_windows(spec, panes, MIN_TIME, MAX_TIME) == sorted(everything)
 
 
@@ -70,9 +65,9 @@ def test_pairs_need_two_panes_per_slide():
 
 
 def test_edges_of_finer_windows_cover_those_of_coarser_ones():
-    assert Grid.of(
-        [tumbling("10 seconds"), tumbling("1 minute"), sliding("5 minutes", "10 seconds")]
-    ).edges == ((10_000_000, 0),)
+    assert Grid.of([tumbling("10 seconds"), tumbling("1 minute"), sliding("5 minutes", "10 seconds")]).edges == (
+        (10_000_000, 0),
+    )
 
 
 def test_windows_are_read_as_users_write_them():
