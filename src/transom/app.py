@@ -245,8 +245,7 @@ def _interrupts(loop: Loop, session: SparkSession) -> Iterator[None]:
         nonlocal asked
         if asked:
             loop.abandon()
-            if hasattr(session, "_jsparkSession"):
-                session.sparkContext.cancelAllJobs()
+            session.interruptAll()
             raise KeyboardInterrupt
         asked = True
         loop.stop()

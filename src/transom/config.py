@@ -25,7 +25,8 @@ class Settings:
     sink_workers: int = 4
     """Sinks that write at once."""
     max_waiting_bytes: int = 256 << 20
-    """Bound on the results that wait for one failing sink; beyond it the query is taken out."""
+    """Bound on the results that wait for one sink. Beyond it a failing sink's query is taken out; for one that is only
+    slow, no more rows are read until it has caught up."""
     snapshot_bytes: int = 32 << 20
     """The checkpoint's log and partials are replaced by a snapshot when they exceed this and the last snapshot."""
 

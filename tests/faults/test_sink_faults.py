@@ -78,8 +78,8 @@ def test_retries_back_off_and_keep_the_order():
             assert delivery.error("q") is not None
             clock.advance(1)
             delivery.collect()
-            assert not delivery.busy or delivery.next_retry() is None
-            clock.advance(max(0, (delivery.next_retry() or 0) - clock.now()))
+            assert not delivery.busy
+            clock.advance(FIRST_RETRY * 2 ** (delivery.failures("q") - 1) - 1)
             delivered += delivery.collect()
     assert [item.parcel.results.cut for item in delivered] == [1, 2]
     waits = [b - a for a, b in zip(sink.tries[:4], sink.tries[1:5], strict=True)]
@@ -116,6 +116,34 @@ def test_a_sink_that_never_works_at_the_end_of_the_input(spark, tmp_path):
     build(spark, tmp_path, source(30), {"good": good, "bad": mended}).run(once=True)
     assert counts(mended, "bad") == of_windows(0, 10, 20)
     assert counts(good, "good") == of_windows(0, 10, 20)
+
+
+class Slow(MemorySink):
+    """Does not come back from its first write before it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = threading.Event()
+
+    def write(self, results):
+        assert self.go_on.wait(timeout=60)
+        super().write(results)
+
+
+def test_a_slow_sink_holds_back_the_reading_not_the_memory(spark, tmp_path):
+    slow, notes, waiting = Slow(), [], []
+
+    def watch(progress):
+        notes.extend(progress.notes)
+        waiting.append(progress.queries[0].waiting)
+        if progress.notes:
+            slow.go_on.set()
+
+    app = build(spark, tmp_path, source(100), {"slow": slow}, max_waiting_bytes=60)
+    app.run(once=True, on_progress=watch)
+    assert counts(slow, "slow") == of_windows(0, 10, 20, 30, 40, 50, 0, 10, 20)
+    assert notes == ["The sink of slow is slow; no more rows are read until it has taken what waits for it."]
+    assert max(waiting) == 2
 
 
 def test_too_many_results_wait(spark, tmp_path):

@@ -51,6 +51,11 @@ class _Lane:
     retry_at: Micros = 0
     backoff: Micros = FIRST_RETRY
     error: Exception | None = None
+
+    def held_bytes(self) -> int:
+        """Return the size of the results that are not written."""
+        return sum(parcel.results.table.nbytes for parcel in self.waiting)
+
     failures: int = 0
     """In a row."""
 
@@ -145,14 +150,16 @@ class Delivery:
         return [
             (name, lane.error)
             for name, lane in self._lanes.items()
-            if lane.error is not None
-            and sum(parcel.results.table.nbytes for parcel in lane.waiting) > self._max_waiting_bytes
+            if lane.error is not None and lane.held_bytes() > self._max_waiting_bytes
         ]
 
-    def next_retry(self) -> Micros | None:
-        """Return when a failed sink is tried again."""
-        moments = [lane.retry_at for lane in self._lanes.values() if lane.waiting and not lane.busy]
-        return min(moments) if moments else None
+    def slow(self) -> list[str]:
+        """Return the queries whose sink works, but so slowly that more results wait than allowed."""
+        return [
+            name
+            for name, lane in self._lanes.items()
+            if lane.error is None and len(lane.waiting) > 1 and lane.held_bytes() > self._max_waiting_bytes
+        ]
 
     def close(self, wait: bool) -> None:
         """Stop the workers; with `wait`, after the writes under way."""

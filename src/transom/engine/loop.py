@@ -73,6 +73,7 @@ class Loop:
         self._ingested: dict[str, Micros] = {}
         self._shown: Micros = 0
         self._snapshot_size = 0
+        self._behind: set[str] = set()
         self._sink_texts = {name: sink.describe() for name, sink in self._sinks.items()}
 
     def stop(self) -> None:
@@ -107,7 +108,7 @@ class Loop:
             while True:
                 self._take_outcomes()
                 self._take_deliveries()
-                if not self._stopping and self._runs_a_query():
+                if not self._stopping and self._runs_a_query() and not self._sinks_are_behind():
                     self._start_cuts(close_all and once)
                 self._bound_checkpoint()
                 if self._finished(once, close_all):
@@ -287,6 +288,14 @@ class Loop:
                     "Mend the sink and give the query a new name to go on with it"
                 )
                 self._fail(stream, query, reason)
+
+    def _sinks_are_behind(self) -> bool:
+        """Tell whether to read no more rows until slow sinks have taken their results; says so once per time."""
+        slow = set(self._delivery.slow())
+        for query in slow - self._behind:
+            self._note(f"The sink of {query} is slow; no more rows are read until it has taken what waits for it.")
+        self._behind = slow
+        return bool(slow)
 
     def _waits_in_vain(self) -> bool:
         """Tell whether the results that are left wait for failing sinks only: after one try when stopping."""

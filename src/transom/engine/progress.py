@@ -44,7 +44,7 @@ class StreamProgress:
     watermark: Micros
     max_event_time: Micros
     dead_letters: dict[str, int]
-    """Rows by reason."""
+    """Rows by reason; a late row counts once for each query that lost it."""
     batch_micros: Micros
     """Duration of the last micro-batch."""
 
