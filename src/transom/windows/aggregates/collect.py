@@ -9,32 +9,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transom.model.expression import Expression
-from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
-from transom.windows.aggregates.parts import combined, gather, no_parts, single_parts
+from transom.windows.aggregates.base import ResultContext, State, Types
+from transom.windows.aggregates.oneinput import OneInput, OneInputAggregate
+from transom.windows.aggregates.parts import PartsPrimitive, single_parts
 from transom.windows.aggregates.values import Values, distinct, from_values, sort, storage_dtype, to_values
 
 
 @dataclass(frozen=True)
-class Smallest:
+class Smallest(PartsPrimitive, OneInput):
     """The `limit` smallest values that are not null, with or without repetitions, in Spark's order.
 
     State: `values`, tuples of sorted numpy arrays.
     """
 
-    x: Expression
+    column = "values"
+
     limit: int
     unique: bool
-
-    @property
-    def inputs(self) -> tuple[Expression, ...]:
-        """The collected expression."""
-        return (self.x,)
-
-    @property
-    def small(self) -> bool:
-        """It can be kilobytes."""
-        return False
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return the sorted beginning of what Spark collects."""
@@ -56,14 +47,6 @@ class Smallest:
         """Return one list per slot."""
         return {"values": self.lists(state, types["values"])}
 
-    def empty(self, slots: int, types: Types) -> State:
-        """Return slots without values."""
-        return {"values": no_parts(slots)}
-
-    def merge_into(self, into: State, slots: Slots, other: State) -> None:
-        """Gather the arrays."""
-        gather(into["values"], slots, other["values"], self.combine)
-
     def combine(self, parts: tuple[Values, ...]) -> Values:
         """Return the smallest values of sorted arrays."""
         ordered = sort(np.concatenate(parts))
@@ -73,7 +56,7 @@ class Smallest:
         """Return one sorted list per slot, of an Arrow list type."""
         item = kind.value_type
         none = np.empty(0, dtype=storage_dtype(item))
-        arrays = [none if found is None else found for found in combined(state["values"], self.combine)]
+        arrays = [none if found is None else found for found in self.combined(state)]
         offsets = np.concatenate(([0], np.cumsum([len(array) for array in arrays]))).astype(np.int32)
         items = np.concatenate([none, *arrays])
         flat = from_values(items, np.ones(len(items), dtype=np.bool_), item)
@@ -81,20 +64,14 @@ class Smallest:
 
 
 @dataclass(frozen=True)
-class Collect:
+class Collect(OneInputAggregate):
     """The aggregates `collect_list` and `collect_set`: a sorted array of the input's type, never null."""
 
-    x: Expression
     limit: int
     unique: bool
 
     @property
-    def inputs(self) -> tuple[Expression, ...]:
-        """The collected expression."""
-        return (self.x,)
-
-    @property
-    def primitives(self) -> tuple[Primitive, ...]:
+    def primitives(self) -> tuple[Smallest]:
         """The smallest values."""
         return (Smallest(self.x, self.limit, self.unique),)
 
@@ -105,7 +82,7 @@ class Collect:
 
     def result(self, states: Sequence[State], context: ResultContext) -> pa.Array:
         """Return the lists."""
-        return Smallest(self.x, self.limit, self.unique).lists(states[0], context.types[0]["values"])
+        return self.primitives[0].lists(states[0], context.types[0]["values"])
 
     def describe(self) -> str:
         """Return for example `collect_set(x, limit=10)`."""

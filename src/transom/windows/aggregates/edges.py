@@ -4,35 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from transom.model.expression import Expression
 from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
-from transom.windows.aggregates.values import Mask, Values, from_values, less, storage_dtype, to_values
+from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
+from transom.windows.aggregates.values import Mask, Values, from_values, less, no_values, to_values
 
 
 @dataclass(frozen=True)
-class Edge:
+class Edge(SmallPrimitive):
     """The smallest or largest (event time, value); a null value counts and comes first, as in Spark.
 
     State: `time` int64 microseconds; `value` and `known` (not null); `valid`, whether there is a row at all.
     """
 
-    x: Expression
     last: bool
-
-    @property
-    def inputs(self) -> tuple[Expression, ...]:
-        """The expression."""
-        return (self.x,)
-
-    @property
-    def small(self) -> bool:
-        """A few numbers."""
-        return True
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return the parts of one minimum or maximum of a struct, which Spark computes once."""
@@ -54,8 +42,7 @@ class Edge:
 
     def empty(self, slots: int, types: Types) -> State:
         """Return slots without a row."""
-        dtype = storage_dtype(types["value"])
-        value = np.empty(slots, dtype=object) if dtype.hasobject else np.zeros(slots, dtype=dtype)
+        value = no_values(slots, types["value"])
         none = np.zeros(slots, dtype=np.bool_)
         return {"time": np.zeros(slots, np.int64), "value": value, "known": none, "valid": none.copy()}
 
@@ -88,26 +75,15 @@ def _less(left: Values, right: Values) -> Mask:
 
 
 @dataclass(frozen=True)
-class EdgeOf:
+class EdgeOf(OneInputAggregate):
     """The aggregates `first` and `last`: the input's type; null where the value at that time is null."""
 
-    x: Expression
     last: bool
-
-    @property
-    def inputs(self) -> tuple[Expression, ...]:
-        """The expression."""
-        return (self.x,)
 
     @property
     def primitives(self) -> tuple[Primitive, ...]:
         """One edge."""
         return (Edge(self.x, self.last),)
-
-    @property
-    def zero(self) -> Any:
-        """There is no first row of nothing."""
-        return None
 
     def result(self, states: Sequence[State], context: ResultContext) -> pa.Array:
         """Return the values."""

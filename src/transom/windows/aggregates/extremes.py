@@ -4,38 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
-from transom.model.expression import Expression
 from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
-from transom.windows.aggregates.values import from_values, less, storage_dtype, to_values
+from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
+from transom.windows.aggregates.values import from_values, less, no_values, to_values
 
 Function = Literal["min", "max", "bool_and", "bool_or"]
 
 
 @dataclass(frozen=True)
-class Extreme:
+class Extreme(SmallPrimitive):
     """The smallest or largest value that is not null, in Spark's order.
 
     State: `value`, of the input's type (decimals as unscaled integers, text as Python objects); `valid`,
     bool.
     """
 
-    x: Expression
     function: Function
-
-    @property
-    def inputs(self) -> tuple[Expression, ...]:
-        """The compared expression."""
-        return (self.x,)
-
-    @property
-    def small(self) -> bool:
-        """A few numbers."""
-        return True
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return the Spark function of the same name."""
@@ -52,9 +41,7 @@ class Extreme:
 
     def empty(self, slots: int, types: Types) -> State:
         """Return slots without a value."""
-        dtype = storage_dtype(types["value"])
-        value = np.empty(slots, dtype=object) if dtype.hasobject else np.zeros(slots, dtype=dtype)
-        return {"value": value, "valid": np.zeros(slots, dtype=np.bool_)}
+        return {"value": no_values(slots, types["value"]), "valid": np.zeros(slots, dtype=np.bool_)}
 
     def merge_into(self, into: State, slots: Slots, other: State) -> None:
         """Keep the better value of each slot."""
@@ -71,26 +58,15 @@ class Extreme:
 
 
 @dataclass(frozen=True)
-class ExtremeOf:
+class ExtremeOf(OneInputAggregate):
     """The aggregates `min`, `max`, `bool_and`, `bool_or`: the input's type; null without values."""
 
-    x: Expression
     function: Function
-
-    @property
-    def inputs(self) -> tuple[Expression, ...]:
-        """The compared expression."""
-        return (self.x,)
 
     @property
     def primitives(self) -> tuple[Primitive, ...]:
         """One extreme."""
         return (Extreme(self.x, self.function),)
-
-    @property
-    def zero(self) -> Any:
-        """There is no extreme of nothing."""
-        return None
 
     def result(self, states: Sequence[State], context: ResultContext) -> pa.Array:
         """Return the extremes."""

@@ -4,41 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from transom.errors import QueryFailedError
-from transom.model.expression import Expression
 from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
+from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
 from transom.windows.aggregates.sums import OVERFLOW_REMEDY, add_values
-from transom.windows.aggregates.values import fits, from_values, to_values
+from transom.windows.aggregates.values import fits, fitting, from_values, to_values
 
 _DIVISION_SCALE = 39
 """Decimal digits after the point that Spark's decimal division keeps before it rounds to the result type."""
 
 
 @dataclass(frozen=True)
-class MeanSum:
+class MeanSum(SmallPrimitive):
     """What a mean needs; unlike `sum` it cannot overflow for integers, which Spark's avg adds as doubles.
 
     State: `count` int64; `sum` float64; for decimals also `exact`, unscaled Python integers, None once
     overflowed. The SQL does not know the type of its input: `exact` is a column of nulls unless that is a
     decimal, which Spark decides when it analyses the query, not for each row.
     """
-
-    x: Expression
-
-    @property
-    def inputs(self) -> tuple[Expression, ...]:
-        """The averaged expression."""
-        return (self.x,)
-
-    @property
-    def small(self) -> bool:
-        """A few numbers."""
-        return True
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return the sums; without ANSI, `exact` is null where it overflows."""
@@ -66,8 +53,7 @@ class MeanSum:
         }
         if "exact" in state:
             kind, exact = types["exact"], state["exact"]
-            good = np.fromiter((v is not None and fits(v, kind) for v in exact), np.bool_, len(exact))
-            result["exact"] = from_values(exact, good & (state["count"] > 0), kind)
+            result["exact"] = from_values(exact, fitting(exact, kind) & (state["count"] > 0), kind)
         else:
             result["exact"] = pa.nulls(len(state["count"]), types["exact"])
         return result
@@ -86,25 +72,13 @@ class MeanSum:
 
 
 @dataclass(frozen=True)
-class Mean:
+class Mean(OneInputAggregate):
     """The aggregate `avg`: double, or decimal(min(38, p + 4), min(38, s + 4)); null without values."""
-
-    x: Expression
-
-    @property
-    def inputs(self) -> tuple[Expression, ...]:
-        """The averaged expression."""
-        return (self.x,)
 
     @property
     def primitives(self) -> tuple[Primitive, ...]:
         """One sum for means."""
         return (MeanSum(self.x),)
-
-    @property
-    def zero(self) -> Any:
-        """There is no mean of nothing."""
-        return None
 
     def result(self, states: Sequence[State], context: ResultContext) -> pa.Array:
         """Return the means.

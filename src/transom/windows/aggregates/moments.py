@@ -4,35 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from transom.model.expression import Expression
 from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
+from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
 from transom.windows.aggregates.values import from_values, to_values
 
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(SmallPrimitive):
     """Number, mean and sum of squared differences from the mean.
 
     State: `n` int64, `mean` and `m2` float64. Merging: Chan, Golub, LeVeque, "Updating formulae and a
     pairwise algorithm for computing sample variances" (1979), Eq. 1.5, with Spark's form of the mean.
     """
-
-    x: Expression
-
-    @property
-    def inputs(self) -> tuple[Expression, ...]:
-        """The measured expression."""
-        return (self.x,)
-
-    @property
-    def small(self) -> bool:
-        """A few numbers."""
-        return True
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return the three moments from Spark's own functions."""
@@ -74,30 +61,19 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class Spread:
+class Spread(OneInputAggregate):
     """The aggregates var_samp, var_pop, stddev_samp, stddev_pop: double.
 
     Null without values; the sample forms are null for one value, as in Spark since 3.1.
     """
 
-    x: Expression
     root: bool
     sample: bool
-
-    @property
-    def inputs(self) -> tuple[Expression, ...]:
-        """The measured expression."""
-        return (self.x,)
 
     @property
     def primitives(self) -> tuple[Primitive, ...]:
         """The moments."""
         return (Moments(self.x),)
-
-    @property
-    def zero(self) -> Any:
-        """Nothing has no spread."""
-        return None
 
     def result(self, states: Sequence[State], context: ResultContext) -> pa.Array:
         """Return the variances or standard deviations, float64."""

@@ -7,16 +7,15 @@ only concatenates tuples; bytes are looked into by `result`, by `encode`, or whe
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 
-from transom.windows.aggregates.base import Slots
-from transom.windows.aggregates.values import Mask, Values
-
-Combine: TypeAlias = "Callable[[tuple[Any, ...]], Any]"
-"""Makes one part of at least two; the parts stay as they are."""
+from transom.windows.aggregates.base import Slots, State, Types
+from transom.windows.aggregates.values import Mask, Values, to_values
 
 MOST_PARTS = 64
 """Parts of a slot before they are combined; bounds memory, and keeps the copying of tuples cheap."""
@@ -37,14 +36,42 @@ def single_parts(values: list[Any] | Values, valid: Mask) -> Values:
     return column
 
 
-def gather(into: Values, slots: Slots, other: Values, combine: Combine) -> None:
-    """Add the parts of each row of `other` to its slot, in place."""
-    for slot, parts in zip(slots.tolist(), other, strict=True):
-        if parts:
-            joined = into[slot] + parts
-            into[slot] = (combine(joined),) if len(joined) > MOST_PARTS else joined
+class PartsPrimitive(ABC):
+    """A primitive whose state is one column of parts; it says what a part is and how parts are combined."""
 
+    column: ClassVar[str]
+    """The state's column."""
 
-def combined(column: Values, combine: Combine) -> list[Any]:
-    """Return the one part of each slot, None where there is none."""
-    return [None if not parts else parts[0] if len(parts) == 1 else combine(parts) for parts in column]
+    @property
+    def small(self) -> bool:
+        """It can be kilobytes, or anything."""
+        return False
+
+    @abstractmethod
+    def combine(self, parts: tuple[Any, ...]) -> Any:
+        """Return one part made of at least two; the parts stay as they are."""
+
+    def decode(self, columns: Mapping[str, pa.Array]) -> State:
+        """Return the parts, unread."""
+        return {self.column: single_parts(*to_values(columns[self.column]))}
+
+    def encode(self, state: State, types: Types) -> dict[str, pa.Array]:
+        """Return one part per slot."""
+        return {self.column: pa.array(self.combined(state), type=types[self.column])}
+
+    def empty(self, slots: int, types: Types) -> State:
+        """Return slots without parts."""
+        return {self.column: no_parts(slots)}
+
+    def merge_into(self, into: State, slots: Slots, other: State) -> None:
+        """Gather the parts of each row of `other` in its slot."""
+        gathered = into[self.column]
+        for slot, parts in zip(slots.tolist(), other[self.column], strict=True):
+            if parts:
+                joined = gathered[slot] + parts
+                gathered[slot] = (self.combine(joined),) if len(joined) > MOST_PARTS else joined
+
+    def combined(self, state: State) -> list[Any]:
+        """Return the one part of each slot, None where there is none."""
+        column = state[self.column]
+        return [None if not parts else parts[0] if len(parts) == 1 else self.combine(parts) for parts in column]

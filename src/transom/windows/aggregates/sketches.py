@@ -2,84 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from datasketches import hll_sketch, hll_union, kll_doubles_sketch, tgt_hll_type
 
-from transom.model.expression import Expression
-from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
-from transom.windows.aggregates.parts import combined, gather, no_parts, single_parts
-from transom.windows.aggregates.values import to_values
+from transom.windows.aggregates.base import ResultContext, State
+from transom.windows.aggregates.oneinput import OneInput, OneInputAggregate
+from transom.windows.aggregates.parts import PartsPrimitive
 
 HLL_LG_K = 12
 """Relative standard error 1.04 / sqrt(2^12) = 1.6 %, at most 4 KiB."""
 
 
 @dataclass(frozen=True)
-class Hll:
+class Hll(PartsPrimitive, OneInput):
     """HyperLogLog of the 64-bit hashes of the values that are not null. State: `sketch`, tuples of bytes.
 
     Spark's sketch takes only four types; hashing first lets every hashable type in, with one SQL text, and
     two different values share a hash with a probability of 2^-64.
     """
 
-    x: Expression
-
-    @property
-    def inputs(self) -> tuple[Expression, ...]:
-        """The counted expression."""
-        return (self.x,)
-
-    @property
-    def small(self) -> bool:
-        """It can be kilobytes."""
-        return False
+    column = "sketch"
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return Spark's sketch."""
         x = inputs[0]
         return {"sketch": f"hll_sketch_agg(if({x} is null, null, xxhash64({x})), {HLL_LG_K})"}
 
-    def decode(self, columns: Mapping[str, pa.Array]) -> State:
-        """Return the bytes, unread."""
-        return {"sketch": single_parts(*to_values(columns["sketch"]))}
-
-    def encode(self, state: State, types: Types) -> dict[str, pa.Array]:
-        """Return one sketch per slot."""
-        return {"sketch": pa.array(combined(state["sketch"], _unite), type=types["sketch"])}
-
-    def empty(self, slots: int, types: Types) -> State:
-        """Return slots without a sketch."""
-        return {"sketch": no_parts(slots)}
-
-    def merge_into(self, into: State, slots: Slots, other: State) -> None:
-        """Gather the sketches."""
-        gather(into["sketch"], slots, other["sketch"], _unite)
-
-
-def _unite(parts: tuple[bytes, ...]) -> bytes:
-    union = hll_union(HLL_LG_K)
-    for part in parts:
-        union.update(hll_sketch.deserialize(part))
-    return bytes(union.get_result(tgt_hll_type.HLL_8).serialize_compact())
+    def combine(self, parts: tuple[bytes, ...]) -> bytes:
+        """Return the sketch of all values of some sketches."""
+        union = hll_union(HLL_LG_K)
+        for part in parts:
+            union.update(hll_sketch.deserialize(part))
+        return bytes(union.get_result(tgt_hll_type.HLL_8).serialize_compact())
 
 
 @dataclass(frozen=True)
-class ApproxCountDistinct:
+class ApproxCountDistinct(OneInputAggregate):
     """The aggregate `approx_count_distinct`: bigint, never null; relative standard error 1.6 %."""
 
-    x: Expression
-
     @property
-    def inputs(self) -> tuple[Expression, ...]:
-        """The counted expression."""
-        return (self.x,)
-
-    @property
-    def primitives(self) -> tuple[Primitive, ...]:
+    def primitives(self) -> tuple[Hll]:
         """One sketch."""
         return (Hll(self.x),)
 
@@ -90,7 +56,7 @@ class ApproxCountDistinct:
 
     def result(self, states: Sequence[State], context: ResultContext) -> pa.Array:
         """Return the estimates, int64."""
-        sketches = combined(states[0]["sketch"], _unite)
+        sketches = self.primitives[0].combined(states[0])
         counts = [0 if s is None else round(hll_sketch.deserialize(s).get_estimate()) for s in sketches]
         return pa.array(counts, type=pa.int64())
 
@@ -100,41 +66,16 @@ class ApproxCountDistinct:
 
 
 @dataclass(frozen=True)
-class Kll:
+class Kll(PartsPrimitive, OneInput):
     """KLL sketch of the values as doubles, without nulls and NaN. State: `sketch`, tuples of bytes."""
 
-    x: Expression
+    column = "sketch"
+
     k: int
-
-    @property
-    def inputs(self) -> tuple[Expression, ...]:
-        """The measured expression."""
-        return (self.x,)
-
-    @property
-    def small(self) -> bool:
-        """It can be kilobytes."""
-        return False
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return Spark's sketch."""
         return {"sketch": f"kll_sketch_agg_double(cast({inputs[0]} as double), {self.k})"}
-
-    def decode(self, columns: Mapping[str, pa.Array]) -> State:
-        """Return the bytes, unread."""
-        return {"sketch": single_parts(*to_values(columns["sketch"]))}
-
-    def encode(self, state: State, types: Types) -> dict[str, pa.Array]:
-        """Return one sketch per slot."""
-        return {"sketch": pa.array(combined(state["sketch"], self.combine), type=types["sketch"])}
-
-    def empty(self, slots: int, types: Types) -> State:
-        """Return slots without a sketch."""
-        return {"sketch": no_parts(slots)}
-
-    def merge_into(self, into: State, slots: Slots, other: State) -> None:
-        """Gather the sketches."""
-        gather(into["sketch"], slots, other["sketch"], self.combine)
 
     def combine(self, parts: tuple[bytes, ...]) -> bytes:
         """Return the sketch of all values of some sketches."""
@@ -145,7 +86,7 @@ class Kll:
 
 
 @dataclass(frozen=True)
-class Quantile:
+class Quantile(OneInputAggregate):
     """The aggregate `quantile`: double, or array<double> for several ranks; null without values.
 
     The value of rank p is the smallest whose share of values up to and including it is at least p. Exact up
@@ -153,30 +94,19 @@ class Quantile:
     confidence.
     """
 
-    x: Expression
     ranks: tuple[float, ...]
     many: bool
     k: int = 200
 
     @property
-    def inputs(self) -> tuple[Expression, ...]:
-        """The measured expression."""
-        return (self.x,)
-
-    @property
-    def primitives(self) -> tuple[Primitive, ...]:
+    def primitives(self) -> tuple[Kll]:
         """One sketch, which quantiles of other ranks share."""
         return (Kll(self.x, self.k),)
-
-    @property
-    def zero(self) -> Any:
-        """Nothing has no quantile."""
-        return None
 
     def result(self, states: Sequence[State], context: ResultContext) -> pa.Array:
         """Return the quantiles."""
         rows: list[Any] = []
-        for data in combined(states[0]["sketch"], Kll(self.x, self.k).combine):
+        for data in self.primitives[0].combined(states[0]):
             sketch = None if data is None else kll_doubles_sketch.deserialize(data)
             if sketch is None or sketch.is_empty():
                 rows.append(None)

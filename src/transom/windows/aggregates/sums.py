@@ -10,33 +10,21 @@ import numpy as np
 import pyarrow as pa
 
 from transom.errors import QueryFailedError
-from transom.model.expression import Expression
 from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
-from transom.windows.aggregates.values import Mask, Values, fits, from_values, storage_dtype, to_values
+from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
+from transom.windows.aggregates.values import Mask, Values, fits, fitting, from_values, storage_dtype, to_values
 
 OVERFLOW_REMEDY = "Cast the input to a wider type, or set spark.sql.ansi.enabled to false to get Spark's other result."
 
 
 @dataclass(frozen=True)
-class Sum:
+class Sum(SmallPrimitive):
     """Sum and number of the values that are not null.
 
     State: `sum` is int64 (modulo 2^64), float64, or unscaled Python integers for decimals, None where Spark's
     partial sum had overflowed. `carry` counts how often an int64 sum has wrapped, so that `carry * 2^64 +
     sum` is exact and whether the total overflows does not depend on the order of merging. `count` is int64.
     """
-
-    x: Expression
-
-    @property
-    def inputs(self) -> tuple[Expression, ...]:
-        """The summed expression."""
-        return (self.x,)
-
-    @property
-    def small(self) -> bool:
-        """A few numbers."""
-        return True
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return Spark's sum and count, and no wraps yet."""
@@ -111,15 +99,8 @@ def _wraps(total: Values, added: Values) -> Values:
 
 
 @dataclass(frozen=True)
-class SumOf:
+class SumOf(OneInputAggregate):
     """The aggregate `sum`: bigint, double, or decimal(min(38, p + 10), s); null without values."""
-
-    x: Expression
-
-    @property
-    def inputs(self) -> tuple[Expression, ...]:
-        """The summed expression."""
-        return (self.x,)
 
     @property
     def primitives(self) -> tuple[Primitive, ...]:
@@ -140,7 +121,7 @@ class SumOf:
         state, kind = states[0], context.types[0]["sum"]
         values, valid = state["sum"], state["count"] > 0
         if values.dtype == object:
-            good = np.fromiter((v is not None and fits(v, kind) for v in values), np.bool_, len(values))
+            good = fitting(values, kind)
             _check(good | ~valid, context.ansi, self.describe(), kind)
             return from_values(values, valid & good, kind)
         _check(state["carry"] == 0, context.ansi, self.describe(), kind)

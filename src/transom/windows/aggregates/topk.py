@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from datasketches import frequent_items_error_type, frequent_strings_sketch
 
-from transom.model.expression import Expression
-from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
-from transom.windows.aggregates.parts import combined, gather, no_parts, single_parts
-from transom.windows.aggregates.values import to_values
+from transom.windows.aggregates.base import ResultContext, State
+from transom.windows.aggregates.oneinput import OneInput, OneInputAggregate
+from transom.windows.aggregates.parts import PartsPrimitive
 
 _NULLS_BYTES = 8
 """After the sketch Spark writes how many nulls it saw, a big-endian bigint."""
@@ -22,42 +21,17 @@ _LOAD = 0.75
 
 
 @dataclass(frozen=True)
-class FrequentItems:
+class FrequentItems(PartsPrimitive, OneInput):
     """Frequent-items sketch of values as strings, and number of nulls. State: `sketch`, tuples of bytes."""
 
-    x: Expression
+    column = "sketch"
+
     max_items: int
-
-    @property
-    def inputs(self) -> tuple[Expression, ...]:
-        """The counted expression."""
-        return (self.x,)
-
-    @property
-    def small(self) -> bool:
-        """It can be kilobytes."""
-        return False
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return Spark's sketch."""
         x = f"cast({inputs[0]} as string)"
         return {"sketch": f"approx_top_k_accumulate({x}, {self.max_items}).sketch"}
-
-    def decode(self, columns: Mapping[str, pa.Array]) -> State:
-        """Return the bytes, unread."""
-        return {"sketch": single_parts(*to_values(columns["sketch"]))}
-
-    def encode(self, state: State, types: Types) -> dict[str, pa.Array]:
-        """Return one sketch per slot."""
-        return {"sketch": pa.array(combined(state["sketch"], self.combine), type=types["sketch"])}
-
-    def empty(self, slots: int, types: Types) -> State:
-        """Return slots without a sketch."""
-        return {"sketch": no_parts(slots)}
-
-    def merge_into(self, into: State, slots: Slots, other: State) -> None:
-        """Gather the sketches."""
-        gather(into["sketch"], slots, other["sketch"], self.combine)
 
     def combine(self, parts: tuple[bytes, ...]) -> bytes:
         """Return the sketch of all rows of some sketches."""
@@ -83,7 +57,7 @@ def _nulls(part: bytes) -> int:
 
 
 @dataclass(frozen=True)
-class TopK:
+class TopK(OneInputAggregate):
     """The aggregate `top_k`: array<struct<item, count>>, most frequent first, ties by item, null last.
 
     Exact while a key has fewer than `max_items` different values in a window. Counts nulls as an item, as
@@ -91,17 +65,11 @@ class TopK:
     its text.
     """
 
-    x: Expression
     k: int
     max_items: int
 
     @property
-    def inputs(self) -> tuple[Expression, ...]:
-        """The counted expression."""
-        return (self.x,)
-
-    @property
-    def primitives(self) -> tuple[Primitive, ...]:
+    def primitives(self) -> tuple[FrequentItems]:
         """One sketch."""
         return (FrequentItems(self.x, self.max_items),)
 
@@ -116,8 +84,7 @@ class TopK:
         integer = pa.types.is_integer(given)
         item = pa.field("item", given if integer else pa.string())
         count = pa.field("count", pa.int64(), nullable=False)
-        sketches = combined(states[0]["sketch"], FrequentItems(self.x, self.max_items).combine)
-        rows = [self._top(data, integer) for data in sketches]
+        rows = [self._top(data, integer) for data in self.primitives[0].combined(states[0])]
         entry = pa.field("element", pa.struct([item, count]), nullable=False)
         return pa.array(rows, type=pa.list_(entry))
 

@@ -10,10 +10,9 @@ import pyarrow as pa
 
 from transom.errors import QueryFailedError
 from transom.model.expression import Expression
-from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
+from transom.windows.aggregates.base import Primitive, ResultContext, State
 from transom.windows.aggregates.ddl import parse_fields, parse_type
-from transom.windows.aggregates.parts import combined, gather, no_parts, single_parts
-from transom.windows.aggregates.values import to_values
+from transom.windows.aggregates.parts import PartsPrimitive
 
 Values: TypeAlias = "Mapping[str, Any]"
 """One state of a user's aggregate: a Python value for each field."""
@@ -57,8 +56,10 @@ class _PartialOfRows:
 
 
 @dataclass(frozen=True)
-class UserStates:
+class UserStates(PartsPrimitive):
     """States of a user's aggregate. State: `state`, tuples of dicts with the user's fields and `error`."""
+
+    column = "state"
 
     fields: tuple[tuple[str, Expression], ...]
     partial: PartialFunction
@@ -71,11 +72,6 @@ class UserStates:
         return tuple(expression for _, expression in self.fields)
 
     @property
-    def small(self) -> bool:
-        """It can be anything."""
-        return False
-
-    @property
     def executor_function(self) -> ExecutorFunction:
         """Computes the states of the collected rows on the executors."""
         returns = f"struct<value: struct<{self.state}>, error: string>"
@@ -85,22 +81,6 @@ class UserStates:
         """Return the rows as a list of structs, which `executor_function` turns into states."""
         pairs = ", ".join(f"'{name}', {x}" for (name, _), x in zip(self.fields, inputs, strict=True))
         return {"state": f"collect_list(named_struct({pairs}))"}
-
-    def decode(self, columns: Mapping[str, pa.Array]) -> State:
-        """Return the states."""
-        return {"state": single_parts(*to_values(columns["state"]))}
-
-    def encode(self, state: State, types: Types) -> dict[str, pa.Array]:
-        """Return one state per slot."""
-        return {"state": pa.array(combined(state["state"], self.combine), type=types["state"])}
-
-    def empty(self, slots: int, types: Types) -> State:
-        """Return slots without a state."""
-        return {"state": no_parts(slots)}
-
-    def merge_into(self, into: State, slots: Slots, other: State) -> None:
-        """Gather the states."""
-        gather(into["state"], slots, other["state"], self.combine)
 
     def combine(self, parts: tuple[dict[str, Any], ...]) -> dict[str, Any]:
         """Return the user's merge of some states; the first error if there is one."""
@@ -164,7 +144,7 @@ class UserAggregate:
             QueryFailedError: A function of the user's raised, or returned what its declared type cannot hold.
         """
         values: list[Any] = []
-        for part in combined(states[0]["state"], self.states.combine):
+        for part in self.states.combined(states[0]):
             if part is None:
                 values.append(None)
                 continue

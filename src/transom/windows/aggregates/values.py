@@ -29,6 +29,12 @@ def storage_dtype(kind: pa.DataType) -> np.dtype[Any]:
     return np.dtype(object)
 
 
+def no_values(slots: int, kind: pa.DataType) -> Values:
+    """Return a writable column of an Arrow type's nulls, each zero or None."""
+    dtype = storage_dtype(kind)
+    return np.empty(slots, dtype=object) if dtype.hasobject else np.zeros(slots, dtype=dtype)
+
+
 def valid_of(column: pa.Array) -> Mask:
     """Return which rows of a column are not null."""
     if column.null_count == 0:
@@ -81,6 +87,11 @@ def from_values(values: Values, valid: Mask, kind: pa.DataType) -> pa.Array:
 def fits(unscaled: int, kind: pa.DataType) -> bool:
     """Tell whether an unscaled integer has no more digits than a decimal type."""
     return bool(abs(unscaled) < 10**kind.precision)
+
+
+def fitting(values: Values, kind: pa.DataType) -> Mask:
+    """Return where unscaled integers fit in a decimal type; None, an overflow, does not."""
+    return np.fromiter((value is not None and fits(value, kind) for value in values), np.bool_, len(values))
 
 
 def less(left: Values, right: Values) -> Mask:
