@@ -17,7 +17,7 @@ from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.sources.base import Offset
 from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.components import KeySet
-from transom.windows.panes import closing_windows
+from transom.windows.panes import Times, closing_windows
 from transom.windows.partials import Partial
 from transom.windows.store import PaneStore
 
@@ -62,7 +62,9 @@ class CompiledQuery:
 
 
 class StreamState:
-    """Panes, watermark and position of a stream. Changed only by `logged_cut`, `commit`, `close` and `drop_query`.
+    """Panes, watermark and position of a stream.
+
+    Changed only by `commit`, `close`, `arrange`, `drop_query` and `restore`.
 
     Args:
         compiled: The queries with their types.
@@ -89,6 +91,8 @@ class StreamState:
         self.queries: dict[str, QueryState] = {name: QueryState() for name in compiled}
         self.stores: list[StoreEntry] = []
         self.by_query: dict[str, StoreEntry] = {}
+        self._asked: tuple[Micros, bool] | None = None
+        """Last watermark that `has_due` was asked for, and its answer; forgotten with every change."""
 
     def running(self) -> list[Query]:
         """Return the queries that have not failed."""
@@ -100,6 +104,7 @@ class StreamState:
         Args:
             key_sets: Key set, origin, schema of its keys, and its primitives with their types.
         """
+        self._asked = None
         before = {entry.origin: entry for entry in self.stores}
         self.stores = []
         self.by_query = {}
@@ -126,7 +131,7 @@ class StreamState:
                 later ones can still come.
             cut: Number of the cut.
         """
-        after, self.cut = self.closed, cut
+        after, self.cut, self._asked = self.closed, cut, None
         if watermark <= after:
             return []
         self.closed = watermark if watermark < MAX_TIME else max(after, self._last_end())
@@ -166,23 +171,29 @@ class StreamState:
 
     def _due(self, query: Query, store: PaneStore, after: Micros, until: Micros) -> list[Span]:
         complete = self.queries[query.name].complete_from
-        starts = store.starts
+        starts = store.start_times()
         spans: set[Span] = set()
         for window in query.windows:
-            if query.fill_zero and starts:
+            if query.fill_zero and len(starts):
                 spans.update(_all_windows(window.length, window.slide, window.offset, starts, after, until))
             else:
                 spans.update(closing_windows(window, starts, after, until))
         return sorted((span for span in spans if span[0] >= complete), key=lambda span: (span[1], span[0]))
 
     def has_due(self, watermark: Micros) -> bool:
-        """Tell whether closing at the watermark would emit anything."""
-        return watermark > self.closed and any(
-            self._due(query, self.by_query[query.name].store, self.closed, watermark) for query in self.running()
-        )
+        """Tell whether closing at the watermark would emit anything; asked many times between two changes."""
+        if watermark <= self.closed:
+            return False
+        if self._asked is None or self._asked[0] != watermark:
+            due = any(
+                self._due(query, self.by_query[query.name].store, self.closed, watermark) for query in self.running()
+            )
+            self._asked = watermark, due
+        return self._asked[1]
 
     def commit(self, tables: Sequence[PartialTable], offset: Offset, watermark: WatermarkState) -> None:
         """Take in the partials of a cut."""
+        self._asked = None
         for entry in self.stores:
             wanted = set(entry.names.values())
             able = [table for table in tables if table.serves(entry.origin)]
@@ -203,6 +214,7 @@ class StreamState:
 
     def drop_query(self, name: str, failure: str) -> None:
         """Take a query out; its panes go when `arrange` is called with the remaining ones."""
+        self._asked = None
         self.queries[name] = replace(self.queries[name], failure=failure)
 
     def rows_held(self) -> int:
@@ -231,6 +243,7 @@ class StreamState:
 
     def restore(self, state: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
         """Take in what `snapshot` returned; stores must be arranged. What no store needs any more is left out."""
+        self._asked = None
         self.cut, self.closed, self.offset = state["cut"], state["closed"], state["offset"]
         self.watermark = WatermarkState.from_json(state["watermark"])
         for name, value in state["queries"].items():
@@ -246,12 +259,11 @@ class StreamState:
 
 
 def _all_windows(
-    length: Micros, slide: Micros, offset: Micros, panes: Sequence[Micros], after: Micros, until: Micros
+    length: Micros, slide: Micros, offset: Micros, panes: Times, after: Micros, until: Micros
 ) -> list[Span]:
     """Return every window that ends in (after, until], from the first pane on, rows or not."""
-    earliest = (
-        panes[0] - (panes[0] - offset - length) % slide - length + slide if after <= MIN_TIME else after - length + 1
-    )
+    head, tail = int(panes[0]), int(panes[-1])
+    earliest = head - (head - offset - length) % slide - length + slide if after <= MIN_TIME else after - length + 1
     first = earliest + (offset - earliest) % slide
-    last = panes[-1] if until >= MAX_TIME else until - length
+    last = tail if until >= MAX_TIME else until - length
     return [(start, start + length) for start in range(first, last + 1, slide)]

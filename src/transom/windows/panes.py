@@ -56,7 +56,7 @@ class Grid:
 
 
 def closing_windows(
-    spec: WindowSpec, panes: Sequence[Micros], after: Micros, until: Micros
+    spec: WindowSpec, panes: Sequence[Micros] | Times, after: Micros, until: Micros
 ) -> list[tuple[Micros, Micros]]:
     """Return the windows that hold a pane and whose end lies in (after, until], ordered by end; microseconds.
 

@@ -34,6 +34,8 @@ class PaneStore:
         self.keys = KeyIndex(keys)
         self.primitives = dict(primitives)
         self.starts: list[Micros] = []
+        """Starts of the panes that hold rows, ascending."""
+        self._start_times: Times | None = None
         self._panes: dict[Micros, list[Partial]] = {}
 
     def add(self, times: Times, keys: pa.Table, states: Mapping[Primitive, State]) -> None:
@@ -68,10 +70,17 @@ class PaneStore:
             part = Partial(ids[rows], {p: {n: c[rows] for n, c in s.items()} for p, s in chosen.items()})
             self._append(int(panes[begin]), part)
 
+    def start_times(self) -> Times:
+        """Return `starts` as an array."""
+        if self._start_times is None:
+            self._start_times = np.array(self.starts, dtype=np.int64)
+        return self._start_times
+
     def _append(self, start: Micros, part: Partial) -> None:
         parts = self._panes.get(start)
         if parts is None:
             insort(self.starts, start)
+            self._start_times = None
             self._panes[start] = [part]
             return
         parts.append(part)
@@ -91,7 +100,9 @@ class PaneStore:
         count = bisect_left(self.starts, moment)
         for start in self.starts[:count]:
             del self._panes[start]
-        del self.starts[:count]
+        if count:
+            del self.starts[:count]
+            self._start_times = None
 
     def __len__(self) -> int:
         return sum(len(part) for parts in self._panes.values() for part in parts)
