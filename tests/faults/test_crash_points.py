@@ -118,8 +118,8 @@ def run_script(root: Path, step: str, number: int) -> int:
 def test_real_kill(spark, tmp_path, whole, step, number):
     write_input(tmp_path / "in")
     assert run_script(tmp_path, step, number) == -signal.SIGKILL
-    temporary = list((tmp_path / "out").glob("*/.part-*.tmp"))
-    assert bool(temporary) == (step == "sink")
+    # Another sink may be in the middle of a write whenever the process dies.
+    assert step != "sink" or list((tmp_path / "out").glob("*/.part-*.tmp"))
     assert not kill_at(spark, tmp_path, "none", 1)
     assert outcome(tmp_path) == whole[0]
     assert not list((tmp_path / "out").glob("*/.part-*.tmp"))
