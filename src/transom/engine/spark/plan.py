@@ -236,6 +236,11 @@ def plan_text(df: DataFrame) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first sentence of an error, without Spark's class names and traces."""
-    text = str(error).strip().splitlines()
-    return (text[0] if text else type(error).__name__).rstrip(".")
+    """Return the first sentence of an error, without Spark's error codes, our columns, and traces.
+
+    >>> first_line(ValueError("[NO_COLUMN] No `x`. Did you mean [`a`, `_event_micros`]. SQLSTATE: 42703; line 1"))
+    'No `x`. Did you mean [`a`]'
+    """
+    lines = str(error).strip().splitlines()
+    text = re.sub(r"^\[[A-Z0-9_.]+\] |,? ?SQLSTATE: .*$", "", lines[0] if lines else type(error).__name__)
+    return text.replace(f", `{TIME}`", "").rstrip(". ")
