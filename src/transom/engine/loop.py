@@ -13,7 +13,7 @@ from transom.config import Settings
 from transom.engine.delivery import Delivery, Parcel
 from transom.engine.metrics import Metrics
 from transom.engine.progress import Progress
-from transom.engine.recovery import definitions, recover
+from transom.engine.recovery import definitions, recover, snapshot_of
 from transom.engine.spark.isolation import describe_failure
 from transom.engine.stream import CutOutcome, LoggedCut, Stream
 from transom.errors import QueryFailedError, SinkError
@@ -326,24 +326,8 @@ class Loop:
     def _snapshot(self) -> None:
         """Replace the log and the partials by the state that they lead to."""
         self._step("before snapshot")
-        state: dict[str, Any] = {"definitions": definitions(self._streams), "streams": {}, "pending": []}
-        tables = {}
-        for name, stream in self._streams.items():
-            values, held = stream.state.snapshot()
-            logged = self._jobs[name][0].to_json() if name in self._jobs else None
-            state["streams"][name] = {"state": values, "logged": logged}
-            tables.update({f"{name}/{table}": value for table, value in held.items()})
-        for parcel in self._delivery.waiting():
-            cut = parcel.results.cut
-            state["pending"].append(
-                {
-                    "query": parcel.query,
-                    "cut": cut,
-                    "windows": parcel.windows,
-                    "ingested_at": parcel.ingested_at,
-                }
-            )
-            tables[f"pending/{parcel.query}/{cut}"] = parcel.results.table
+        logged = {name: cut for name, (cut, _) in self._jobs.items()}
+        state, tables = snapshot_of(self._streams, logged, self._delivery.waiting())
         self._checkpoint.write_snapshot(state, tables)
         self._snapshot_size = sum(table.nbytes for table in tables.values())
         self._step("after snapshot")

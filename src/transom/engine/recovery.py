@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
+
 from transom.checkpoint.store import Checkpoint
 from transom.engine.delivery import Parcel
 from transom.engine.spark.jobs import CutStats
@@ -29,6 +31,37 @@ class Recovered:
     added: list[str] = field(default_factory=list)
     """Queries that the checkpoint did not know."""
     removed: list[str] = field(default_factory=list)
+
+
+def snapshot_of(
+    streams: Mapping[str, Stream], logged: Mapping[str, LoggedCut], waiting: Sequence[Parcel]
+) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+    """Return all that `recover` needs instead of the log so far, as JSON and tables.
+
+    Args:
+        streams: The streams.
+        logged: Cuts that are logged and not committed, by stream.
+        waiting: Results that no sink has taken.
+    """
+    state: dict[str, Any] = {"definitions": definitions(streams), "streams": {}, "pending": []}
+    tables: dict[str, pa.Table] = {}
+    for name, stream in streams.items():
+        values, held = stream.state.snapshot()
+        cut = logged[name].to_json() if name in logged else None
+        state["streams"][name] = {"state": values, "logged": cut}
+        tables.update({f"{name}/{table}": value for table, value in held.items()})
+    for parcel in waiting:
+        number = parcel.results.cut
+        state["pending"].append(
+            {
+                "query": parcel.query,
+                "cut": number,
+                "windows": parcel.windows,
+                "ingested_at": parcel.ingested_at,
+            }
+        )
+        tables[f"pending/{parcel.query}/{number}"] = parcel.results.table
+    return state, tables
 
 
 def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> Recovered:
