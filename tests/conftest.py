@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -28,3 +30,24 @@ def spark() -> Iterator[object]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mounts file systems of a size such as "512k"; skips where that is not allowed."""
+    if not sys.platform.startswith("linux") or os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root on Linux")
+    points = []
+
+    def mounted(size: str) -> Path:
+        point = tmp_path / f"disk{len(points)}"
+        point.mkdir()
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "transom-test", str(point)]
+        if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+            pytest.skip("mounting is not allowed here")
+        points.append(point)
+        return point
+
+    yield mounted
+    for point in points:
+        subprocess.run(["umount", "-l", str(point)], check=True)

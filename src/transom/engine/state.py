@@ -217,10 +217,6 @@ class StreamState:
         self._asked = None
         self.queries[name] = replace(self.queries[name], failure=failure)
 
-    def rows_held(self) -> int:
-        """Return the number of (pane, key) partials held."""
-        return sum(len(entry.store) for entry in self.stores)
-
     def snapshot(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         """Return everything as JSON and tables."""
         state = {

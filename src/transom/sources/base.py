@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from transom.model.time import Clock, Micros
 
@@ -99,6 +99,3 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Let go of everything."""
-
-
-JsonOffset: TypeAlias = Any

@@ -109,10 +109,3 @@ def _say_what_is_missing(spark: SparkSession) -> None:
 def is_ansi(spark: SparkSession) -> bool:
     """Tell whether overflow is an error in the session."""
     return str(spark.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
-
-
-def parallelism(spark: SparkSession) -> int:
-    """Return how many tasks run at once."""
-    if not hasattr(spark, "_jsparkSession"):
-        return 2
-    return max(1, spark.sparkContext.defaultParallelism)
