@@ -33,7 +33,7 @@ _GENERATOR = ("generator", "rows_per_second", "rows", "start", "partitions")
 _SOURCE = ("name", "event_time", *_WATERMARK, *_FILES, *_GENERATOR)
 _QUERY = (
     *("name", "source", "where", "select", "group_by", "windows", "aggregates"),
-    *("fill", "within", "quantile", "sink"),
+    *("early", "lateness", "fill", "within", "quantile", "sink"),
 )
 _WINDOWS = {"tumbling": ("tumbling", "offset"), "sliding": ("sliding", "every", "offset")}
 _SINKS: dict[str, type] = {"parquet": str, "json": str, "console": int}
@@ -72,6 +72,8 @@ class QuerySpec:
     fill: str | None = None
     within: tuple[str, float] | None = None
     """Latency limit and quantile."""
+    early: str | None = None
+    lateness: str | None = None
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,8 @@ def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None)
         which = (query.source, query.where, query.select)
         if which not in streams:
             streams[which] = streams[query.source, None, ()].map(_mapping(query.where, query.select))
-        windowed = streams[which].group_by(*query.group_by).window(*map(_window, query.windows))
+        grouped = streams[which].group_by(*query.group_by)
+        windowed = grouped.window(*map(_window, query.windows), early=query.early, lateness=query.lateness or 0)
         result = windowed.agg(**dict(map(parse_aggregate, query.aggregates)))
         if query.fill is not None:
             result = result.fill(query.fill)
@@ -260,4 +263,6 @@ def _query(file: str, table: Table, sources: Sequence[str]) -> QuerySpec:
         select=keys.texts("select"),
         fill=keys.get("fill", str),
         within=None if limit is None else (limit, 0.99 if quantile is None else float(quantile)),
+        early=keys.get("early", str),
+        lateness=keys.get("lateness", str),
     )

@@ -10,10 +10,10 @@ from transom.engine.stream import StreamDefinition
 from transom.errors import DefinitionError
 from transom.model.expression import Expression, Input
 from transom.model.query import Key, LatencyTarget, Query
-from transom.model.time import Duration, parse_duration
+from transom.model.time import Duration, Micros, parse_duration
 from transom.model.watermark import WatermarkPolicy
 from transom.model.window import Window, WindowSpec, window_of
-from transom.sinks.base import Sink
+from transom.sinks.base import REVISION, Sink
 from transom.sources.base import Source
 from transom.windows.aggregates.base import Aggregate
 
@@ -41,9 +41,9 @@ class Stream:
         """Group by columns, or by named expressions; nothing for one global group."""
         return Rowwise(self, ()).group_by(*keys, **named)
 
-    def window(self, *windows: Window) -> Windowed:
-        """Aggregate all rows together, without keys."""
-        return self.group_by().window(*windows)
+    def window(self, *windows: Window, early: Duration | None = None, lateness: Duration = 0) -> Windowed:
+        """Aggregate all rows together, without keys; see `Grouped.window`."""
+        return self.group_by().window(*windows, early=early, lateness=lateness)
 
     def definition(self) -> StreamDefinition:
         """Return the stream as the engine takes it."""
@@ -91,9 +91,9 @@ class Rowwise:
         _unique([key.name for key in found], "group_by")
         return Grouped(self, tuple(found))
 
-    def window(self, *windows: Window) -> Windowed:
-        """Aggregate all rows together, without keys."""
-        return self.group_by().window(*windows)
+    def window(self, *windows: Window, early: Duration | None = None, lateness: Duration = 0) -> Windowed:
+        """Aggregate all rows together, without keys; see `Grouped.window`."""
+        return self.group_by().window(*windows, early=early, lateness=lateness)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,15 +103,30 @@ class Grouped:
     rows: Rowwise
     keys: tuple[Key, ...]
 
-    def window(self, *windows: Window) -> Windowed:
-        """Say over which windows to aggregate.
+    def window(self, *windows: Window, early: Duration | None = None, lateness: Duration = 0) -> Windowed:
+        """Say over which windows to aggregate, and when to emit them besides once at their end.
+
+        With `early` or `lateness` the results have a column `revision` (0 for a window's first result, then counted
+        up) and hold only keys whose rows changed since the revision before: a row replaces those of the same window
+        and keys with a lower revision.
 
         Args:
             windows: Lengths ("5 minutes") for tumbling windows, or what `tumbling` and `sliding` return.
+            early: Emit the results so far of open windows so often (wall time), e.g. "10 seconds".
+            lateness: Rows that come up to so long after the watermark has closed a window still correct its result.
+
+        Raises:
+            DefinitionError: No window, or a duration that makes no sense.
         """
         if not windows:
             raise DefinitionError("window: no window is given.", 'Write for example window("5 minutes").')
-        return Windowed(self, tuple(dict.fromkeys(window_of(window) for window in windows)))
+        often = None if early is None else parse_duration(early, "early")
+        if often is not None and often <= 0:
+            raise DefinitionError(f"early: the interval is {early!r}.", 'Write for example early="10 seconds".')
+        allowed = parse_duration(lateness, "lateness")
+        if allowed < 0:
+            raise DefinitionError(f"lateness: {lateness!r} is negative.", 'Write for example lateness="1 minute".')
+        return Windowed(self, tuple(dict.fromkeys(window_of(window) for window in windows)), often, allowed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +135,13 @@ class Windowed:
 
     grouped: Grouped
     windows: tuple[WindowSpec, ...]
+    early: Micros | None
+    lateness: Micros
+
+    @property
+    def updates(self) -> bool:
+        """Whether a window can be emitted more than once."""
+        return self.early is not None or self.lateness > 0
 
     def agg(self, **aggregates: Aggregate) -> QueryBuilder:
         """Say what to compute: a name for each result column and its aggregate, e.g. trips=tm.count()."""
@@ -131,10 +153,8 @@ class Windowed:
                     f"agg: {name} is {aggregate!r}, no aggregate of Transom.",
                     "Use tm.count(), tm.avg('fare') and so on; Spark's own functions cannot be merged across panes.",
                 )
-        _unique(
-            ["window_start", "window_end", *(key.name for key in self.grouped.keys), *aggregates],
-            "agg",
-        )
+        revision = [REVISION] if self.updates else []
+        _unique(["window_start", "window_end", *(key.name for key in self.grouped.keys), *aggregates, *revision], "agg")
         return QueryBuilder(self, tuple(aggregates.items()))
 
 
@@ -168,6 +188,11 @@ class QueryBuilder:
         """
         if value != "zero":
             raise DefinitionError(f"fill: {value!r} is unknown.", 'Write fill("zero").')
+        if self.windowed.updates:
+            raise DefinitionError(
+                "fill: it does not go with early results or lateness, which emit what changed.",
+                "Leave out fill, or early and lateness.",
+            )
         return replace(self, fill_zero=True)
 
     def to(self, sink: Sink, name: str | None = None) -> None:
@@ -191,6 +216,8 @@ class QueryBuilder:
                 self.aggregates,
                 self.target,
                 self.fill_zero,
+                self.windowed.early,
+                self.windowed.lateness,
             )
 
         rows.stream.register(rows.stream, sink, name, query)

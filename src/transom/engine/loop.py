@@ -19,7 +19,7 @@ from transom.engine.stream import CutOutcome, LoggedCut, Stream
 from transom.errors import QueryFailedError, SinkError
 from transom.model.time import MAX_TIME, Clock, Micros
 from transom.scheduling.policies import Policy, StreamView, first_come_first_served
-from transom.sinks.base import Sink, WindowResults, explained
+from transom.sinks.base import Sink, explained
 
 logger = logging.getLogger(__name__)
 
@@ -179,7 +179,7 @@ class Loop:
 
     def _too_early(self, stream: Stream, cut: LoggedCut, now: Micros) -> bool:
         """Tell whether a cut that takes all there is should wait for more; windows that are due never wait."""
-        due = stream.state.has_due(cut.watermark)
+        due = stream.state.has_due(cut.watermark, now)
         return not stream.more and not due and now < self._started.get(stream.name, 0) + self._settings.trigger
 
     def _log_cut(self, stream: Stream, cut: LoggedCut) -> None:
@@ -188,17 +188,16 @@ class Loop:
         if not cut.empty:
             self._started[stream.name] = now
         self._waiting_since.pop(stream.name, None)
-        due = stream.state.has_due(cut.watermark)
+        due = stream.state.has_due(cut.watermark, cut.at)
         self._log({"type": "cut", "stream": stream.name, "cut": cut.to_json()}, sync=due)
         self._step("cut logged")
         self._submit(stream, cut)
         ingested = self._ingested.get(stream.name, cut.at)
-        for closing in stream.state.close(cut.watermark, cut.number):
+        for closing in stream.state.close(cut.watermark, cut.number, cut.at):
             if closing.error is not None:
                 self._fail(stream, closing.query, str(closing.error))
-            elif closing.table is not None:
-                results = WindowResults(closing.query, cut.number, closing.table)
-                self._delivery.send(Parcel(results, closing.windows, ingested))
+            elif closing.results is not None:
+                self._delivery.send(Parcel(closing.results, closing.windows, ingested))
         self._step("windows closed")
 
     def _submit(self, stream: Stream, cut: LoggedCut) -> None:
@@ -346,7 +345,7 @@ class Loop:
             if not stream.source.exhausted(state.offset):
                 return False
             watermark = MAX_TIME if close_all else max(state.closed, state.watermark.value)
-            if state.has_due(watermark):
+            if state.has_due(watermark, self._clock.now()):
                 return False
         return True
 

@@ -58,6 +58,7 @@ def snapshot_of(
                 "cut": number,
                 "windows": parcel.windows,
                 "ingested_at": parcel.ingested_at,
+                "keys": parcel.results.keys,
             }
         )
         tables[f"pending/{parcel.query}/{number}"] = parcel.results.table
@@ -95,7 +96,7 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> Recovered:
         key = (item["query"], item["cut"])
         if key not in delivered and item["query"] in now and item["query"] not in result.added:
             table = snapshot.tables[f"pending/{item['query']}/{item['cut']}"] if snapshot else None
-            results = WindowResults(item["query"], item["cut"], table)
+            results = WindowResults(item["query"], item["cut"], table, tuple(item["keys"]))
             result.parcels.append(Parcel(results, item["windows"], item["ingested_at"]))
     for query in result.added:
         _state_of(streams, query).queries[query] = QueryState(MAX_TIME)
@@ -135,12 +136,11 @@ def _replay(
         stream = streams[record["stream"]]
         cut = LoggedCut.from_json(record["cut"])
         result.unfinished[stream.name] = cut
-        for closing in stream.state.close(cut.watermark, cut.number):
+        for closing in stream.state.close(cut.watermark, cut.number, cut.at):
             if closing.error is not None:  # perhaps it was killed before it could log that
                 stream.fail(closing.query, str(closing.error))
-            elif closing.table is not None and (closing.query, cut.number) not in delivered:
-                results = WindowResults(closing.query, cut.number, closing.table)
-                result.parcels.append(Parcel(results, closing.windows, cut.at))
+            elif closing.results is not None and (closing.query, cut.number) not in delivered:
+                result.parcels.append(Parcel(closing.results, closing.windows, cut.at))
     elif kind == "commit" and record["stream"] in streams:
         stream = streams[record["stream"]]
         written = record["tables"]

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from transom.model.query import Query
 from transom.model.time import Micros
+from transom.sinks.base import REVISION
 from transom.windows.aggregates.base import Primitive, ResultContext, State
 from transom.windows.partials import Partial
 from transom.windows.store import PaneStore
@@ -21,14 +22,20 @@ _TIMESTAMP = pa.timestamp("us", "UTC")
 Span = tuple[Micros, Micros]
 
 
+def result_keys(query: Query) -> tuple[str, ...]:
+    """Return the names of the columns that identify a result row."""
+    return (WINDOW_START, WINDOW_END, *(key.name for key in query.keys))
+
+
 def result_table(
     query: Query,
     store: PaneStore,
     windows: Sequence[tuple[Span, Partial]],
     input_types: dict[str, tuple[pa.DataType, ...]],
     ansi: bool,
+    revisions: Sequence[int] | None = None,
 ) -> pa.Table:
-    """Return the results of some windows: window_start, window_end, keys, values.
+    """Return the results of some windows: window_start, window_end, keys, values, and the revision if there is one.
 
     Args:
         query: The query.
@@ -36,6 +43,7 @@ def result_table(
         windows: Spans and their merged partials, in the order of the result.
         input_types: Arrow types of each aggregate's inputs, by result column.
         ansi: Whether overflow is an error.
+        revisions: Which result of its window each one is, from 0; None when there is only one.
 
     Raises:
         QueryFailedError: A value cannot be computed, e.g. overflow under ANSI.
@@ -64,6 +72,8 @@ def result_table(
         if filled is not None and aggregate.zero is not None:
             zero = pa.scalar(aggregate.zero).cast(columns[name].type)
             columns[name] = pc.if_else(pa.array(filled), zero, columns[name])
+    if revisions is not None:
+        columns[REVISION] = pa.array(np.repeat(np.array(revisions, np.int64), counts))
     return pa.table(columns)
 
 

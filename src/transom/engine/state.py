@@ -8,17 +8,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.engine.results import Span, result_table
+from transom.engine.results import Span, result_keys, result_table
 from transom.engine.tables import Origin, PartialTable, primitive_names, store_table
+from transom.engine.updates import Emission, Updates
 from transom.engine.watermarks import WatermarkState
 from transom.errors import QueryFailedError
 from transom.model.query import Query
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
+from transom.sinks.base import WindowResults
 from transom.sources.base import Offset
 from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.components import KeySet
 from transom.windows.panes import Times, closing_windows
-from transom.windows.partials import Partial
+from transom.windows.partials import Partial, restricted
 from transom.windows.store import PaneStore
 
 
@@ -44,11 +46,15 @@ class StoreEntry:
 
 @dataclass(frozen=True)
 class Closing:
-    """What closing a query's windows gave: results, or the failure of the query."""
+    """What a cut gave for a query: results of windows that closed or changed, or the failure of the query."""
 
     query: str
     windows: int
-    table: pa.Table | None = None
+    results: WindowResults | None = None
+    """What the sink gets."""
+    final: pa.Table | None = None
+    """For queries that others read (`StreamState.feeding`): the windows that no row can change any more, all keys and
+    without revisions."""
     error: QueryFailedError | None = None
 
 
@@ -91,6 +97,9 @@ class StreamState:
         self.queries: dict[str, QueryState] = {name: QueryState() for name in compiled}
         self.stores: list[StoreEntry] = []
         self.by_query: dict[str, StoreEntry] = {}
+        self.feeding: frozenset[str] = frozenset()
+        """Queries whose final results other queries read."""
+        self._updates: dict[str, Updates] = {}
         self._asked: tuple[Micros, bool] | None = None
         """Last watermark that `has_due` was asked for, and its answer; forgotten with every change."""
 
@@ -122,46 +131,90 @@ class StreamState:
             self.stores.append(entry)
             for query in key_set.queries:
                 self.by_query[query.name] = entry
+                if query.updates:
+                    self._updates.setdefault(query.name, Updates(query))
+        self._updates = {name: updates for name, updates in self._updates.items() if name in self.by_query}
 
-    def close(self, watermark: Micros, cut: int) -> list[Closing]:
-        """Close the windows that the watermark of a logged cut completes; results as of the commits so far.
+    def close(self, watermark: Micros, cut: int, now: Micros) -> list[Closing]:
+        """Emit what a logged cut completes or changes; results as of the commits so far.
 
         Args:
             watermark: The watermark in force, at least the previous one. MAX_TIME closes the windows that are open;
                 later ones can still come.
             cut: Number of the cut.
+            now: Wall time of the cut.
         """
         after, self.cut, self._asked = self.closed, cut, None
-        if watermark <= after:
+        if watermark <= after and not self._updates:
             return []
         self.closed = watermark if watermark < MAX_TIME else max(after, self._last_end())
         closings = []
         merged: dict[tuple[int, Span], Partial] = {}
         for query in self.running():
             entry = self.by_query[query.name]
-            spans = self._due(query, entry.store, after, watermark)
-            if not spans:
+            emissions = self._emissions(query, entry.store, after, watermark, now)
+            final = self._final(query, entry.store, after, watermark)
+            if not emissions and not final:
                 continue
-            windows = []
-            for span in spans:
-                key = (id(entry), span)
-                if key not in merged:
-                    merged[key] = entry.store.window(*span)
-                windows.append((span, merged[key]))
+            for span in [*(emission.span for emission in emissions), *final]:
+                if (id(entry), span) not in merged:
+                    merged[id(entry), span] = entry.store.window(*span)
             try:
-                types = self.compiled[query.name].input_types
-                table = result_table(query, entry.store, windows, types, self.ansi)
-                closings.append(Closing(query.name, len(spans), table))
+                closings.append(self._closing(query, entry, emissions, final, merged))
             except Exception as error:
                 failure = error if isinstance(error, QueryFailedError) else QueryFailedError(f"{query.name}: {error}")
-                closings.append(Closing(query.name, len(spans), None, failure))
-        self._expire()
+                closings.append(Closing(query.name, len(emissions), error=failure))
+        if watermark > after:
+            self._expire()
         return closings
+
+    def _emissions(
+        self, query: Query, store: PaneStore, after: Micros, watermark: Micros, now: Micros
+    ) -> list[Emission]:
+        spans = self._due(query, store, after, watermark)
+        updates = self._updates.get(query.name)
+        if updates is None:
+            return [Emission(span, None, 0) for span in spans]
+        return updates.take(spans, after, watermark, now, self.queries[query.name].complete_from)
+
+    def _final(self, query: Query, store: PaneStore, after: Micros, watermark: Micros) -> list[Span]:
+        """Return the windows of a query that others read which no row can change any more."""
+        if query.name not in self.feeding:
+            return []
+        until = watermark if watermark >= MAX_TIME else watermark - query.lateness
+        return self._due(query, store, max(MIN_TIME, after - query.lateness), until)
+
+    def _closing(
+        self,
+        query: Query,
+        entry: StoreEntry,
+        emissions: Sequence[Emission],
+        final: Sequence[Span],
+        merged: Mapping[tuple[int, Span], Partial],
+    ) -> Closing:
+        types = self.compiled[query.name].input_types
+        results, table = None, None
+        if emissions:
+            windows = []
+            for emission in emissions:
+                partial = merged[id(entry), emission.span]
+                if emission.ids is not None:
+                    partial = restricted(partial, emission.ids, len(entry.store.keys))
+                windows.append((emission.span, partial))
+            revisions = [emission.revision for emission in emissions] if query.updates else None
+            emitted = result_table(query, entry.store, windows, types, self.ansi, revisions)
+            results = WindowResults(query.name, self.cut, emitted, result_keys(query))
+        if final and not query.updates and results is not None:
+            table = results.table
+        elif final:
+            whole = [(span, merged[id(entry), span]) for span in final]
+            table = result_table(query, entry.store, whole, types, self.ansi)
+        return Closing(query.name, len(emissions), results, table)
 
     def _last_end(self) -> Micros:
         """Return the end of the last window that holds a row."""
         ends = [
-            window.last_start(entry.store.starts[-1]) + window.length
+            window.last_start(entry.store.starts[-1]) + window.length + query.lateness
             for entry in self.stores
             if entry.store.starts
             for query in entry.key_set.queries
@@ -180,13 +233,17 @@ class StreamState:
                 spans.update(closing_windows(window, starts, after, until))
         return sorted((span for span in spans if span[0] >= complete), key=lambda span: (span[1], span[0]))
 
-    def has_due(self, watermark: Micros) -> bool:
-        """Tell whether closing at the watermark would emit anything; asked many times between two changes."""
+    def has_due(self, watermark: Micros, now: Micros) -> bool:
+        """Tell whether a cut with this watermark would emit anything; asked many times between two changes."""
+        if any(updates.due(now) for updates in self._updates.values()):
+            return True
         if watermark <= self.closed:
             return False
         if self._asked is None or self._asked[0] != watermark:
             due = any(
-                self._due(query, self.by_query[query.name].store, self.closed, watermark) for query in self.running()
+                self._due(query, self.by_query[query.name].store, self.closed, watermark)
+                or self._final(query, self.by_query[query.name].store, self.closed, watermark)
+                for query in self.running()
             )
             self._asked = watermark, due
         return self._asked[1]
@@ -202,15 +259,16 @@ class StreamState:
                 self._feed(entry, best)
         self.offset, self.watermark = offset, watermark
 
-    @staticmethod
-    def _feed(entry: StoreEntry, table: PartialTable) -> None:
-        entry.store.add(table.panes(), table.table, table.states(entry.names))
+    def _feed(self, entry: StoreEntry, table: PartialTable) -> None:
+        changes = entry.store.add(table.panes(), table.table, table.states(entry.names))
+        for query in entry.key_set.queries:
+            if query.name in self._updates:
+                self._updates[query.name].changed([(start, start, ids) for start, ids in changes], self.closed)
 
     def _expire(self) -> None:
         """Drop the panes that are in closed windows only."""
         for entry in self.stores:
-            windows = [window for query in entry.key_set.queries for window in query.windows]
-            entry.store.drop_before(min(window.late_before(self.closed) for window in windows))
+            entry.store.drop_before(min(query.late_before(self.closed) for query in entry.key_set.queries))
 
     def drop_query(self, name: str, failure: str) -> None:
         """Take a query out; its panes go when `arrange` is called with the remaining ones."""
@@ -219,22 +277,25 @@ class StreamState:
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         """Return everything as JSON and tables."""
+        queries: dict[str, dict[str, Any]] = {
+            name: {"complete_from": q.complete_from, "failure": q.failure} for name, q in self.queries.items()
+        }
         state = {
             "cut": self.cut,
             "closed": self.closed,
             "offset": self.offset,
             "watermark": self.watermark.to_json(),
-            "queries": {
-                name: {"complete_from": q.complete_from, "failure": q.failure} for name, q in self.queries.items()
-            },
+            "queries": queries,
         }
         tables = {}
         for entry in self.stores:
-            if not any(query.fill_zero for query in entry.key_set.queries):
+            if not any(query.fill_zero or query.updates for query in entry.key_set.queries):
                 entry.store.compact()
             else:
                 tables[f"keys:{entry.origin.name}"] = entry.store.keys.table()
             tables[f"panes:{entry.origin.name}"] = store_table(entry.store, entry.origin)
+        for name, updates in self._updates.items():
+            queries[name]["updates"], tables[f"changes:{name}"] = updates.snapshot()
         return state, tables
 
     def restore(self, state: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
@@ -251,7 +312,12 @@ class StreamState:
                 entry.store.keys.intern(known)
             held = tables.get(f"panes:{entry.origin.name}")
             if held is not None:
-                self._feed(entry, PartialTable.of(held))
+                table = PartialTable.of(held)
+                entry.store.add(table.panes(), table.table, table.states(entry.names))
+        for name, updates in self._updates.items():
+            saved = state["queries"].get(name, {}).get("updates")
+            if saved is not None:
+                updates.restore(saved, tables[f"changes:{name}"])
 
 
 def _all_windows(

@@ -150,7 +150,7 @@ class Stream:
         latest = state.offset if finish else self.source.latest()
         piece = self.source.cut(state.offset, max_rows) if latest != state.offset else None
         self.more = piece is not None and piece.end != latest
-        if (piece is None or piece.end == state.offset) and not state.has_due(watermark):
+        if (piece is None or piece.end == state.offset) and not state.has_due(watermark, now):
             return None
         return LoggedCut(
             number=state.cut + 1,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from transom.model.expression import Expression
+from transom.model.time import MAX_TIME, MIN_TIME, Micros, format_duration
 from transom.model.window import WindowSpec
 
 if TYPE_CHECKING:
@@ -44,6 +45,21 @@ class Query:
     """Result column and aggregate."""
     target: LatencyTarget | None = None
     fill_zero: bool = False
+    early: Micros | None = None
+    """Results of open windows are given so often, in microseconds of wall time; None for never."""
+    lateness: Micros = 0
+    """Rows that come up to so long (event time, microseconds) after a window's close still correct it."""
+
+    @property
+    def updates(self) -> bool:
+        """Whether a window can be emitted more than once."""
+        return self.early is not None or self.lateness > 0
+
+    def late_before(self, watermark: Micros) -> Micros:
+        """Return the moment before which a row comes too late for every window, given the watermark."""
+        if watermark >= MAX_TIME or self.lateness == 0:
+            return min(window.late_before(watermark) for window in self.windows)
+        return min(window.late_before(max(MIN_TIME, watermark - self.lateness)) for window in self.windows)
 
     def definition(self, branch: str) -> dict[str, Any]:
         """Return what must not change while a checkpoint is used, as JSON.
@@ -57,4 +73,6 @@ class Query:
             "windows": sorted(str(window) for window in self.windows),
             "aggregates": {name: aggregate.describe() for name, aggregate in self.aggregates},
             "fill": "zero" if self.fill_zero else None,
+            "early": None if self.early is None else format_duration(self.early),
+            "lateness": format_duration(self.lateness),
         }

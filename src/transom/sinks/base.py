@@ -11,16 +11,28 @@ import pyarrow as pa
 
 from transom.errors import SinkError, TransomError
 
+REVISION = "revision"
+"""Result column of queries whose windows are emitted more than once: 0 for a window's first result, then counted up."""
+
 
 @dataclass(frozen=True)
 class WindowResults:
-    """All windows of one query that one cut closed."""
+    """The results of one query that one cut gave."""
 
     query: str
     cut: int
     """Number of the cut that closed the windows; (query, cut) identifies the results for ever."""
     table: pa.Table
-    """window_start, window_end (timestamp[us, UTC], end exclusive), keys, values; by window_end, window_start."""
+    """window_start, window_end (timestamp[us, UTC], end exclusive), keys, values; by window_end, window_start. A query
+    with early results or lateness has the column `revision` at the end; a row replaces those of the same window and
+    keys with a lower one."""
+    keys: tuple[str, ...] = ()
+    """Names of the columns that identify a row: window_start, window_end and the grouping keys."""
+
+    @property
+    def updates(self) -> bool:
+        """Whether rows may replace earlier ones."""
+        return REVISION in self.table.column_names
 
 
 class Sink(Protocol):

@@ -24,6 +24,7 @@ class MemorySink:
 
     def __init__(self) -> None:
         self._tables: dict[tuple[str, int], pa.Table] = {}
+        self._keys: dict[str, tuple[str, ...]] = {}
         self._lock = threading.Lock()
 
     @property
@@ -42,6 +43,18 @@ class MemorySink:
         table = self.to_table(query)
         return [] if table is None else table.to_pylist()
 
+    def latest(self, query: str) -> pa.Table | None:
+        """Return the results of a query without those that a later revision replaced; None before the first.
+
+        The order is that of the cuts; the column `revision` stays.
+        """
+        table = self.to_table(query)
+        if table is None or not self._keys.get(query):
+            return table
+        numbered = table.append_column("_row", pa.array(range(table.num_rows), pa.int64()))
+        last = numbered.group_by(list(self._keys[query])).aggregate([("_row", "max")])
+        return table.take(last.column("_row_max").sort())
+
     def describe(self) -> str:
         """Return what it is, in one line for people."""
         return "memory"
@@ -59,6 +72,7 @@ class MemorySink:
         """Keep the results; they replace those of the same query and cut."""
         with self._lock:
             self._tables[results.query, results.cut] = results.table
+            self._keys[results.query] = results.keys
 
     def close(self) -> None:
         """Do nothing: the results stay readable."""

@@ -38,8 +38,8 @@ class PaneStore:
         self._start_times: Times | None = None
         self._panes: dict[Micros, list[Partial]] = {}
 
-    def add(self, times: Times, keys: pa.Table, states: Mapping[Primitive, State]) -> None:
-        """Merge rows into the panes.
+    def add(self, times: Times, keys: pa.Table, states: Mapping[Primitive, State]) -> list[tuple[Micros, Slots]]:
+        """Merge rows into the panes; return the start of each pane that changed, with the ids of its keys.
 
         Args:
             times: A moment in each row's pane (of this grid or a finer one), shape (rows,).
@@ -48,7 +48,7 @@ class PaneStore:
             states: Columns of shape (rows,) for each primitive.
         """
         if not len(times):
-            return
+            return []
         panes = self.grid.start(times)
         ids = self.keys.intern(keys.select(self.keys.schema.names))
         order = np.lexsort((ids, panes))
@@ -65,10 +65,13 @@ class PaneStore:
             chosen = {p: reduce_slots(p, s, slots, count, self.primitives[p]) for p, s in chosen.items()}
             panes, ids = panes[first], ids[first]
         edges = np.flatnonzero(np.concatenate(([True], panes[1:] != panes[:-1], [True])))
+        changes = []
         for begin, end in itertools.pairwise(edges.tolist()):
             rows = slice(begin, end)
             part = Partial(ids[rows], {p: {n: c[rows] for n, c in s.items()} for p, s in chosen.items()})
             self._append(int(panes[begin]), part)
+            changes.append((int(panes[begin]), part.ids))
+        return changes
 
     def start_times(self) -> Times:
         """Return `starts` as an array."""

@@ -245,9 +245,7 @@ def write_dead_letters(
 
 def late_moments(queries: Sequence[Query], watermark: Micros) -> dict[str, Micros]:
     """Return, for each query, the moment before which its rows are late; MIN_TIME when none is."""
-    return {
-        query.name: max(MIN_TIME, min(window.late_before(watermark) for window in query.windows)) for query in queries
-    }
+    return {query.name: max(MIN_TIME, query.late_before(watermark)) for query in queries}
 
 
 def late_rows(table: pa.Table, component: Component, before: Mapping[str, Micros]) -> dict[str, int]:
