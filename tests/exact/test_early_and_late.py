@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -83,11 +82,11 @@ STEPS = ("cut logged", "windows closed", "job done", "committed", "delivered", "
 
 
 @pytest.fixture(scope="module")
-def undisturbed(spark, tmp_path_factory) -> Iterator[list[tuple[float, str, int, int, int]]]:
-    yield run_with(spark, tmp_path_factory.mktemp("undisturbed"), None)
+def undisturbed(spark, tmp_path_factory) -> list[tuple[float, str, int, int]]:
+    return run_with(spark, tmp_path_factory.mktemp("undisturbed"), None)
 
 
-def run_with(spark: SparkSession, directory: Path, crash: str | None) -> list[tuple[float, str, int, int, int]]:
+def run_with(spark: SparkSession, directory: Path, crash: str | None) -> list[tuple[float, str, int, int]]:
     source = PiecewiseSource("k string, x int, at timestamp", (2,))
     source.add([("a", 1, at(1)), ("b", 2, at(2)), ("a", 5, at(11)), ("b", 5, at(3))])
     source.add([("a", 9, at(4)), ("b", 1, at(12)), ("a", 0, at(19)), ("b", 3, at(8))])

@@ -129,7 +129,9 @@ class Updates:
 
     def _changed_in(self, span: Span, since: int) -> Slots:
         found = [
-            ids for number, (start, end, ids) in self._changes if number > since and span[0] <= start < span[1] and end <= span[1]
+            ids
+            for number, (start, end, ids) in self._changes
+            if number > since and span[0] <= start < span[1] and end <= span[1]
         ]
         return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
 
