@@ -21,6 +21,7 @@ from transom.sinks.console import console
 from transom.sinks.files import json, parquet
 from transom.sinks.foreach import foreach
 from transom.sinks.memory import memory as memory_sink
+from transom.sinks.sqlite import sqlite
 from transom.sources.files import files
 from transom.sources.generator import generator
 from transom.sources.memory import memory
@@ -105,6 +106,7 @@ __all__ = [
     "quantile",
     "session_builder",
     "sliding",
+    "sqlite",
     "stddev",
     "stddev_pop",
     "stddev_samp",

@@ -36,7 +36,7 @@ _QUERY = (
     *("early", "lateness", "fill", "within", "quantile", "sink"),
 )
 _WINDOWS = {"tumbling": ("tumbling", "offset"), "sliding": ("sliding", "every", "offset")}
-_SINKS: dict[str, type] = {"parquet": str, "json": str, "console": int}
+_SINKS: dict[str, type] = {"parquet": str, "json": str, "sqlite": str, "console": int}
 
 
 @dataclass(frozen=True)

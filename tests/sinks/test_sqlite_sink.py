@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import math
+import sqlite3
+from datetime import datetime, timezone
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from transom.errors import SinkError
+from transom.sinks.base import WindowResults
+from transom.sinks.sqlite import SqliteSink, sqlite
+
+KEYS = ("window_start", "window_end", "k")
+
+
+def moment(second: int) -> datetime:
+    return datetime(2026, 1, 1, 0, 0, second, tzinfo=timezone.utc)
+
+
+def results(cut: int, *rows: tuple[int, str | None, float, int], query: str = "q") -> WindowResults:
+    kind = pa.timestamp("us", "UTC")
+    columns = {
+        "window_start": pa.array([moment(start) for start, *_ in rows], kind),
+        "window_end": pa.array([moment(start + 10) for start, *_ in rows], kind),
+        "k": pa.array([k for _, k, _, _ in rows], pa.string()),
+        "a b": pa.array([x for _, _, x, _ in rows], pa.float64()),
+        "revision": pa.array([r for *_, r in rows], pa.int64()),
+    }
+    return WindowResults(query, cut, pa.table(columns), KEYS)
+
+
+def opened(path, query: str = "q", table: str | None = None) -> SqliteSink:
+    sink = sqlite(path, table)
+    sink.open(query)
+    return sink
+
+
+def held(path, table: str = "q") -> list[tuple]:
+    with sqlite3.connect(path) as database:
+        return database.execute(f'SELECT k, "a b", revision FROM "{table}" ORDER BY window_start, k').fetchall()
+
+
+def test_a_correction_replaces_its_row_null_keys_included(tmp_path):
+    path = tmp_path / "new" / "r.db"
+    sink = opened(path)
+    sink.write(results(1, (0, "a", 1.0, 0), (0, None, 2.0, 0), (10, "a", 3.0, 0)))
+    sink.write(results(2, (0, "a", 5.0, 1), (0, None, math.nan, 1)))
+    assert held(path) == [(None, "NaN", 1), ("a", 5.0, 1), ("a", 3.0, 0)]
+    sink.close()
+
+
+def test_the_same_cut_again_changes_nothing(tmp_path):
+    path = tmp_path / "r.db"
+    sink = opened(path)
+    sink.write(results(1, (0, "a", 1.0, 0)))
+    sink.write(results(2, (0, "a", 2.0, 1)))
+    sink.write(results(1, (0, "a", 1.0, 0)))
+    assert held(path) == [("a", 2.0, 1)]
+    sink.close()
+    again = opened(path)
+    again.recover("q", 3)
+    again.write(results(3, (0, "a", 9.0, 2)))
+    assert held(path) == [("a", 9.0, 2)]
+
+
+def test_a_failure_leaves_nothing_behind(tmp_path):
+    path = tmp_path / "r.db"
+    sink = opened(path)
+    sink.write(results(1, (0, "a", 1.0, 0)))
+    other = pa.table({"window_start": [moment(0)], "window_end": [moment(10)], "k": ["a"], "revision": [1], "new": [1]})
+    with pytest.raises(sqlite3.OperationalError, match="no column named new"):
+        sink.write(WindowResults("q", 2, other, KEYS))
+    assert held(path) == [("a", 1.0, 0)]
+    sink.write(results(2, (0, "a", 2.0, 1)))
+    assert held(path) == [("a", 2.0, 1)]
+
+
+def test_values_of_all_types(tmp_path):
+    table = pa.table(
+        {
+            "t": pa.array([1_767_268_800_000_000], pa.timestamp("us")),
+            "d": pa.array([Decimal("1.50")], pa.decimal128(5, 2)),
+            "l": pa.array([[1, None]]),
+            "s": pa.array([{"x": Decimal("2.5")}], pa.struct([("x", pa.decimal128(3, 1))])),
+            "b": pa.array([b"\x00"]),
+            "y": pa.array([True]),
+            "n": pa.array([None], pa.int32()),
+        }
+    )
+    path = tmp_path / "r.db"
+    opened(path).write(WindowResults("q", 0, table, ()))
+    with sqlite3.connect(path) as database:
+        row = database.execute("SELECT * FROM q").fetchone()
+    assert row == ("2026-01-01T12:00:00", "1.50", "[1, null]", '{"x": "2.5"}', b"\x00", 1, None)
+
+
+def test_queries_share_a_database_but_no_table(tmp_path):
+    path = tmp_path / "r.db"
+    opened(path, "q")
+    opened(path, "other").write(results(1, (0, "a", 1.0, 0), query="other"))
+    assert held(path, "other") == [("a", 1.0, 0)]
+    with pytest.raises(SinkError, match="belongs to the query 'q'"):
+        opened(path, "third", table="q")
+
+
+def test_results_of_another_checkpoint_are_refused(tmp_path):
+    path = tmp_path / "r.db"
+    sink = opened(path)
+    sink.write(results(5, (0, "a", 1.0, 0)))
+    with pytest.raises(SinkError, match="does not know the query"):
+        sink.recover("q", 1, is_new=True)
+    with pytest.raises(SinkError, match="up to cut 5, but the checkpoint continues with cut 5"):
+        sink.recover("q", 5)
+    sink.recover("q", 6)
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path):
+    path = tmp_path / "r.db"
+    path.write_text("this is no database, it is a text " * 40)
+    with pytest.raises(SinkError, match=r"r\.db cannot be used"):
+        opened(path)
