@@ -1,0 +1,150 @@
+"""Operators, graphs, components and Migrate."""
+
+import math
+
+import pytest
+
+from transom.errors import DefinitionError
+from transom.windows.operators import (
+    ALL,
+    GLOBAL,
+    Attributes,
+    Edge,
+    Fused,
+    Graph,
+    Kind,
+    Operator,
+    components_of,
+    labels_of,
+    migrate,
+)
+
+ROW = (("user", "bigint"), ("area", "string"), ("fare", "double"))
+
+
+def op(name, *attributes, kind=Kind.COMPUTE, keys=None):
+    return Operator(name, kind, (ROW,), ROW, Attributes.of(*attributes), keys)
+
+
+FIRST = Operator("op1", Kind.MAP, (ROW,), ROW, ALL)
+FINE, COARSE, OTHER = op("fine", "user", "area", keys=500), op("coarse", "area", keys=7), op("other", "user", keys=90)
+WHOLE = Operator("total", Kind.CONSOLIDATE, (ROW,), ROW, GLOBAL)
+
+
+def test_kinds_are_those_of_table_1():
+    table = {kind: (kind.stateless, kind.flexible) for kind in Kind}
+    assert table == {
+        Kind.MAP: (True, True),
+        Kind.COMPUTE: (False, True),
+        Kind.CONSOLIDATE: (True, False),
+        Kind.JOIN: (False, False),
+    }
+
+
+@pytest.mark.parametrize(
+    ("members", "attributes", "cardinality"),
+    [
+        ((FIRST,), "all", math.inf),
+        ((FIRST, COARSE), "area", 7),
+        ((FINE, COARSE), "area", 7),
+        ((FINE,), "area, user", 500),
+        ((WHOLE,), "none", 1),
+        ((op("new", "area"),), "area", None),
+        ((FIRST, op("new", "area")), "area", None),
+    ],
+)
+def test_a_component_has_what_its_operators_have_in_common(members, attributes, cardinality):
+    component = Fused(members)
+    assert str(component.partition) == attributes
+    assert component.cardinality == cardinality
+
+
+@pytest.mark.parametrize("members", [(COARSE, OTHER), (FINE, COARSE, OTHER), (FIRST, WHOLE), (WHOLE, op("x"))])
+def test_operators_without_a_common_attribute_are_not_fused(members):
+    with pytest.raises(DefinitionError, match="no partition attribute in common"):
+        Fused(members)
+
+
+def test_a_component_is_flexible_or_stateless_when_all_its_operators_are():
+    merge = op("merge", "area", kind=Kind.CONSOLIDATE)
+    assert (Fused((FIRST,)).stateless, Fused((FIRST,)).flexible) == (True, True)
+    assert (Fused((FIRST, FINE)).stateless, Fused((FIRST, FINE)).flexible) == (False, True)
+    assert (Fused((merge,)).stateless, Fused((merge,)).flexible) == (True, False)
+    assert (Fused((FINE, merge)).stateless, Fused((FINE, merge)).flexible) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: op("x", "city"), "no city to partition by"),
+        (lambda: op("x", "area", keys=-1), "-1 keys"),
+        (lambda: Edge("a", "b", rows=-1.0), "rate of -1.0"),
+        (lambda: Edge("a", "b", bytes=math.nan), "rate of nan"),
+        (lambda: Graph((FINE, FINE)), "'fine'"),
+        (lambda: Graph((FINE,), (Edge("fine", "gone"),)), "'gone'"),
+        (lambda: Graph((FINE, COARSE), (Edge("fine", "coarse"), Edge("fine", "coarse"))), "two edges"),
+        (
+            lambda: Graph((FIRST, FINE, COARSE), (Edge("op1", "fine"), Edge("fine", "coarse"), Edge("coarse", "fine"))),
+            "fine, coarse form a cycle",
+        ),
+        (lambda: Fused(()), "empty"),
+        (lambda: Fused((FINE, FINE)), "twice"),
+    ],
+)
+def test_what_cannot_be_is_refused(make, message):
+    with pytest.raises(DefinitionError, match=message):
+        make()
+
+
+def test_levels_are_the_longest_paths():
+    edges = (Edge("op1", "fine"), Edge("fine", "coarse"), Edge("op1", "coarse"), Edge("coarse", "total"))
+    assert Graph((WHOLE, COARSE, FINE, FIRST), edges).levels == {"op1": 0, "fine": 1, "coarse": 2, "total": 3}
+
+
+def test_bytes_count_only_when_all_are_known():
+    operators = (FIRST, FINE, COARSE)
+    both = (Edge("op1", "fine", rows=2.0, bytes=30.0), Edge("fine", "coarse", rows=1.0))
+    assert Graph(operators, both).weights == (2.0, 1.0)
+    assert Graph(operators, (*both[:1], Edge("fine", "coarse", bytes=9.0))).weights == (30.0, 9.0)
+    assert Graph(operators, (*both, Edge("op1", "coarse"))).weights is None
+
+
+def test_migrate_changes_the_attributes_of_both_components():
+    before = (Fused((FIRST, FINE, COARSE)), Fused((OTHER,)))
+    assert str(before[0].partition) == "area"
+    after = migrate(before, "coarse", 0, None)
+    assert [str(c) for c in after] == ["{op1, fine}", "{other}", "{coarse}"]
+    assert str(after[0].partition) == "area, user"
+    after = migrate(after, "fine", 0, 1)
+    assert [(str(c), str(c.partition)) for c in after] == [
+        ("{op1}", "all"),
+        ("{other, fine}", "user"),
+        ("{coarse}", "area"),
+    ]
+    after = migrate(after, "op1", 0, 2)
+    assert [str(c) for c in after] == ["{other, fine}", "{coarse, op1}"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("coarse", 0, 1), "no partition attribute in common"),
+        (("other", 0, 1), "does not hold 'other'"),
+        (("coarse", 0, 0), "cannot go to component 0"),
+        (("coarse", 0, 5), "cannot go to component 5"),
+        (("coarse", 9, 0), "component 9"),
+    ],
+)
+def test_migrate_refuses_what_would_leave_nothing_in_common(arguments, message):
+    with pytest.raises(DefinitionError, match=message):
+        migrate((Fused((FINE, COARSE)), Fused((OTHER,))), *arguments)
+
+
+def test_labels_and_components_are_two_ways_to_say_the_same():
+    graph = Graph((FIRST, FINE, OTHER, COARSE))
+    components = components_of(graph, [4, 4, 1, 4])
+    assert [str(c) for c in components] == ["{op1, fine, coarse}", "{other}"]
+    assert labels_of(graph, components) == [0, 0, 1, 0]
+    for wrong in (components[:1], (*components, Fused((FINE,)))):
+        with pytest.raises(DefinitionError, match="exactly one"):
+            labels_of(graph, wrong)
