@@ -92,7 +92,7 @@ def build(files: _Watched, output: Path, queries: Sequence[Query], **settings: A
     for query in queries:
         length, every = f"{query.window} seconds", f"{query.slide} seconds"
         window = tm.tumbling(length) if query.slide == query.window else tm.sliding(length, every=every)
-        values = {"n": tm.count(), "last": tm.max("event_time")}
+        values = {"n": tm.count(), "last": tm.max("event_time"), "first": tm.min("event_time")}
         (
             views.group_by(*query.keys)
             .window(window)
@@ -115,6 +115,19 @@ def catchup(source: str, output: str, count: int) -> dict[str, Any]:
     shutil.rmtree(output, ignore_errors=True)
     started = time.perf_counter()
     final = build(watched(source, None), Path(output), QUERIES[:count]).run(once=True, close_all=True)
+    seconds = time.perf_counter() - started
+    _raise_failures(final)
+    return {"seconds": seconds}
+
+
+def shared(source: str, output: str, count: int) -> dict[str, Any]:
+    """Run the first `count` of the many queries, or the one query with all their panes and keys, over all files."""
+    session()
+    _ads()
+    shutil.rmtree(output, ignore_errors=True)
+    queries = (ysb.ONE_QUERY,) if count == 1 else ysb.MANY_QUERIES[:count]
+    started = time.perf_counter()
+    final = build(watched(source, None), Path(output), queries).run(once=True, close_all=True)
     seconds = time.perf_counter() - started
     _raise_failures(final)
     return {"seconds": seconds}
@@ -246,6 +259,7 @@ def soak(source: str, output: str, seconds: float | None, samples: int, snapshot
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "warm": warm,
     "catchup": catchup,
+    "shared": shared,
     "start": start,
     "stop": stop,
     "fixed": fixed,

@@ -215,8 +215,8 @@ class Query:
     window: int
     slide: int
     by_page: bool
-    last: bool
-    """Whether it asks for the last event time beside the count."""
+    values: tuple[str, ...] = ("n",)
+    """What it computes: `n`, and perhaps `last` and `first` (milliseconds since the epoch)."""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -224,9 +224,9 @@ class Query:
         return ("campaign_id", "page_id") if self.by_page else ("campaign_id",)
 
     @property
-    def values(self) -> tuple[str, ...]:
-        """The columns it computes: `n`, and perhaps `last` (milliseconds since the epoch)."""
-        return ("n", "last") if self.last else ("n",)
+    def last(self) -> bool:
+        """Whether it asks for the last event time."""
+        return "last" in self.values
 
     def describe(self) -> str:
         """Return the query in one line."""
@@ -243,23 +243,41 @@ QUERIES = tuple(
         window=WINDOWS[i % 4][0],
         slide=WINDOWS[i % 4][1],
         by_page=(i + i // 4) % 2 == 1,
-        last=i >= 8,
+        values=("n", "last") if i >= 8 else ("n",),
     )
     for i in range(16)
 )
 """Four windows x two keys x two lists of aggregates; the first four have all windows and both keys."""
+MORE_WINDOWS = (*WINDOWS, (20, 20), (30, 30), (120, 120), (60, 10))
+MANY_QUERIES = QUERIES + tuple(
+    Query(f"q{i:02}", *shape)
+    for i, shape in enumerate(
+        (
+            (window, slide, by_page, values)
+            for values in (("n",), ("n", "last"), ("n", "first"), ("n", "first", "last"))
+            for window, slide in MORE_WINDOWS
+            for by_page in (False, True)
+            if (window, slide) not in WINDOWS or "first" in values
+        ),
+        start=len(QUERIES),
+    )
+)
+"""Eight windows x two keys x four lists of aggregates; the first 16 are `QUERIES`."""
+ONE_QUERY = Query("one", PANE, PANE, True, ("n", "first", "last"))
+"""One query with the panes, the keys and the partial aggregates of all of `MANY_QUERIES`."""
 
 
 def oracle(events: Events, files: int, queries: tuple[Query, ...] = QUERIES) -> dict[str, pa.Table]:
     """Compute the results over the first `files` files with numpy alone, in the form of `results.canonical`.
 
-    A dense array (panes, campaigns x pages) of counts and last times; a window is a sum over its panes. It
+    Dense arrays (panes, campaigns x pages) of counts, first and last times; a window is a sum over its panes. It
     shares no code with any engine that is compared.
     """
     base = BASE_MS // 1_000 // PANE
     panes = -(-(events.end_ms(files) // 1_000) // PANE) - base
     counts = np.zeros((panes, CAMPAIGNS * PAGES), np.int64)
     last = np.full((panes, CAMPAIGNS * PAGES), -1, np.int64)
+    first = np.full((panes, CAMPAIGNS * PAGES), np.iinfo(np.int64).max, np.int64)
     for index in range(files):
         values = columns(events, index)
         views = values.views
@@ -267,14 +285,16 @@ def oracle(events: Events, files: int, queries: tuple[Query, ...] = QUERIES) -> 
         pane = values.time_ms[views] // (PANE * 1_000) - base
         np.add.at(counts, (pane, key), 1)
         np.maximum.at(last, (pane, key), values.time_ms[views])
-    return {query.name: _windows(query, counts, last, base) for query in queries}
+        np.minimum.at(first, (pane, key), values.time_ms[views])
+    return {query.name: _windows(query, counts, last, first, base) for query in queries}
 
 
-def _windows(query: Query, counts: Ints, last: Ints, base: int) -> pa.Table:
+def _windows(query: Query, counts: Ints, last: Ints, first_times: Ints, base: int) -> pa.Table:
     length, step, panes = query.window // PANE, query.slide // PANE, len(counts)
     if not query.by_page:
         counts = counts.reshape(panes, CAMPAIGNS, PAGES).sum(axis=2)
         last = last.reshape(panes, CAMPAIGNS, PAGES).max(axis=2)
+        first_times = first_times.reshape(panes, CAMPAIGNS, PAGES).min(axis=2)
     pieces = []
     first = -(-(base - length + 1) // step) * step - base
     for start in range(first, panes, step):
@@ -282,8 +302,9 @@ def _windows(query: Query, counts: Ints, last: Ints, base: int) -> pa.Table:
         n = counts[inside].sum(axis=0)
         key = np.flatnonzero(n)
         edge = np.full(len(key), (start + base) * PANE * 1_000_000, np.int64)
-        pieces.append(np.stack([edge, key, n[key], last[inside].max(axis=0)[key]]))
-    edge, key, n, latest = np.concatenate(pieces, axis=1)
+        times = last[inside].max(axis=0)[key], first_times[inside].min(axis=0)[key]
+        pieces.append(np.stack([edge, key, n[key], *times]))
+    edge, key, n, latest, earliest = np.concatenate(pieces, axis=1)
     campaign = key // PAGES if query.by_page else key
     table = {
         "window_start": pa.array(edge),
@@ -292,7 +313,6 @@ def _windows(query: Query, counts: Ints, last: Ints, base: int) -> pa.Table:
     }
     if query.by_page:
         table["page_id"] = names("page", PAGES).take(pa.array(key % PAGES))
-    table["n"] = pa.array(n)
-    if query.last:
-        table["last"] = pa.array(latest)
+    columns = {"n": n, "last": latest, "first": earliest}
+    table.update({name: pa.array(columns[name]) for name in query.values})
     return pa.table(table).sort_by([(name, "ascending") for name in ("window_start", *query.keys)])

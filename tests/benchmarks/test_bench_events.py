@@ -52,11 +52,17 @@ def test_queries_are_sixteen_and_distinct() -> None:
     assert {(query.window, query.slide) for query in QUERIES[:4]} == set(ysb.WINDOWS)
 
 
-@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.name)
+def test_the_many_queries_are_64_and_distinct() -> None:
+    kinds = {(query.window, query.slide, query.by_page, query.values) for query in ysb.MANY_QUERIES}
+    assert len(kinds) == len({query.name for query in ysb.MANY_QUERIES}) == 64
+    assert ysb.MANY_QUERIES[:16] == QUERIES
+
+
+@pytest.mark.parametrize("query", [*QUERIES, ysb.MANY_QUERIES[-1], ysb.ONE_QUERY], ids=lambda query: query.name)
 def test_oracle_agrees_with_a_plain_loop(source: Path, query: Query) -> None:
     campaign = dict(zip(*(column.to_pylist() for column in ysb.ads().columns), strict=True))
     count: Counter[tuple[object, ...]] = Counter()
-    last: dict[tuple[object, ...], int] = {}
+    times: dict[tuple[object, ...], list[int]] = {}
     for event in read_events(source):
         if event["event_type"] != "view":
             continue
@@ -66,9 +72,10 @@ def test_oracle_agrees_with_a_plain_loop(source: Path, query: Query) -> None:
         while start > time - query.window * 1_000:
             slot = (start * 1_000, (start + query.window * 1_000) * 1_000, *keys)
             count[slot] += 1
-            last[slot] = max(time, last.get(slot, 0))
+            times.setdefault(slot, []).append(time)
             start -= query.slide * 1_000
-    rows = [(*slot, n, last[slot]) if query.last else (*slot, n) for slot, n in count.items()]
+    edges = {"n": len, "last": max, "first": min}
+    rows = [(*slot, *(edges[value](times[slot]) for value in query.values)) for slot in count]
     names = ["window_start", "window_end", *query.keys, *query.values]
     table = pa.table({name: [row[i] for row in rows] for i, name in enumerate(names)})
     end = SMALL.end_ms(FILES)
