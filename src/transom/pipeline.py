@@ -12,7 +12,7 @@ from transom.model.expression import Expression, Input
 from transom.model.query import Key, LatencyTarget, Query
 from transom.model.time import Duration, Micros, parse_duration
 from transom.model.watermark import WatermarkPolicy
-from transom.model.window import Window, WindowSpec, window_of
+from transom.model.window import Window, WindowKind, window_of
 from transom.sinks.base import REVISION, Sink
 from transom.sources.base import Source
 from transom.windows.aggregates.base import Aggregate
@@ -111,7 +111,8 @@ class Grouped:
         and keys with a lower revision.
 
         Args:
-            windows: Lengths ("5 minutes") for tumbling windows, or what `tumbling` and `sliding` return.
+            windows: Lengths ("5 minutes") for tumbling windows, or what `tumbling`, `sliding`, `calendar` and
+                `session` return.
             early: Emit the results so far of open windows so often (wall time), e.g. "10 seconds".
             lateness: Rows that come up to so long after the watermark has closed a window still correct its result.
 
@@ -134,7 +135,7 @@ class Windowed:
     """Grouped rows in windows."""
 
     grouped: Grouped
-    windows: tuple[WindowSpec, ...]
+    windows: tuple[WindowKind, ...]
     early: Micros | None
     lateness: Micros
 

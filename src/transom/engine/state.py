@@ -19,7 +19,7 @@ from transom.sinks.base import WindowResults
 from transom.sources.base import Offset
 from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.components import KeySet
-from transom.windows.panes import Times, closing_windows
+from transom.windows.panes import all_windows, closing_windows
 from transom.windows.partials import Partial, restricted
 from transom.windows.store import PaneStore
 
@@ -214,7 +214,7 @@ class StreamState:
     def _last_end(self) -> Micros:
         """Return the end of the last window that holds a row."""
         ends = [
-            window.last_start(entry.store.starts[-1]) + window.length + query.lateness
+            window.last_end(entry.store.starts[-1]) + query.lateness
             for entry in self.stores
             if entry.store.starts
             for query in entry.key_set.queries
@@ -227,10 +227,8 @@ class StreamState:
         starts = store.start_times()
         spans: set[Span] = set()
         for window in query.windows:
-            if query.fill_zero and len(starts):
-                spans.update(_all_windows(window.length, window.slide, window.offset, starts, after, until))
-            else:
-                spans.update(closing_windows(window, starts, after, until))
+            emitted = all_windows if query.fill_zero else closing_windows
+            spans.update(emitted(window, starts, after, until))
         return sorted((span for span in spans if span[0] >= complete), key=lambda span: (span[1], span[0]))
 
     def has_due(self, watermark: Micros, now: Micros) -> bool:
@@ -318,14 +316,3 @@ class StreamState:
             saved = state["queries"].get(name, {}).get("updates")
             if saved is not None:
                 updates.restore(saved, tables[f"changes:{name}"])
-
-
-def _all_windows(
-    length: Micros, slide: Micros, offset: Micros, panes: Times, after: Micros, until: Micros
-) -> list[Span]:
-    """Return every window that ends in (after, until], from the first pane on, rows or not."""
-    head, tail = int(panes[0]), int(panes[-1])
-    earliest = head - (head - offset - length) % slide - length + slide if after <= MIN_TIME else after - length + 1
-    first = earliest + (offset - earliest) % slide
-    last = tail if until >= MAX_TIME else until - length
-    return [(start, start + length) for start in range(first, last + 1, slide)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from transom.model.expression import Expression
 from transom.model.time import MAX_TIME, MIN_TIME, Micros, format_duration
-from transom.model.window import WindowSpec
+from transom.model.window import WindowKind
 
 if TYPE_CHECKING:
     from transom.windows.aggregates.base import Aggregate
@@ -40,7 +40,7 @@ class Query:
     branch: int
     """Index of the stream's chain of transformations; queries with one branch see the same rows."""
     keys: tuple[Key, ...]
-    windows: tuple[WindowSpec, ...]
+    windows: tuple[WindowKind, ...]
     aggregates: tuple[tuple[str, Aggregate], ...]
     """Result column and aggregate."""
     target: LatencyTarget | None = None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from transom.errors import DefinitionError
+from transom.model.calendar import UNITS, CalendarSpec
 from transom.model.time import MAX_TIME, MIN_TIME, Duration, Micros, format_duration, parse_duration
 
 MAX_OVERLAP = 1_000_000
@@ -14,7 +15,7 @@ MAX_OVERLAP = 1_000_000
 
 @dataclass(frozen=True, order=True)
 class WindowSpec:
-    """Windows [offset + k * slide, offset + k * slide + length) for every integer k; all in microseconds.
+    """Fixed windows [offset + k * slide, offset + k * slide + length) for every integer k; all in microseconds.
 
     Tumbling when slide equals length. The slide need not divide the length.
 
@@ -69,6 +70,10 @@ class WindowSpec:
             return MAX_TIME
         return self.last_start(watermark - self.length) + self.slide
 
+    def last_end(self, moment: Micros) -> Micros:
+        """Return the end of the last window that holds a row of the moment."""
+        return self.last_start(moment) + self.length
+
     def __str__(self) -> str:
         text = format_duration(self.length)
         if not self.tumbling:
@@ -78,8 +83,43 @@ class WindowSpec:
         return text
 
 
-Window: TypeAlias = "str | WindowSpec | Duration"
-"""A window as users write it: a length ("5 minutes") for a tumbling one, or what tumbling() and sliding() return."""
+@dataclass(frozen=True, order=True)
+class SessionSpec:
+    """Windows of activity: the rows of a key, in order of time, up to a pause longer than the gap; microseconds.
+
+    A session is [first row, last row + gap). As in Spark, two rows exactly one gap apart are in one session.
+
+    Raises:
+        DefinitionError: The gap is not positive.
+    """
+
+    gap: Micros
+
+    def __post_init__(self) -> None:
+        if self.gap < 1_000:
+            raise DefinitionError(
+                f"session window: the gap is {format_duration(self.gap)}.", "The shortest gap is 1 ms."
+            )
+
+    def late_before(self, watermark: Micros) -> Micros:
+        """Return the moment before which a row is late, given the watermark: alone, its session would be closed."""
+        if watermark <= MIN_TIME or watermark >= MAX_TIME:
+            return watermark
+        return watermark - self.gap + 1
+
+    def last_end(self, moment: Micros) -> Micros:
+        """Return the end of the session whose last row is at the moment."""
+        return moment + self.gap
+
+    def __str__(self) -> str:
+        return f"session {format_duration(self.gap)}"
+
+
+WindowKind: TypeAlias = "WindowSpec | CalendarSpec | SessionSpec"
+"""Every kind has `late_before(watermark)`, `last_end(moment)` and a text that is part of a query's definition."""
+
+Window: TypeAlias = "str | WindowKind | Duration"
+"""A window as users write it: a length ("5 minutes") for a tumbling one, or what tumbling() and its like return."""
 
 
 def tumbling(length: Duration, *, offset: Duration = 0) -> WindowSpec:
@@ -108,13 +148,42 @@ def sliding(length: Duration, every: Duration, *, offset: Duration = 0) -> Windo
     )
 
 
-def window_of(value: Window) -> WindowSpec:
+def calendar(unit: str, *, zone: str = "UTC", week_start: str | None = None, offset: Duration = 0) -> CalendarSpec:
+    """Return windows from one local midnight to another: the days, weeks, months, quarters or years of a time zone.
+
+    Args:
+        unit: "day", "week", "month", "quarter" or "year".
+        zone: Name of the time zone, for example "Europe/Copenhagen".
+        week_start: First day of weeks, "monday" if not given.
+        offset: Moves the edges along the wall clock; with "4 hours" a day runs from 04:00 to 04:00 local time.
+
+    Raises:
+        DefinitionError: Unit, zone or first day of the week are unknown, or the offset is as long as the unit.
+    """
+    if week_start is not None and unit != "week" and unit in UNITS:
+        raise DefinitionError(f"calendar window: a {unit} has no first day of the week.", "Leave week_start out.")
+    return CalendarSpec(unit, zone, parse_duration(offset, "calendar window offset"), week_start or "monday")
+
+
+def session(gap: Duration) -> SessionSpec:
+    """Return windows of activity: a session of a key ends when no row follows for longer than the gap.
+
+    The window of a result is [first row, last row + gap). A row is late when the watermark has reached its time plus
+    the gap; it may join sessions that are open, never one that was emitted.
+
+    Args:
+        gap: For example "30 minutes"; at least 1 ms.
+    """
+    return SessionSpec(parse_duration(gap, "session gap"))
+
+
+def window_of(value: Window) -> WindowKind:
     """Return the window that the user wrote.
 
     Raises:
         DefinitionError: It counts rows ("100 rows"), or is no duration.
     """
-    if isinstance(value, WindowSpec):
+    if isinstance(value, (WindowSpec, CalendarSpec, SessionSpec)):
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         raise DefinitionError(

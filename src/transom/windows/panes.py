@@ -8,27 +8,40 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from transom.model.calendar import CalendarSpec
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
-from transom.model.window import WindowSpec
+from transom.model.window import SessionSpec, WindowKind, WindowSpec
+from transom.windows.calendars import calendar_start_sql
 
 Times: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The edges of some window specifications, and the panes between them.
+    """The edges of some windows, and the panes between them.
 
-    One rule (no gcd, no "pairs" case): the pane of time t starts at the greatest edge <= t. Edges are o + k S and
-    o + L + k S for length L, slide S, offset o.
+    One rule (no gcd, no "pairs" case): the pane of time t starts at the greatest edge <= t. Fixed windows have the
+    edges o + k S and o + L + k S for length L, slide S, offset o; calendar windows begin and end where the calendar
+    says; sessions need panes of at most one gap, so that the rows of a key in one pane are in one session.
     """
 
     edges: tuple[tuple[Micros, Micros], ...]
     """Pairs (slide, offset modulo slide), without repetitions."""
+    calendars: tuple[CalendarSpec, ...] = ()
+    """Calendar windows, each once; their edges are irregular, so none is left out because of others."""
 
     @classmethod
-    def of(cls, specs: Iterable[WindowSpec]) -> Grid:
+    def of(cls, kinds: Iterable[WindowKind]) -> Grid:
         """Return the grid of some windows, dropping edges that another pair already has."""
-        pairs = {(s.slide, edge % s.slide) for s in specs for edge in (s.offset, s.offset + s.length)}
+        pairs: set[tuple[Micros, Micros]] = set()
+        calendars: set[CalendarSpec] = set()
+        for kind in kinds:
+            if isinstance(kind, CalendarSpec):
+                calendars.add(kind)
+            elif isinstance(kind, SessionSpec):
+                pairs.add((kind.gap, 0))
+            else:
+                pairs.update((kind.slide, edge % kind.slide) for edge in (kind.offset, kind.offset + kind.length))
         kept = [
             (slide, offset)
             for slide, offset in sorted(pairs)
@@ -36,39 +49,80 @@ class Grid:
                 (other, at) != (slide, offset) and slide % other == 0 and offset % other == at for other, at in pairs
             )
         ]
-        return cls(tuple(kept))
+        return cls(tuple(kept), tuple(sorted(calendars, key=str)))
 
     def start_sql(self, time: str) -> str:
         """Return the pane's start as Spark SQL over a bigint column of microseconds."""
         starts = [f"({time} - pmod({time} - {offset}L, {slide}L))" for slide, offset in self.edges]
+        starts += [calendar_start_sql(calendar, time) for calendar in self.calendars]
         return starts[0] if len(starts) == 1 else f"greatest({', '.join(starts)})"
 
     def start(self, times: Times) -> Times:
         """Return the start of the pane of each time; O(times x edges)."""
-        result = times - (times - self.edges[0][1]) % self.edges[0][0]
-        for slide, offset in self.edges[1:]:
-            np.maximum(result, times - (times - offset) % slide, out=result)
+        starts = [times - (times - offset) % slide for slide, offset in self.edges]
+        starts += [calendar.windows(times)[0] for calendar in self.calendars]
+        result = starts[0]
+        for start in starts[1:]:
+            result = np.maximum(result, start)
         return result
 
     def end(self, moment: Micros) -> Micros:
         """Return the end of the pane that holds the moment."""
-        return min(moment - (moment - offset) % slide + slide for slide, offset in self.edges)
+        ends = [moment - (moment - offset) % slide + slide for slide, offset in self.edges]
+        return min([*ends, *(calendar.last_end(moment) for calendar in self.calendars)])
 
 
 def closing_windows(
-    spec: WindowSpec, panes: Sequence[Micros] | Times, after: Micros, until: Micros
+    kind: WindowKind, panes: Sequence[Micros] | Times, after: Micros, until: Micros
 ) -> list[tuple[Micros, Micros]]:
     """Return the windows that hold a pane and whose end lies in (after, until], ordered by end; microseconds.
 
     Args:
-        spec: The windows.
-        panes: Starts of the panes that hold rows, ascending; edges of `spec` are edges of the panes.
+        kind: The windows; sessions are no spans of panes, so there is none of theirs.
+        panes: Starts of the panes that hold rows, ascending; the windows' edges are edges of the panes.
         after: Previous watermark: windows up to here are closed already.
         until: Watermark now.
     """
-    if not len(panes) or until <= after:
-        return []
     starts = np.asarray(panes, dtype=np.int64)
+    if not len(starts) or until <= after or isinstance(kind, SessionSpec):
+        return []
+    if isinstance(kind, CalendarSpec):
+        begins, ends = kind.windows(starts)
+        keep = (after < ends) & (ends <= until)
+        return sorted(set(zip(begins[keep].tolist(), ends[keep].tolist(), strict=True)))
+    return _closing_fixed(kind, starts, after, until)
+
+
+def all_windows(
+    kind: WindowKind, panes: Sequence[Micros] | Times, after: Micros, until: Micros
+) -> list[tuple[Micros, Micros]]:
+    """Return every window that ends in (after, until], from the first pane on, rows or not, ordered by end.
+
+    Args:
+        kind: The windows; sessions have none without rows.
+        panes: Starts of the panes that hold rows, ascending.
+        after: Previous watermark; with MIN_TIME the first window is the first that holds a pane.
+        until: Watermark now; with MAX_TIME the last window is the last that holds a pane.
+    """
+    starts = np.asarray(panes, dtype=np.int64)
+    if not len(starts) or until <= after or isinstance(kind, SessionSpec):
+        return []
+    head, tail = int(starts[0]), int(starts[-1])
+    if isinstance(kind, CalendarSpec):
+        ends = head if after <= MIN_TIME else after, tail if until >= MAX_TIME else until
+        edges = kind.edges_between(min(ends), max(ends))
+        low, high = edges[:-1], edges[1:]
+        keep = (high > head) if after <= MIN_TIME else (high > after)
+        keep &= (low <= tail) if until >= MAX_TIME else (high <= until)
+        return list(zip(low[keep].tolist(), high[keep].tolist(), strict=True))
+    length, slide, offset = kind.length, kind.slide, kind.offset
+    earliest = head - (head - offset - length) % slide - length + slide if after <= MIN_TIME else after - length + 1
+    first = earliest + (offset - earliest) % slide
+    last = tail if until >= MAX_TIME else until - length
+    return [(start, start + length) for start in range(first, last + 1, slide)]
+
+
+def _closing_fixed(spec: WindowSpec, starts: Times, after: Micros, until: Micros) -> list[tuple[Micros, Micros]]:
     highs = starts - (starts - spec.offset) % spec.slide
     # The first window that holds a pane is the first one that ends after the pane's start.
     lows = highs - (spec.length - (starts - highs) - 1) // spec.slide * spec.slide
