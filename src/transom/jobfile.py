@@ -35,7 +35,12 @@ _QUERY = (
     *("name", "source", "where", "select", "group_by", "windows", "aggregates"),
     *("early", "lateness", "fill", "within", "quantile", "sink"),
 )
-_WINDOWS = {"tumbling": ("tumbling", "offset"), "sliding": ("sliding", "every", "offset")}
+_WINDOWS = {
+    "tumbling": ("tumbling", "offset"),
+    "sliding": ("sliding", "every", "offset"),
+    "calendar": ("calendar", "zone", "week_start", "offset"),
+}
+"""Keys of each kind of window; the first is the argument, the others are named."""
 _SINKS: dict[str, type] = {"parquet": str, "json": str, "sqlite": str, "console": int}
 
 
@@ -191,7 +196,7 @@ def _window(window: Any) -> Any:
     if isinstance(window, str):
         return window
     arguments = dict(window)
-    kind = "sliding" if "sliding" in arguments else "tumbling"
+    kind = next(kind for kind in _WINDOWS if kind in arguments)
     return getattr(tm, kind)(arguments.pop(kind), **arguments)
 
 
@@ -242,8 +247,8 @@ def _query(file: str, table: Table, sources: Sequence[str]) -> QuerySpec:
         if not isinstance(window, (str, dict)) or (isinstance(window, dict) and kind is None):
             raise keys.error(
                 f"windows: {window!r} is not a window",
-                'Write "5 minutes", {sliding = "1 hour", every = "1 minute"} '
-                'or {tumbling = "1 day", offset = "4 hours"}.',
+                'Write "5 minutes", {tumbling = "1 day", offset = "4 hours"}, '
+                '{sliding = "1 hour", every = "1 minute"} or {calendar = "week", zone = "Europe/Copenhagen"}.',
             )
     sink = keys.need("sink", dict)
     Keys(file, f"{keys.where} sink", sink, tuple(_SINKS))

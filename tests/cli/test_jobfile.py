@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from transom.errors import JobFileError
-from transom.jobfile import load_job, parse_job
+from transom.jobfile import _window, load_job, parse_job
+from transom.model.window import window_of
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -47,6 +48,17 @@ def test_a_whole_job():
     assert query.fill is None
 
 
+def test_every_kind_of_window():
+    written = """windows = ["1 minute", {calendar = "week", zone = "America/New_York", week_start = "sunday",
+        offset = "4 hours"}, {sliding = "1 hour", every = "1 minute"}]"""
+    query = parse_job(re.sub(r"windows = .*", written.replace("\n", " "), JOB)).queries[0]
+    assert [str(window_of(_window(window))) for window in query.windows] == [
+        "1 minute",
+        "week from sunday in America/New_York offset 4 hours",
+        "1 hour every 1 minute",
+    ]
+
+
 def test_several_sources_need_names_in_the_queries():
     two = JOB.replace("[source]", '[[source]]\nname = "trips"') + (
         '[[source]]\nname = "rides"\nfiles = "rides/*.csv"\nschema = "at timestamp"\nevent_time = "at"\n'
@@ -74,6 +86,7 @@ def test_a_generator_as_source():
         ("group_by", "groupby", r"\[\[query\]\] 'fares': unknown key 'groupby'.*'group_by'"),
         ("every =", "evry =", r"'fares' windows: unknown key 'evry'.*'every'"),
         ('{sliding = "1 hour", every = "1 minute"}', "{}", "is not a window"),
+        ("{sliding =", '{calendar = "day", zon = "UTC"}, {sliding =', r"'fares' windows: unknown key 'zon'.*'zone'"),
         ('"1 minute", {', "60, {", "60 is not a window"),
         ("{parquet =", "{parqet =", r"'fares' sink: unknown key 'parqet'.*'parquet'"),
         ('{parquet = "out/fares"}', '{parquet = "a", json = "b"}', "sink: one kind"),

@@ -1,5 +1,6 @@
 """Calendar windows: edges against zoneinfo by brute force, against values known from history, and against Spark."""
 
+import itertools
 from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
@@ -12,6 +13,7 @@ import transom as tm
 from transom.errors import DefinitionError
 from transom.model.calendar import DAY, UNITS, WEEKDAYS, CalendarSpec
 from transom.model.time import MAX_TIME, MIN_TIME
+from transom.model.window import session
 from transom.windows.panes import Grid, all_windows, closing_windows
 
 HOUR = DAY // 24
@@ -115,7 +117,7 @@ def test_the_windows_that_close_are_those_with_rows_that_end_between_two_waterma
     assert closing_windows(spec, panes, MIN_TIME, MAX_TIME) == held
     filled = all_windows(spec, panes, MIN_TIME, MAX_TIME)
     assert (filled[0], filled[-1]) == (held[0], held[-1])
-    assert all(a[1] == b[0] and a[0] < a[1] for a, b in zip(filled, filled[1:], strict=False))
+    assert all(a[1] == b[0] and a[0] < a[1] for a, b in itertools.pairwise(filled))
     assert set(held) <= set(filled)
     some = all_windows(spec, panes, after, until)
     assert [w for w in filled if after < w[1] <= until] == [w for w in some if held[0][0] <= w[0] <= held[-1][0]]
@@ -171,7 +173,7 @@ def test_the_first_and_the_last_years(zone):
 
 def test_panes_are_shared_with_fixed_windows():
     berlin, hourly = tm.calendar("day", zone="Europe/Berlin"), tm.tumbling("1 hour")
-    grid = Grid.of([berlin, hourly, tm.tumbling("1 day"), berlin, tm.session("3 hours")])
+    grid = Grid.of([berlin, hourly, tm.tumbling("1 day"), berlin, session("3 hours")])
     assert grid == Grid(((HOUR, 0),), (berlin,))
     kathmandu = Grid.of([tm.calendar("day", zone="Asia/Kathmandu"), hourly])
     begin = micros(2024, 5, 4, 18)
@@ -209,16 +211,16 @@ def drawn() -> list[tuple[CalendarSpec, list[int]]]:
 def test_spark_has_the_same_edges_whatever_the_zone_of_its_session(spark, drawn, zone, ansi):
     from pyspark.sql import functions as F
 
-    session = spark.newSession()
-    session.conf.set("spark.sql.session.timeZone", zone)
-    session.conf.set("spark.sql.ansi.enabled", ansi)
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    own = spark.newSession()
+    own.conf.set("spark.sql.session.timeZone", zone)
+    own.conf.set("spark.sql.ansi.enabled", ansi)
+    own.conf.set("spark.sql.codegen.wholeStage", "false")
+    own.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     specs = list(dict.fromkeys(spec for spec, _ in drawn))
     moments = sorted({moment for _, moments in drawn for moment in moments})
     edges = np.concatenate([spec.edges_around(np.array(some)) for spec, some in drawn])
     times = np.unique(np.concatenate([moments, edges, edges - 1]))
-    rows = session.createDataFrame([(int(t),) for t in times] + [(None,)], "t bigint").coalesce(1)
+    rows = own.createDataFrame([(int(t),) for t in times] + [(None,)], "t bigint").coalesce(1)
     columns = [F.expr(Grid.of([spec]).start_sql("t")).alias(f"s{i}") for i, spec in enumerate(specs)]
     table = rows.select(*columns).toArrow()
     for i, spec in enumerate(specs):
@@ -241,8 +243,8 @@ def test_spark_has_the_same_edges_whatever_the_zone_of_its_session(spark, drawn,
         (lambda: tm.calendar("month", week_start="monday"), "a month has no first day"),
         (lambda: tm.calendar("day", offset="1 day"), "offset of 1 day is not between"),
         (lambda: tm.calendar("day", offset="-1 hour"), "offset of -1 hour is not between"),
-        (lambda: tm.session("0 seconds"), "shortest gap is 1 ms"),
-        (lambda: tm.session("a while"), "session gap: 'a while' is not a duration"),
+        (lambda: session("0 seconds"), "shortest gap is 1 ms"),
+        (lambda: session("a while"), "session gap: 'a while' is not a duration"),
     ],
 )
 def test_mistakes_are_named(make, message):
@@ -254,4 +256,4 @@ def test_the_texts_of_windows():
     week = tm.calendar("week", zone="America/New_York", week_start="sunday", offset="4 hours")
     assert str(week) == "week from sunday in America/New_York offset 4 hours"
     assert str(tm.calendar("day", zone="Europe/Berlin")) == "day in Europe/Berlin"
-    assert str(tm.session("90 seconds")) == "session 1 minute 30 seconds"
+    assert str(session("90 seconds")) == "session 1 minute 30 seconds"

@@ -53,7 +53,8 @@ def _component(component: Component) -> dict[str, Any]:
         "panes": [
             {"every": format_duration(slide), "offset": format_duration(offset)}
             for slide, offset in component.grid.edges
-        ],
+        ]
+        + [{"every": str(calendar)} for calendar in component.grid.calendars],
         "partials": [
             f"{type(p).__name__.lower()}({', '.join(str(e) for e in p.inputs)})" for p in component.primitives
         ],

@@ -44,8 +44,9 @@ def _walls(spec: CalendarSpec, wall: str) -> tuple[str, str, str]:
         first = spec.offset + (spec.first_week * DAY if days == 7 else 0)
         current = f"({wall} - pmod({wall} - {first}L, {days * DAY}L))"
         return f"({current} - {days * DAY}L)", current, f"({current} + {days * DAY}L)"
-    day = f"date_from_unix_date(CAST(({wall} - {spec.offset}L - pmod({wall} - {spec.offset}L, {DAY}L)) DIV {DAY}L AS INT))"
-    start = f"trunc({day}, '{spec.unit}')"
+    moved = f"({wall} - {spec.offset}L)"
+    day = f"CAST(({moved} - pmod({moved}, {DAY}L)) DIV {DAY}L AS INT)"
+    start = f"trunc(date_from_unix_date({day}), '{spec.unit}')"
     dates = (f"add_months({start}, {step * _MONTHS[spec.unit]})" if step else start for step in (-1, 0, 1))
     before, current, after = (f"(CAST(unix_date({date}) AS BIGINT) * {DAY}L + {spec.offset}L)" for date in dates)
     return before, current, after

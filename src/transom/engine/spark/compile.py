@@ -11,9 +11,11 @@ import pyarrow as pa
 
 from transom.engine.spark import plan
 from transom.engine.spark.plan import TIME, Aggregation, Branch, Rows, StreamPlan
+from transom.engine.spark.zones import check_zones
 from transom.engine.state import CompiledQuery
 from transom.engine.tables import PANE, Origin
 from transom.errors import DefinitionError
+from transom.model.calendar import CalendarSpec
 from transom.model.query import Query
 from transom.windows.aggregates.base import Primitive
 from transom.windows.components import Component, KeySet, plan_components
@@ -70,6 +72,7 @@ def compile_queries(session: SparkSession, schema: StructType, rows: Rows, queri
 def _compile(session: SparkSession, schema: StructType, rows: Rows, queries: Sequence[Query]) -> Compiled:
     from pyspark.sql.pandas.types import to_arrow_schema
 
+    check_zones(session, (w for query in queries for w in query.windows if isinstance(w, CalendarSpec)))
     raw = session.createDataFrame([], schema)
     time = plan.time_column(raw, rows.event_time)
     good = raw.withColumn(TIME, time)
