@@ -119,13 +119,15 @@ class StreamState:
         self.by_query = {}
         for key_set, origin, keys, primitives in key_sets:
             old = before.get(origin)
+            windows = [window for query in key_set.queries for window in query.windows]
             if old is not None and old.store.grid == key_set.grid:
-                old.store.primitives = dict(primitives)
                 store = old.store
+                store.arrange(primitives, windows)
             else:
-                store = PaneStore(key_set.grid, keys, primitives)
+                store = PaneStore(key_set.grid, keys, primitives, windows)
                 if old is not None:
                     store.add(*old.store.rows())
+                    store.add_windows(*old.store.direct_rows())
             names = dict(zip(primitives, primitive_names(tuple(primitives)), strict=True))
             entry = StoreEntry(key_set, origin, store, names)
             self.stores.append(entry)
@@ -149,24 +151,39 @@ class StreamState:
             return []
         self.closed = watermark if watermark < MAX_TIME else max(after, self._last_end())
         closings = []
-        merged: dict[tuple[int, Span], Partial] = {}
+        asked: dict[str, tuple[list[Emission], list[Span]]] = {}
         for query in self.running():
-            entry = self.by_query[query.name]
-            emissions = self._emissions(query, entry.store, after, watermark, now)
-            final = self._final(query, entry.store, after, watermark)
-            if not emissions and not final:
+            store = self.by_query[query.name].store
+            emissions = self._emissions(query, store, after, watermark, now)
+            final = self._final(query, store, after, watermark)
+            if emissions or final:
+                asked[query.name] = emissions, final
+        merged = self._consolidated(asked, watermark)
+        for query in self.running():
+            if query.name not in asked:
                 continue
-            for span in [*(emission.span for emission in emissions), *final]:
-                if (id(entry), span) not in merged:
-                    merged[id(entry), span] = entry.store.window(*span)
+            entry, (emissions, final) = self.by_query[query.name], asked[query.name]
             try:
-                closings.append(self._closing(query, entry, emissions, final, merged))
+                closings.append(self._closing(query, entry, emissions, final, merged[query.name]))
             except Exception as error:
                 failure = error if isinstance(error, QueryFailedError) else QueryFailedError(f"{query.name}: {error}")
                 closings.append(Closing(query.name, len(emissions), error=failure))
         if watermark > after:
             self._expire()
         return closings
+
+    def _consolidated(
+        self, asked: Mapping[str, tuple[Sequence[Emission], Sequence[Span]]], watermark: Micros
+    ) -> dict[str, dict[Span, Partial]]:
+        """Return the rows of the windows that queries ask for, by query; those of one store are made together."""
+        merged: dict[str, dict[Span, Partial]] = {}
+        for entry in self.stores:
+            names = [query.name for query in entry.key_set.queries if query.name in asked]
+            spans = {emission.span for name in names for emission in asked[name][0]}
+            spans.update(span for name in names for span in asked[name][1])
+            windows = entry.store.consolidate(spans, watermark)
+            merged.update((name, windows) for name in names)
+        return merged
 
     def _emissions(
         self, query: Query, store: PaneStore, after: Micros, watermark: Micros, now: Micros
@@ -190,14 +207,14 @@ class StreamState:
         entry: StoreEntry,
         emissions: Sequence[Emission],
         final: Sequence[Span],
-        merged: Mapping[tuple[int, Span], Partial],
+        merged: Mapping[Span, Partial],
     ) -> Closing:
         types = self.compiled[query.name].input_types
         results, table = None, None
         if emissions:
             windows = []
             for emission in emissions:
-                partial = merged[id(entry), emission.span]
+                partial = merged[emission.span]
                 if emission.ids is not None:
                     partial = restricted(partial, emission.ids, len(entry.store.keys))
                 windows.append((emission.span, partial))
@@ -207,7 +224,7 @@ class StreamState:
         if final and not query.updates and results is not None:
             table = results.table
         elif final:
-            whole = [(span, merged[id(entry), span]) for span in final]
+            whole = [(span, merged[span]) for span in final]
             table = result_table(query, entry.store, whole, types, self.ansi)
         return Closing(query.name, len(emissions), results, table)
 

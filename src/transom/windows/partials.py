@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from transom.windows.aggregates.base import Primitive, Slots, State, Types
+from transom.windows.aggregates.base import ALL, Primitive, Slots, State, Types, Where
+from transom.windows.aggregates.reduce import reduce_slots
+from transom.windows.aggregates.values import Mask
+
+_SPARSE = 16
+"""With more known ids than this for each row to merge, ids are sorted instead of marked in a bitmap."""
 
 
 @dataclass(frozen=True, eq=False)
 class Partial:
-    """States of some keys. Never changed after it is made."""
+    """States of some keys. Never changed after it is made; partials may share arrays."""
 
     ids: Slots
-    """Key ids, each once; shape (rows,)."""
+    """Key ids, ascending, each once; shape (rows,)."""
     states: Mapping[Primitive, State]
     """Columns of shape (rows,) each. A primitive that is missing is neutral."""
 
@@ -23,8 +29,16 @@ class Partial:
         return len(self.ids)
 
 
+def no_rows(primitives: Mapping[Primitive, Types]) -> Partial:
+    """Return a partial without keys."""
+    return Partial(np.empty(0, np.int64), {p: p.empty(0, types) for p, types in primitives.items()})
+
+
 def merge(parts: Sequence[Partial], primitives: Mapping[Primitive, Types], keys: int) -> Partial:
-    """Return the merge of some partials; O(rows of all parts + keys / 8).
+    """Return the merge of some partials.
+
+    O(rows of all parts) if they hold the same keys, as panes of busy streams do; else O(rows + keys / 8), or
+    O(rows log rows) if the rows are few for the number of keys.
 
     Args:
         parts: At least one.
@@ -33,22 +47,109 @@ def merge(parts: Sequence[Partial], primitives: Mapping[Primitive, Types], keys:
     """
     if len(parts) == 1:
         return parts[0]
+    ids, slots = _union([part.ids for part in parts], keys)
+    states: dict[Primitive, State] = {}
+    for primitive, types in primitives.items():
+        into: State | None = None
+        for part, where in zip(parts, slots, strict=True):
+            state = part.states.get(primitive)
+            if state is None:
+                continue
+            if into is None:
+                into = _placed(primitive, state, where, len(ids), types)
+            else:
+                primitive.merge_into(into, where, state)
+        states[primitive] = primitive.empty(len(ids), types) if into is None else into
+    return Partial(ids, states)
+
+
+def _union(parts: Sequence[Slots], keys: int) -> tuple[Slots, list[Where]]:
+    """Return all ids, ascending, and where each part's ids are among them."""
+    first = parts[0]
+    if all(same_ids(ids, first) for ids in parts[1:]):
+        return first, [ALL] * len(parts)
+    if sum(map(len, parts)) * _SPARSE < keys:
+        ids: Slots = np.unique(np.concatenate(parts))
+        return ids, [np.searchsorted(ids, part) for part in parts]
     seen = np.zeros(keys, np.bool_)
     for part in parts:
-        seen[part.ids] = True
+        seen[part] = True
     ids = np.flatnonzero(seen)
     slot_of = np.empty(keys, np.int64)
     slot_of[ids] = np.arange(len(ids))
-    slots = [slot_of[part.ids] for part in parts]
+    return ids, [slot_of[part] for part in parts]
+
+
+def same_ids(left: Slots, right: Slots) -> bool:
+    """Tell whether two partials hold the same keys; O(1) if they share the array or differ in length."""
+    return left is right or (len(left) == len(right) and bool(np.array_equal(left, right)))
+
+
+def _placed(primitive: Primitive, state: State, where: Where, slots: int, types: Types) -> State:
+    """Return a new state with the rows of another one in their slots, neutral elsewhere."""
+    if isinstance(where, slice):
+        return {name: column.copy() for name, column in state.items()}
+    into = primitive.empty(slots, types)
+    for name, column in state.items():
+        into[name][where] = column
+    return into
+
+
+def split_rows(
+    groups: Sequence[Slots], ids: Slots, states: Mapping[Primitive, State], primitives: Mapping[Primitive, Types]
+) -> Iterator[tuple[tuple[int, ...], Partial]]:
+    """Yield one partial for each group of rows, groups ascending; O(rows log rows).
+
+    Args:
+        groups: What identifies a row's group: one or more columns of shape (rows,).
+        ids: Key id of each row; rows of one group and key are merged.
+        states: Columns of shape (rows,) for some of the primitives.
+        primitives: Types of the states' columns.
+    """
+    order = np.lexsort((ids, *reversed(groups)))
+    ids, groups = ids[order], [column[order] for column in groups]
+    fresh = np.ones(len(ids), np.bool_)
+    fresh[1:] = _differs(groups)
+    first = fresh.copy()
+    first[1:] |= ids[1:] != ids[:-1]
+    if first.all():
+        states = {p: rows_of(state, order) for p, state in states.items()}
+    else:
+        slots = np.empty(len(order), np.int64)
+        slots[order] = np.cumsum(first) - 1
+        count = int(first.sum())
+        states = {p: reduce_slots(p, state, slots, count, primitives[p]) for p, state in states.items()}
+        ids, fresh, groups = ids[first], fresh[first], [column[first] for column in groups]
+    for begin, end in itertools.pairwise([*np.flatnonzero(fresh).tolist(), len(ids)]):
+        rows = slice(begin, end)
+        columns = {p: {n: c[rows] for n, c in state.items()} for p, state in states.items()}
+        yield tuple(int(column[begin]) for column in groups), Partial(ids[rows], columns)
+
+
+def _differs(columns: Sequence[Slots]) -> Mask:
+    """Return where a row differs from the one before it, from the second row on."""
+    differs: Mask = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return differs
+
+
+def renumbered(part: Partial, numbers: Slots) -> Partial:
+    """Return a partial with other key ids; the new ones are in the same order, -1 drops the row."""
+    ids = numbers[part.ids]
+    kept = np.flatnonzero(ids >= 0)
+    if len(kept) == len(ids):
+        return Partial(ids, part.states)
+    return Partial(ids[kept], {p: rows_of(state, kept) for p, state in part.states.items()})
+
+
+def concatenated(
+    parts: Sequence[Partial], primitives: Mapping[Primitive, Types]
+) -> tuple[Slots, dict[Primitive, State]]:
+    """Return the rows of some partials one after the other, ids and states; at least one part."""
     states: dict[Primitive, State] = {}
     for primitive, types in primitives.items():
-        into = primitive.empty(len(ids), types)
-        for part, where in zip(parts, slots, strict=True):
-            state = part.states.get(primitive)
-            if state is not None:
-                primitive.merge_into(into, where, state)
-        states[primitive] = into
-    return Partial(ids, states)
+        neutral = [part.states.get(primitive) or primitive.empty(len(part), types) for part in parts]
+        states[primitive] = {name: np.concatenate([state[name] for state in neutral]) for name in neutral[0]}
+    return np.concatenate([part.ids for part in parts]), states
 
 
 def restricted(partial: Partial, ids: Slots, keys: int) -> Partial:

@@ -1,42 +1,90 @@
-"""The panes of one key set on the driver: partials come in, windows are merged out, old panes go."""
+"""The windows of one key set on the driver: partials come in, windows are merged out, what no window needs goes."""
 
 from __future__ import annotations
 
-import itertools
-from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from transom.model.time import Micros
+from transom.model.time import MAX_TIME, MIN_TIME, Micros
+from transom.model.window import WindowKind
 from transom.windows.aggregates.base import Primitive, Slots, State, Types
-from transom.windows.aggregates.reduce import reduce_slots
+from transom.windows.complete import CompleteWindows, Kind, Span, has_longer
+from transom.windows.cover import OVERHEAD, Part, cheapest_cover
+from transom.windows.direct import DirectWindows
+from transom.windows.held import MOST_PARTS, HeldPanes
 from transom.windows.keys import KeyIndex
-from transom.windows.panes import Grid, Times
-from transom.windows.partials import Partial, merge, rows_of
+from transom.windows.panes import Grid, Times, closing_windows
+from transom.windows.partials import Partial, concatenated, merge, no_rows, renumbered, split_rows
+from transom.windows.sliding import SlidingWindows
+from transom.windows.spans import KEEP
 
-PARTS_PER_PANE = 4
-"""A pane with more partials than this is merged, so that later windows merge fewer."""
+
+@dataclass
+class Work:
+    """What consolidation has done since the store was made."""
+
+    windows: int = 0
+    """Windows with rows."""
+    merges: int = 0
+    """Merges of two partials, all of them: into panes, spans and windows."""
+    inputs: int = 0
+    """Partials that windows were made of; each merge takes one more."""
+    pane_inputs: int = 0
+    """Partials that the same windows would have been made of without complete windows and spans: their panes."""
 
 
 class PaneStore:
-    """Partials by pane and key.
+    """Partials by pane and key, and windows made of them along the cheapest cover.
 
     Args:
         grid: The panes.
         keys: Names and types of the key columns.
         primitives: What is kept for each key, with the types of the columns.
+        kinds: The windows that are asked for; their edges are edges of the grid.
     """
 
-    def __init__(self, grid: Grid, keys: pa.Schema, primitives: Mapping[Primitive, Types]) -> None:
+    def __init__(
+        self, grid: Grid, keys: pa.Schema, primitives: Mapping[Primitive, Types], kinds: Iterable[Kind] = ()
+    ) -> None:
         self.grid = grid
         self.keys = KeyIndex(keys)
         self.primitives = dict(primitives)
-        self.starts: list[Micros] = []
+        self.work = Work()
+        self._kinds: tuple[Kind, ...] = ()
+        self._panes = HeldPanes(self._merge)
+        self._direct = DirectWindows()
+        self._complete = CompleteWindows()
+        self._sliding = SlidingWindows(self._span, self._merge)
+        self._late: list[tuple[Micros, Partial]] = []
+        """Rows that came for panes that are in spans."""
+        self.arrange(self.primitives, kinds)
+
+    def arrange(self, primitives: Mapping[Primitive, Types], kinds: Iterable[Kind]) -> None:
+        """Change what is kept and asked for; panes stay, and a primitive that is new is neutral in them.
+
+        Args:
+            primitives: What is kept for each key, with the types of the columns.
+            kinds: The windows that are asked for; their edges are edges of the grid.
+        """
+        if dict(primitives) != self.primitives:
+            self.primitives = dict(primitives)
+            self._complete.clear()
+            self._sliding.clear()
+            self._late.clear()
+        self._kinds = tuple(dict.fromkeys(kinds))
+        self._sliding.arrange(self._kinds)
+
+    @property
+    def starts(self) -> Sequence[Micros]:
         """Starts of the panes that hold rows, ascending."""
-        self._start_times: Times | None = None
-        self._panes: dict[Micros, list[Partial]] = {}
+        return self._panes.starts
+
+    def start_times(self) -> Times:
+        """Return `starts` as an array."""
+        return self._panes.start_times()
 
     def add(self, times: Times, keys: pa.Table, states: Mapping[Primitive, State]) -> list[tuple[Micros, Slots]]:
         """Merge rows into the panes; return the start of each pane that changed, with the ids of its keys.
@@ -47,102 +95,175 @@ class PaneStore:
                 rows come from a finer key set or grid.
             states: Columns of shape (rows,) for each primitive.
         """
-        if not len(times):
-            return []
-        panes = self.grid.start(times)
-        ids = self.keys.intern(keys.select(self.keys.schema.names))
-        order = np.lexsort((ids, panes))
-        panes, ids = panes[order], ids[order]
-        first = np.ones(len(panes), np.bool_)
-        first[1:] = (panes[1:] != panes[:-1]) | (ids[1:] != ids[:-1])
-        chosen = {p: states[p] for p in self.primitives if p in states}
-        if first.all():
-            chosen = {p: rows_of(state, order) for p, state in chosen.items()}
-        else:
-            slots = np.empty(len(order), np.int64)
-            slots[order] = np.cumsum(first) - 1
-            count = int(first.sum())
-            chosen = {p: reduce_slots(p, s, slots, count, self.primitives[p]) for p, s in chosen.items()}
-            panes, ids = panes[first], ids[first]
-        edges = np.flatnonzero(np.concatenate(([True], panes[1:] != panes[:-1], [True])))
         changes = []
-        for begin, end in itertools.pairwise(edges.tolist()):
-            rows = slice(begin, end)
-            part = Partial(ids[rows], {p: {n: c[rows] for n, c in s.items()} for p, s in chosen.items()})
-            self._append(int(panes[begin]), part)
-            changes.append((int(panes[begin]), part.ids))
+        for (start,), part in self._split([self.grid.start(times)], keys, states) if len(times) else ():
+            self._panes.append(start, part)
+            self._complete.changed(start)
+            if self._sliding.holds(start):
+                self._late.append((start, part))
+            changes.append((start, part.ids))
         return changes
 
-    def start_times(self) -> Times:
-        """Return `starts` as an array."""
-        if self._start_times is None:
-            self._start_times = np.array(self.starts, dtype=np.int64)
-        return self._start_times
+    def add_windows(
+        self, starts: Times, lengths: Times, keys: pa.Table, states: Mapping[Primitive, State]
+    ) -> list[tuple[Span, Slots]]:
+        """Merge rows that were aggregated per window; return each window that changed, with the ids of its keys.
 
-    def _append(self, start: Micros, part: Partial) -> None:
-        parts = self._panes.get(start)
-        if parts is None:
-            insort(self.starts, start)
-            self._start_times = None
-            self._panes[start] = [part]
-            return
-        parts.append(part)
-        if len(parts) > PARTS_PER_PANE:
-            self._panes[start] = [merge(parts, self.primitives, len(self.keys))]
+        The records of these rows are in no pane (Enorm, section 5.1: the combined form). A window is its own rows
+        merged with its panes, so that each cut may bring either form.
 
-    def window(self, start: Micros, end: Micros) -> Partial:
-        """Return the merged partials of the panes in [start, end); microseconds."""
-        held = self.starts[bisect_left(self.starts, start) : bisect_left(self.starts, end)]
-        parts = [part for pane in held for part in self._panes[pane]]
-        if not parts:
-            return Partial(np.empty(0, np.int64), {p: p.empty(0, t) for p, t in self.primitives.items()})
+        Args:
+            starts: Start of each row's window, shape (rows,).
+            lengths: Length of each row's window, shape (rows,).
+            keys: Key columns, at least those of the store; n rows.
+            states: Columns of shape (rows,) for each primitive.
+        """
+        changes = []
+        for (start, end), part in self._split([starts, starts + lengths], keys, states) if len(starts) else ():
+            parts = self._direct.add((start, end), part)
+            if len(parts) > MOST_PARTS:
+                self._direct.settle((start, end), self._merge(parts))
+            changes.append(((start, end), part.ids))
+        return changes
+
+    def _split(
+        self, groups: Sequence[Times], keys: pa.Table, states: Mapping[Primitive, State]
+    ) -> Iterable[tuple[tuple[int, ...], Partial]]:
+        ids = self.keys.intern(keys.select(self.keys.schema.names))
+        chosen = {p: states[p] for p in self.primitives if p in states}
+        return split_rows(groups, ids, chosen, self.primitives)
+
+    def _merge(self, parts: Sequence[Partial]) -> Partial:
+        self.work.merges += len(parts) - 1
         return merge(parts, self.primitives, len(self.keys))
 
-    def drop_before(self, moment: Micros) -> None:
-        """Forget the panes that start before the moment; the caller knows that no window needs them."""
-        count = bisect_left(self.starts, moment)
-        for start in self.starts[:count]:
-            del self._panes[start]
-        if count:
-            del self.starts[:count]
-            self._start_times = None
+    def consolidate(self, spans: Iterable[Span], until: Micros = MAX_TIME) -> dict[Span, Partial]:
+        """Return the merged rows of some windows, each from its cheapest cover; microseconds.
+
+        Shorter windows come first, so that longer ones can be made of them (Enorm, section 6.1). What is worth keeping
+        for later windows is kept, as long as none of its panes changes: complete windows, and spans of sliding windows
+        with many overlaps.
+
+        Args:
+            spans: The windows, best all of those that close at the same moment.
+            until: The watermark. Windows that end later are made, too, but nothing is kept of what may still change.
+        """
+        if self._late:
+            self._sliding.repair(self._late)
+            self._late.clear()
+        ordered = sorted(set(spans), key=lambda span: (span[1] - span[0], span[0]))
+        return {span: self._consolidate(span, span[1] <= until) for span in ordered}
+
+    def _consolidate(self, span: Span, final: bool) -> Partial:
+        merges = self.work.merges
+        low, high = self._panes.boundary(span[0]), self._panes.boundary(span[1])
+        served, rows = self._sliding.window(span, final, lambda: self._cost(low, high))
+        if not served:
+            rows = self._span(*span)
+        if final and rows is not None:
+            self._sliding.note(span, len(rows))
+            self._keep(span, rows, self._cost(low, high))
+        parts = [*([] if rows is None else [rows]), *self._direct.of(span)]
+        if not parts:
+            return no_rows(self.primitives)
+        window = self._merge(parts)
+        self.work.windows += 1
+        self.work.inputs += self.work.merges - merges + 1
+        self.work.pane_inputs += high - low + len(self._direct.of(span))
+        return window
+
+    def _cost(self, low: int, high: int) -> int:
+        totals = self._panes.totals()
+        return totals[high] - totals[low]
+
+    def _keep(self, span: Span, rows: Partial, cost: int) -> None:
+        """Keep a window when a longer one can use it and gains by it."""
+        if len(rows) + OVERHEAD <= KEEP * cost and self._complete.has_room(span) and has_longer(self._kinds, span):
+            self._complete.add(span, rows)
+
+    def _span(self, start: Micros, end: Micros) -> Partial | None:
+        """Return the rows of the panes in [start, end), merged along the cheapest cover; None without rows."""
+        held = self._panes
+        low, high = held.boundary(start), held.boundary(end)
+        if low == high:
+            return None
+        rows_of: dict[Part, Partial] = {}
+        for (begin, stop), rows in self._complete.inside((start, end)):
+            rows_of[Part(held.boundary(stop), held.boundary(begin), len(rows) + OVERHEAD)] = rows
+        parts: list[Partial] = []
+        at = low
+        for part in cheapest_cover(held.totals(), rows_of):
+            parts += [held.pane(place) for place in range(at, part.start)]
+            parts.append(rows_of[part])
+            at = part.end
+        parts += [held.pane(place) for place in range(at, high)]
+        return self._merge(parts)
+
+    def due(self, kind: WindowKind, after: Micros, until: Micros) -> list[Span]:
+        """Return the windows of a kind that hold rows and end in (after, until], ordered by end."""
+        spans = closing_windows(kind, self.start_times(), after, until)
+        direct = self._direct.ending(kind, after, until)
+        return sorted({*spans, *direct}, key=lambda span: (span[1], span[0])) if direct else spans
+
+    def last_end(self, kinds: Sequence[Kind]) -> Micros:
+        """Return the end of the last window of some kinds that holds rows; MIN_TIME if none does."""
+        ends = [kind.last_end(self.starts[-1]) for kind in kinds] if self.starts else []
+        ends += [end for kind in kinds for _, end in self._direct.ending(kind, MIN_TIME, MAX_TIME)]
+        return max(ends, default=MIN_TIME)
+
+    def panes_of(self, span: Span) -> Partial:
+        """Return the merged rows of all panes of a window and of what was computed directly, using no other window."""
+        low, high = self._panes.boundary(span[0]), self._panes.boundary(span[1])
+        parts = [*(self._panes.pane(place) for place in range(low, high)), *self._direct.of(span)]
+        return merge(parts, self.primitives, len(self.keys)) if parts else no_rows(self.primitives)
+
+    def drop_before(self, moment: Micros, ended: Micros = MIN_TIME) -> None:
+        """Forget what no window needs.
+
+        Args:
+            moment: No window that starts earlier will be asked for.
+            ended: No directly computed window that ends by then will be asked for.
+        """
+        self._panes.drop_before(moment)
+        self._complete.drop_before(moment)
+        self._sliding.drop_before(moment)
+        self._direct.drop(moment, ended)
+        self._late = [(start, rows) for start, rows in self._late if start >= moment]
 
     def __len__(self) -> int:
-        return sum(len(part) for parts in self._panes.values() for part in parts)
+        """Return the number of rows in panes and directly computed windows."""
+        return len(self._panes) + sum(map(len, self._direct.partials()))
 
     def compact(self) -> None:
-        """Forget keys that no pane holds any more, when they are the majority."""
+        """Forget keys that nothing holds any more, when they are the majority."""
         live = np.zeros(len(self.keys), np.bool_)
-        for parts in self._panes.values():
-            for part in parts:
-                live[part.ids] = True
+        for part in (*self._panes.partials(), *self._direct.partials()):
+            live[part.ids] = True
         kept = np.flatnonzero(live)
         if not len(self.keys.schema) or 2 * len(kept) >= len(self.keys):
             return
         index = KeyIndex(self.keys.schema)
         index.intern(pa.Table.from_arrays(self.keys.take(kept), schema=self.keys.schema))
-        renumbered = np.empty(len(self.keys), np.int64)
-        renumbered[kept] = np.arange(len(kept))
+        numbers = np.full(len(self.keys), -1, np.int64)
+        numbers[kept] = np.arange(len(kept))
         self.keys = index
-        self._panes = {
-            start: [Partial(renumbered[part.ids], part.states) for part in parts]
-            for start, parts in self._panes.items()
-        }
+        for holder in (self._panes, self._direct, self._complete, self._sliding):
+            holder.renumber(numbers)
+        self._late = [(start, renumbered(rows, numbers)) for start, rows in self._late]
 
     def rows(self) -> tuple[Times, pa.Table, dict[Primitive, State]]:
-        """Return everything that is held in the form that `add` takes, one row per pane and key."""
-        starts, parts = [], []
-        for start in self.starts:
-            part = merge(self._panes[start], self.primitives, len(self.keys))
-            starts.append(np.full(len(part), start, np.int64))
-            parts.append(part)
+        """Return the panes in the form that `add` takes, one row per pane and key."""
+        parts = [self._panes.pane(place) for place in range(len(self.starts))]
         if not parts:
             return np.empty(0, np.int64), self.keys.schema.empty_table(), {}
-        ids: Slots = np.concatenate([part.ids for part in parts])
-        states: dict[Primitive, State] = {}
-        for primitive, types in self.primitives.items():
-            neutral = [part.states.get(primitive) or primitive.empty(len(part), types) for part in parts]
-            states[primitive] = {name: np.concatenate([state[name] for state in neutral]) for name in neutral[0]}
+        ids, states = concatenated(parts, self.primitives)
+        return np.repeat(self.start_times(), [len(part) for part in parts]), self._key_table(ids), states
+
+    def direct_rows(self) -> tuple[Times, Times, pa.Table, dict[Primitive, State]]:
+        """Return the directly computed windows in the form that `add_windows` takes."""
+        starts, lengths, ids, states = self._direct.rows(self.primitives)
+        return starts, lengths, self._key_table(ids), states
+
+    def _key_table(self, ids: Slots) -> pa.Table:
         columns = self.keys.take(ids) if len(self.keys.schema) else []
-        keys = pa.Table.from_arrays(columns, schema=self.keys.schema)
-        return np.concatenate(starts), keys, states
+        return pa.Table.from_arrays(columns, schema=self.keys.schema)

@@ -20,6 +20,14 @@ State: TypeAlias = "dict[str, np.ndarray[Any, Any]]"
 Slots: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Types: TypeAlias = "Mapping[str, pa.DataType]"
 """Arrow types of a state's columns, as Spark returns them."""
+Where: TypeAlias = "Slots | slice[None, None, None]"
+"""Slots to merge into: one for each row, or `ALL` when row i goes to slot i."""
+ALL: slice[None, None, None] = slice(None)
+
+
+def at(slots: Where, rows: Slots) -> Slots:
+    """Return the slots of some rows."""
+    return rows if isinstance(slots, slice) else slots[rows]
 
 
 class Primitive(Protocol):
@@ -50,11 +58,11 @@ class Primitive(Protocol):
     def empty(self, slots: int, types: Types) -> State:
         """Return the neutral state in every slot; the caller owns it and may merge into it."""
 
-    def merge_into(self, into: State, slots: Slots, other: State) -> None:
+    def merge_into(self, into: State, slots: Where, other: State) -> None:
         """Merge row i of `other` into slot `slots[i]` of `into`, in place; O(rows), vectorised if possible.
 
-        Slots are unique within one call. Never raises for a value: an overflow is kept in the state for
-        `result`.
+        Slots are unique within one call; `ALL` stands for the slots 0, 1, ... and saves looking them up. Never raises
+        for a value: an overflow is kept in the state for `result`.
         """
 
 

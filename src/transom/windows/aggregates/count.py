@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.model.expression import Expression
-from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
+from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where
 from transom.windows.aggregates.values import to_values
 
 
@@ -46,7 +46,7 @@ class Count:
         """Return zeros."""
         return {"count": np.zeros(slots, dtype=np.int64)}
 
-    def merge_into(self, into: State, slots: Slots, other: State) -> None:
+    def merge_into(self, into: State, slots: Where, other: State) -> None:
         """Add."""
         into["count"][slots] += other["count"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
+from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where, at
 from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
 from transom.windows.aggregates.values import Mask, Values, from_values, less, no_values, to_values
 
@@ -46,15 +46,15 @@ class Edge(SmallPrimitive):
         none = np.zeros(slots, dtype=np.bool_)
         return {"time": np.zeros(slots, np.int64), "value": value, "known": none, "valid": none.copy()}
 
-    def merge_into(self, into: State, slots: Slots, other: State) -> None:
+    def merge_into(self, into: State, slots: Where, other: State) -> None:
         """Keep the earlier (or later) row of each slot."""
         rows = np.flatnonzero(other["valid"])
-        slots, new = slots[rows], {name: column[rows] for name, column in other.items()}
-        old = {name: column[slots] for name, column in into.items()}
+        places, new = at(slots, rows), {name: column[rows] for name, column in other.items()}
+        old = {name: column[places] for name, column in into.items()}
         better = ~old["valid"]
         better |= _before(old, new) if self.last else _before(new, old)
         for name, column in new.items():
-            into[name][slots[better]] = column[better]
+            into[name][places[better]] = column[better]
 
 
 def _before(left: State, right: State) -> Mask:

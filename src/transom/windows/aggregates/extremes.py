@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
+from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where, at
 from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
 from transom.windows.aggregates.values import from_values, less, no_values, to_values
 
@@ -43,18 +43,18 @@ class Extreme(SmallPrimitive):
         """Return slots without a value."""
         return {"value": no_values(slots, types["value"]), "valid": np.zeros(slots, dtype=np.bool_)}
 
-    def merge_into(self, into: State, slots: Slots, other: State) -> None:
+    def merge_into(self, into: State, slots: Where, other: State) -> None:
         """Keep the better value of each slot."""
         rows = np.flatnonzero(other["valid"])
-        slots, new = slots[rows], other["value"][rows]
-        held = into["valid"][slots]
+        places, new = at(slots, rows), other["value"][rows]
+        held = into["valid"][places]
         better = ~held
         both = np.flatnonzero(held)
-        old, challenger = into["value"][slots[both]], new[both]
+        old, challenger = into["value"][places[both]], new[both]
         largest = self.function in ("max", "bool_or")
         better[both] = less(old, challenger) if largest else less(challenger, old)
-        into["value"][slots[better]] = new[better]
-        into["valid"][slots] = True
+        into["value"][places[better]] = new[better]
+        into["valid"][places] = True
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.errors import QueryFailedError
-from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
+from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where
 from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
 from transom.windows.aggregates.sums import OVERFLOW_REMEDY, add_values
 from transom.windows.aggregates.values import fits, fitting, from_values, to_values
@@ -65,7 +65,7 @@ class MeanSum(SmallPrimitive):
             state["exact"] = np.full(slots, 0, dtype=object)
         return state
 
-    def merge_into(self, into: State, slots: Slots, other: State) -> None:
+    def merge_into(self, into: State, slots: Where, other: State) -> None:
         """Add."""
         for name in into:
             add_values(into[name], slots, other[name])

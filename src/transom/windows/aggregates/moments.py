@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
+from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where, at
 from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
 from transom.windows.aggregates.values import from_values, to_values
 
@@ -43,21 +43,21 @@ class Moments(SmallPrimitive):
         """Return moments of nothing."""
         return {"n": np.zeros(slots, np.int64), "mean": np.zeros(slots), "m2": np.zeros(slots)}
 
-    def merge_into(self, into: State, slots: Slots, other: State) -> None:
+    def merge_into(self, into: State, slots: Where, other: State) -> None:
         """Combine; a slot or row without values leaves the other side bit for bit as it is."""
         rows = np.flatnonzero(other["n"] > 0)
-        slots, n_new = slots[rows], other["n"][rows]
-        n_old = into["n"][slots]
+        places, n_new = at(slots, rows), other["n"][rows]
+        n_old = into["n"][places]
         n = n_old + n_new
         with np.errstate(all="ignore"):
-            delta = other["mean"][rows] - into["mean"][slots]
+            delta = other["mean"][rows] - into["mean"][places]
             share = n_new / n
-            mean = into["mean"][slots] + delta * share
-            m2 = into["m2"][slots] + other["m2"][rows] + delta * delta * n_old * share
+            mean = into["mean"][places] + delta * share
+            m2 = into["m2"][places] + other["m2"][rows] + delta * delta * n_old * share
         fresh = n_old == 0
-        into["mean"][slots] = np.where(fresh, other["mean"][rows], mean)
-        into["m2"][slots] = np.where(fresh, other["m2"][rows], m2)
-        into["n"][slots] = n
+        into["mean"][places] = np.where(fresh, other["mean"][rows], mean)
+        into["m2"][places] = np.where(fresh, other["m2"][rows], m2)
+        into["n"][places] = n
 
 
 @dataclass(frozen=True)

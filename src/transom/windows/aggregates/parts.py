@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from transom.windows.aggregates.base import Slots, State, Types
+from transom.windows.aggregates.base import State, Types, Where
 from transom.windows.aggregates.values import Mask, Values, to_values
 
 MOST_PARTS = 64
@@ -63,10 +63,11 @@ class PartsPrimitive(ABC):
         """Return slots without parts."""
         return {self.column: no_parts(slots)}
 
-    def merge_into(self, into: State, slots: Slots, other: State) -> None:
+    def merge_into(self, into: State, slots: Where, other: State) -> None:
         """Gather the parts of each row of `other` in its slot."""
         gathered = into[self.column]
-        for slot, parts in zip(slots.tolist(), other[self.column], strict=True):
+        places = range(len(gathered)) if isinstance(slots, slice) else slots.tolist()
+        for slot, parts in zip(places, other[self.column], strict=True):
             if parts:
                 joined = gathered[slot] + parts
                 gathered[slot] = (self.combine(joined),) if len(joined) > MOST_PARTS else joined

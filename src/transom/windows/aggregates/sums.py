@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.errors import QueryFailedError
-from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
+from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types, Where, at
 from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
 from transom.windows.aggregates.values import Mask, Values, fits, fitting, from_values, storage_dtype, to_values
 
@@ -64,38 +64,36 @@ class Sum(SmallPrimitive):
         values = np.full(slots, 0, dtype=dtype)
         return {"sum": values, "count": np.zeros(slots, np.int64), "carry": np.zeros(slots, np.int64)}
 
-    def merge_into(self, into: State, slots: Slots, other: State) -> None:
+    def merge_into(self, into: State, slots: Where, other: State) -> None:
         """Add; integers wrap modulo 2^64 and count it."""
         add_values(into["sum"], slots, other["sum"])
         into["count"][slots] += other["count"]
         into["carry"][slots] += other["carry"]
         if into["sum"].dtype == np.int64:
-            wrapped = _wraps(into["sum"][slots], other["sum"])
-            if wrapped.any():
-                into["carry"][slots] += wrapped
+            rows, direction = _wraps(into["sum"][slots], other["sum"])
+            into["carry"][at(slots, rows)] += direction
 
 
-def add_values(into: Values, slots: Slots, other: Values) -> None:
+def add_values(into: Values, slots: Where, other: Values) -> None:
     """Add rows to slots in place; None (an overflowed decimal) absorbs whatever it meets."""
     if into.dtype != object:
         with np.errstate(over="ignore", invalid="ignore"):
             into[slots] += other
         return
     good = _known(other) & _known(into[slots])
-    into[slots[good]] += other[good]
-    into[slots[~good]] = None
+    into[at(slots, np.flatnonzero(good))] += other[good]
+    into[at(slots, np.flatnonzero(~good))] = None
 
 
 def _known(values: Values) -> Mask:
     return np.fromiter((value is not None for value in values), np.bool_, len(values))
 
 
-def _wraps(total: Values, added: Values) -> Values:
-    """Return +1 where `total = before + added` wrapped upwards, -1 where downwards, else 0."""
+def _wraps(total: Values, added: Values) -> tuple[Slots, Values]:
+    """Return the rows where `total = before + added` wrapped, and +1 where upwards, -1 where downwards."""
     before = total - added
-    up = (before >= 0) & (added >= 0) & (total < 0)
-    down = (before < 0) & (added < 0) & (total >= 0)
-    return up.astype(np.int64) - down.astype(np.int64)
+    rows = np.flatnonzero(((total ^ added) & (total ^ before)) < 0)
+    return rows, np.where(added[rows] < 0, -1, 1)
 
 
 @dataclass(frozen=True)
