@@ -186,6 +186,7 @@ class App:
                 is_ansi(session),
                 checkpoint.directory("dead-letters", definition.name),
                 self._clock.now(),
+                self.settings.share,
             )
         for name, sink in self._sinks.items():
             with explained(name, sink):
@@ -206,12 +207,12 @@ class App:
         """
         from transom.engine.explain import explain
 
-        session = private_session(self.spark)
+        session, share = private_session(self.spark), self.settings.share
         parts: list[tuple[StreamDefinition, Compiled]] = []
         with active_session_kept(self.spark):
             for definition in self._definitions():
                 schema = self._schema(definition.source, session)
-                parts.append((definition, compile_queries(session, schema, definition.rows, definition.queries)))
+                parts.append((definition, compile_queries(session, schema, definition.rows, definition.queries, share)))
         return explain(self.name, parts, {name: sink.describe() for name, sink in self._sinks.items()})
 
     def _schema(self, source: Source, session: SparkSession) -> StructType:

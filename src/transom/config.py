@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from transom.errors import DefinitionError
 from transom.model.time import Duration, Micros, format_duration, parse_duration
@@ -29,6 +30,9 @@ class Settings:
     slow, no more rows are read until it has caught up."""
     snapshot_bytes: int = 32 << 20
     """The checkpoint's log and partials are replaced by a snapshot when they exceed this and the last snapshot."""
+    share: bool = True
+    """Whether queries share partials. Without, each is computed by itself: for comparison and for finding faults; the
+    results are the same. Must stay what it is while a checkpoint is used."""
 
     def __post_init__(self) -> None:
         for name in (
@@ -52,7 +56,7 @@ class Settings:
             DefinitionError: An unknown name, or a value of the wrong kind.
         """
         known = [field.name for field in fields(cls)]
-        parsed: dict[str, int] = {}
+        parsed: dict[str, Any] = {}
         for name, value in values.items():
             if name not in known:
                 near = difflib.get_close_matches(name, known, 1)
@@ -60,6 +64,10 @@ class Settings:
                 raise DefinitionError(f"settings: there is no {name!r}.", hint)
             if name in ("trigger", "poll"):
                 parsed[name] = parse_duration(value, f"settings: {name}")
+            elif name == "share":
+                if not isinstance(value, bool):
+                    raise DefinitionError(f"settings: share is {value!r}.", "Give True or False.")
+                parsed[name] = value
             elif isinstance(value, int) and not isinstance(value, bool):
                 parsed[name] = value
             else:

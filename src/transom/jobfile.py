@@ -169,7 +169,9 @@ def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None)
         # Queries with the same filter and columns share one mapped stream, so that it is computed once.
         which = (query.source, query.where, query.select)
         if which not in streams:
-            streams[which] = streams[query.source, None, ()].map(_mapping(query.where, query.select))
+            rows = streams[query.source, None, ()]
+            rows = rows if query.where is None else rows.where(query.where)
+            streams[which] = rows.map(_selection(query.select)) if query.select else rows
         grouped = streams[which].group_by(*query.group_by)
         windowed = grouped.window(*map(_window, query.windows), early=query.early, lateness=query.lateness or 0)
         result = windowed.agg(**dict(map(parse_aggregate, query.aggregates)))
@@ -182,12 +184,11 @@ def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None)
     return app
 
 
-def _mapping(where: str | None, select: tuple[str, ...]) -> Any:
-    def transform(frame: DataFrame) -> DataFrame:
-        frame = frame if where is None else frame.where(where)
-        return frame.selectExpr(*select) if select else frame
+def _selection(columns: tuple[str, ...]) -> Any:
+    def select(frame: DataFrame) -> DataFrame:
+        return frame.selectExpr(*columns)
 
-    return transform
+    return select
 
 
 def _window(window: Any) -> Any:

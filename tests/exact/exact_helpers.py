@@ -61,14 +61,21 @@ class Bench:
         directory: Where the checkpoint is made.
         define: Adds streams and queries to an application; called at every start.
         now: Where the manual clock stands at first.
+        settings: Settings of the application.
     """
 
     def __init__(
-        self, spark: SparkSession, directory: Path, define: Callable[[App, MemorySink], None], now: int = NOON
+        self,
+        spark: SparkSession,
+        directory: Path,
+        define: Callable[[App, MemorySink], None],
+        now: int = NOON,
+        **settings: Any,
     ) -> None:
         self.spark = spark
         self.checkpoint = directory / "checkpoint"
         self.define = define
+        self.settings = settings
         self.clock = ManualClock(now)
         self.sink = MemorySink()
         self.cuts: dict[str, dict[int, LoggedCut]] = {}
@@ -76,7 +83,7 @@ class Bench:
 
     def app(self) -> App:
         """Return a new application, with its queries."""
-        app = App(self.spark, self.checkpoint, clock=self.clock)
+        app = App(self.spark, self.checkpoint, clock=self.clock, **self.settings)
         self.define(app, self.sink)
         return app
 

@@ -114,6 +114,9 @@ def renamed(df: DataFrame) -> DataFrame:
     return df.withColumn("word", F.expr("coalesce(word, Mixed, 'none')")).where("big is not null or dbl is not null")
 
 
+# SQL, the same in a query and in plain Spark; the last one must be evaluated in order.
+CONDITIONS = (None, "`n n` > 0", "Mixed = 'x'", "word is null", "`n n` != 0 AND 1000 div `n n` < 7")
+
 MAPS: tuple[Callable[[DataFrame], DataFrame] | None, ...] = (None, positive, renamed)
 
 
@@ -125,10 +128,12 @@ class Drawn:
     windows: tuple[WindowSpec, ...]
     aggregates: tuple[str, ...]
     rows: int
+    condition: str | None
 
     def add(self, stream: Any, sink: MemorySink, name: str) -> None:
         function = MAPS[self.rows]
         rows = stream if function is None else stream.map(function)
+        rows = rows if self.condition is None else rows.where(self.condition)
         grouped = rows.group_by(**{key: KEYS[key][0] for key in self.keys}) if self.keys else rows.group_by()
         grouped.window(*self.windows).agg(**{a: AGGREGATES[a][0]() for a in self.aggregates}).to(sink, name)
 
@@ -137,8 +142,13 @@ class Drawn:
             self.windows,
             {key: F.expr(KEYS[key][1]) for key in self.keys},
             {a: F.expr(AGGREGATES[a][1]) for a in self.aggregates},
-            MAPS[self.rows] or (lambda df: df),
+            self.batch_rows,
         )
+
+    def batch_rows(self, df: DataFrame) -> DataFrame:
+        function = MAPS[self.rows]
+        df = df if function is None else function(df)
+        return df if self.condition is None else df.where(self.condition)
 
 
 QUERIES = st.builds(
@@ -146,7 +156,8 @@ QUERIES = st.builds(
     st.lists(st.sampled_from(sorted(KEYS)), max_size=3, unique_by=str.lower).map(tuple),
     st.lists(window_specs(), min_size=1, max_size=3, unique=True).map(tuple),
     st.lists(st.sampled_from(sorted(AGGREGATES)), min_size=1, max_size=6, unique=True).map(tuple),
-    st.sampled_from([0, 0, 1, 2]),
+    st.sampled_from([0, 0, 0, 1, 2]),
+    st.sampled_from([None, *CONDITIONS]),
 )
 STEPS = st.sampled_from(
     ["cut logged", "windows closed", "job done", "partials written", "committed", "delivered", "delivery logged"]
@@ -172,6 +183,7 @@ class Example:
     pieces: tuple[int, ...]
     delay: int
     partitions: int
+    share: bool
 
 
 RUNS = st.builds(
@@ -189,16 +201,8 @@ EXAMPLES = st.builds(
     st.lists(st.integers(6, 30), min_size=1, max_size=3).map(tuple),
     st.sampled_from([0, 2 * SECOND, 10 * SECOND]),
     st.sampled_from([1, 1, 2]),
+    st.booleans(),
 )
-
-
-@pytest.fixture(scope="module")
-def interpreted(spark: SparkSession) -> SparkSession:
-    """A session that compiles nothing: every example has other queries, and compiling takes longer than running."""
-    session = spark.newSession()
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    return session
 
 
 SHORT = (Phase.explicit, Phase.reuse, Phase.generate)
@@ -215,7 +219,7 @@ def check(spark: SparkSession, example: Example) -> None:
             query.add(stream, sink, f"q{i}")
 
     with tempfile.TemporaryDirectory() as directory:
-        bench = Bench(spark, Path(directory), define)
+        bench = Bench(spark, Path(directory), define, share=example.share)
         rows: list[tuple[Any, ...]] = []
         for run in example.runs:
             for partition, added in run.adds:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.engine.results import Span, result_keys, result_table
-from transom.engine.tables import Origin, PartialTable, primitive_names, store_table
+from transom.engine.tables import Origin, PartialTable, primitive_names, sources_of, store_table
 from transom.engine.updates import Emission, Updates
 from transom.engine.watermarks import WatermarkState
 from transom.errors import QueryFailedError
@@ -267,15 +267,13 @@ class StreamState:
         """Take in the partials of a cut."""
         self._asked = None
         for entry in self.stores:
-            wanted = set(entry.names.values())
-            able = [table for table in tables if table.serves(entry.origin)]
-            if able:
-                best = max(able, key=lambda t: (len(wanted & set(t.primitives)), -len(t.origin.keys)))
-                self._feed(entry, best)
+            for table, names in sources_of(entry.origin, entry.names, tables):
+                self._feed(entry, table, names)
         self.offset, self.watermark = offset, watermark
 
-    def _feed(self, entry: StoreEntry, table: PartialTable) -> None:
-        changes = entry.store.add(table.panes(), table.table, table.states(entry.names))
+    def _feed(self, entry: StoreEntry, table: PartialTable, names: Mapping[Primitive, str]) -> None:
+        mine = table.of_condition(entry.origin.condition)
+        changes = entry.store.add(mine.panes(), mine.table, mine.states(names))
         for query in entry.key_set.queries:
             if query.name in self._updates:
                 self._updates[query.name].changed([(start, start, ids) for start, ids in changes], self.closed)

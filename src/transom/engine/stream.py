@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from transom.engine.spark import jobs
-from transom.engine.spark.compile import Compiled, compile_queries
+from transom.engine.spark.compile import Compiled, compile_queries, condition_text
 from transom.engine.spark.isolation import describe_failure, run_isolated
-from transom.engine.spark.jobs import CutPartials, CutStats
+from transom.engine.spark.jobs import CutPartials, CutStats, Loss
 from transom.engine.spark.plan import Rows
 from transom.engine.state import StreamState
 from transom.engine.tables import PartialTable, describe_table
@@ -101,16 +101,27 @@ class Stream:
         session: Transom's Spark session.
         ansi: Whether overflow is an error.
         dead_letters: Directory for rows that no query could use.
+        now: Wall time.
+        share: Whether queries share partials.
     """
 
     def __init__(
-        self, definition: StreamDefinition, session: SparkSession, ansi: bool, dead_letters: Path, now: Micros
+        self,
+        definition: StreamDefinition,
+        session: SparkSession,
+        ansi: bool,
+        dead_letters: Path,
+        now: Micros,
+        share: bool = True,
     ) -> None:
         self.definition = definition
         self.name = definition.name
         self.source = definition.source
         self._session = session
         self._dead_letters = dead_letters
+        self._share = share
+        self._apart: Compiled | None = None
+        """The queries without shared aggregations, once they failed together and not one by one."""
         self.compiled = self._compile(definition.queries)
         self.definitions = self.compiled.definitions
         """Definitions of all queries, failed ones included."""
@@ -123,7 +134,7 @@ class Stream:
         """Whether the source had more rows than the last planned cut takes."""
 
     def _compile(self, queries: Sequence[Query]) -> Compiled:
-        return compile_queries(self._session, self.source.schema, self.definition.rows, queries)
+        return compile_queries(self._session, self.source.schema, self.definition.rows, queries, self._share)
 
     def rearrange(self) -> None:
         """Adapt components and stores to the queries that are still running."""
@@ -180,8 +191,10 @@ class Stream:
             return CutOutcome(cut)
         skipped: dict[str, str] = {}
 
-        def job(some: Sequence[Query]) -> tuple[Compiled, CutPartials]:
+        def job(some: Sequence[Query], apart: bool = False) -> tuple[Compiled, CutPartials]:
             compiled = all_queries if len(some) == len(all_queries.queries) else self._compile(some)
+            if apart or self._apart is not None:
+                compiled = self._compiled_apart(some)
             try:
                 partials = self._job(cut, compiled, tuple(skipped))
             except Exception as error:
@@ -192,7 +205,8 @@ class Stream:
 
         while True:
             try:
-                isolated = run_isolated(job, [compiled.query for compiled in all_queries.queries.values()])
+                queries = [compiled.query for compiled in all_queries.queries.values()]
+                isolated = run_isolated(job, queries, lambda some: job(some, apart=True))
                 break
             except Exception as error:
                 found: dict[str, str] = {}
@@ -208,9 +222,10 @@ class Stream:
         before = jobs.late_moments(isolated.queries, cut.watermark)
         late: dict[str, int] = {}
         tables = []
-        for component, origin, table in zip(compiled.components, compiled.origins, partials.tables, strict=True):
+        for component, origin, table in zip(compiled.components, compiled.plan.origins, partials.tables, strict=True):
             late.update(jobs.late_rows(table, component, before))
-            tables.append(describe_table(table, origin, component.primitives))
+            conditions = [condition_text(condition) for condition in component.conditions]
+            tables.append(describe_table(table, origin, component.primitives, conditions))
         outcome = CutOutcome(
             cut,
             tuple(tables),
@@ -223,6 +238,12 @@ class Stream:
             self._write_dead_letters(outcome, compiled, before)
         return outcome
 
+    def _compiled_apart(self, queries: Sequence[Query]) -> Compiled:
+        """Return the queries with a job in which none computes anything for another; the stores stay shared."""
+        if self._apart is None or list(self._apart.queries) != [query.name for query in queries]:
+            self._apart = compile_queries(self._session, self.source.schema, self.definition.rows, queries, share=False)
+        return self._apart
+
     def _job(self, cut: LoggedCut, compiled: Compiled, skip: Sequence[str]) -> CutPartials:
         return jobs.run_cut(
             self.source.read(self._session, cut.start, cut.end, skip),
@@ -234,10 +255,11 @@ class Stream:
 
     def _write_dead_letters(self, outcome: CutOutcome, compiled: Compiled, before: dict[str, Micros]) -> None:
         cut = outcome.cut
-        late: dict[int, dict[Micros, list[str]]] = {}
-        for name, query in compiled.queries.items():
+        late: dict[int, dict[Loss, list[str]]] = {}
+        for name, known in compiled.queries.items():
             if name in outcome.late:
-                late.setdefault(query.query.branch, {}).setdefault(before[name], []).append(name)
+                loss = before[name], known.query.condition
+                late.setdefault(known.query.branch, {}).setdefault(loss, []).append(name)
         directory = self._dead_letters / f"cut={cut.number}"
         try:
             jobs.write_dead_letters(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from transom.windows.aggregates.base import Primitive, State
 from transom.windows.panes import Times
@@ -15,6 +16,8 @@ from transom.windows.store import PaneStore
 
 PANE = "_pane"
 """Column with the start of the pane, int64 microseconds."""
+TAG = "_condition_number"
+"""Column with the index of the condition that the rows of a partial satisfy, when the table has several."""
 _META = b"transom"
 
 
@@ -31,11 +34,16 @@ class Origin:
     """Identity of the transformations."""
     keys: tuple[str, ...]
     """Texts of the grouping keys, sorted."""
+    condition: str = ""
+    """Text of the condition that the rows satisfy; a table can have several, and says so itself."""
+    only: str = ""
+    """Name of the query that shares with no other."""
 
     @property
     def name(self) -> str:
         """Return the origin as a file or table name."""
-        return json.dumps([self.branch, *self.keys])
+        rest = [self.condition, self.only] if self.condition or self.only else []
+        return json.dumps([[self.branch, *self.keys], *rest] if rest else [self.branch, *self.keys])
 
 
 def primitive_names(primitives: Sequence[Primitive]) -> list[str]:
@@ -48,9 +56,24 @@ def primitive_names(primitives: Sequence[Primitive]) -> list[str]:
     return names
 
 
-def describe_table(table: pa.Table, origin: Origin, primitives: Sequence[Primitive]) -> pa.Table:
-    """Return the table with a note of what its columns are."""
-    note = {"branch": origin.branch, "keys": origin.keys, "primitives": primitive_names(primitives)}
+def describe_table(
+    table: pa.Table, origin: Origin, primitives: Sequence[Primitive], conditions: Sequence[str]
+) -> pa.Table:
+    """Return the table with a note of what its columns are.
+
+    Args:
+        table: Partials.
+        origin: Where they come from.
+        primitives: Their states.
+        conditions: Texts of the conditions that TAG counts; one if there is no TAG.
+    """
+    note = {
+        "branch": origin.branch,
+        "keys": origin.keys,
+        "only": origin.only,
+        "conditions": list(conditions),
+        "primitives": primitive_names(primitives),
+    }
     return table.replace_schema_metadata({_META: json.dumps(note).encode()})
 
 
@@ -61,16 +84,34 @@ class PartialTable:
     table: pa.Table
     origin: Origin
     primitives: tuple[str, ...]
+    conditions: tuple[str, ...] = ("",)
 
     @classmethod
     def of(cls, table: pa.Table) -> PartialTable:
         """Read the note of `describe_table`."""
         note = json.loads((table.schema.metadata or {})[_META])
-        return cls(table, Origin(note["branch"], tuple(note["keys"])), tuple(note["primitives"]))
+        origin = Origin(note["branch"], tuple(note["keys"]), only=note.get("only", ""))
+        return cls(table, origin, tuple(note["primitives"]), tuple(note.get("conditions", [""])))
 
     def serves(self, origin: Origin) -> bool:
-        """Tell whether partials of the other origin can be derived from these."""
-        return self.origin.branch == origin.branch and set(origin.keys) <= set(self.origin.keys)
+        """Tell whether partials of the other origin can be derived from these.
+
+        Each table holds all rows of a cut that satisfy its conditions, so that the partials of one query serve
+        queries that share, too.
+        """
+        return (
+            self.origin.branch == origin.branch
+            and set(origin.keys) <= set(self.origin.keys)
+            and origin.condition in self.conditions
+            and origin.only in ("", self.origin.only)
+        )
+
+    def of_condition(self, condition: str) -> PartialTable:
+        """Return the rows of one condition."""
+        if TAG not in self.table.column_names:
+            return self
+        mine = pc.equal(self.table.column(TAG), self.conditions.index(condition))
+        return PartialTable(self.table.filter(mine).drop_columns([TAG]), self.origin, self.primitives, (condition,))
 
     def states(self, wanted: Mapping[Primitive, str]) -> dict[Primitive, State]:
         """Return the states of those wanted primitives that the table has."""
@@ -94,6 +135,33 @@ class PartialTable:
         return panes
 
 
+def sources_of(
+    origin: Origin, names: Mapping[Primitive, str], tables: Sequence[PartialTable]
+) -> list[tuple[PartialTable, dict[Primitive, str]]]:
+    """Return the tables from which a store takes a cut's partials, each with the primitives that it takes there.
+
+    Each primitive is taken from one table: as few tables as possible, then those with the fewest keys.
+
+    Args:
+        origin: The store's origin.
+        names: Lasting names of its primitives.
+        tables: All tables of the cut.
+    """
+    able = [table for table in tables if table.serves(origin)]
+    missing = dict(names)
+    found = []
+    while missing and able:
+        wanted = set(missing.values())
+        best = max(able, key=lambda table: (len(wanted.intersection(table.primitives)), -len(table.origin.keys)))
+        taken = {primitive: name for primitive, name in missing.items() if name in best.primitives}
+        if not taken:
+            break
+        found.append((best, taken))
+        missing = {primitive: name for primitive, name in missing.items() if primitive not in taken}
+        able.remove(best)
+    return found
+
+
 def store_table(store: PaneStore, origin: Origin) -> pa.Table:
     """Return everything a store holds as one table of partials."""
     times, keys, states = store.rows()
@@ -105,7 +173,7 @@ def store_table(store: PaneStore, origin: Origin) -> pa.Table:
             states[primitive] = primitive.empty(len(times), types)
         for name, array in primitive.encode(states[primitive], types).items():
             columns[state_name(i, name)] = array
-    return describe_table(pa.table(columns), origin, tuple(store.primitives))
+    return describe_table(pa.table(columns), origin, tuple(store.primitives), (origin.condition,))
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:

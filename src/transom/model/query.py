@@ -49,6 +49,8 @@ class Query:
     """Results of open windows are given so often, in microseconds of wall time; None for never."""
     lateness: Micros = 0
     """Rows that come up to so long (event time, microseconds) after a window's close still correct it."""
+    condition: Expression | None = None
+    """Which rows of the branch it sees, a boolean; all if None."""
 
     @property
     def updates(self) -> bool:
@@ -67,8 +69,10 @@ class Query:
         Args:
             branch: Text of the branch's transformations.
         """
+        where = {} if self.condition is None else {"where": str(self.condition)}
         return {
             "rows": branch,
+            **where,
             "group_by": [str(key) for key in self.keys],
             "windows": sorted(str(window) for window in self.windows),
             "aggregates": {name: aggregate.describe() for name, aggregate in self.aggregates},

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from transom.model.expression import Expression
 from transom.model.query import Key, Query
 from transom.windows.aggregates.base import Primitive
 from transom.windows.aggregates.count import Count
@@ -13,13 +15,22 @@ from transom.windows.panes import Grid
 ROWS = Count()
 
 
+def ordered(keys: Iterable[Key]) -> tuple[Key, ...]:
+    """Return keys by name."""
+    return tuple(sorted(keys, key=lambda key: (key.name, key.expression.text)))
+
+
 @dataclass(frozen=True)
 class KeySet:
-    """Queries of one branch with the same keys; their partials are kept together."""
+    """Queries with the same keys over the same rows; their partials are kept together."""
 
     branch: int
     keys: frozenset[Key]
     queries: tuple[Query, ...]
+    condition: Expression | None = None
+    """Which rows of the branch these are; all if None."""
+    only: str = ""
+    """Name of the query that shares with no other; empty when queries share."""
 
     @property
     def primitives(self) -> tuple[Primitive, ...]:
@@ -35,10 +46,16 @@ class KeySet:
 
 @dataclass(frozen=True)
 class Component:
-    """One aggregation of the job, by pane and the keys of its finest key set; the others are derived from it."""
+    """One aggregation of the job, by pane and the keys of its finest key set; the others are derived from it.
+
+    Key sets with different conditions are told apart by a tag: a row is aggregated once for each condition that it
+    satisfies.
+    """
 
     finest: KeySet
     coarser: tuple[KeySet, ...]
+    primitives: tuple[Primitive, ...]
+    """What is computed per pane and key; the number of rows always, to count the late ones."""
 
     @property
     def branch(self) -> int:
@@ -47,8 +64,8 @@ class Component:
 
     @property
     def keys(self) -> tuple[Key, ...]:
-        """The grouping keys, ordered by name."""
-        return tuple(sorted(self.finest.keys, key=lambda key: (key.name, key.expression.text)))
+        """The grouping keys, ordered."""
+        return ordered(self.finest.keys)
 
     @property
     def key_sets(self) -> tuple[KeySet, ...]:
@@ -56,9 +73,9 @@ class Component:
         return (self.finest, *self.coarser)
 
     @property
-    def primitives(self) -> tuple[Primitive, ...]:
-        """What is computed per pane and key; the number of rows always, to count the late ones."""
-        return tuple(dict.fromkeys((ROWS, *(p for key_set in self.key_sets for p in key_set.primitives))))
+    def conditions(self) -> tuple[Expression | None, ...]:
+        """The distinct conditions; a row's tag is the index of one of them."""
+        return tuple(dict.fromkeys(key_set.condition for key_set in self.key_sets))
 
     @property
     def grid(self) -> Grid:
@@ -66,29 +83,75 @@ class Component:
         return Grid.of(w for key_set in self.key_sets for query in key_set.queries for w in query.windows)
 
 
-def plan_components(queries: Sequence[Query]) -> tuple[Component, ...]:
+Part: TypeAlias = "tuple[KeySet, tuple[Primitive, ...]]"
+"""A key set and those of its primitives that a component computes."""
+
+
+def key_sets_of(queries: Sequence[Query], share: bool = True) -> tuple[KeySet, ...]:
+    """Return the key sets of some queries, those with more keys first.
+
+    Args:
+        queries: The queries of a stream.
+        share: Whether queries share partials; else each has a key set of its own.
+    """
+    grouped: dict[tuple[int, frozenset[Key], Expression | None, str], list[Query]] = {}
+    for query in queries:
+        only = "" if share else query.name
+        grouped.setdefault((query.branch, frozenset(query.keys), query.condition, only), []).append(query)
+    key_sets = [
+        KeySet(branch, keys, tuple(members), condition, only)
+        for (branch, keys, condition, only), members in grouped.items()
+    ]
+    return tuple(sorted(key_sets, key=lambda key_set: -len(key_set.keys)))
+
+
+def plan_components(
+    queries: Sequence[Query],
+    share: bool = True,
+    hashable: Callable[[int, Primitive], bool] = lambda branch, primitive: True,
+) -> tuple[Component, ...]:
     """Group queries into as few components as their keys allow.
 
     A key set joins a component when its keys are a subset of the component's and every primitive it needs is either
     computed there already or small (a few numbers): sketches per fine key cost more than a second aggregation.
+
+    Args:
+        queries: The queries of a stream.
+        share: Whether queries share anything; else each has a component of its own.
+        hashable: Tells, for a branch and a primitive, whether Spark can update its state in place in a hash map. One
+            primitive that is not makes an aggregation sort all of its rows, so those get aggregations of their own.
     """
-    grouped: dict[tuple[int, frozenset[Key]], list[Query]] = {}
-    for query in queries:
-        grouped.setdefault((query.branch, frozenset(query.keys)), []).append(query)
-    key_sets = [KeySet(branch, keys, tuple(members)) for (branch, keys), members in grouped.items()]
-    key_sets.sort(key=lambda key_set: -len(key_set.keys))
-    components: list[list[KeySet]] = []
-    for key_set in key_sets:
-        for members in components:
-            finest = members[0]
-            there = {p for member in members for p in member.primitives}
+    key_sets = key_sets_of(queries, share)
+    components: list[Component] = []
+    for fast in (True, False):
+        parts: list[Part] = []
+        for key_set in key_sets:
+            mine = tuple(p for p in key_set.primitives if hashable(key_set.branch, p) is fast)
+            if mine:
+                parts.append((key_set, mine))
+        components += [_component(members) for members in _fused(parts)]
+    return tuple(components)
+
+
+def _fused(parts: Sequence[Part]) -> list[list[Part]]:
+    groups: list[list[Part]] = []
+    for key_set, primitives in parts:
+        for members in groups:
+            finest = members[0][0]
+            there = {p for _, computed in members for p in computed}
             if (
                 finest.branch == key_set.branch
+                and finest.only == key_set.only
                 and key_set.keys <= finest.keys
-                and all(p in there or p.small for p in key_set.primitives)
+                and all(p in there or p.small for p in primitives)
             ):
-                members.append(key_set)
+                members.append((key_set, primitives))
                 break
         else:
-            components.append([key_set])
-    return tuple(Component(members[0], tuple(members[1:])) for members in components)
+            groups.append([(key_set, primitives)])
+    return groups
+
+
+def _component(members: Sequence[Part]) -> Component:
+    computed = dict.fromkeys((ROWS, *(p for _, primitives in members for p in primitives)))
+    return Component(members[0][0], tuple(key_set for key_set, _ in members[1:]), tuple(computed))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from transom.model.expression import Expression
@@ -37,6 +38,36 @@ def to_column(expression: Expression, names: Sequence[str], case_sensitive: bool
             if name.lower() == text.lower():
                 return F.col(quoted(name))
     return F.expr(text)
+
+
+def to_condition(expression: Expression) -> Column:
+    """Return the Spark column of a condition; a text is SQL, as in `DataFrame.where`."""
+    from pyspark.sql import functions as F
+
+    return F.expr(expression.text) if expression.column is None else expression.column  # type: ignore[return-value]
+
+
+def both(left: Expression, right: Expression) -> Expression:
+    """Return the condition that two conditions hold.
+
+    >>> str(both(Expression("a > 0"), Expression("b OR c")))
+    '(a > 0) AND (b OR c)'
+    """
+    text = f"({left.text}) AND ({right.text})"
+    if left.column is None and right.column is None:
+        return Expression(text)
+    return Expression(text, to_condition(left) & to_condition(right))
+
+
+@dataclass(frozen=True)
+class Where:
+    """The transformation that keeps the rows which satisfy a condition; equal when the conditions are."""
+
+    condition: Expression
+
+    def __call__(self, df: DataFrame) -> DataFrame:
+        """Return the rows that satisfy the condition."""
+        return df.where(to_condition(self.condition))
 
 
 def is_case_sensitive(df: DataFrame) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +13,19 @@ from transom.engine.spark import plan
 from transom.engine.spark.plan import TIME, Aggregation, Branch, Rows, StreamPlan
 from transom.engine.spark.zones import check_zones
 from transom.engine.state import CompiledQuery
-from transom.engine.tables import PANE, Origin
+from transom.engine.tables import PANE, TAG, Origin
 from transom.errors import DefinitionError
 from transom.model.calendar import CalendarSpec
-from transom.model.query import Query
-from transom.windows.aggregates.base import Primitive
-from transom.windows.components import Component, KeySet, plan_components
+from transom.model.expression import Expression
+from transom.model.query import Key, Query
+from transom.windows.aggregates.base import Primitive, Types
+from transom.windows.components import Component, KeySet, key_sets_of, ordered, plan_components
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-StoreShape = tuple[KeySet, Origin, pa.Schema, dict[Primitive, dict[str, pa.DataType]]]
+StoreShape = tuple[KeySet, Origin, pa.Schema, dict[Primitive, Types]]
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,6 @@ class Compiled:
     queries: dict[str, CompiledQuery]
     definitions: dict[str, dict[str, Any]]
     """What must not change while a checkpoint is used, by query."""
-    origins: tuple[Origin, ...]
-    """Origin of each component's table."""
 
     @property
     def components(self) -> tuple[Component, ...]:
@@ -46,8 +45,17 @@ class Compiled:
         return self.plan.components
 
 
-def compile_queries(session: SparkSession, schema: StructType, rows: Rows, queries: Sequence[Query]) -> Compiled:
+def compile_queries(
+    session: SparkSession, schema: StructType, rows: Rows, queries: Sequence[Query], share: bool = True
+) -> Compiled:
     """Analyse the queries.
+
+    Args:
+        session: Transom's Spark session.
+        schema: What the source gives.
+        rows: What becomes of it before the queries see it.
+        queries: The queries.
+        share: Whether queries share partials; else each is computed by itself.
 
     Raises:
         DefinitionError: A query cannot work; names the query and what Spark says.
@@ -55,11 +63,11 @@ def compile_queries(session: SparkSession, schema: StructType, rows: Rows, queri
     from pyspark.errors import PySparkException
 
     try:
-        return _compile(session, schema, rows, queries)
+        return _compile(session, schema, rows, queries, share)
     except (PySparkException, DefinitionError) as error:
         if len(queries) > 1:
             for query in queries:
-                compile_queries(session, schema, rows, [query])
+                compile_queries(session, schema, rows, [query], share)
         if isinstance(error, DefinitionError):
             raise
         name = queries[0].name if queries else ""
@@ -69,7 +77,7 @@ def compile_queries(session: SparkSession, schema: StructType, rows: Rows, queri
         ) from error
 
 
-def _compile(session: SparkSession, schema: StructType, rows: Rows, queries: Sequence[Query]) -> Compiled:
+def _compile(session: SparkSession, schema: StructType, rows: Rows, queries: Sequence[Query], share: bool) -> Compiled:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     check_zones(session, (w for query in queries for w in query.windows if isinstance(w, CalendarSpec)))
@@ -83,30 +91,49 @@ def _compile(session: SparkSession, schema: StructType, rows: Rows, queries: Seq
     seen = {index: branch(good) for index, branch in branches.items()}
     texts = {index: plan.plan_text(df) for index, df in seen.items()}
     identity = _identities(texts)
-    components = plan_components(queries)
-    stores: list[StoreShape] = []
+    inputs = {index: plan.expression_types(df, _inputs(queries, index)) for index, df in seen.items()}
+    components = plan_components(queries, share)
+    types: dict[tuple[int, Primitive], Types] = {}
+    key_types: dict[tuple[int, Key], pa.DataType] = {}
     origins, aggregations = [], []
     for component in components:
         aggregation = Aggregation.of(seen[component.branch], component)
         aggregations.append(aggregation)
         schema_out = plan.utc(to_arrow_schema(aggregation(seen[component.branch]).schema, timezone="UTC"))
-        types = plan.state_types(component, schema_out)
-        key_types = {key: schema_out.field(f"_k{i}").type for i, key in enumerate(component.keys)}
-        _check_keys(key_types)
-        origins.append(_origin(identity[component.branch], component.keys))
-        for key_set in component.key_sets:
-            keys = [key for key in component.keys if key in key_set.keys]
-            key_schema = pa.schema([pa.field(key.name, key_types[key]) for key in keys])
-            origin = _origin(identity[component.branch], keys)
-            stores.append((key_set, origin, key_schema, {p: types[p] for p in key_set.primitives}))
-    compiled = {q.name: CompiledQuery(q, plan.input_types(seen[q.branch], q)) for q in queries}
-    definitions = {q.name: q.definition(texts[q.branch]) for q in queries}
-    stream = StreamPlan(time, branches, components, tuple(aggregations))
-    return Compiled(stream, tuple(stores), compiled, definitions, tuple(origins))
+        for primitive, columns in plan.state_types(component, schema_out).items():
+            types[component.branch, primitive] = columns
+        for i, key in enumerate(component.keys):
+            key_types[component.branch, key] = schema_out.field(f"_k{i}").type
+        origins.append(_origin(identity, component.finest))
+    _check_keys(key_types)
+    stores: list[StoreShape] = []
+    for key_set in key_sets_of(queries, share):
+        keys = pa.schema([(key.name, key_types[key_set.branch, key]) for key in ordered(key_set.keys)])
+        kept = {p: types[key_set.branch, p] for p in key_set.primitives}
+        stores.append((key_set, _origin(identity, key_set), keys, kept))
+    compiled = {q.name: CompiledQuery(q, _input_types(q, inputs[q.branch])) for q in queries}
+    definitions = {q.name: q.definition(texts[q.branch]) | ({} if share else {"share": False}) for q in queries}
+    stream = StreamPlan(time, branches, components, tuple(aggregations), tuple(origins))
+    return Compiled(stream, tuple(stores), compiled, definitions)
 
 
-def _origin(branch: str, keys: Sequence[Any]) -> Origin:
-    return Origin(branch, tuple(sorted(str(key) for key in keys)))
+def _inputs(queries: Sequence[Query], branch: int) -> list[Expression]:
+    return [e for q in queries if q.branch == branch for _, aggregate in q.aggregates for e in aggregate.inputs]
+
+
+def _input_types(query: Query, types: Mapping[Expression, pa.DataType]) -> dict[str, tuple[pa.DataType, ...]]:
+    return {name: tuple(types[e] for e in aggregate.inputs) for name, aggregate in query.aggregates}
+
+
+def _origin(identity: Mapping[int, str], key_set: KeySet) -> Origin:
+    """Return where the partials of a key set come from."""
+    keys = tuple(sorted(str(key) for key in key_set.keys))
+    return Origin(identity[key_set.branch], keys, condition_text(key_set.condition), key_set.only)
+
+
+def condition_text(condition: Expression | None) -> str:
+    """Return a condition's lasting name; empty for all rows."""
+    return "" if condition is None else condition.text
 
 
 def _identities(texts: dict[int, str]) -> dict[int, str]:
@@ -120,14 +147,14 @@ def _identities(texts: dict[int, str]) -> dict[int, str]:
     return names
 
 
-def _check_keys(types: dict[Any, pa.DataType]) -> None:
-    for key, kind in types.items():
+def _check_keys(types: Mapping[tuple[int, Key], pa.DataType]) -> None:
+    for (_, key), kind in types.items():
         if pa.types.is_nested(kind) or pa.types.is_null(kind):
             raise DefinitionError(
                 f"group_by: the key {key.name!r} is a {kind}.",
                 "Group by its parts, or by to_json() of it.",
             )
-        if key.name == PANE or key.name in ("window_start", "window_end") or key.name.startswith("_s"):
+        if key.name in (PANE, TAG, "window_start", "window_end") or key.name.startswith("_s"):
             if key.name.startswith("_s") and not key.name[2:3].isdigit():
                 continue
             raise DefinitionError(

@@ -27,16 +27,22 @@ class Isolated(Generic[T]):
     """Why each of the others failed."""
 
 
-def run_isolated(run: Callable[[Sequence[Query]], T], queries: Sequence[Query]) -> Isolated[T]:
+def run_isolated(
+    run: Callable[[Sequence[Query]], T],
+    queries: Sequence[Query],
+    apart: Callable[[Sequence[Query]], T] | None = None,
+) -> Isolated[T]:
     """Run a shared job; when it fails, find the culprits by bisection and run it for the others.
 
     Args:
         run: The job for some queries; raises when one of them makes it fail.
         queries: All queries.
+        apart: The same job without anything shared, for queries that fail together only: one computes for the rows
+            of another what it would not for its own.
 
     Raises:
-        Exception: What `run` raises for no queries at all, or twice for all though for each half it does not: then
-            no query is to blame.
+        Exception: What `run` raises for no queries at all, or the last way for all though for each half it does not:
+            then no query is to blame.
     """
     try:
         return Isolated(run(queries), tuple(queries))
@@ -48,9 +54,23 @@ def run_isolated(run: Callable[[Sequence[Query]], T], queries: Sequence[Query]) 
         failures = _culprits(run, list(queries), error)
         survivors = [query for query in queries if query.name not in failures]
         if not failures:
-            return Isolated(run(queries), tuple(queries))
-        again = run_isolated(run, survivors)
+            return Isolated(_again(run, queries, apart), tuple(queries))
+        again = run_isolated(run, survivors, apart)
         return Isolated(again.value, again.queries, {**failures, **again.failures})
+
+
+def _again(
+    run: Callable[[Sequence[Query]], T],
+    queries: Sequence[Query],
+    apart: Callable[[Sequence[Query]], T] | None,
+) -> T:
+    try:
+        return run(queries)
+    except Exception as error:
+        if apart is None:
+            raise
+        logger.warning("Queries fail together only, and share no more from now on: %s", first_line(error))
+        return apart(queries)
 
 
 def _culprits(run: Callable[[Sequence[Query]], T], queries: list[Query], error: Exception) -> dict[str, str]:

@@ -6,14 +6,17 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.engine.spark import plan
+from transom.engine.spark.columns import to_condition
 from transom.engine.spark.plan import TIME, StreamPlan
-from transom.engine.tables import PANE, state_name
+from transom.engine.tables import PANE, TAG, state_name
+from transom.model.expression import Expression
 from transom.model.query import Query
 from transom.model.time import MIN_TIME, Micros
 from transom.sources.base import CORRUPT, PARTITION
@@ -21,6 +24,9 @@ from transom.windows.components import ROWS, Component
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+Loss: TypeAlias = "tuple[Micros, Expression | None]"
+"""What makes a row late: an event time before the moment, and the condition of the query."""
 
 SMALL_CUT_ROWS = 50_000
 """Up to so many rows one task does the whole cut: no exchange, one stage."""
@@ -63,7 +69,7 @@ class CutPartials:
     """What the job of a cut brought back."""
 
     tables: tuple[pa.Table, ...]
-    """One table per component: PANE (int64), keys under their names, states."""
+    """One table per component: PANE (int64), TAG (int32) if it has several conditions, keys by name, states."""
     stats: CutStats = field(default_factory=CutStats)
 
 
@@ -182,7 +188,7 @@ def _named(table: pa.Table, component: Component) -> pa.Table:
 def write_dead_letters(
     raw: DataFrame,
     stream: StreamPlan,
-    late: Mapping[int, Mapping[Micros, Sequence[str]]],
+    late: Mapping[int, Mapping[Loss, Sequence[str]]],
     *,
     ahead: Micros | None,
     unreadable: Mapping[str, str],
@@ -193,7 +199,7 @@ def write_dead_letters(
     Args:
         raw: The rows of the cut.
         stream: Event time and transformations.
-        late: For each branch, the moments before which rows are late, each with the names of the queries.
+        late: For each branch, what makes rows late, with the names of the queries that they are late for.
         ahead: Largest event time that is believed.
         unreadable: Units of the source that were left out, with the reason.
         directory: Where the Parquet files go: columns reason, event_time, queries (array), record (JSON text).
@@ -218,16 +224,13 @@ def write_dead_letters(
         record.alias("record"),
     ).where("reason IS NOT NULL")
     frames = [bad]
-    for branch, moments in late.items():
+    for branch, losses in late.items():
         seen = stream.branches[branch](plan.good_rows(timed, ahead, raw.columns))
-        lost = [
-            F.when(F.expr(f"{TIME} < {moment}L"), F.array(*[F.lit(name) for name in names]))
-            for moment, names in moments.items()
-        ]
+        lost = [F.when(_lost(*loss), F.array(*[F.lit(name) for name in names])) for loss, names in losses.items()]
         everything = F.flatten(F.filter(F.array(*lost), lambda names: names.isNotNull()))
         columns = [F.col(f"`{c.replace('`', '``')}`") for c in seen.columns if c != TIME]
         frames.append(
-            seen.where(f"{TIME} < {max(moments)}L").select(
+            seen.where(functools.reduce(lambda a, b: a | b, (_lost(*loss) for loss in losses))).select(
                 F.lit("late").alias("reason"),
                 F.timestamp_micros(F.col(TIME)).alias("event_time"),
                 everything.alias("queries"),
@@ -241,6 +244,13 @@ def write_dead_letters(
         frames.append(timed.sparkSession.createDataFrame(units, bad.schema))
     letters = functools.reduce(lambda a, b: a.unionByName(b), frames)
     letters.coalesce(1).write.mode("overwrite").parquet(str(directory))
+
+
+def _lost(moment: Micros, condition: Expression | None) -> Column:
+    from pyspark.sql import functions as F
+
+    early = F.expr(f"{TIME} < {moment}L")
+    return early if condition is None else early & to_condition(condition)
 
 
 def late_moments(queries: Sequence[Query], watermark: Micros) -> dict[str, Micros]:
@@ -261,9 +271,11 @@ def late_rows(table: pa.Table, component: Component, before: Mapping[str, Micros
     panes = table.column(PANE).to_numpy()
     counts = state_name(component.primitives.index(ROWS), "count")
     rows = table.column(counts).to_numpy()
-    return {
-        query.name: int(rows[panes < before[query.name]].sum())
-        for key_set in component.key_sets
-        for query in key_set.queries
-        if before[query.name] > MIN_TIME
-    }
+    tags = table.column(TAG).to_numpy() if TAG in table.column_names else np.zeros(len(panes), np.int32)
+    late: dict[str, int] = {}
+    for key_set in component.key_sets:
+        mine = tags == component.conditions.index(key_set.condition)
+        for query in key_set.queries:
+            if before[query.name] > MIN_TIME:
+                late[query.name] = int(rows[mine & (panes < before[query.name])].sum())
+    return late

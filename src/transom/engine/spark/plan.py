@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from transom.engine.spark.columns import is_case_sensitive, to_column
-from transom.engine.tables import PANE, state_name
+from transom.engine.spark.columns import is_case_sensitive, to_column, to_condition
+from transom.engine.tables import PANE, TAG, Origin, state_name
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
-from transom.model.query import Query
 from transom.model.time import Micros
 from transom.sources.base import CORRUPT, PARTITION
 from transom.windows.aggregates.base import Primitive
@@ -139,6 +138,10 @@ class Branch:
 class Aggregation:
     """A component's aggregation as columns, made once: each costs calls into the JVM."""
 
+    condition: Column | None
+    """What every row satisfies, when the component has one condition."""
+    tags: Column | None
+    """For several conditions: an array of the index of each, null where the row does not satisfy it."""
     selected: tuple[Column, ...]
     groups: tuple[str, ...]
     states: tuple[Column, ...]
@@ -153,9 +156,18 @@ class Aggregation:
         inputs = tuple(dict.fromkeys(e for p in component.primitives for e in p.inputs))
         reference = {expression: f"_i{i}" for i, expression in enumerate(inputs)}
         keys = {f"_k{i}": key.expression for i, key in enumerate(component.keys)}
+        conditions = [None if c is None else to_condition(c) for c in component.conditions]
+        tagged = len(conditions) > 1
         selected: list[Column] = [F.expr(component.grid.start_sql(TIME)).alias(PANE), F.col(TIME)]
+        selected += [F.col(TAG)] if tagged else []
         selected += [to_column(e, names, case_sensitive).alias(name) for name, e in keys.items()]
-        selected += [to_column(e, names, case_sensitive).alias(name) for e, name in reference.items()]
+        users = _users(component)
+        for expression, name in reference.items():
+            column = to_column(expression, names, case_sensitive)
+            if len(users[expression]) < len(conditions) and expression.text not in names:
+                # It may fail for rows of the conditions that have no use for it.
+                column = F.when(F.col(TAG).isin(*users[expression]), column)
+            selected.append(column.alias(name))
         states: list[Column] = []
         steps: dict[str, Column] = {}
         for i, primitive in enumerate(component.primitives):
@@ -165,15 +177,38 @@ class Aggregation:
             if function is not None:
                 name = state_name(i, function.column)
                 steps[name] = F.arrow_udf(function.function, function.returns)(F.col(name))  # type: ignore[attr-defined]
-        return cls(tuple(selected), (PANE, *keys), tuple(states), steps)
+        tags = [F.lit(i) if c is None else F.when(c, F.lit(i)) for i, c in enumerate(conditions)]
+        return cls(
+            None if tagged else conditions[0],
+            F.explode(F.array(*tags)).alias(TAG) if tagged else None,
+            tuple(selected),
+            (PANE, *([TAG] if tagged else []), *keys),
+            tuple(states),
+            steps,
+        )
 
     def __call__(self, rows: DataFrame) -> DataFrame:
-        """Return one row per pane and key: PANE, the keys as _k0, _k1, ..., and the states of the primitives.
+        """Return one row per pane, tag and key: PANE, TAG, the keys as _k0, _k1, ..., and the primitives' states.
 
-        PANE is null for rows without a time, which a transformation (an outer join) can make.
+        PANE is null for rows without a time, which a transformation (an outer join) can make. TAG is there when the
+        component has several conditions.
         """
+        if self.condition is not None:
+            rows = rows.where(self.condition)
+        if self.tags is not None:
+            rows = rows.select("*", self.tags).where(f"{TAG} IS NOT NULL")
         result = rows.select(*self.selected).groupBy(*self.groups).agg(*self.states)
         return result.withColumns(self.executor_steps) if self.executor_steps else result
+
+
+def _users(component: Component) -> dict[Expression, list[int]]:
+    """Return, for each input, the tags of the rows that it is needed for."""
+    users: dict[Expression, list[int]] = {}
+    for tag, condition in enumerate(component.conditions):
+        needed = {p for key_set in component.key_sets if key_set.condition == condition for p in key_set.primitives}
+        for expression in {e for p in needed.intersection(component.primitives) for e in p.inputs}:
+            users.setdefault(expression, []).append(tag)
+    return users
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,6 +219,8 @@ class StreamPlan:
     branches: dict[int, Branch]
     components: tuple[Component, ...]
     aggregations: tuple[Aggregation, ...]
+    origins: tuple[Origin, ...]
+    """Origin of each component's table."""
 
 
 def state_types(component: Component, schema: pa.Schema) -> dict[Primitive, dict[str, pa.DataType]]:
@@ -197,18 +234,17 @@ def state_types(component: Component, schema: pa.Schema) -> dict[Primitive, dict
     return types
 
 
-def input_types(rows: DataFrame, query: Query) -> dict[str, tuple[pa.DataType, ...]]:
-    """Return the Arrow types of each aggregate's inputs, by result column."""
+def expression_types(rows: DataFrame, expressions: Iterable[Expression]) -> dict[Expression, pa.DataType]:
+    """Return the Arrow types of expressions over rows."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     names, case_sensitive = rows.columns, is_case_sensitive(rows)
-    flat = [(name, e) for name, aggregate in query.aggregates for e in aggregate.inputs]
-    columns = [to_column(e, names, case_sensitive).alias(f"_i{i}") for i, (_, e) in enumerate(flat)]
-    schema = utc(to_arrow_schema(rows.select(*columns).schema, timezone="UTC")) if columns else pa.schema([])
-    result: dict[str, tuple[pa.DataType, ...]] = {name: () for name, _ in query.aggregates}
-    for field, (name, _) in zip(schema, flat, strict=True):
-        result[name] += (field.type,)
-    return result
+    distinct = tuple(dict.fromkeys(expressions))
+    if not distinct:
+        return {}
+    columns = [to_column(e, names, case_sensitive).alias(f"_i{i}") for i, e in enumerate(distinct)]
+    schema = utc(to_arrow_schema(rows.select(*columns).schema, timezone="UTC"))
+    return dict(zip(distinct, schema.types, strict=True))
 
 
 def utc(schema: pa.Schema) -> pa.Schema:
