@@ -21,6 +21,7 @@ LAYERS = (
     {"sites"},
     {"config"},
     {"pipeline"},
+    {"chaining"},
     {"app"},
     {"jobkeys"},
     {"jobfile"},

@@ -12,8 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transom.chaining import Derivation, ResultsOf
 from transom.checkpoint.store import Checkpoint
 from transom.config import Settings
+from transom.engine.derived import FED, WINDOW_TIME, DerivedSource
 from transom.engine.loop import Loop
 from transom.engine.progress import Progress
 from transom.engine.spark.compile import Compiled, compile_queries
@@ -26,7 +28,7 @@ from transom.model.query import Query
 from transom.model.time import Clock, Duration, SystemClock
 from transom.model.watermark import WatermarkPolicy
 from transom.model.watermark import watermark as make_watermark
-from transom.pipeline import Stream
+from transom.pipeline import QueryBuilder, Stream
 from transom.sinks.base import Sink, explained
 from transom.sources.base import Source
 
@@ -68,6 +70,7 @@ class App:
         self.settings = Settings.of(settings)
         self._clock = clock or SystemClock()
         self._streams: dict[str, Stream] = {}
+        self._derived: list[Derivation] = []
         self._sinks: dict[str, Sink] = {}
         self._loop: Loop | None = None
         self._on_step: Callable[[str], None] = lambda step: None
@@ -95,11 +98,21 @@ class App:
         if label in self._streams:
             raise DefinitionError(f"stream: there are two streams {label!r}.", "Give one of them another name.")
         policy = watermark if isinstance(watermark, WatermarkPolicy) else make_watermark(watermark)
-        stream = Stream(self._add, label, source, Expression.of(event_time, "event_time"), policy)
+        time = Expression.of(event_time, "event_time")
+        stream = Stream(self._add, self._results, label, lambda: source, time, policy)
         self._streams[label] = stream
         return stream
 
-    def _add(self, stream: Stream, sink: Sink, name: str | None, query: Callable[[str], Query]) -> None:
+    def _results(self, builder: QueryBuilder, name: str | None) -> Stream:
+        return self._derive(ResultsOf(builder, name))
+
+    def _derive(self, derivation: Derivation) -> Stream:
+        stream = Stream(self._add, self._results, "", derivation.source, WINDOW_TIME, FED)
+        derivation.stream = stream
+        self._derived.append(derivation)
+        return stream
+
+    def _add(self, stream: Stream, sink: Sink, name: str | None, query: Callable[[str], Query]) -> str:
         label = name or next(f"query{i}" for i in itertools.count(1) if f"query{i}" not in self._sinks)
         if not hasattr(sink, "write"):
             raise DefinitionError(f"query {label!r}: {sink!r} is no sink.", 'Write for example to(tm.parquet("out")).')
@@ -114,9 +127,18 @@ class App:
                 )
         stream.queries.append(query(label))
         self._sinks[label] = sink
+        return label
 
     def _definitions(self) -> list[StreamDefinition]:
-        used = [stream for stream in self._streams.values() if stream.queries]
+        """Return the streams with queries, parents first."""
+        for derivation in reversed(self._derived):  # so that a query read by one that is read comes in, too
+            if derivation.stream.queries:
+                derivation.settle()
+        streams = [*self._streams.values(), *(derivation.stream for derivation in self._derived)]
+        used = [stream for stream in streams if stream.queries]
+        for stream in used:
+            if [other.name for other in used].count(stream.name) > 1:
+                raise DefinitionError(f"stream: there are two streams {stream.name!r}.", "Rename the stream or query.")
         if not used:
             raise DefinitionError(
                 "The application has no query.", "End one with .to(sink, name=...) before running it."
@@ -177,8 +199,11 @@ class App:
     def _open(
         self, definitions: list[StreamDefinition], session: SparkSession, checkpoint: Checkpoint
     ) -> dict[str, RunningStream]:
-        streams = {}
+        streams: dict[str, RunningStream] = {}
         for definition in definitions:
+            if isinstance(definition.source, DerivedSource):
+                parents = {name: (stream.definition, stream.compiled) for name, stream in streams.items()}
+                definition.source.learn(parents, session)
             definition.source.open(session, checkpoint.directory("sources", definition.name), self._clock)
             streams[definition.name] = RunningStream(
                 definition,
@@ -188,6 +213,8 @@ class App:
                 self._clock.now(),
                 self.settings.share,
             )
+            if isinstance(definition.source, DerivedSource):
+                definition.source.bind(streams[definition.name], streams)
         for name, sink in self._sinks.items():
             with explained(name, sink):
                 sink.open(name)
@@ -211,6 +238,8 @@ class App:
         parts: list[tuple[StreamDefinition, Compiled]] = []
         with active_session_kept(self.spark):
             for definition in self._definitions():
+                if isinstance(definition.source, DerivedSource):
+                    definition.source.learn({part[0].name: part for part in parts}, session)
                 schema = self._schema(definition.source, session)
                 parts.append((definition, compile_queries(session, schema, definition.rows, definition.queries, share)))
         return explain(self.name, parts, {name: sink.describe() for name, sink in self._sinks.items()})

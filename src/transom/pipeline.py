@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from transom.engine.spark.columns import Where, both
 from transom.engine.spark.plan import Rows, Transformation
@@ -21,12 +21,14 @@ from transom.windows.aggregates.base import Aggregate
 
 @dataclass(eq=False)
 class Stream:
-    """Rows of a source; made by `App.stream`. Transformations return new values."""
+    """Rows of a source; made by `App.stream`, `App.join` and `results`. Transformations return new values."""
 
-    register: Callable[[Stream, Sink, str | None, Callable[[str], Query]], None]
-    """Makes a query part of the application: stream, sink, name if any, and the query given its name."""
+    register: Callable[[Stream, Sink, str | None, Callable[[str], Query]], str]
+    """Makes a query part of the application: stream, sink, name if any, and the query given its name; returns it."""
+    derive: Callable[[QueryBuilder, str | None], Stream]
+    """Returns a query's results as a stream; the name is for a query without a sink."""
     name: str
-    source: Source
+    make_source: Callable[[], Source]
     event_time: Expression
     policy: WatermarkPolicy
 
@@ -54,7 +56,7 @@ class Stream:
     def definition(self) -> StreamDefinition:
         """Return the stream as the engine takes it."""
         rows = Rows(self.event_time, tuple(self._branches))
-        return StreamDefinition(self.name, self.source, rows, self.policy, tuple(self.queries))
+        return StreamDefinition(self.name, self.make_source(), rows, self.policy, tuple(self.queries))
 
     def branch(self, chain: tuple[Transformation, ...]) -> int:
         """Return the index of a chain of transformations; the same functions give the same index."""
@@ -192,14 +194,28 @@ class Windowed:
         return QueryBuilder(self, tuple(aggregates.items()))
 
 
+@dataclass(eq=False)
+class _Published:
+    """What became of a query after it was built."""
+
+    label: str | None = None
+    results: Stream | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class QueryBuilder:
-    """A query that lacks only a sink; it counts from `to` on."""
+    """A query that lacks only a sink, or others that read its results; it counts from then on."""
 
     windowed: Windowed
     aggregates: tuple[tuple[str, Aggregate], ...]
     target: LatencyTarget | None = None
     fill_zero: bool = False
+    _published: _Published = field(default_factory=lambda: _Published(), init=False, repr=False)
+
+    @property
+    def label(self) -> str | None:
+        """Name of the query; None as long as it is not part of the application."""
+        return self._published.label
 
     def within(self, limit: Duration, quantile: float = 0.99) -> QueryBuilder:
         """State a latency target: this share of the results is visible within the limit.
@@ -239,6 +255,25 @@ class QueryBuilder:
         Raises:
             DefinitionError: The name or the sink's directory is taken.
         """
+        self.register(sink, name)
+
+    def results(self, name: str | None = None) -> Stream:
+        """Return the results as a stream on which further queries are built, e.g. 10 s into 30 s into a day.
+
+        Each result row comes once, when no row can change it any more. Its event time is the last microsecond of its
+        window, so that it falls into the larger windows around; the stream's watermark is how far this query's
+        windows are final, so that no row is late. The query is computed once, with or without a sink of its own.
+
+        Args:
+            name: Names a query that has no sink; default query1, query2, ...
+        """
+        published = self._published
+        if published.results is None:
+            published.results = self.windowed.grouped.rows.stream.derive(self, name)
+        return published.results
+
+    def register(self, sink: Sink, name: str | None) -> str:
+        """Make the query part of the application and return its name; `to` and `results` do that."""
         rows = self.windowed.grouped.rows
 
         def query(label: str) -> Query:
@@ -255,7 +290,10 @@ class QueryBuilder:
                 rows.condition,
             )
 
-        rows.stream.register(rows.stream, sink, name, query)
+        label = rows.stream.register(rows.stream, sink, name, query)
+        if self._published.label is None:
+            self._published.label = label
+        return label
 
 
 def _unique(names: list[str], field: str) -> None:

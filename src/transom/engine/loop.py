@@ -11,13 +11,14 @@ from typing import Any
 from transom.checkpoint.store import Checkpoint
 from transom.config import Settings
 from transom.engine.delivery import Delivery, Parcel
+from transom.engine.derived import DerivedSource
 from transom.engine.metrics import Metrics
 from transom.engine.progress import Progress
 from transom.engine.recovery import definitions, recover, snapshot_of
 from transom.engine.spark.isolation import describe_failure
 from transom.engine.stream import CutOutcome, LoggedCut, Stream
 from transom.errors import QueryFailedError, SinkError
-from transom.model.time import MAX_TIME, Clock, Micros
+from transom.model.time import Clock, Micros
 from transom.scheduling.policies import Policy, StreamView, first_come_first_served
 from transom.sinks.base import Sink, explained
 
@@ -103,15 +104,17 @@ class Loop:
             CheckpointError: The checkpoint cannot be written.
         """
         finished = False
+        for stream in self._streams.values():
+            stream.closes_all = close_all and once
         try:
             self._recover()
             while True:
                 self._take_outcomes()
                 self._take_deliveries()
                 if not self._stopping and self._runs_a_query() and not self._sinks_are_behind():
-                    self._start_cuts(close_all and once)
+                    self._start_cuts()
                 self._bound_checkpoint()
-                if self._finished(once, close_all):
+                if self._finished(once):
                     break
                 self._show()
                 self._wait()
@@ -149,6 +152,7 @@ class Loop:
             for name, known in stream.state.queries.items():
                 if known.failure is not None:
                     self._note(f"{name} failed earlier and stays out: {known.failure}")
+        self._end_orphans()
         for parcel in recovered.parcels:
             self._delivery.send(parcel)
         for name, cut in recovered.unfinished.items():
@@ -156,14 +160,14 @@ class Loop:
 
     # ---- cuts
 
-    def _start_cuts(self, finish: bool) -> None:
+    def _start_cuts(self) -> None:
         now = self._clock.now()
         ready: dict[str, LoggedCut] = {}
         for name, stream in self._streams.items():
-            if name in self._jobs:
+            if name in self._jobs or stream.waits_for_readers(self._settings.max_waiting_bytes):
                 continue
             cut = stream.next_cut(now, self._settings.max_rows_per_cut, False)
-            if cut is None and finish and stream.source.exhausted(stream.state.offset):
+            if cut is None and stream.closes_all and stream.source.exhausted(stream.state.offset):
                 cut = stream.next_cut(now, self._settings.max_rows_per_cut, True)
             if cut is None:
                 self._waiting_since.pop(name, None)
@@ -179,7 +183,7 @@ class Loop:
 
     def _too_early(self, stream: Stream, cut: LoggedCut, now: Micros) -> bool:
         """Tell whether a cut that takes all there is should wait for more; windows that are due never wait."""
-        due = stream.state.has_due(cut.watermark, now)
+        due = stream.has_due(cut.watermark, now)
         return not stream.more and not due and now < self._started.get(stream.name, 0) + self._settings.trigger
 
     def _log_cut(self, stream: Stream, cut: LoggedCut) -> None:
@@ -188,16 +192,21 @@ class Loop:
         if not cut.empty:
             self._started[stream.name] = now
         self._waiting_since.pop(stream.name, None)
-        due = stream.state.has_due(cut.watermark, cut.at)
+        due = stream.has_due(cut.watermark, cut.at)
         self._log({"type": "cut", "stream": stream.name, "cut": cut.to_json()}, sync=due)
         self._step("cut logged")
         self._submit(stream, cut)
         ingested = self._ingested.get(stream.name, cut.at)
-        for closing in stream.state.close(cut.watermark, cut.number, cut.at):
+        if isinstance(stream.source, DerivedSource):
+            ingested = stream.source.ingested_at(cut.start, cut.start) or cut.at
+        for closing in stream.close(cut, ingested):
             if closing.error is not None:
                 self._fail(stream, closing.query, str(closing.error))
             elif closing.results is not None:
                 self._delivery.send(Parcel(closing.results, closing.windows, ingested))
+        if stream.readers:
+            self._end_orphans()
+            self._wake()
         self._step("windows closed")
 
     def _submit(self, stream: Stream, cut: LoggedCut) -> None:
@@ -242,6 +251,8 @@ class Loop:
         stream.commit(outcome, outcome.tables)
         for query, reason in outcome.failures.items():
             self._note(f"{query} failed and was taken out; the others go on: {reason}")
+        if outcome.failures:
+            self._end_orphans()
         for unit, reason in outcome.skipped.items():
             self._note(f"{unit} cannot be read and went to the dead letters: {reason}")
         self._metrics.committed(stream.name, outcome, self._clock.now())
@@ -253,6 +264,15 @@ class Loop:
         self._log({"type": "failed", "query": query, "error": reason}, sync=True)
         stream.fail(query, reason)
         self._note(f"{query} failed and was taken out; the others go on: {reason}")
+
+    def _end_orphans(self) -> None:
+        """Take out the queries that read results of a query which gives no more."""
+        for stream in self._streams.values():
+            source = stream.source
+            reason = source.orphaned() if isinstance(source, DerivedSource) else None
+            if reason is not None:
+                for query in stream.state.running():
+                    self._fail(stream, query.name, reason)
 
     def _failures(self) -> list[str | None]:
         return [query.failure for stream in self._streams.values() for query in stream.state.queries.values()]
@@ -287,6 +307,7 @@ class Loop:
                     "Mend the sink and give the query a new name to go on with it"
                 )
                 self._fail(stream, query, reason)
+                self._end_orphans()
 
     def _sinks_are_behind(self) -> bool:
         """Tell whether to read no more rows until slow sinks have taken their results; says so once per time."""
@@ -333,21 +354,14 @@ class Loop:
 
     # ---- end, progress, waiting
 
-    def _finished(self, once: bool, close_all: bool) -> bool:
+    def _finished(self, once: bool) -> bool:
         """Tell whether nothing is left to do but to wait for sinks that fail."""
-        if self._jobs or not (self._stopping or not self._runs_a_query() or (once and self._exhausted(close_all))):
+        if self._jobs or not (self._stopping or not self._runs_a_query() or (once and self._exhausted())):
             return False
         return self._waits_in_vain()
 
-    def _exhausted(self, close_all: bool) -> bool:
-        for stream in self._streams.values():
-            state = stream.state
-            if not stream.source.exhausted(state.offset):
-                return False
-            watermark = MAX_TIME if close_all else max(state.closed, state.watermark.value)
-            if state.has_due(watermark, self._clock.now()):
-                return False
-        return True
+    def _exhausted(self) -> bool:
+        return all(stream.ended() for stream in self._streams.values())
 
     def _note(self, text: str) -> None:
         logger.info("%s", text)

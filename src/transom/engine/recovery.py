@@ -12,11 +12,12 @@ import pyarrow as pa
 
 from transom.checkpoint.store import Checkpoint
 from transom.engine.delivery import Parcel
+from transom.engine.derived import DerivedSource
 from transom.engine.spark.jobs import CutStats
 from transom.engine.state import QueryState, StreamState
 from transom.engine.stream import CutOutcome, LoggedCut, Stream
 from transom.errors import JobChangedError
-from transom.model.time import MAX_TIME, MIN_TIME
+from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.sinks.base import WindowResults
 
 
@@ -49,6 +50,9 @@ def snapshot_of(
         values, held = stream.state.snapshot()
         cut = logged[name].to_json() if name in logged else None
         state["streams"][name] = {"state": values, "logged": cut}
+        if isinstance(stream.source, DerivedSource):
+            state["streams"][name]["fed"], fed = stream.source.held()
+            held.update({f"fed:{item}": rows for item, rows in fed.items()})
         tables.update({f"{name}/{table}": value for table, value in held.items()})
     for parcel in waiting:
         number = parcel.results.cut
@@ -87,6 +91,10 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> Recovered:
                 if table.startswith(f"{name}/")
             }
             streams[name].state.restore(state["state"], tables)
+            source = streams[name].source
+            if isinstance(source, DerivedSource) and "fed" in state:
+                fed = {t.removeprefix("fed:"): rows for t, rows in tables.items() if t.startswith("fed:")}
+                source.restore(state["fed"], fed)
             if state["logged"]:
                 result.unfinished[name] = LoggedCut.from_json(state["logged"])
     delivered = {
@@ -106,11 +114,21 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> Recovered:
     for record in checkpoint.records:
         _replay(checkpoint, record, streams, delivered, result)
     for stream in streams.values():
-        newest = stream.max_event_time()
+        moment = _complete_from(stream)
         for query in stream.state.queries:
             if query in result.added:
-                stream.state.queries[query] = QueryState(MIN_TIME if newest is None else newest + 1)
+                stream.state.queries[query] = QueryState(moment)
+        stream.tell_readers()
+        if isinstance(stream.source, DerivedSource):
+            stream.source.release(stream.state.offset)
     return result
+
+
+def _complete_from(stream: Stream) -> Micros:
+    """Return the moment from which on a query that is added now sees all rows; parents come before."""
+    newest = stream.max_event_time()
+    moment = MIN_TIME if newest is None else newest + 1
+    return max(moment, stream.source.complete_from()) if isinstance(stream.source, DerivedSource) else moment
 
 
 def _replay(
@@ -136,7 +154,7 @@ def _replay(
         stream = streams[record["stream"]]
         cut = LoggedCut.from_json(record["cut"])
         result.unfinished[stream.name] = cut
-        for closing in stream.state.close(cut.watermark, cut.number, cut.at):
+        for closing in stream.close(cut, cut.at):
             if closing.error is not None:  # perhaps it was killed before it could log that
                 stream.fail(closing.query, str(closing.error))
             elif closing.results is not None and (closing.query, cut.number) not in delivered:

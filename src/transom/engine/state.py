@@ -100,8 +100,8 @@ class StreamState:
         self.feeding: frozenset[str] = frozenset()
         """Queries whose final results other queries read."""
         self._updates: dict[str, Updates] = {}
-        self._asked: tuple[Micros, bool] | None = None
-        """Last watermark that `has_due` was asked for, and its answer; forgotten with every change."""
+        self._asked: dict[Micros, bool] = {}
+        """Watermarks that `has_due` was asked for, and its answers; forgotten with every change."""
 
     def running(self) -> list[Query]:
         """Return the queries that have not failed."""
@@ -113,7 +113,7 @@ class StreamState:
         Args:
             key_sets: Key set, origin, schema of its keys, and its primitives with their types.
         """
-        self._asked = None
+        self._asked = {}
         before = {entry.origin: entry for entry in self.stores}
         self.stores = []
         self.by_query = {}
@@ -146,7 +146,7 @@ class StreamState:
             cut: Number of the cut.
             now: Wall time of the cut.
         """
-        after, self.cut, self._asked = self.closed, cut, None
+        after, self.cut, self._asked = self.closed, cut, {}
         if watermark <= after and not self._updates:
             return []
         self.closed = watermark if watermark < MAX_TIME else max(after, self._last_end())
@@ -254,18 +254,17 @@ class StreamState:
             return True
         if watermark <= self.closed:
             return False
-        if self._asked is None or self._asked[0] != watermark:
-            due = any(
+        if watermark not in self._asked:
+            self._asked[watermark] = any(
                 self._due(query, self.by_query[query.name].store, self.closed, watermark)
                 or self._final(query, self.by_query[query.name].store, self.closed, watermark)
                 for query in self.running()
             )
-            self._asked = watermark, due
-        return self._asked[1]
+        return self._asked[watermark]
 
     def commit(self, tables: Sequence[PartialTable], offset: Offset, watermark: WatermarkState) -> None:
         """Take in the partials of a cut."""
-        self._asked = None
+        self._asked = {}
         for entry in self.stores:
             for table, names in sources_of(entry.origin, entry.names, tables):
                 self._feed(entry, table, names)
@@ -285,7 +284,7 @@ class StreamState:
 
     def drop_query(self, name: str, failure: str) -> None:
         """Take a query out; its panes go when `arrange` is called with the remaining ones."""
-        self._asked = None
+        self._asked = {}
         self.queries[name] = replace(self.queries[name], failure=failure)
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
@@ -313,7 +312,7 @@ class StreamState:
 
     def restore(self, state: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
         """Take in what `snapshot` returned; stores must be arranged. What no store needs any more is left out."""
-        self._asked = None
+        self._asked = {}
         self.cut, self.closed, self.offset = state["cut"], state["closed"], state["offset"]
         self.watermark = WatermarkState.from_json(state["watermark"])
         for name, value in state["queries"].items():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -15,12 +15,12 @@ from transom.engine.spark.compile import Compiled, compile_queries, condition_te
 from transom.engine.spark.isolation import describe_failure, run_isolated
 from transom.engine.spark.jobs import CutPartials, CutStats, Loss
 from transom.engine.spark.plan import Rows
-from transom.engine.state import StreamState
+from transom.engine.state import Closing, StreamState
 from transom.engine.tables import PartialTable, describe_table
 from transom.engine.watermarks import WatermarkState
 from transom.errors import CheckpointError, CheckpointFullError, SourceError
 from transom.model.query import Query
-from transom.model.time import MAX_TIME, Micros
+from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.watermark import WatermarkPolicy
 from transom.sources.base import Offset, Source
 
@@ -89,6 +89,27 @@ class CutOutcome:
     """Rows that were late for each query."""
 
 
+class Reader(Protocol):
+    """Another stream of the application that is fed with what this one gives."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Size of what waits to be read."""
+
+    def wants(self, watermark: Micros, now: Micros) -> bool:
+        """Tell whether something would close if it knew that this stream's watermark has come so far."""
+
+    def closed(self, cut: int, closings: Sequence[Closing], closed: Micros, ingested: Micros) -> None:
+        """Take what a logged cut closed.
+
+        Args:
+            cut: Its number.
+            closings: The windows that it closed.
+            closed: The watermark in force: windows up to it are closed.
+            ingested: When the row arrived that completed them.
+        """
+
+
 class _Abandoned(BaseException):
     """The application ends at once, so that nobody waits for this micro-batch any more."""
 
@@ -132,6 +153,12 @@ class Stream:
         """Set when the application ends at once: the micro-batch under way runs no further job."""
         self.more = False
         """Whether the source had more rows than the last planned cut takes."""
+        self.readers: list[Reader] = []
+        """What is fed with the results of this stream's queries."""
+        self._looked = now
+        """Wall time of the last look for a next cut."""
+        self.closes_all = False
+        """Whether this run closes at the end of the input also the windows that the watermark has not reached."""
 
     def _compile(self, queries: Sequence[Query]) -> Compiled:
         return compile_queries(self._session, self.source.schema, self.definition.rows, queries, self._share)
@@ -156,12 +183,14 @@ class Stream:
             finish: No more rows are expected: close every window, and take no rows.
         """
         state = self.state
+        self._looked = now
+        self._injected(now)
         state.watermark = state.watermark.advanced(self.definition.policy, now)
         watermark = max(state.closed, MAX_TIME if finish else state.watermark.value)
         latest = state.offset if finish else self.source.latest()
         piece = self.source.cut(state.offset, max_rows) if latest != state.offset else None
         self.more = piece is not None and piece.end != latest
-        if (piece is None or piece.end == state.offset) and not state.has_due(watermark, now):
+        if (piece is None or piece.end == state.offset) and not self.has_due(watermark, now):
             return None
         return LoggedCut(
             number=state.cut + 1,
@@ -172,6 +201,50 @@ class Stream:
             ahead=self.definition.policy.ahead_limit(now),
             at=now,
         )
+
+    def _injected(self, now: Micros) -> None:
+        """Take the watermarks that came from the source without rows."""
+        if self.definition.policy.from_source:
+            injected = self.source.watermark(self.state.offset)
+            self.state.watermark = self.state.watermark.committed((), injected, now)
+
+    def ended(self) -> bool:
+        """Tell whether no row can come any more and no window is left to close."""
+        state = self.state
+        if not self.source.exhausted(state.offset):
+            return False
+        if self.closes_all:
+            return not self.has_due(MAX_TIME, self._looked)
+        known = self.source.watermark(state.offset) if self.definition.policy.from_source else None
+        injected = MIN_TIME if known is None else known - self.definition.policy.delay
+        return not self.has_due(max(state.closed, state.watermark.value, injected), self._looked)
+
+    def has_due(self, watermark: Micros, now: Micros) -> bool:
+        """Tell whether a cut with the watermark would emit anything, here or in the streams that this one feeds."""
+        if self.state.has_due(watermark, now):
+            return True
+        return watermark < MAX_TIME and any(reader.wants(watermark, now) for reader in self.readers)
+
+    def close(self, cut: LoggedCut, ingested: Micros) -> list[Closing]:
+        """Close the windows that a logged cut completes, live or from the log, and pass them on to the readers.
+
+        Args:
+            cut: The cut.
+            ingested: When the row arrived that completed them.
+        """
+        closings = self.state.close(cut.watermark, cut.number, cut.at)
+        for reader in self.readers:
+            reader.closed(cut.number, closings, self.state.closed, ingested)
+        return closings
+
+    def tell_readers(self) -> None:
+        """Tell the readers how far this stream is, as after a restart; they may have been added."""
+        for reader in self.readers:
+            reader.closed(self.state.cut, (), self.state.closed, 0)
+
+    def waits_for_readers(self, limit: int) -> bool:
+        """Tell whether so many bytes of results wait in a reader that this stream should give no more for now."""
+        return any(reader.held_bytes > limit for reader in self.readers)
 
     def backlog(self) -> int:
         """Return the rows, as the source estimates them, that it had at the last look and that are not committed."""
