@@ -32,7 +32,7 @@ _FILES = ("files", "schema", "format", "order", "settle", "options", "partition_
 _GENERATOR = ("generator", "rows_per_second", "rows", "start", "partitions")
 _SOURCE = ("name", "event_time", *_WATERMARK, *_FILES, *_GENERATOR)
 _QUERY = (
-    *("name", "source", "where", "select", "group_by", "windows", "aggregates"),
+    *("name", "source", "from", "where", "select", "group_by", "windows", "aggregates"),
     *("early", "lateness", "fill", "within", "quantile", "sink"),
 )
 _WINDOWS = {
@@ -65,12 +65,15 @@ class QuerySpec:
     """One `[[query]]` table."""
 
     name: str
-    source: str
+    source: str | None
+    """Name of the source; None for a query over the results of another one."""
     windows: tuple[Any, ...]
     """Durations as text, or tables as in the file."""
     aggregates: tuple[str, ...]
-    sink: tuple[str, Any]
-    """Kind and argument."""
+    sink: tuple[str, Any] | None
+    """Kind and argument; None for a query that only others read."""
+    parent: str | None = None
+    """Name of the query whose results it reads."""
     group_by: tuple[str, ...] = ()
     where: str | None = None
     select: tuple[str, ...] = ()
@@ -113,10 +116,14 @@ def parse_job(text: str, file: str = "job.toml") -> JobSpec:
     for name in names:
         if names.count(name) > 1:
             raise top.error(f"two sources are named {name!r}", "Give each [[source]] a name of its own.")
-    queries = tuple(_query(file, table, names) for table in top.tables("query"))
+    queries: tuple[QuerySpec, ...] = ()
+    for table in top.tables("query"):
+        queries += (_query(file, table, names, [query.name for query in queries]),)
     for query in queries:
         if sum(other.name == query.name for other in queries) > 1:
             raise top.error(f"two queries are named {query.name!r}", "Give each [[query]] a name of its own.")
+        if query.sink is None and all(other.parent != query.name for other in queries):
+            raise top.error(f"the query {query.name!r} has no sink", 'Add for example sink = {parquet = "out"}.')
     settings = top.get("settings", dict, {})
     return JobSpec(file, sources, queries, top.get("checkpoint", str), top.get("name", str), settings)
 
@@ -156,10 +163,12 @@ def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None)
         )
     Keys(spec.file, "[settings]", spec.settings, tuple(one.name for one in fields(Settings)))
     app = tm.App(spark, checkpoint=directory, name=spec.name, **spec.settings)
-    streams: dict[tuple[str, str | None, tuple[str, ...]], Any] = {}
+    rows: dict[str, Any] = {}
+    results: dict[str, Any] = {}
+    mapped: dict[Any, Any] = {}
     for source in spec.sources:
         make = tm.files if source.kind == "files" else tm.generator
-        streams[source.name, None, ()] = app.stream(
+        rows[source.name] = app.stream(
             make(source.reads, **source.options),
             event_time=source.event_time,
             watermark=tm.watermark(**source.watermark),
@@ -167,20 +176,22 @@ def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None)
         )
     for query in spec.queries:
         # Queries with the same filter and columns share one mapped stream, so that it is computed once.
-        which = (query.source, query.where, query.select)
-        if which not in streams:
-            rows = streams[query.source, None, ()]
-            rows = rows if query.where is None else rows.where(query.where)
-            streams[which] = rows.map(_selection(query.select)) if query.select else rows
-        grouped = streams[which].group_by(*query.group_by)
+        which = (query.source, query.parent, query.where, query.select)
+        if which not in mapped:
+            seen = rows[str(query.source)] if query.parent is None else results[query.parent].results(query.parent)
+            seen = seen if query.where is None else seen.where(query.where)
+            mapped[which] = seen.map(_selection(query.select)) if query.select else seen
+        grouped = mapped[which].group_by(*query.group_by)
         windowed = grouped.window(*map(_window, query.windows), early=query.early, lateness=query.lateness or 0)
         result = windowed.agg(**dict(map(parse_aggregate, query.aggregates)))
         if query.fill is not None:
             result = result.fill(query.fill)
         if query.within is not None:
             result = result.within(query.within[0], quantile=query.within[1])
-        kind, argument = query.sink
-        result.to(getattr(tm, kind)(argument), name=query.name)
+        results[query.name] = result
+        if query.sink is not None:
+            kind, argument = query.sink
+            result.to(getattr(tm, kind)(argument), name=query.name)
     return app
 
 
@@ -231,13 +242,18 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else value
 
 
-def _query(file: str, table: Table, sources: Sequence[str]) -> QuerySpec:
+def _query(file: str, table: Table, sources: Sequence[str], above: Sequence[str]) -> QuerySpec:
     name = table.get("name")
     keys = Keys(file, f"[[query]] {name!r}" if name else "[[query]]", table, _QUERY)
-    source = keys.get("source", str, sources[0] if len(sources) == 1 else None)
-    if source is None:
+    parent = keys.get("from", str)
+    source = None if parent is not None else keys.get("source", str, sources[0] if len(sources) == 1 else None)
+    if parent is not None and parent not in above:
+        raise keys.error(f"from: there is no query {parent!r} above", "Name a query that stands before this one.")
+    if parent is not None and "source" in table:
+        raise keys.error("it has both source and from", "Give source to read rows, from to read results.")
+    if parent is None and source is None:
         raise keys.error("the key 'source' is missing", f"Name one of the sources: {', '.join(sources)}.")
-    if source not in sources:
+    if source is not None and source not in sources:
         raise keys.error(f"there is no source {source!r}", f"The sources are: {', '.join(sources)}.")
     windows = keys.need("windows", list)
     for window in windows:
@@ -251,10 +267,12 @@ def _query(file: str, table: Table, sources: Sequence[str]) -> QuerySpec:
                 'Write "5 minutes", {tumbling = "1 day", offset = "4 hours"}, '
                 '{sliding = "1 hour", every = "1 minute"} or {calendar = "week", zone = "Europe/Copenhagen"}.',
             )
-    sink = keys.need("sink", dict)
-    Keys(file, f"{keys.where} sink", sink, tuple(_SINKS))
-    if len(sink) != 1 or not all(isinstance(sink[key], _SINKS[key]) for key in sink):
-        raise keys.error("sink: one kind with its argument is needed", 'Write for example sink = {parquet = "out"}.')
+    sink = keys.get("sink", dict)
+    if sink is not None:
+        Keys(file, f"{keys.where} sink", sink, tuple(_SINKS))
+        if len(sink) != 1 or not all(isinstance(sink[key], _SINKS[key]) for key in sink):
+            example = 'Write for example sink = {parquet = "out"}.'
+            raise keys.error("sink: one kind with its argument is needed", example)
     limit, quantile = keys.get("within", str), keys.get("quantile", (float, int))
     if quantile is not None and limit is None:
         raise keys.error("quantile is given without within", 'Add for example within = "2 seconds".')
@@ -263,7 +281,8 @@ def _query(file: str, table: Table, sources: Sequence[str]) -> QuerySpec:
         source=source,
         windows=tuple(windows),
         aggregates=keys.texts("aggregates", needed=True),
-        sink=next(iter(sink.items())),
+        sink=None if sink is None else next(iter(sink.items())),
+        parent=parent,
         group_by=keys.texts("group_by"),
         where=keys.get("where", str),
         select=keys.texts("select"),

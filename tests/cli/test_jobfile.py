@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from transom.errors import JobFileError
-from transom.jobfile import _window, load_job, parse_job
+from transom.jobfile import _window, build_job, load_job, parse_job
 from transom.model.window import window_of
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -99,6 +99,8 @@ def test_a_generator_as_source():
         ('name = "fares"', 'name = "fares"\nsource = "taxi"', "no source 'taxi'.*sources are: source"),
         ("[[query]]", "[[qery]]", "unknown key 'qery'.*'query'"),
         ('name = "fares"', "name = 3", "name = 3 is not a text"),
+        ('name = "fares"', 'name = "fares"\nfrom = "fares"', "from: there is no query 'fares' above"),
+        ('sink = {parquet = "out/fares"}', "", "the query 'fares' has no sink"),
         ("checkpoint = ", "checkpoint : ", "not valid TOML"),
     ],
 )
@@ -106,6 +108,38 @@ def test_mistakes_name_the_key_and_the_remedy(old: str, new: str, message: str):
     assert old in JOB
     with pytest.raises(JobFileError, match=message):
         parse_job(JOB.replace(old, new, 1))
+
+
+CHAINED = """
+[[query]]
+name = "days"
+from = "fares"
+where = "trips > 1"
+windows = ["1 day"]
+aggregates = ["sum(trips) as trips"]
+sink = {parquet = "out/days"}
+"""
+
+
+def test_a_query_over_the_results_of_another():
+    job = parse_job(JOB.replace('sink = {parquet = "out/fares"}', "") + CHAINED)
+    assert [(query.source, query.parent, query.sink) for query in job.queries] == [
+        ("source", None, None),
+        (None, "fares", ("parquet", "out/days")),
+    ]
+    with pytest.raises(JobFileError, match="'days': it has both source and from"):
+        parse_job(JOB + CHAINED + 'source = "source"')
+    with pytest.raises(JobFileError, match="'days': from: there is no query 'fare' above"):
+        parse_job(JOB + CHAINED.replace('"fares"', '"fare"'))
+
+
+def test_a_chained_job_is_built(spark, tmp_path):
+    text = JOB.replace('sink = {parquet = "out/fares"}', "").replace("trips/*.json", f"{tmp_path}/*.json") + CHAINED
+    plan = build_job(parse_job(text), spark, str(tmp_path / "checkpoint")).explain()
+    assert [(stream["name"], stream["queries"][0]["name"]) for stream in plan["streams"]] == [
+        ("source", "fares"),
+        ("fares.results", "days"),
+    ]
 
 
 def test_two_queries_of_one_name():

@@ -255,6 +255,8 @@ class StreamState:
         if watermark <= self.closed:
             return False
         if watermark not in self._asked:
+            if len(self._asked) > 8:
+                self._asked.clear()
             self._asked[watermark] = any(
                 self._due(query, self.by_query[query.name].store, self.closed, watermark)
                 or self._final(query, self.by_query[query.name].store, self.closed, watermark)
