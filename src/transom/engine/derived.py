@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from transom.engine.results import WINDOW_END, result_table
@@ -21,6 +22,7 @@ from transom.model.time import MIN_TIME, Clock, Micros
 from transom.model.watermark import WatermarkPolicy
 from transom.sources.base import Cut, Offset
 from transom.sources.schemas import check_reserved, position
+from transom.windows.partials import Partial
 from transom.windows.store import PaneStore
 
 if TYPE_CHECKING:
@@ -268,7 +270,7 @@ class ResultsSource(DerivedSource):
         if whole <= MIN_TIME:
             return self._watermark
         query = stream.state.compiled[self.query].query
-        return max(self._watermark, *(window.last_start(whole - 1) + window.length for window in query.windows))
+        return max(self._watermark, *(window.last_end(whole - 1) for window in query.windows))
 
     def orphaned(self) -> str | None:
         """Return why the query gives no more results."""
@@ -291,6 +293,7 @@ def result_schema(compiled: Compiled, name: str) -> pa.Schema:
     for key_set, _, keys, primitives in compiled.stores:
         if any(member.name == name for member in key_set.queries):
             store = PaneStore(key_set.grid, keys, primitives)
-            windows = [((0, 0), store.window(0, 0))]
+            nothing = Partial(np.empty(0, np.int64), {p: p.empty(0, types) for p, types in primitives.items()})
+            windows = [((0, 0), nothing)]
             return result_table(query, store, windows, compiled.queries[name].input_types, ansi=True).schema
     raise DefinitionError(f"results: {name!r} computes nothing.", "Give it an aggregate.")
