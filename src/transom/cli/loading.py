@@ -44,13 +44,19 @@ def load(path: Path, checkpoint: Path | None = None) -> Callable[[SparkSession],
 
 
 def _python_build(path: Path) -> Callable[..., Any]:
-    """Import the file as the module `transom_job`, with its directory importable as for `python file.py`."""
+    """Import the file as the module `transom_job`, with its directory importable as for `python file.py`.
+
+    Executors cannot import it, so its functions are sent to them whole.
+    """
+    from pyspark import cloudpickle
+
     sys.path.insert(0, str(path.resolve().parent))
     spec = importlib.util.spec_from_file_location("transom_job", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     try:
         spec.loader.exec_module(module)
     except TransomError:

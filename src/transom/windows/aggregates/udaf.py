@@ -75,7 +75,12 @@ class UserStates(PartsPrimitive):
     def executor_function(self) -> ExecutorFunction:
         """Computes the states of the collected rows on the executors."""
         returns = f"struct<value: struct<{self.state}>, error: string>"
-        return ExecutorFunction("state", _PartialOfRows(self.partial, self.state), returns)
+        states_of = _PartialOfRows(self.partial, self.state)
+
+        def on_executors(column: pa.Array) -> pa.Array:  # Spark reads the annotations of functions only
+            return states_of(column)
+
+        return ExecutorFunction("state", on_executors, returns)
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return the rows as a list of structs, which `executor_function` turns into states."""
