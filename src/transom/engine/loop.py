@@ -21,6 +21,7 @@ from transom.errors import QueryFailedError, SinkError
 from transom.model.time import Clock, Micros
 from transom.scheduling.policies import Policy, StreamView, first_come_first_served
 from transom.sinks.base import Sink, explained
+from transom.windows.components import Arrangement
 
 logger = logging.getLogger(__name__)
 
@@ -259,6 +260,11 @@ class Loop:
         if not cut.empty:
             self._ingested[stream.name] = stream.source.ingested_at(cut.start, cut.end)
             stream.source.release(cut.end)
+
+    def _follow(self, stream: Stream, arrangement: Arrangement) -> None:
+        """Compute a stream's key sets in another way from its next cut on; no cut of it is under way."""
+        self._log({"type": "plan", "stream": stream.name, "arrangement": arrangement.to_json()}, sync=False)
+        stream.follow(arrangement)
 
     def _fail(self, stream: Stream, query: str, reason: str) -> None:
         self._log({"type": "failed", "query": query, "error": reason}, sync=True)

@@ -19,6 +19,7 @@ from transom.engine.stream import CutOutcome, LoggedCut, Stream
 from transom.errors import JobChangedError
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.sinks.base import WindowResults
+from transom.windows.components import DEFAULT, Arrangement
 
 
 @dataclass
@@ -49,7 +50,7 @@ def snapshot_of(
     for name, stream in streams.items():
         values, held = stream.state.snapshot()
         cut = logged[name].to_json() if name in logged else None
-        state["streams"][name] = {"state": values, "logged": cut}
+        state["streams"][name] = {"state": values, "logged": cut, "arrangement": stream.arrangement.to_json()}
         if isinstance(stream.source, DerivedSource):
             state["streams"][name]["fed"], fed = stream.source.held()
             held.update({f"fed:{item}": rows for item, rows in fed.items()})
@@ -91,6 +92,7 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> Recovered:
                 if table.startswith(f"{name}/")
             }
             streams[name].state.restore(state["state"], tables)
+            streams[name].arrangement = Arrangement.from_json(state["arrangement"])
             source = streams[name].source
             if isinstance(source, DerivedSource) and "fed" in state:
                 fed = {t.removeprefix("fed:"): rows for t, rows in tables.items() if t.startswith("fed:")}
@@ -114,6 +116,8 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> Recovered:
     for record in checkpoint.records:
         _replay(checkpoint, record, streams, delivered, result)
     for stream in streams.values():
+        if stream.arrangement != DEFAULT:
+            stream.follow(stream.arrangement)
         moment = _complete_from(stream)
         for query in stream.state.queries:
             if query in result.added:
@@ -150,6 +154,8 @@ def _replay(
         for stream in streams.values():
             if record["query"] in stream.state.queries and record["query"] not in result.added:
                 stream.fail(record["query"], record["error"])
+    elif kind == "plan" and record["stream"] in streams:
+        streams[record["stream"]].arrangement = Arrangement.from_json(record["arrangement"])
     elif kind == "cut" and record["stream"] in streams:
         stream = streams[record["stream"]]
         cut = LoggedCut.from_json(record["cut"])

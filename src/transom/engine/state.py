@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.engine.results import Span, result_keys, result_table
-from transom.engine.tables import Origin, PartialTable, primitive_names, sources_of, store_table
+from transom.engine.tables import Origin, PartialTable, direct_table, primitive_names, sources_of, store_table
 from transom.engine.updates import Emission, Updates
 from transom.engine.watermarks import WatermarkState
 from transom.errors import QueryFailedError
@@ -19,7 +19,7 @@ from transom.sinks.base import WindowResults
 from transom.sources.base import Offset
 from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.components import KeySet
-from transom.windows.panes import all_windows, closing_windows
+from transom.windows.panes import all_windows
 from transom.windows.partials import Partial, restricted
 from transom.windows.store import PaneStore
 
@@ -231,11 +231,9 @@ class StreamState:
     def _last_end(self) -> Micros:
         """Return the end of the last window that holds a row."""
         ends = [
-            window.last_end(entry.store.starts[-1]) + query.lateness
+            entry.store.last_end(query.windows) + query.lateness
             for entry in self.stores
-            if entry.store.starts
             for query in entry.key_set.queries
-            for window in query.windows
         ]
         return max(ends, default=MIN_TIME)
 
@@ -244,8 +242,10 @@ class StreamState:
         starts = store.start_times()
         spans: set[Span] = set()
         for window in query.windows:
-            emitted = all_windows if query.fill_zero else closing_windows
-            spans.update(emitted(window, starts, after, until))
+            if query.fill_zero:
+                spans.update(all_windows(window, starts, after, until))
+            else:
+                spans.update(store.due(window, after, until))
         return sorted((span for span in spans if span[0] >= complete), key=lambda span: (span[1], span[0]))
 
     def has_due(self, watermark: Micros, now: Micros) -> bool:
@@ -274,15 +274,22 @@ class StreamState:
 
     def _feed(self, entry: StoreEntry, table: PartialTable, names: Mapping[Primitive, str]) -> None:
         mine = table.of_condition(entry.origin.condition)
-        changes = entry.store.add(mine.panes(), mine.table, mine.states(names))
+        states = mine.states(names)
+        if mine.direct:
+            windows = entry.store.add_windows(mine.panes(), mine.lengths(), mine.table, states)
+            changes = [(start, end, ids) for (start, end), ids in windows]
+        else:
+            changes = [(start, start, ids) for start, ids in entry.store.add(mine.panes(), mine.table, states)]
         for query in entry.key_set.queries:
             if query.name in self._updates:
-                self._updates[query.name].changed([(start, start, ids) for start, ids in changes], self.closed)
+                self._updates[query.name].changed(changes, self.closed)
 
     def _expire(self) -> None:
         """Drop the panes that are in closed windows only."""
         for entry in self.stores:
-            entry.store.drop_before(min(query.late_before(self.closed) for query in entry.key_set.queries))
+            queries = entry.key_set.queries
+            ended = max(MIN_TIME, self.closed - max(query.lateness for query in queries))
+            entry.store.drop_before(min(query.late_before(self.closed) for query in queries), ended)
 
     def drop_query(self, name: str, failure: str) -> None:
         """Take a query out; its panes go when `arrange` is called with the remaining ones."""
@@ -308,6 +315,9 @@ class StreamState:
             else:
                 tables[f"keys:{entry.origin.name}"] = entry.store.keys.table()
             tables[f"panes:{entry.origin.name}"] = store_table(entry.store, entry.origin)
+            windows = direct_table(entry.store, entry.origin)
+            if windows.num_rows:
+                tables[f"direct:{entry.origin.name}"] = windows
         for name, updates in self._updates.items():
             queries[name]["updates"], tables[f"changes:{name}"] = updates.snapshot()
         return state, tables
@@ -328,6 +338,10 @@ class StreamState:
             if held is not None:
                 table = PartialTable.of(held)
                 entry.store.add(table.panes(), table.table, table.states(entry.names))
+            direct = tables.get(f"direct:{entry.origin.name}")
+            if direct is not None:
+                table = PartialTable.of(direct)
+                entry.store.add_windows(table.panes(), table.lengths(), table.table, table.states(entry.names))
         for name, updates in self._updates.items():
             saved = state["queries"].get(name, {}).get("updates")
             if saved is not None:

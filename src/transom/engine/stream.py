@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from transom.engine.spark import jobs
-from transom.engine.spark.compile import Compiled, compile_queries, condition_text
+from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.spark.isolation import describe_failure, run_isolated
 from transom.engine.spark.jobs import CutPartials, CutStats, Loss
 from transom.engine.spark.plan import Rows
@@ -23,6 +23,7 @@ from transom.model.query import Query
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.watermark import WatermarkPolicy
 from transom.sources.base import Offset, Source
+from transom.windows.components import DEFAULT, Arrangement
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -141,6 +142,8 @@ class Stream:
         self._session = session
         self._dead_letters = dead_letters
         self._share = share
+        self.arrangement = DEFAULT
+        """Where and how key sets are computed; in the log before the first cut that follows it."""
         self._apart: Compiled | None = None
         """The queries without shared aggregations, once they failed together and not one by one."""
         self.compiled = self._compile(definition.queries)
@@ -161,7 +164,14 @@ class Stream:
         """Whether this run closes at the end of the input also the windows that the watermark has not reached."""
 
     def _compile(self, queries: Sequence[Query]) -> Compiled:
-        return compile_queries(self._session, self.source.schema, self.definition.rows, queries, self._share)
+        return compile_queries(
+            self._session, self.source.schema, self.definition.rows, queries, self._share, self.arrangement
+        )
+
+    def follow(self, arrangement: Arrangement) -> None:
+        """Compute key sets in another way from the next cut on; the state stays what it is."""
+        self.arrangement = arrangement
+        self.compiled = self._compile(self.state.running())
 
     def rearrange(self) -> None:
         """Adapt components and stores to the queries that are still running."""
@@ -295,10 +305,9 @@ class Stream:
         before = jobs.late_moments(isolated.queries, cut.watermark)
         late: dict[str, int] = {}
         tables = []
-        for component, origin, table in zip(compiled.components, compiled.plan.origins, partials.tables, strict=True):
+        for component, note, table in zip(compiled.components, compiled.plan.notes, partials.tables, strict=True):
             late.update(jobs.late_rows(table, component, before))
-            conditions = [condition_text(condition) for condition in component.conditions]
-            tables.append(describe_table(table, origin, component.primitives, conditions))
+            tables.append(describe_table(table, note))
         outcome = CutOutcome(
             cut,
             tuple(tables),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,8 @@ PANE = "_pane"
 """Column with the start of the pane, int64 microseconds."""
 TAG = "_condition_number"
 """Column with the index of the condition that the rows of a partial satisfy, when the table has several."""
+LENGTH = "_length"
+"""Column with the length of the window, int64 microseconds, when PANE is the start of a window instead of a pane."""
 _META = b"transom"
 
 
@@ -56,25 +58,29 @@ def primitive_names(primitives: Sequence[Primitive]) -> list[str]:
     return names
 
 
-def describe_table(
-    table: pa.Table, origin: Origin, primitives: Sequence[Primitive], conditions: Sequence[str]
-) -> pa.Table:
-    """Return the table with a note of what its columns are.
+@dataclass(frozen=True)
+class TableNote:
+    """What a table of partials holds."""
 
-    Args:
-        table: Partials.
-        origin: Where they come from.
-        primitives: Their states.
-        conditions: Texts of the conditions that TAG counts; one if there is no TAG.
-    """
-    note = {
-        "branch": origin.branch,
-        "keys": origin.keys,
-        "only": origin.only,
-        "conditions": list(conditions),
-        "primitives": primitive_names(primitives),
+    origin: Origin
+    primitives: tuple[Primitive, ...]
+    conditions: tuple[str, ...]
+    """Texts of the conditions that TAG counts; one if there is no TAG."""
+    made_for: tuple[Origin, ...]
+    """Origins of the stores that it was made for; others may use it, too, if it holds panes."""
+
+
+def describe_table(table: pa.Table, note: TableNote) -> pa.Table:
+    """Return the table with a note of what its columns are."""
+    text = {
+        "branch": note.origin.branch,
+        "keys": note.origin.keys,
+        "only": note.origin.only,
+        "conditions": note.conditions,
+        "for": [origin.name for origin in note.made_for],
+        "primitives": primitive_names(note.primitives),
     }
-    return table.replace_schema_metadata({_META: json.dumps(note).encode()})
+    return table.replace_schema_metadata({_META: json.dumps(text).encode()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,20 +91,30 @@ class PartialTable:
     origin: Origin
     primitives: tuple[str, ...]
     conditions: tuple[str, ...] = ("",)
+    made_for: frozenset[str] = frozenset()
+    """Names of the origins of the stores that it was made for."""
 
     @classmethod
     def of(cls, table: pa.Table) -> PartialTable:
         """Read the note of `describe_table`."""
         note = json.loads((table.schema.metadata or {})[_META])
         origin = Origin(note["branch"], tuple(note["keys"]), only=note.get("only", ""))
-        return cls(table, origin, tuple(note["primitives"]), tuple(note.get("conditions", [""])))
+        conditions = tuple(note.get("conditions", [""]))
+        return cls(table, origin, tuple(note["primitives"]), conditions, frozenset(note.get("for", ())))
+
+    @property
+    def direct(self) -> bool:
+        """Whether it holds windows instead of panes."""
+        return LENGTH in self.table.column_names
 
     def serves(self, origin: Origin) -> bool:
         """Tell whether partials of the other origin can be derived from these.
 
         Each table holds all rows of a cut that satisfy its conditions, so that the partials of one query serve
-        queries that share, too.
+        queries that share, too. Windows are only those that somebody asked for.
         """
+        if self.direct and origin.name not in self.made_for:
+            return False
         return (
             self.origin.branch == origin.branch
             and set(origin.keys) <= set(self.origin.keys)
@@ -111,7 +127,8 @@ class PartialTable:
         if TAG not in self.table.column_names:
             return self
         mine = pc.equal(self.table.column(TAG), self.conditions.index(condition))
-        return PartialTable(self.table.filter(mine).drop_columns([TAG]), self.origin, self.primitives, (condition,))
+        rows = self.table.filter(mine).drop_columns([TAG])
+        return replace(self, table=rows, conditions=(condition,))
 
     def states(self, wanted: Mapping[Primitive, str]) -> dict[Primitive, State]:
         """Return the states of those wanted primitives that the table has."""
@@ -134,13 +151,19 @@ class PartialTable:
         panes: Times = np.asarray(self.table.column(PANE).to_numpy(), dtype=np.int64)
         return panes
 
+    def lengths(self) -> Times:
+        """Return the length of each row's window."""
+        lengths: Times = np.asarray(self.table.column(LENGTH).to_numpy(), dtype=np.int64)
+        return lengths
+
 
 def sources_of(
     origin: Origin, names: Mapping[Primitive, str], tables: Sequence[PartialTable]
 ) -> list[tuple[PartialTable, dict[Primitive, str]]]:
     """Return the tables from which a store takes a cut's partials, each with the primitives that it takes there.
 
-    Each primitive is taken from one table: as few tables as possible, then those with the fewest keys.
+    Each primitive is taken from one table: that which was made for the store, else as few as possible, then those with
+    the fewest keys.
 
     Args:
         origin: The store's origin.
@@ -152,7 +175,14 @@ def sources_of(
     found = []
     while missing and able:
         wanted = set(missing.values())
-        best = max(able, key=lambda table: (len(wanted.intersection(table.primitives)), -len(table.origin.keys)))
+        best = max(
+            able,
+            key=lambda table: (
+                origin.name in table.made_for,
+                len(wanted.intersection(table.primitives)),
+                -len(table.origin.keys),
+            ),
+        )
         taken = {primitive: name for primitive, name in missing.items() if name in best.primitives}
         if not taken:
             break
@@ -163,17 +193,34 @@ def sources_of(
 
 
 def store_table(store: PaneStore, origin: Origin) -> pa.Table:
-    """Return everything a store holds as one table of partials."""
+    """Return the panes that a store holds as one table of partials."""
     times, keys, states = store.rows()
-    columns: dict[str, pa.Array] = {PANE: pa.array(times, pa.int64())}
+    return _table_of(store, origin, {PANE: pa.array(times, pa.int64())}, keys, states)
+
+
+def direct_table(store: PaneStore, origin: Origin) -> pa.Table:
+    """Return the directly computed windows that a store holds as one table of partials."""
+    starts, lengths, keys, states = store.direct_rows()
+    columns = {PANE: pa.array(starts, pa.int64()), LENGTH: pa.array(lengths, pa.int64())}
+    return _table_of(store, origin, columns, keys, states)
+
+
+def _table_of(
+    store: PaneStore,
+    origin: Origin,
+    columns: dict[str, pa.Array],
+    keys: pa.Table,
+    states: dict[Primitive, State],
+) -> pa.Table:
+    rows = len(columns[PANE])
     for name in keys.column_names:
         columns[name] = keys.column(name)
     for i, (primitive, types) in enumerate(store.primitives.items()):
         if primitive not in states:
-            states[primitive] = primitive.empty(len(times), types)
+            states[primitive] = primitive.empty(rows, types)
         for name, array in primitive.encode(states[primitive], types).items():
             columns[state_name(i, name)] = array
-    return describe_table(pa.table(columns), origin, tuple(store.primitives), (origin.condition,))
+    return describe_table(pa.table(columns), TableNote(origin, tuple(store.primitives), (origin.condition,), (origin,)))
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:

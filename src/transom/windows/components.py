@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any
 
 from transom.model.expression import Expression
 from transom.model.query import Key, Query
+from transom.model.window import WindowKind, WindowSpec
 from transom.windows.aggregates.base import Primitive
 from transom.windows.aggregates.count import Count
 from transom.windows.panes import Grid
@@ -39,9 +41,59 @@ class KeySet:
         return tuple(dict.fromkeys(found))
 
     @property
+    def windows(self) -> tuple[WindowKind, ...]:
+        """The distinct windows of these queries."""
+        return tuple(dict.fromkeys(window for query in self.queries for window in query.windows))
+
+    @property
     def grid(self) -> Grid:
         """The panes of these queries."""
-        return Grid.of(window for query in self.queries for window in query.windows)
+        return Grid.of(self.windows)
+
+    @property
+    def name(self) -> str:
+        """A name that stays while the application is defined in the same order."""
+        keys = [str(key) for key in ordered(self.keys)]
+        return json.dumps([self.branch, keys, "" if self.condition is None else self.condition.text, self.only])
+
+    @property
+    def can_be_direct(self) -> bool:
+        """Whether its windows can be computed from the rows, without panes.
+
+        They must be fixed, with slides that divide the lengths, so that each row is in the same number of them, and no
+        two of one length, so that none is there twice. Keys without rows are known from panes.
+        """
+        fixed = [window for window in self.windows if isinstance(window, WindowSpec)]
+        return (
+            len(fixed) == len(self.windows) == len({window.length for window in fixed})
+            and all(window.length % window.slide == 0 for window in fixed)
+            and not any(query.fill_zero for query in self.queries)
+        )
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """Where and how key sets are computed, by their names; what it does not tell follows the rule of `plan_components`.
+
+    Results do not depend on it: it may change with every cut.
+    """
+
+    hosts: frozenset[tuple[str, str]] = frozenset()
+    """Key set, and the key set whose aggregation it is derived from; itself, if it is computed from the rows."""
+    direct: frozenset[str] = frozenset()
+    """Key sets whose windows are computed from the rows, if that is possible."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {"hosts": sorted(self.hosts), "direct": sorted(self.direct)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Arrangement:
+        """Return what `to_json` wrote."""
+        return cls(frozenset((name, host) for name, host in value["hosts"]), frozenset(value["direct"]))
+
+
+DEFAULT = Arrangement()
 
 
 @dataclass(frozen=True)
@@ -53,9 +105,9 @@ class Component:
     """
 
     finest: KeySet
-    coarser: tuple[KeySet, ...]
-    primitives: tuple[Primitive, ...]
-    """What is computed per pane and key; the number of rows always, to count the late ones."""
+    coarser: tuple[KeySet, ...] = ()
+    direct: bool = False
+    """Whether rows are aggregated per window instead of per pane."""
 
     @property
     def branch(self) -> int:
@@ -73,18 +125,24 @@ class Component:
         return (self.finest, *self.coarser)
 
     @property
+    def primitives(self) -> tuple[Primitive, ...]:
+        """What is computed per pane and key; the number of rows always, to count the late ones."""
+        return tuple(dict.fromkeys((ROWS, *(p for key_set in self.key_sets for p in key_set.primitives))))
+
+    @property
     def conditions(self) -> tuple[Expression | None, ...]:
         """The distinct conditions; a row's tag is the index of one of them."""
         return tuple(dict.fromkeys(key_set.condition for key_set in self.key_sets))
 
     @property
+    def windows(self) -> tuple[WindowKind, ...]:
+        """The distinct windows of all key sets."""
+        return tuple(dict.fromkeys(window for key_set in self.key_sets for window in key_set.windows))
+
+    @property
     def grid(self) -> Grid:
         """Panes that serve every key set."""
-        return Grid.of(w for key_set in self.key_sets for query in key_set.queries for w in query.windows)
-
-
-Part: TypeAlias = "tuple[KeySet, tuple[Primitive, ...]]"
-"""A key set and those of its primitives that a component computes."""
+        return Grid.of(self.windows)
 
 
 def key_sets_of(queries: Sequence[Query], share: bool = True) -> tuple[KeySet, ...]:
@@ -106,9 +164,7 @@ def key_sets_of(queries: Sequence[Query], share: bool = True) -> tuple[KeySet, .
 
 
 def plan_components(
-    queries: Sequence[Query],
-    share: bool = True,
-    hashable: Callable[[int, Primitive], bool] = lambda branch, primitive: True,
+    queries: Sequence[Query], share: bool = True, arrangement: Arrangement = DEFAULT
 ) -> tuple[Component, ...]:
     """Group queries into as few components as their keys allow.
 
@@ -118,40 +174,32 @@ def plan_components(
     Args:
         queries: The queries of a stream.
         share: Whether queries share anything; else each has a component of its own.
-        hashable: Tells, for a branch and a primitive, whether Spark can update its state in place in a hash map. One
-            primitive that is not makes an aggregation sort all of its rows, so those get aggregations of their own.
+        arrangement: What differs from this rule.
     """
-    key_sets = key_sets_of(queries, share)
-    components: list[Component] = []
-    for fast in (True, False):
-        parts: list[Part] = []
-        for key_set in key_sets:
-            mine = tuple(p for p in key_set.primitives if hashable(key_set.branch, p) is fast)
-            if mine:
-                parts.append((key_set, mine))
-        components += [_component(members) for members in _fused(parts)]
-    return tuple(components)
-
-
-def _fused(parts: Sequence[Part]) -> list[list[Part]]:
-    groups: list[list[Part]] = []
-    for key_set, primitives in parts:
-        for members in groups:
-            finest = members[0][0]
-            there = {p for _, computed in members for p in computed}
-            if (
-                finest.branch == key_set.branch
-                and finest.only == key_set.only
-                and key_set.keys <= finest.keys
-                and all(p in there or p.small for p in primitives)
-            ):
-                members.append((key_set, primitives))
-                break
+    hosts = dict(arrangement.hosts)
+    groups: list[list[KeySet]] = []
+    direct: list[KeySet] = []
+    for key_set in key_sets_of(queries, share):
+        if key_set.name in arrangement.direct and key_set.can_be_direct:
+            direct.append(key_set)
+            continue
+        host = hosts.get(key_set.name)
+        able = [members for members in groups if _derivable(key_set, members[0]) and host != key_set.name]
+        named = [members for members in able if members[0].name == host]
+        chosen = named or [members for members in able if _is_cheap(key_set, members)]
+        if chosen:
+            chosen[0].append(key_set)
         else:
-            groups.append([(key_set, primitives)])
-    return groups
+            groups.append([key_set])
+    split = [Component(members[0], tuple(members[1:])) for members in groups]
+    return (*split, *(Component(key_set, direct=True) for key_set in direct))
 
 
-def _component(members: Sequence[Part]) -> Component:
-    computed = dict.fromkeys((ROWS, *(p for _, primitives in members for p in primitives)))
-    return Component(members[0][0], tuple(key_set for key_set, _ in members[1:]), tuple(computed))
+def _derivable(key_set: KeySet, finest: KeySet) -> bool:
+    same = finest.branch == key_set.branch and finest.only == key_set.only
+    return same and key_set.keys <= finest.keys
+
+
+def _is_cheap(key_set: KeySet, members: Sequence[KeySet]) -> bool:
+    there = {p for member in members for p in member.primitives}
+    return all(p in there or p.small for p in key_set.primitives)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,13 +13,13 @@ from transom.engine.spark import plan
 from transom.engine.spark.plan import TIME, Aggregation, Branch, Rows, StreamPlan
 from transom.engine.spark.zones import check_zones
 from transom.engine.state import CompiledQuery
-from transom.engine.tables import PANE, TAG, Origin
+from transom.engine.tables import LENGTH, PANE, TAG, Origin, TableNote
 from transom.errors import DefinitionError
 from transom.model.calendar import CalendarSpec
 from transom.model.expression import Expression
 from transom.model.query import Key, Query
 from transom.windows.aggregates.base import Primitive, Types
-from transom.windows.components import Component, KeySet, key_sets_of, ordered, plan_components
+from transom.windows.components import DEFAULT, Arrangement, Component, KeySet, key_sets_of, ordered, plan_components
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,12 @@ class Compiled:
 
 
 def compile_queries(
-    session: SparkSession, schema: StructType, rows: Rows, queries: Sequence[Query], share: bool = True
+    session: SparkSession,
+    schema: StructType,
+    rows: Rows,
+    queries: Sequence[Query],
+    share: bool = True,
+    arrangement: Arrangement = DEFAULT,
 ) -> Compiled:
     """Analyse the queries.
 
@@ -56,6 +61,7 @@ def compile_queries(
         rows: What becomes of it before the queries see it.
         queries: The queries.
         share: Whether queries share partials; else each is computed by itself.
+        arrangement: Where and how key sets are computed.
 
     Raises:
         DefinitionError: A query cannot work; names the query and what Spark says.
@@ -63,11 +69,11 @@ def compile_queries(
     from pyspark.errors import PySparkException
 
     try:
-        return _compile(session, schema, rows, queries, share)
+        return _compile(session, schema, rows, queries, share, arrangement)
     except (PySparkException, DefinitionError) as error:
         if len(queries) > 1:
             for query in queries:
-                compile_queries(session, schema, rows, [query], share)
+                compile_queries(session, schema, rows, [query], share, arrangement)
         if isinstance(error, DefinitionError):
             raise
         name = queries[0].name if queries else ""
@@ -77,7 +83,14 @@ def compile_queries(
         ) from error
 
 
-def _compile(session: SparkSession, schema: StructType, rows: Rows, queries: Sequence[Query], share: bool) -> Compiled:
+def _compile(
+    session: SparkSession,
+    schema: StructType,
+    rows: Rows,
+    queries: Sequence[Query],
+    share: bool,
+    arrangement: Arrangement,
+) -> Compiled:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     check_zones(session, (w for query in queries for w in query.windows if isinstance(w, CalendarSpec)))
@@ -92,10 +105,10 @@ def _compile(session: SparkSession, schema: StructType, rows: Rows, queries: Seq
     texts = {index: plan.plan_text(df) for index, df in seen.items()}
     identity = _identities(texts)
     inputs = {index: plan.expression_types(df, _inputs(queries, index)) for index, df in seen.items()}
-    components = plan_components(queries, share)
+    components = plan_components(queries, share, arrangement)
     types: dict[tuple[int, Primitive], Types] = {}
     key_types: dict[tuple[int, Key], pa.DataType] = {}
-    origins, aggregations = [], []
+    notes, aggregations = [], []
     for component in components:
         aggregation = Aggregation.of(seen[component.branch], component)
         aggregations.append(aggregation)
@@ -104,7 +117,7 @@ def _compile(session: SparkSession, schema: StructType, rows: Rows, queries: Seq
             types[component.branch, primitive] = columns
         for i, key in enumerate(component.keys):
             key_types[component.branch, key] = schema_out.field(f"_k{i}").type
-        origins.append(_origin(identity, component.finest))
+        notes.append(_description(identity, component))
     _check_keys(key_types)
     stores: list[StoreShape] = []
     for key_set in key_sets_of(queries, share):
@@ -113,7 +126,7 @@ def _compile(session: SparkSession, schema: StructType, rows: Rows, queries: Seq
         stores.append((key_set, _origin(identity, key_set), keys, kept))
     compiled = {q.name: CompiledQuery(q, _input_types(q, inputs[q.branch])) for q in queries}
     definitions = {q.name: q.definition(texts[q.branch]) | ({} if share else {"share": False}) for q in queries}
-    stream = StreamPlan(time, branches, components, tuple(aggregations), tuple(origins))
+    stream = StreamPlan(time, branches, components, tuple(aggregations), tuple(notes))
     return Compiled(stream, tuple(stores), compiled, definitions)
 
 
@@ -129,6 +142,14 @@ def _origin(identity: Mapping[int, str], key_set: KeySet) -> Origin:
     """Return where the partials of a key set come from."""
     keys = tuple(sorted(str(key) for key in key_set.keys))
     return Origin(identity[key_set.branch], keys, condition_text(key_set.condition), key_set.only)
+
+
+def _description(identity: Mapping[int, str], component: Component) -> TableNote:
+    """Return what a component's table says of itself."""
+    origin = replace(_origin(identity, component.finest), condition="")
+    conditions = tuple(condition_text(condition) for condition in component.conditions)
+    made_for = tuple(_origin(identity, key_set) for key_set in component.key_sets)
+    return TableNote(origin, component.primitives, conditions, made_for)
 
 
 def condition_text(condition: Expression | None) -> str:
@@ -154,7 +175,7 @@ def _check_keys(types: Mapping[tuple[int, Key], pa.DataType]) -> None:
                 f"group_by: the key {key.name!r} is a {kind}.",
                 "Group by its parts, or by to_json() of it.",
             )
-        if key.name in (PANE, TAG, "window_start", "window_end") or key.name.startswith("_s"):
+        if key.name in (PANE, TAG, LENGTH, "window_start", "window_end") or key.name.startswith("_s"):
             if key.name.startswith("_s") and not key.name[2:3].isdigit():
                 continue
             raise DefinitionError(

@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 from transom.engine.spark import plan
 from transom.engine.spark.columns import to_condition
 from transom.engine.spark.plan import TIME, StreamPlan
-from transom.engine.tables import PANE, TAG, state_name
+from transom.engine.tables import LENGTH, PANE, TAG, state_name
 from transom.model.expression import Expression
 from transom.model.query import Query
 from transom.model.time import MIN_TIME, Micros
+from transom.model.window import WindowSpec
 from transom.sources.base import CORRUPT, PARTITION
 from transom.windows.components import ROWS, Component
 
@@ -261,21 +262,33 @@ def late_moments(queries: Sequence[Query], watermark: Micros) -> dict[str, Micro
 def late_rows(table: pa.Table, component: Component, before: Mapping[str, Micros]) -> dict[str, int]:
     """Return how many rows of a cut came too late for each query.
 
-    Late rows are whole panes, since the moment is a window's edge: they are counted from the partials.
+    Late rows are whole panes, since the moment is a window's edge: they are counted from the partials. Of windows that
+    were computed directly, those are counted that lie one after the other up to the moment.
 
     Args:
         table: The component's partials.
         component: The component.
         before: Moment per query.
     """
-    panes = table.column(PANE).to_numpy()
+    starts = table.column(PANE).to_numpy()
     counts = state_name(component.primitives.index(ROWS), "count")
     rows = table.column(counts).to_numpy()
-    tags = table.column(TAG).to_numpy() if TAG in table.column_names else np.zeros(len(panes), np.int32)
+    tags = table.column(TAG).to_numpy() if TAG in table.column_names else np.zeros(len(starts), np.int32)
     late: dict[str, int] = {}
     for key_set in component.key_sets:
         mine = tags == component.conditions.index(key_set.condition)
         for query in key_set.queries:
-            if before[query.name] > MIN_TIME:
-                late[query.name] = int(rows[mine & (panes < before[query.name])].sum())
+            moment = before[query.name]
+            if moment > MIN_TIME:
+                chosen = mine & (starts < moment)
+                if component.direct:
+                    length = _length_up_to(query, moment)
+                    chosen &= (table.column(LENGTH).to_numpy() == length) & ((moment - starts) % length == 0)
+                late[query.name] = int(rows[chosen].sum())
     return late
+
+
+def _length_up_to(query: Query, moment: Micros) -> Micros:
+    """Return the length of windows that lie one after the other up to the moment, which is an edge of theirs."""
+    fixed = [window for window in query.windows if isinstance(window, WindowSpec)]
+    return next(window.length for window in fixed if (moment - window.offset) % window.slide == 0)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from transom.engine.spark.columns import is_case_sensitive, to_column, to_condition
-from transom.engine.tables import PANE, TAG, Origin, state_name
+from transom.engine.tables import LENGTH, PANE, TAG, TableNote, state_name
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
 from transom.model.time import Micros
+from transom.model.window import WindowKind, WindowSpec
 from transom.sources.base import CORRUPT, PARTITION
 from transom.windows.aggregates.base import Primitive
 from transom.windows.aggregates.udaf import executor_function_of
@@ -26,6 +27,8 @@ Transformation: TypeAlias = "Callable[[DataFrame], DataFrame]"
 
 TIME = "_event_micros"
 """Event time as a bigint of microseconds; travels with the row through the users' transformations."""
+
+WINDOW, WINDOW_NUMBER = "_event_window", "_event_window_number"
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,9 @@ class Aggregation:
     condition: Column | None
     """What every row satisfies, when the component has one condition."""
     tags: Column | None
-    """For several conditions: an array of the index of each, null where the row does not satisfy it."""
+    """For several conditions: the index of each, one row each, null where the row does not satisfy it."""
+    windows: Column | None
+    """For a direct component: the start of each window, one row each, with its number."""
     selected: tuple[Column, ...]
     groups: tuple[str, ...]
     states: tuple[Column, ...]
@@ -158,8 +163,10 @@ class Aggregation:
         keys = {f"_k{i}": key.expression for i, key in enumerate(component.keys)}
         conditions = [None if c is None else to_condition(c) for c in component.conditions]
         tagged = len(conditions) > 1
-        selected: list[Column] = [F.expr(component.grid.start_sql(TIME)).alias(PANE), F.col(TIME)]
+        start = WINDOW if component.direct else component.grid.start_sql(TIME)
+        selected: list[Column] = [F.expr(start).alias(PANE), F.col(TIME)]
         selected += [F.col(TAG)] if tagged else []
+        selected += [F.expr(lengths_sql(component.windows)).alias(LENGTH)] if component.direct else []
         selected += [to_column(e, names, case_sensitive).alias(name) for name, e in keys.items()]
         users = _users(component)
         for expression, name in reference.items():
@@ -181,8 +188,9 @@ class Aggregation:
         return cls(
             None if tagged else conditions[0],
             F.explode(F.array(*tags)).alias(TAG) if tagged else None,
+            F.expr(starts_sql(component.windows)).alias(WINDOW_NUMBER, WINDOW) if component.direct else None,
             tuple(selected),
-            (PANE, *([TAG] if tagged else []), *keys),
+            (PANE, *([TAG] if tagged else []), *([LENGTH] if component.direct else []), *keys),
             tuple(states),
             steps,
         )
@@ -191,14 +199,40 @@ class Aggregation:
         """Return one row per pane, tag and key: PANE, TAG, the keys as _k0, _k1, ..., and the primitives' states.
 
         PANE is null for rows without a time, which a transformation (an outer join) can make. TAG is there when the
-        component has several conditions.
+        component has several conditions. For a direct component PANE is the start of a window, and LENGTH is there.
         """
         if self.condition is not None:
             rows = rows.where(self.condition)
         if self.tags is not None:
             rows = rows.select("*", self.tags).where(f"{TAG} IS NOT NULL")
+        if self.windows is not None:
+            rows = rows.select("*", self.windows)
         result = rows.select(*self.selected).groupBy(*self.groups).agg(*self.states)
         return result.withColumns(self.executor_steps) if self.executor_steps else result
+
+
+def starts_sql(windows: Sequence[WindowKind]) -> str:
+    """Return the SQL that makes a row for each window of a row, with the number and the start of the window.
+
+    Args:
+        windows: Fixed windows whose slides divide their lengths.
+    """
+    arrays = []
+    for window in windows:
+        assert isinstance(window, WindowSpec)
+        last = f"({TIME} - pmod({TIME} - {window.offset}L, {window.slide}L))"
+        arrays.append(f"sequence({last} - {window.length - window.slide}L, {last}, {window.slide}L)")
+    return f"posexplode({arrays[0] if len(arrays) == 1 else 'concat(' + ', '.join(arrays) + ')'})"
+
+
+def lengths_sql(windows: Sequence[WindowKind]) -> str:
+    """Return the length of a window in SQL, by the number that `starts_sql` gives it."""
+    cases, numbered = [], 0
+    for window in windows:
+        assert isinstance(window, WindowSpec)
+        numbered += window.length // window.slide
+        cases.append(f"WHEN {WINDOW_NUMBER} < {numbered} THEN {window.length}L")
+    return f"CASE {' '.join(cases)} END"
 
 
 def _users(component: Component) -> dict[Expression, list[int]]:
@@ -219,8 +253,8 @@ class StreamPlan:
     branches: dict[int, Branch]
     components: tuple[Component, ...]
     aggregations: tuple[Aggregation, ...]
-    origins: tuple[Origin, ...]
-    """Origin of each component's table."""
+    notes: tuple[TableNote, ...]
+    """What each component's table holds."""
 
 
 def state_types(component: Component, schema: pa.Schema) -> dict[Primitive, dict[str, pa.DataType]]:
