@@ -84,10 +84,8 @@ class Stage:
         state = StreamState(compiled.queries, WatermarkState.start(1, 0), None, ansi=True)
         state.arrange(compiled.stores)
         tables = [
-            PartialTable.of(describe_table(table, origin, component.primitives, [""]))
-            for table, origin, component in zip(
-                partials.tables, compiled.plan.origins, compiled.components, strict=True
-            )
+            PartialTable.of(describe_table(table, note))
+            for table, note in zip(partials.tables, compiled.plan.notes, strict=True)
         ]
         state.commit(tables, None, state.watermark)
         closings = state.close(MAX_TIME, 1, 0)

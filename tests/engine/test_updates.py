@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import transom as tm
 from transom.engine.state import CompiledQuery, StreamState
-from transom.engine.tables import PANE, Origin, PartialTable, describe_table, state_name
+from transom.engine.tables import PANE, Origin, PartialTable, TableNote, describe_table, state_name
 from transom.engine.watermarks import WatermarkState
 from transom.model.expression import Expression
 from transom.model.query import Key, Query
@@ -72,9 +72,8 @@ class Machine:
             "k": pa.array([k for _, k in counts], pa.int64()),
             state_name(0, "count"): pa.array(list(counts.values()), pa.int64()),
         }
-        self.state.commit(
-            [PartialTable.of(describe_table(pa.table(columns), ORIGIN, (ROWS,)))], self.cut, self.state.watermark
-        )
+        table = describe_table(pa.table(columns), TableNote(ORIGIN, (ROWS,)))
+        self.state.commit([PartialTable.of(table)], self.cut, self.state.watermark)
         self.rows += [(row, watermark) for row in rows]
 
     def restart(self) -> None:

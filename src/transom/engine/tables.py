@@ -64,9 +64,9 @@ class TableNote:
 
     origin: Origin
     primitives: tuple[Primitive, ...]
-    conditions: tuple[str, ...]
+    conditions: tuple[str, ...] = ("",)
     """Texts of the conditions that TAG counts; one if there is no TAG."""
-    made_for: tuple[Origin, ...]
+    made_for: tuple[Origin, ...] = ()
     """Origins of the stores that it was made for; others may use it, too, if it holds panes."""
 
 
