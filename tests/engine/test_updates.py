@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import transom as tm
@@ -141,6 +141,7 @@ STEPS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(QUERIES, STEPS)
 def test_the_last_revisions_are_what_a_batch_over_the_rows_in_time_gives(query, steps):
     machine, watermark, now = Machine(query), 0, 0
