@@ -236,13 +236,15 @@ class App:
 
         session, share = private_session(self.spark), self.settings.share
         parts: list[tuple[StreamDefinition, Compiled]] = []
+        columns = {}
         with active_session_kept(self.spark):
             for definition in self._definitions():
                 if isinstance(definition.source, DerivedSource):
                     definition.source.learn({part[0].name: part for part in parts}, session)
                 schema = self._schema(definition.source, session)
+                columns[definition.name] = tuple((f.name, f.dataType.simpleString()) for f in schema)
                 parts.append((definition, compile_queries(session, schema, definition.rows, definition.queries, share)))
-        return explain(self.name, parts, {name: sink.describe() for name, sink in self._sinks.items()})
+        return explain(self.name, parts, {name: sink.describe() for name, sink in self._sinks.items()}, columns)
 
     def _schema(self, source: Source, session: SparkSession) -> StructType:
         """Return a source's schema; opens it aside when it does not know it before, as a generator does not."""

@@ -8,7 +8,6 @@ import pytest
 from typer.testing import CliRunner
 
 from transom.cli.deadletters import read_dead_letters
-from transom.cli.explaining import tree
 from transom.cli.java import check_java, parse_java_version
 from transom.cli.loading import load
 from transom.cli.main import cli
@@ -171,23 +170,3 @@ def test_a_python_job_with_its_own_checkpoint_refuses_another(tmp_path):
     path.write_text("def build(spark):\n    pass\n")
     with pytest.raises(JobFileError, match=r"Define build\(spark, checkpoint\)"):
         load(path, tmp_path / "ckpt")
-
-
-def test_explain_as_a_tree(capsys):
-    from rich.console import Console
-
-    plan = {
-        "streams": [
-            {
-                "name": "trips",
-                "source": "files trips",
-                "queries": [{"name": "fares", "windows": ["1 minute"]}],
-            }
-        ],
-        "sharing": [],
-    }
-    Console(width=100).print(tree("job.toml", plan))
-    shown = capsys.readouterr().out
-    assert "trips" in shown
-    assert "windows: 1 minute" in shown
-    assert "sharing: none" in shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,10 @@ from rich.tree import Tree
 from transom.cli.loading import load
 from transom.cli.quiet import start_spark
 
-_NAMED = ("name", "query", "stream", "id")
-"""Keys whose value names an entry of a list."""
+_STYLES = {"map": "blue", "compute": "magenta", "consolidate": "green", "join": "yellow"}
+_HEAD = "bold cyan"
+_DIM = "dim"
+Plan = Mapping[str, Any]
 
 
 def explain_job(job: Path, *, master: str, as_json: bool) -> None:
@@ -37,35 +39,105 @@ def explain_job(job: Path, *, master: str, as_json: bool) -> None:
         Console(highlight=False).print(tree(job.name, plan))
 
 
-def tree(title: str, plan: Mapping[str, Any]) -> Tree:
-    """Return nested tables and lists as a tree for people."""
-    root = Tree(Text(title, style="bold cyan"))
-    _grow(root, plan)
+def tree(title: str, plan: Plan) -> Tree:
+    """Return what `App.explain` tells, for people: under each stream its components, in them their operators."""
+    root = Tree(Text(title, style=_HEAD))
+    operators = {operator["name"]: operator for operator in plan["graph"]["operators"]}
+    names = {name: component["name"] for component in plan["graph"]["components"] for name in component["operators"]}
+    feeds = _feeds(plan, operators, names)
+    for stream in plan["streams"]:
+        branch = root.add(Text.assemble(("stream ", _HEAD), (stream["name"], "bold"), f": {stream['source']}"))
+        branch.add(
+            Text.assemble(
+                ("event time ", _DIM), stream["event_time"], ("; watermark ", _DIM), stream["watermark"],
+                ("; one scan per micro-batch", _DIM),
+            )
+        )  # fmt: skip
+        queries = {query["name"]: query for query in stream["queries"]}
+        for component in plan["graph"]["components"]:
+            if component["stream"] == stream["name"]:
+                leaf = branch.add(_component(component))
+                for name in component["operators"]:
+                    leaf.add(_operator(operators[name], queries, operators, names, feeds.get(name, ())))
+    root.add(Text(_summary(plan), style=_DIM))
     return root
 
 
-def _grow(branch: Tree, value: Any) -> None:
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            _add(branch, str(key).replace("_", " "), inner)
-    else:
-        for inner in value:
-            if isinstance(inner, Mapping):
-                name = next((str(inner[key]) for key in _NAMED if key in inner), "-")
-                rest = {key: entry for key, entry in inner.items() if str(entry) != name}
-                _grow(branch.add(Text(name, style="bold")), rest)
-            elif isinstance(inner, (list, tuple)):
-                branch.add(Text(", ".join(map(str, inner))))
-            else:
-                branch.add(Text(str(inner)))
+def _feeds(plan: Plan, operators: Plan, names: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return by operator the components of other streams that its results flow into."""
+    feeds: dict[str, list[str]] = {}
+    for edge in plan["graph"]["edges"]:
+        if operators[edge["from"]]["stream"] != operators[edge["to"]]["stream"]:
+            feeds.setdefault(edge["from"], []).append(f"{names[edge['to']]} ({operators[edge['to']]['stream']})")
+    return feeds
 
 
-def _add(branch: Tree, label: str, value: Any) -> None:
-    nested = isinstance(value, Mapping) or (
-        isinstance(value, (list, tuple)) and any(isinstance(one, (Mapping, list, tuple)) for one in value)
+def _component(component: Plan) -> Text:
+    by = component["partitioned_by"]
+    where = "on the driver" if component["runs_on"] == "driver" else "on the executors"
+    parts = "any rows together" if by == "all" else f"by {', '.join(by)}" if by else "one partition"
+    return Text.assemble((component["name"], _HEAD), f"  {where}, {parts}")
+
+
+def _operator(operator: Plan, queries: Plan, operators: Plan, names: Mapping[str, str], feeds: Sequence[str]) -> Text:
+    kind = operator["kind"]
+    head = (f"{kind} ", _STYLES[kind])
+    if kind == "map":
+        through = " then ".join(operator["functions"]) or "rows as they come"
+        return Text.assemble(head, through, (": ", _DIM), (", ".join(operator["output"]), _DIM))
+    if kind == "compute":
+        return Text.assemble(head, *_compute(operator, operators, names))
+    if kind == "consolidate":
+        return Text.assemble(head, *_consolidate(queries[operator["query"]], feeds))
+    return Text.assemble(head, ", ".join(operator["partitioned_by"]))
+
+
+def _compute(operator: Plan, operators: Plan, names: Mapping[str, str]) -> list[str | tuple[str, str]]:
+    by = ", ".join(operator["partitioned_by"]) or "all rows"
+    panes = ", ".join(
+        pane["every"] + (f" offset {pane['offset']}" if pane.get("offset", "0 seconds")[0] != "0" else "")
+        for pane in operator["panes"]
     )
-    if nested and value:
-        _grow(branch.add(Text(label, style="cyan")), value)
-        return
-    text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-    branch.add(Text.assemble((f"{label}: ", "cyan"), text or "none"))
+    text: list[str | tuple[str, str]] = [(by, "bold")]
+    if operator["where"]:
+        text += [(" where ", _DIM), operator["where"]]
+    text += [(" in panes of ", _DIM), panes, (": ", _DIM), ", ".join(operator["partials"])]
+    source = operator["from_partials_of"]
+    if source is not None:
+        finer = ", ".join(operators[source]["partitioned_by"])
+        elsewhere = f" in {names[source]}" if names[source] != names[operator["name"]] else ""
+        text += [(" from the partials by ", _DIM), f"{finer}{elsewhere}"]
+    return text
+
+
+def _consolidate(query: Plan, feeds: Sequence[str]) -> list[str | tuple[str, str]]:
+    text: list[str | tuple[str, str]] = [(query["name"], "bold"), ": ", " and ".join(query["windows"])]
+    values = ", ".join(
+        column if column == call else f"{column} = {call}" for column, call in query["aggregates"].items()
+    )
+    text += [(", ", _DIM), values]
+    if query["within"] is not None:
+        text += [(" within ", _DIM), query["within"]["limit"]]
+    if query["early"] is not None:
+        text += [(" early every ", _DIM), query["early"]]
+    if query["lateness"] is not None:
+        text += [(" corrected for ", _DIM), query["lateness"]]
+    text += [(" → ", _DIM), query["sink"]]
+    if feeds:
+        text += [(" → ", _DIM), ", ".join(feeds)]
+    return text
+
+
+def _summary(plan: Plan) -> str:
+    components = [component for stream in plan["streams"] for component in stream["components"]]
+    queries = sum(len(stream["queries"]) for stream in plan["streams"])
+    wanted = sum(component["shared"]["aggregates_of_queries"] for component in components)
+    computed = sum(component["shared"]["partials_computed"] for component in components)
+    return (
+        f"{_count(queries, 'query', 'queries')}, {_count(len(components), 'aggregation')} per micro-batch, "
+        f"{_count(computed, 'partial aggregate')} computed, {wanted} named by the queries"
+    )
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"

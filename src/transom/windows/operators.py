@@ -214,13 +214,13 @@ class Fused:
     def __post_init__(self) -> None:
         if not self.operators or len({operator.name for operator in self.operators}) < len(self.operators):
             raise DefinitionError(f"component {self}: it is empty or holds an operator twice.", "Name each once.")
-        common = reduce(and_, (operator.partition for operator in self.operators))
-        if not common and len(self.operators) > 1:
+        shared = common(self.operators)
+        if not shared and len(self.operators) > 1:
             raise DefinitionError(
                 f"component {self}: its operators have no partition attribute in common.",
                 "Leave one of them out: fused operators are partitioned alike.",
             )
-        object.__setattr__(self, "partition", common)
+        object.__setattr__(self, "partition", shared)
 
     @property
     def cardinality(self) -> float | None:
@@ -254,6 +254,11 @@ class Fused:
 
     def __str__(self) -> str:
         return "{" + ", ".join(operator.name for operator in self.operators) + "}"
+
+
+def common(operators: Iterable[Operator]) -> Attributes:
+    """Return the attributes by which all of some operators can be partitioned."""
+    return reduce(and_, (operator.partition for operator in operators), ALL)
 
 
 def components_of(graph: Graph, labels: Sequence[int]) -> tuple[Fused, ...]:

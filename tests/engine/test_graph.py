@@ -1,0 +1,130 @@
+"""The operator graph of compiled queries, how it is fused, and how `explain` shows it."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from pyspark.sql import functions as F
+from rich.console import Console
+
+import transom as tm
+from transom.app import App
+from transom.cli.explaining import tree
+from transom.engine.graph import Flow, Rates, StreamGraph, graph_of
+from transom.engine.spark.compile import compile_queries
+from transom.engine.spark.session import private_session
+from transom.sinks.memory import MemorySink
+from transom.sources.memory import memory
+from transom.windows.fusion import fuse, traffic
+from transom.windows.operators import Fused, Kind
+
+SCHEMA = "user bigint, area string, fare double, at timestamp"
+
+
+@pytest.fixture(scope="module")
+def app(spark, tmp_path_factory):
+    """Finer and coarser keys with a global query, another key, a condition, and a chain."""
+    app = App(spark, tmp_path_factory.mktemp("graph") / "checkpoint", name="taxis")
+    trips = app.stream(memory(SCHEMA), event_time="at", watermark="5 seconds", name="trips")
+    sink = MemorySink()
+    fine = trips.group_by("user", "area").window("1 minute", tm.sliding("1 hour", every="1 minute"))
+    spans = fine.agg(n=tm.count(), fare=tm.avg("fare"))
+    spans.to(sink, "fine")
+    trips.group_by("area").window("5 minutes").agg(fare=tm.avg("fare")).within("2 seconds").to(sink, "coarse")
+    trips.window("5 minutes").agg(n=tm.count()).to(sink, "all")
+    trips.group_by(hour=F.hour("at")).window("1 day").agg(p=tm.quantile("fare", 0.5)).to(sink, "hours")
+    trips.where("fare > 9").group_by("area").window("1 minute").agg(n=tm.count()).to(sink, "dear")
+    spans.results().group_by("area").window("1 day").agg(best=tm.max("fare")).to(sink, "day")
+    return app
+
+
+@pytest.fixture(scope="module")
+def plan(app):
+    return app.explain()
+
+
+@pytest.fixture(scope="module")
+def compiled(app):
+    definition = app._definitions()[0]
+    session = private_session(app.spark)
+    return compile_queries(session, definition.source.schema, definition.rows, definition.queries)
+
+
+def test_the_graph_has_maps_computes_and_consolidates(plan):
+    operators = {o["name"]: o for o in plan["graph"]["operators"]}
+    fine = operators["trips/compute area, user"]
+    assert (fine["kind"], fine["partitioned_by"], fine["partitions"]) == ("compute", ["area", "user"], None)
+    assert fine["inputs"] == [{"event time": "int64", "area": "string", "user": "int64", "fare": "double"}]
+    assert {"pane start", "area", "user"} < set(fine["output"])
+    top = operators["trips/map 0"]
+    assert (top["kind"], top["partitioned_by"], top["partitions"]) == ("map", "all", "unbounded")
+    assert top["inputs"] == [{"user": "bigint", "area": "string", "fare": "double", "at": "timestamp"}]
+    whole = operators["trips/consolidate all"]
+    assert (whole["partitioned_by"], whole["partitions"]) == ([], 1)
+    assert set(whole["output"]) == {"window_start", "window_end", "n"}
+    edges = {(edge["from"], edge["to"]) for edge in plan["graph"]["edges"]}
+    assert ("trips/map 0", "trips/compute area, user") in edges
+    assert ("trips/compute area, user", "trips/consolidate fine") in edges
+    assert ("trips/consolidate fine", "fine.results/map 0") in edges
+    assert operators["trips/compute area"]["from_partials_of"] == "trips/compute area, user"
+    assert operators["trips/compute area where fare > 9"]["where"] == "fare > 9"
+
+
+def test_every_operator_is_in_one_component_and_fused_ones_have_an_attribute_in_common(plan):
+    held = [name for component in plan["graph"]["components"] for name in component["operators"]]
+    assert sorted(held) == sorted(operator["name"] for operator in plan["graph"]["operators"])
+    of = {name: c for c in plan["graph"]["components"] for name in c["operators"]}
+    assert of["trips/compute area"] is of["trips/compute area, user"]
+    assert of["trips/compute area"]["partitioned_by"] == ["area"]
+    assert of["trips/compute all rows"]["operators"] == ["trips/compute all rows"]
+    assert of["trips/compute all rows"]["runs_on"] == "driver"
+    assert of["trips/compute area, user"]["runs_on"] == "executors"
+    assert of["trips/map 0"]["operators"] == ["trips/map 0"], "read by two components"
+    chained = of["fine.results/map 0"]
+    assert [name.split()[0] for name in chained["operators"]] == ["fine.results/map", "fine.results/compute"]
+    for component in plan["graph"]["components"]:
+        assert len(component["operators"]) == 1 or component["partitioned_by"]
+
+
+def test_measured_rates_decide_what_is_fused(compiled):
+    unmeasured = graph_of(compiled, Rates())
+    assert unmeasured.weights is None
+    assert all(isinstance(component, Fused) for component in fuse(unmeasured))
+    computes = StreamGraph(compiled, "stream").computes
+    rows = {compute.name: Flow(1_000.0) for compute in computes}
+    partials = {compute.name: Flow(10.0) for compute in computes}
+    hours = next(c.name for c in computes if "hour" in c.name)
+    for busy in (hours, "stream/compute area, user"):
+        rates = Rates(rows | {busy: Flow(9_000.0)}, partials, keys={busy: 24})
+        graph = graph_of(compiled, rates)
+        assert graph[busy].cardinality == 24
+        components = fuse(graph)
+        (first,) = [component for component in components if "stream/map 0" in component]
+        assert (busy in first) or busy != hours
+        assert traffic(graph, components) < sum(graph.weights)
+        assert any(operator.kind is Kind.CONSOLIDATE for operator in first), "partials need not travel"
+
+
+def test_the_tree_shows_components_operators_and_chains(plan):
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(tree("taxis.py", plan))
+    shown = console.export_text()
+    for text in (
+        "stream trips: memory",
+        "C1  on the executors, any rows together",
+        "map rows as they come: event time, area, user, fare, hour",
+        "C4  on the executors, by hour",
+        "compute all rows in panes of 5 minutes: count(*) from the partials by area, user in C2",
+        "compute area, user in panes of 1 minute: count(*)",
+        "compute area in panes of 5 minutes:",
+        "in panes of 5 minutes: mean_sum(fare) from the partials by area, user\n",
+        "compute area where fare > 9",
+        "consolidate coarse: 5 minutes, fare = avg(fare) within 2 seconds →",
+        "(fine.results)",
+        "stream fine.results: results of fine",
+        "6 queries, ",
+    ):
+        assert text in shown, shown
+    assert json.loads(json.dumps(plan)) == plan
