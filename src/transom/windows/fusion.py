@@ -73,7 +73,7 @@ def fuse(graph: Graph, rounds: int = 8, seed: int = 0) -> tuple[Fused, ...]:
     """Return the components with the least traffic between them that this search finds.
 
     Without measured rates: Algorithm 1 with the score PA. With them: Algorithm 1 with COMM is the start of
-    a search. On random jobs the greedy's traffic is 5 to 20 % above the optimum, the search's less than 1 %
+    a search. On random jobs the greedy's traffic is 8 to 12 % above the optimum, the search's 0.1 to 0.4 %
     (`benchmarks/fusion.py`).
 
     Args:
