@@ -1,0 +1,147 @@
+"""Sessions as mergeable intervals, against one pass over the sorted rows of each key."""
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import transom as tm
+from transom.model.expression import Expression
+from transom.model.time import MAX_TIME, MIN_TIME
+from transom.model.window import SessionSpec
+from transom.windows.aggregates.count import Count
+from transom.windows.aggregates.extremes import Extreme
+from transom.windows.panes import Grid
+from transom.windows.sessions import TIMES, SessionStore
+
+MS = 1_000
+GAP = 10 * MS
+COUNT, HIGH = Count(), Extreme(Expression("x"), "max")
+TYPES = {COUNT: {"count": pa.int64()}, HIGH: {"value": pa.int64()}}
+KEYS = pa.schema([("k", pa.string())])
+
+Row = tuple[str, int, int]
+"""Key, time, value."""
+
+
+def store_of(gap: int = GAP) -> SessionStore:
+    return SessionStore(SessionSpec(gap), KEYS, TYPES)
+
+
+def partials(rows: list[Row], grid: Grid) -> tuple[pa.Table, dict]:
+    """What a job makes of rows: one interval per key and pane, with the count and the largest value."""
+    groups: dict[tuple[int, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((int(grid.start(np.array([row[1]]))[0]), row[0]), []).append(row)
+    table = pa.table({"k": pa.array([key for _, key in groups], pa.string())})
+    times = [[row[1] for row in group] for group in groups.values()]
+    states = {
+        COUNT: {"count": np.array([len(group) for group in groups.values()], np.int64)},
+        HIGH: {
+            "value": np.array([max(row[2] for row in group) for group in groups.values()], np.int64),
+            "valid": np.ones(len(groups), np.bool_),
+        },
+        TIMES: {
+            "first": np.array([min(t) for t in times], np.int64),
+            "last": np.array([max(t) for t in times], np.int64),
+        },
+    }
+    return table, states
+
+
+def sessions_of(rows: list[Row], gap: int = GAP) -> list[tuple]:
+    """Key, start, end, count and largest value of each session, by one pass over the sorted rows."""
+    found: list[list] = []
+    for key, time, value in sorted(rows):
+        if found and found[-1][0] == key and time <= found[-1][2]:
+            found[-1] = [key, found[-1][1], time + gap, found[-1][3] + 1, max(found[-1][4], value)]
+        else:
+            found.append([key, time, time + gap, 1, value])
+    return sorted(map(tuple, found))
+
+
+def taken(store: SessionStore, watermark: int) -> list[tuple]:
+    out = store.take(watermark)
+    names = store.keys.take(out.ids)[0].to_pylist()
+    columns = (out.first, out.last + store.spec.gap, out.states[COUNT]["count"], out.states[HIGH]["value"])
+    assert (np.diff(out.last) >= 0).all()
+    return [(name, *values) for name, *values in zip(names, *(c.tolist() for c in columns), strict=True)]
+
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(-60, 60).map(lambda t: t * 2_500), st.integers(0, 9)), max_size=25
+)
+
+
+@st.composite
+def grids(draw: st.DrawFn) -> Grid:
+    finer = [tm.tumbling("3 ms")]
+    return Grid.of([SessionSpec(GAP), *draw(st.sampled_from([[], finer, [tm.sliding("7 ms", every="5 ms")]]))])
+
+
+@given(st.lists(ROWS, max_size=6), grids(), st.data())
+@settings(max_examples=200, deadline=None)
+def test_sessions_are_those_of_the_rows_in_time_whatever_the_cuts_panes_and_restarts(cuts, grid, data):
+    """A row is late when alone its session would be closed; a session that was emitted is never joined again."""
+    store, watermark = store_of(), MIN_TIME
+    got, open_rows, wanted = [], [], []
+    for rows in cuts:
+        in_time = [row for row in rows if row[1] + GAP > watermark]
+        limit = watermark + 1 - GAP
+        for piece in ([r for r in rows if r[1] < limit], [r for r in rows if r[1] >= limit]):
+            if piece:
+                store.add(*partials(piece, grid), watermark)
+        open_rows += in_time
+        if data.draw(st.booleans()):
+            saved = store.rows()
+            store = store_of()
+            store.add(*saved[1:], watermark) if len(saved[0]) else None
+        if data.draw(st.booleans()):
+            store.compact()
+        watermark = max(watermark, data.draw(st.integers(-60, 80).map(lambda t: t * 2_500 + 1_250)))
+        due = [s for s in sessions_of(open_rows) if s[2] <= watermark]
+        assert sorted(store.due(watermark).tolist()) == sorted(s[1] for s in due)
+        wanted += due
+        open_rows = [r for r in open_rows if not any(s[0] == r[0] and s[1] <= r[1] < s[2] for s in due)]
+        now = taken(store, watermark)
+        assert sorted(now) == sorted(due)
+        got += now
+    last = max((s[2] for s in sessions_of(open_rows)), default=MIN_TIME)
+    assert store.last_end() == last
+    assert sorted(taken(store, MAX_TIME)) == sessions_of(open_rows)
+    assert len(store) == 0
+    ends = [(s[0], s[2]) for s in got]
+    assert len(set(ends)) == len(ends)
+
+
+def test_rows_one_gap_apart_are_one_session_as_in_spark():
+    store = store_of()
+    store.add(*partials([("a", 0, 1), ("a", GAP, 2), ("a", 2 * GAP + 1, 3)], Grid.of([SessionSpec(GAP)])), MIN_TIME)
+    assert taken(store, MAX_TIME) == [("a", 0, 2 * GAP, 2, 2), ("a", 2 * GAP + 1, 3 * GAP + 1, 1, 3)]
+
+
+def test_a_row_joins_two_open_sessions():
+    store, grid = store_of(), Grid.of([SessionSpec(GAP)])
+    store.add(*partials([("a", 0, 1), ("a", 18 * MS, 2)], grid), MIN_TIME)
+    store.add(*partials([("a", 9 * MS, 5)], grid), 9 * MS)
+    assert store.due(27 * MS).tolist() == []
+    assert taken(store, 28 * MS) == [("a", 0, 28 * MS, 3, 5)]
+
+
+def test_keys_of_emitted_sessions_are_forgotten():
+    store, grid = store_of(), Grid.of([SessionSpec(GAP)])
+    store.add(*partials([(f"k{i}", i * MS, i) for i in range(100)], grid), MIN_TIME)
+    assert len(taken(store, 100 * MS)) == 91
+    store.compact()
+    assert len(store.keys) == 9
+    assert [row[0] for row in taken(store, MAX_TIME)] == [f"k{i}" for i in range(91, 100)]
+
+
+def test_parts_stay_few_and_a_commit_touches_few_rows():
+    """A thousand commits leave at most a logarithm of parts, and sessions that go on are not kept more than a few times."""
+    store, grid = store_of(), Grid.of([SessionSpec(GAP)])
+    for i in range(1_000):
+        store.add(*partials([(f"k{(i * 7 + j) % 500}", i * 20 + j, 1) for j in range(5)], grid), MIN_TIME)
+    assert len(store._parts) <= 12
+    assert len(store) <= 2 * 500
+    assert sum(row[3] for row in taken(store, MAX_TIME)) == 5_000
