@@ -14,7 +14,7 @@ from transom.errors import (
     TransomError,
 )
 from transom.model.watermark import watermark
-from transom.model.window import calendar, sliding, tumbling
+from transom.model.window import calendar, session, sliding, tumbling
 from transom.sinks.base import WindowResults
 from transom.sinks.compact import compact
 from transom.sinks.console import console
@@ -105,6 +105,7 @@ __all__ = [
     "percentile",
     "percentile_approx",
     "quantile",
+    "session",
     "session_builder",
     "sliding",
     "sqlite",

@@ -39,6 +39,7 @@ _WINDOWS = {
     "tumbling": ("tumbling", "offset"),
     "sliding": ("sliding", "every", "offset"),
     "calendar": ("calendar", "zone", "week_start", "offset"),
+    "session": ("session",),
 }
 """Keys of each kind of window; the first is the argument, the others are named."""
 _SINKS: dict[str, type] = {"parquet": str, "json": str, "sqlite": str, "console": int}
@@ -264,7 +265,7 @@ def _query(file: str, table: Table, sources: Sequence[str], above: Sequence[str]
         if not isinstance(window, (str, dict)) or (isinstance(window, dict) and kind is None):
             raise keys.error(
                 f"windows: {window!r} is not a window",
-                'Write "5 minutes", {tumbling = "1 day", offset = "4 hours"}, '
+                'Write "5 minutes", {tumbling = "1 day", offset = "4 hours"}, {session = "30 minutes"}, '
                 '{sliding = "1 hour", every = "1 minute"} or {calendar = "week", zone = "Europe/Copenhagen"}.',
             )
     sink = keys.get("sink", dict)

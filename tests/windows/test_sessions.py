@@ -138,7 +138,7 @@ def test_keys_of_emitted_sessions_are_forgotten():
 
 
 def test_parts_stay_few_and_a_commit_touches_few_rows():
-    """A thousand commits leave at most a logarithm of parts, and sessions that go on are not kept more than a few times."""
+    """A thousand commits leave at most a logarithm of parts, and few intervals of a session that goes on."""
     store, grid = store_of(), Grid.of([SessionSpec(GAP)])
     for i in range(1_000):
         store.add(*partials([(f"k{(i * 7 + j) % 500}", i * 20 + j, 1) for j in range(5)], grid), MIN_TIME)

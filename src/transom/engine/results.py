@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ import pyarrow.compute as pc
 from transom.model.query import Query
 from transom.model.time import Micros
 from transom.sinks.base import REVISION
-from transom.windows.aggregates.base import Primitive, ResultContext, State
+from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
+from transom.windows.keys import KeyIndex
+from transom.windows.panes import Times
 from transom.windows.partials import Partial
 from transom.windows.store import PaneStore
 
@@ -20,6 +23,18 @@ WINDOW_START, WINDOW_END = "window_start", "window_end"
 _TIMESTAMP = pa.timestamp("us", "UTC")
 
 Span = tuple[Micros, Micros]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of results before their values are computed; all columns have the shape (rows,)."""
+
+    starts: Times
+    ends: Times
+    ids: Slots
+    """Key ids."""
+    states: Mapping[Primitive, State]
+    """A primitive that is missing is neutral."""
 
 
 def result_keys(query: Query) -> tuple[str, ...]:
@@ -53,28 +68,73 @@ def result_table(
         filled = np.concatenate([_missing(partial, len(store.keys)) for _, partial in windows])
         windows = [(span, _with_all_keys(partial, store)) for span, partial in windows]
     counts = np.array([len(partial) for _, partial in windows], dtype=np.int64)
-    ids = np.concatenate([partial.ids for _, partial in windows])
-    starts = np.repeat(np.array([span[0] for span, _ in windows], dtype=np.int64), counts)
-    ends = np.repeat(np.array([span[1] for span, _ in windows], dtype=np.int64), counts)
-    columns: dict[str, pa.Array] = {
-        WINDOW_START: pa.array(starts).cast(_TIMESTAMP),
-        WINDOW_END: pa.array(ends).cast(_TIMESTAMP),
-    }
-    keys = dict(zip(store.keys.schema.names, store.keys.take(ids), strict=True))
-    columns.update({key.name: keys[key.name] for key in query.keys})
-    for name, aggregate in query.aggregates:
-        types = tuple(store.primitives[p] for p in aggregate.primitives)
-        states: list[State] = []
-        for primitive, kinds in zip(aggregate.primitives, types, strict=True):
-            parts = [p.states.get(primitive) or primitive.empty(len(p), kinds) for _, p in windows]
-            states.append({c: np.concatenate([part[c] for part in parts]) for c in parts[0]})
-        columns[name] = aggregate.result(states, ResultContext(input_types[name], types, ansi))
-        if filled is not None and aggregate.zero is not None:
-            zero = pa.scalar(aggregate.zero).cast(columns[name].type)
-            columns[name] = pc.if_else(pa.array(filled), zero, columns[name])
+    starts, ends = (np.repeat(np.array([span[side] for span, _ in windows], np.int64), counts) for side in (0, 1))
+    states: dict[Primitive, State] = {}
+    for primitive in dict.fromkeys(p for _, aggregate in query.aggregates for p in aggregate.primitives):
+        parts = [p.states.get(primitive) or primitive.empty(len(p), store.primitives[primitive]) for _, p in windows]
+        states[primitive] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    rows = Rows(starts, ends, np.concatenate([partial.ids for _, partial in windows]), states)
+    table = table_of(query, store.keys, store.primitives, rows, input_types, ansi)
+    if filled is not None:
+        table = _with_zeros(table, query, filled)
     if revisions is not None:
-        columns[REVISION] = pa.array(np.repeat(np.array(revisions, np.int64), counts))
+        table = table.append_column(REVISION, pa.array(np.repeat(np.array(revisions, np.int64), counts)))
+    return table
+
+
+def table_of(
+    query: Query,
+    keys: KeyIndex,
+    primitives: Mapping[Primitive, Types],
+    rows: Rows,
+    input_types: dict[str, tuple[pa.DataType, ...]],
+    ansi: bool,
+) -> pa.Table:
+    """Return results: window_start, window_end, keys, values.
+
+    Args:
+        query: The query.
+        keys: The keys that the ids stand for.
+        primitives: Types of the states' columns.
+        rows: The results' rows.
+        input_types: Arrow types of each aggregate's inputs, by result column.
+        ansi: Whether overflow is an error.
+
+    Raises:
+        QueryFailedError: A value cannot be computed, e.g. overflow under ANSI.
+    """
+    columns: dict[str, pa.Array] = {
+        WINDOW_START: pa.array(rows.starts).cast(_TIMESTAMP),
+        WINDOW_END: pa.array(rows.ends).cast(_TIMESTAMP),
+    }
+    values = dict(zip(keys.schema.names, keys.take(rows.ids), strict=True))
+    columns.update({key.name: values[key.name] for key in query.keys})
+    for name, aggregate in query.aggregates:
+        types = tuple(primitives[p] for p in aggregate.primitives)
+        states = [
+            rows.states.get(primitive) or primitive.empty(len(rows.ids), kinds)
+            for primitive, kinds in zip(aggregate.primitives, types, strict=True)
+        ]
+        columns[name] = aggregate.result(states, ResultContext(input_types[name], types, ansi))
     return pa.table(columns)
+
+
+def in_order(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of some results as one table, ordered by the windows' ends and starts if they are several."""
+    if len(tables) == 1:
+        return tables[0]
+    table = pa.concat_tables(tables)
+    return table.take(pc.sort_indices(table, [(WINDOW_END, "ascending"), (WINDOW_START, "ascending")]))
+
+
+def _with_zeros(table: pa.Table, query: Query, filled: Any) -> pa.Table:
+    """Return the table with the aggregates' zeros in the rows that stand for no row, given as booleans."""
+    for name, aggregate in query.aggregates:
+        if aggregate.zero is not None:
+            values = table.column(name)
+            zero = pc.if_else(pa.array(filled), pa.scalar(aggregate.zero).cast(values.type), values)
+            table = table.set_column(table.column_names.index(name), name, zero)
+    return table
 
 
 def _missing(partial: Partial, keys: int) -> Any:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.engine.results import Span, result_keys, result_table
+from transom.engine.results import Span, in_order, result_keys, result_table
+from transom.engine.sessions import Ended, Sessions
 from transom.engine.tables import Origin, PartialTable, direct_table, primitive_names, sources_of, store_table
 from transom.engine.updates import Emission, Updates
 from transom.engine.watermarks import WatermarkState
@@ -21,6 +22,7 @@ from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.components import KeySet
 from transom.windows.panes import all_windows
 from transom.windows.partials import Partial, restricted
+from transom.windows.sessions import TIMES
 from transom.windows.store import PaneStore
 
 
@@ -42,6 +44,7 @@ class StoreEntry:
     store: PaneStore
     names: dict[Primitive, str] = field(default_factory=dict)
     """Lasting names of the store's primitives."""
+    sessions: Sessions = field(default_factory=Sessions)
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,7 @@ class StreamState:
         self.by_query = {}
         for key_set, origin, keys, primitives in key_sets:
             old = before.get(origin)
-            windows = [window for query in key_set.queries for window in query.windows]
+            windows = key_set.pane_windows
             if old is not None and old.store.grid == key_set.grid:
                 store = old.store
                 store.arrange(primitives, windows)
@@ -129,7 +132,8 @@ class StreamState:
                     store.add(*old.store.rows())
                     store.add_windows(*old.store.direct_rows())
             names = dict(zip(primitives, primitive_names(tuple(primitives)), strict=True))
-            entry = StoreEntry(key_set, origin, store, names)
+            entry = StoreEntry(key_set, origin, store, names, old.sessions if old is not None else Sessions())
+            entry.sessions.arrange(key_set, keys, primitives)
             self.stores.append(entry)
             for query in key_set.queries:
                 self.by_query[query.name] = entry
@@ -154,20 +158,21 @@ class StreamState:
         asked: dict[str, tuple[list[Emission], list[Span]]] = {}
         for query in self.running():
             store = self.by_query[query.name].store
-            emissions = self._emissions(query, store, after, watermark, now)
-            final = self._final(query, store, after, watermark)
-            if emissions or final:
-                asked[query.name] = emissions, final
+            asked[query.name] = (
+                self._emissions(query, store, after, watermark, now),
+                self._final(query, store, after, watermark),
+            )
         merged = self._consolidated(asked, watermark)
+        ended = {id(entry): entry.sessions.take(watermark) if watermark > after else {} for entry in self.stores}
         for query in self.running():
-            if query.name not in asked:
-                continue
             entry, (emissions, final) = self.by_query[query.name], asked[query.name]
             try:
-                closings.append(self._closing(query, entry, emissions, final, merged[query.name]))
+                closing = self._closing(query, entry, emissions, final, merged[query.name], ended[id(entry)])
             except Exception as error:
                 failure = error if isinstance(error, QueryFailedError) else QueryFailedError(f"{query.name}: {error}")
-                closings.append(Closing(query.name, len(emissions), error=failure))
+                closing = Closing(query.name, len(emissions), error=failure)
+            if closing.windows or closing.final is not None or closing.error is not None:
+                closings.append(closing)
         if watermark > after:
             self._expire()
         return closings
@@ -208,9 +213,13 @@ class StreamState:
         emissions: Sequence[Emission],
         final: Sequence[Span],
         merged: Mapping[Span, Partial],
+        ended: Ended,
     ) -> Closing:
         types = self.compiled[query.name].input_types
         results, table = None, None
+        complete_from = self.queries[query.name].complete_from
+        tables = entry.sessions.results(query, ended, complete_from, types, self.ansi)
+        windows_emitted = len(emissions) + sum(table.num_rows for table in tables)
         if emissions:
             windows = []
             for emission in emissions:
@@ -219,29 +228,30 @@ class StreamState:
                     partial = restricted(partial, emission.ids, len(entry.store.keys))
                 windows.append((emission.span, partial))
             revisions = [emission.revision for emission in emissions] if query.updates else None
-            emitted = result_table(query, entry.store, windows, types, self.ansi, revisions)
-            results = WindowResults(query.name, self.cut, emitted, result_keys(query))
-        if final and not query.updates and results is not None:
+            tables.insert(0, result_table(query, entry.store, windows, types, self.ansi, revisions))
+        if tables:
+            results = WindowResults(query.name, self.cut, in_order(tables), result_keys(query))
+        if results is not None and not query.updates and query.name in self.feeding:
             table = results.table
         elif final:
             whole = [(span, merged[span]) for span in final]
             table = result_table(query, entry.store, whole, types, self.ansi)
-        return Closing(query.name, len(emissions), results, table)
+        return Closing(query.name, windows_emitted, results, table)
 
     def _last_end(self) -> Micros:
         """Return the end of the last window that holds a row."""
         ends = [
-            entry.store.last_end(query.windows) + query.lateness
+            entry.store.last_end(query.pane_windows) + query.lateness
             for entry in self.stores
             for query in entry.key_set.queries
         ]
-        return max(ends, default=MIN_TIME)
+        return max([*ends, *(entry.sessions.last_end() for entry in self.stores)], default=MIN_TIME)
 
     def _due(self, query: Query, store: PaneStore, after: Micros, until: Micros) -> list[Span]:
         complete = self.queries[query.name].complete_from
         starts = store.start_times()
         spans: set[Span] = set()
-        for window in query.windows:
+        for window in query.pane_windows:
             if query.fill_zero:
                 spans.update(all_windows(window, starts, after, until))
             else:
@@ -260,6 +270,7 @@ class StreamState:
             self._asked[watermark] = any(
                 self._due(query, self.by_query[query.name].store, self.closed, watermark)
                 or self._final(query, self.by_query[query.name].store, self.closed, watermark)
+                or self.by_query[query.name].sessions.due(query, watermark, self.queries[query.name].complete_from)
                 for query in self.running()
             )
         return self._asked[watermark]
@@ -275,6 +286,9 @@ class StreamState:
     def _feed(self, entry: StoreEntry, table: PartialTable, names: Mapping[Primitive, str]) -> None:
         mine = table.of_condition(entry.origin.condition)
         states = mine.states(names)
+        entry.sessions.feed(mine, {**names, TIMES: entry.names[TIMES]} if TIMES in entry.names else {}, self.closed)
+        if not entry.key_set.pane_windows:
+            return
         if mine.direct:
             windows = entry.store.add_windows(mine.panes(), mine.lengths(), mine.table, states)
             changes = [(start, end, ids) for (start, end), ids in windows]
@@ -318,6 +332,7 @@ class StreamState:
             windows = direct_table(entry.store, entry.origin)
             if windows.num_rows:
                 tables[f"direct:{entry.origin.name}"] = windows
+            tables.update(entry.sessions.tables(entry.origin))
         for name, updates in self._updates.items():
             queries[name]["updates"], tables[f"changes:{name}"] = updates.snapshot()
         return state, tables
@@ -342,6 +357,7 @@ class StreamState:
             if direct is not None:
                 table = PartialTable.of(direct)
                 entry.store.add_windows(table.panes(), table.lengths(), table.table, table.states(entry.names))
+            entry.sessions.restore(tables, entry.origin, entry.names, self.closed)
         for name, updates in self._updates.items():
             saved = state["queries"].get(name, {}).get("updates")
             if saved is not None:

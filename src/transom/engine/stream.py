@@ -14,7 +14,7 @@ from transom.engine.spark import jobs
 from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.spark.isolation import describe_failure, run_isolated
 from transom.engine.spark.jobs import CutPartials, CutStats, Loss
-from transom.engine.spark.plan import Rows
+from transom.engine.spark.plan import Rows, StreamPlan
 from transom.engine.state import Closing, StreamState
 from transom.engine.tables import PartialTable, describe_table
 from transom.engine.watermarks import WatermarkState
@@ -327,13 +327,18 @@ class Stream:
         return self._apart
 
     def _job(self, cut: LoggedCut, compiled: Compiled, skip: Sequence[str]) -> CutPartials:
-        return jobs.run_cut(
-            self.source.read(self._session, cut.start, cut.end, skip),
-            compiled.plan,
-            partitions=len(self.source.partitions),
-            ahead=cut.ahead,
-            estimated_rows=cut.rows,
-        )
+        def partials(plan: StreamPlan) -> CutPartials:
+            return jobs.run_cut(
+                self.source.read(self._session, cut.start, cut.end, skip),
+                plan,
+                partitions=len(self.source.partitions),
+                ahead=cut.ahead,
+                estimated_rows=cut.rows,
+            )
+
+        found = partials(compiled.plan)
+        moments = jobs.straddled(found.tables, compiled.components, cut.watermark)
+        return partials(compiled.plan.split_at(moments)) if moments else found
 
     def _write_dead_letters(self, outcome: CutOutcome, compiled: Compiled, before: dict[str, Micros]) -> None:
         cut = outcome.cut

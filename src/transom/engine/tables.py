@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from transom.windows.aggregates.base import Primitive, State
 from transom.windows.panes import Times
+from transom.windows.sessions import SessionStore
 from transom.windows.store import PaneStore
 
 PANE = "_pane"
@@ -192,8 +193,8 @@ def sources_of(
     return found
 
 
-def store_table(store: PaneStore, origin: Origin) -> pa.Table:
-    """Return the panes that a store holds as one table of partials."""
+def store_table(store: PaneStore | SessionStore, origin: Origin) -> pa.Table:
+    """Return the panes or open sessions that a store holds as one table of partials."""
     times, keys, states = store.rows()
     return _table_of(store, origin, {PANE: pa.array(times, pa.int64())}, keys, states)
 
@@ -206,7 +207,7 @@ def direct_table(store: PaneStore, origin: Origin) -> pa.Table:
 
 
 def _table_of(
-    store: PaneStore,
+    store: PaneStore | SessionStore,
     origin: Origin,
     columns: dict[str, pa.Array],
     keys: pa.Table,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from transom.errors import DefinitionError
+from transom.model.calendar import CalendarSpec
 from transom.model.expression import Expression
 from transom.model.time import MAX_TIME, MIN_TIME, Micros, format_duration
-from transom.model.window import WindowKind
+from transom.model.window import SessionSpec, WindowKind, WindowSpec
 
 if TYPE_CHECKING:
     from transom.windows.aggregates.base import Aggregate
@@ -34,7 +36,11 @@ class LatencyTarget:
 
 @dataclass(frozen=True)
 class Query:
-    """Aggregates per key and window over one branch of a stream."""
+    """Aggregates per key and window over one branch of a stream.
+
+    Raises:
+        DefinitionError: Early results, lateness or fill for sessions.
+    """
 
     name: str
     branch: int
@@ -51,6 +57,21 @@ class Query:
     """Rows that come up to so long (event time, microseconds) after a window's close still correct it."""
     condition: Expression | None = None
     """Which rows of the branch it sees, a boolean; all if None."""
+
+    def __post_init__(self) -> None:
+        sessions = next((window for window in self.windows if isinstance(window, SessionSpec)), None)
+        extra = "fill" if self.fill_zero else "early" if self.early is not None else "lateness"
+        if sessions is not None and (self.fill_zero or self.updates):
+            raise DefinitionError(
+                f"query {self.name!r}: {extra} does not go with sessions ({sessions}), which are emitted once and only "
+                "where there are rows.",
+                f"Leave out {extra}, or put the sessions into a query of their own.",
+            )
+
+    @property
+    def pane_windows(self) -> tuple[WindowSpec | CalendarSpec, ...]:
+        """The windows that are made of panes: all but sessions."""
+        return tuple(window for window in self.windows if not isinstance(window, SessionSpec))
 
     @property
     def updates(self) -> bool:

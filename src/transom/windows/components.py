@@ -9,10 +9,11 @@ from typing import Any
 
 from transom.model.expression import Expression
 from transom.model.query import Key, Query
-from transom.model.window import WindowKind, WindowSpec
+from transom.model.window import SessionSpec, WindowKind, WindowSpec
 from transom.windows.aggregates.base import Primitive
 from transom.windows.aggregates.count import Count
 from transom.windows.panes import Grid
+from transom.windows.sessions import TIMES
 
 ROWS = Count()
 
@@ -38,7 +39,22 @@ class KeySet:
     def primitives(self) -> tuple[Primitive, ...]:
         """The distinct primitives, in the order of their first use."""
         found = [p for query in self.queries for _, aggregate in query.aggregates for p in aggregate.primitives]
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys([*found, *([TIMES] if self.sessions else [])]))
+
+    @property
+    def sessions(self) -> tuple[SessionSpec, ...]:
+        """The distinct kinds of sessions; the others are windows of panes."""
+        kinds = (window for query in self.queries for window in query.windows if isinstance(window, SessionSpec))
+        return tuple(dict.fromkeys(kinds))
+
+    def session_primitives(self, spec: SessionSpec) -> tuple[Primitive, ...]:
+        """Return the distinct primitives of the queries with a kind of sessions."""
+        return KeySet(self.branch, self.keys, tuple(q for q in self.queries if spec in q.windows)).primitives
+
+    @property
+    def pane_windows(self) -> tuple[WindowKind, ...]:
+        """The windows that are made of panes."""
+        return tuple(dict.fromkeys(window for query in self.queries for window in query.pane_windows))
 
     @property
     def windows(self) -> tuple[WindowKind, ...]:
@@ -47,8 +63,8 @@ class KeySet:
 
     @property
     def grid(self) -> Grid:
-        """The panes of these queries."""
-        return Grid.of(self.windows)
+        """The panes to store; those of sessions, which are not stored, if there are no others."""
+        return Grid.of(self.pane_windows or self.sessions)
 
     @property
     def name(self) -> str:

@@ -51,10 +51,16 @@ class Grid:
         ]
         return cls(tuple(kept), tuple(sorted(calendars, key=str)))
 
-    def start_sql(self, time: str) -> str:
-        """Return the pane's start as Spark SQL over a bigint column of microseconds."""
+    def start_sql(self, time: str, moments: Iterable[Micros] = ()) -> str:
+        """Return the pane's start as Spark SQL.
+
+        Args:
+            time: A bigint column of microseconds.
+            moments: Edges besides those of the windows.
+        """
         starts = [f"({time} - pmod({time} - {offset}L, {slide}L))" for slide, offset in self.edges]
         starts += [calendar_start_sql(calendar, time) for calendar in self.calendars]
+        starts += [f"IF({time} >= {moment}L, {moment}L, NULL)" for moment in moments]
         return starts[0] if len(starts) == 1 else f"greatest({', '.join(starts)})"
 
     def start(self, times: Times) -> Times:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
@@ -195,6 +195,15 @@ class Aggregation:
             steps,
         )
 
+    def split_at(self, component: Component, moments: Sequence[Micros]) -> Aggregation:
+        """Return the same aggregation with panes that have these edges, too."""
+        from pyspark.sql import functions as F
+
+        if component.direct:
+            return self
+        pane = F.expr(component.grid.start_sql(TIME, moments)).alias(PANE)
+        return replace(self, selected=(pane, *self.selected[1:]))
+
     def __call__(self, rows: DataFrame) -> DataFrame:
         """Return one row per pane, tag and key: PANE, TAG, the keys as _k0, _k1, ..., and the primitives' states.
 
@@ -255,6 +264,12 @@ class StreamPlan:
     aggregations: tuple[Aggregation, ...]
     notes: tuple[TableNote, ...]
     """What each component's table holds."""
+
+    def split_at(self, moments: Sequence[Micros]) -> StreamPlan:
+        """Return the same job with panes that have these edges, too."""
+        pairs = zip(self.components, self.aggregations, strict=True)
+        split = (aggregation.split_at(component, moments) for component, aggregation in pairs)
+        return replace(self, aggregations=tuple(split))
 
 
 def state_types(component: Component, schema: pa.Schema) -> dict[Primitive, dict[str, pa.DataType]]:

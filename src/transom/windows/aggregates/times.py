@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.model.expression import Expression
-from transom.windows.aggregates.base import Slots, State, Types
+from transom.windows.aggregates.base import State, Types, Where
 from transom.windows.aggregates.values import to_values
 
 _LIMITS = np.iinfo(np.int64)
@@ -45,7 +45,7 @@ class TimeRange:
         """Return intervals without rows."""
         return {"first": np.full(slots, _LIMITS.max, np.int64), "last": np.full(slots, _LIMITS.min, np.int64)}
 
-    def merge_into(self, into: State, slots: Slots, other: State) -> None:
+    def merge_into(self, into: State, slots: Where, other: State) -> None:
         """Widen the intervals."""
         into["first"][slots] = np.minimum(into["first"][slots], other["first"])
         into["last"][slots] = np.maximum(into["last"][slots], other["last"])

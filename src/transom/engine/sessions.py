@@ -1,0 +1,126 @@
+"""The open sessions of a key set: one store for each gap, fed and emptied beside the store of panes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from transom.engine.results import Rows, table_of
+from transom.engine.tables import Origin, PartialTable, store_table
+from transom.model.query import Query
+from transom.model.time import MIN_TIME, Micros
+from transom.model.window import SessionSpec
+from transom.windows.aggregates.base import Primitive, Types
+from transom.windows.components import KeySet
+from transom.windows.sessions import TIMES, Intervals, SessionStore
+
+Ended: TypeAlias = "Mapping[SessionSpec, Intervals]"
+"""Sessions that a cut ended, by kind."""
+
+
+class Sessions:
+    """The session stores of one key set."""
+
+    def __init__(self) -> None:
+        self.stores: dict[SessionSpec, SessionStore] = {}
+
+    def arrange(self, key_set: KeySet, keys: pa.Schema, primitives: Mapping[Primitive, Types]) -> None:
+        """Keep the kinds of sessions that the queries ask for; those that were there before keep their rows.
+
+        Args:
+            key_set: The queries.
+            keys: Names and types of the keys.
+            primitives: All primitives of the queries, with their types.
+        """
+        before, self.stores = self.stores, {}
+        for spec in key_set.sessions:
+            needed = {p: primitives[p] for p in key_set.session_primitives(spec)}
+            self.stores[spec] = before.get(spec) or SessionStore(spec, keys, needed)
+            self.stores[spec].arrange(needed)
+
+    def feed(self, table: PartialTable, names: Mapping[Primitive, str], closed: Micros) -> None:
+        """Take in a cut's partials, or what `tables` saved; partials without times came before the queries.
+
+        Args:
+            table: The partials.
+            names: Lasting names of the primitives to take, TIMES among them.
+            closed: The watermark in force.
+        """
+        states = table.states(names) if self.stores else {}
+        for store in self.stores.values() if TIMES in states else ():
+            store.add(table.table, states, closed)
+
+    def last_end(self) -> Micros:
+        """Return the end of the last session; MIN_TIME without one."""
+        return max((store.last_end() for store in self.stores.values()), default=MIN_TIME)
+
+    def due(self, query: Query, watermark: Micros, complete_from: Micros) -> bool:
+        """Tell whether the watermark ends sessions of a query that are complete."""
+        return any(
+            bool((store.due(watermark) >= _complete(spec, complete_from)).any())
+            for spec, store in self.stores.items()
+            if spec in query.windows
+        )
+
+    def take(self, watermark: Micros) -> Ended:
+        """Take out the sessions that the watermark ends."""
+        return {spec: store.take(watermark) for spec, store in self.stores.items()}
+
+    def results(
+        self,
+        query: Query,
+        ended: Ended,
+        complete_from: Micros,
+        input_types: dict[str, tuple[pa.DataType, ...]],
+        ansi: bool,
+    ) -> list[pa.Table]:
+        """Return the results of a query, one table for each of its kinds of sessions with results.
+
+        Args:
+            query: The query.
+            ended: What `take` returned.
+            complete_from: Sessions that miss rows from before are not emitted.
+            input_types: Arrow types of each aggregate's inputs, by result column.
+            ansi: Whether overflow is an error.
+
+        Raises:
+            QueryFailedError: A value cannot be computed.
+        """
+        tables = []
+        for spec, sessions in ended.items():
+            if spec not in query.windows:
+                continue
+            complete = sessions.first >= _complete(spec, complete_from)
+            mine = sessions if complete.all() else sessions.where(complete)
+            if len(mine):
+                store = self.stores[spec]
+                rows = Rows(mine.first, mine.last + spec.gap, mine.ids, mine.states)
+                tables.append(table_of(query, store.keys, store.primitives, rows, input_types, ansi))
+        return tables
+
+    def tables(self, origin: Origin) -> dict[str, pa.Table]:
+        """Return the open sessions as tables by name; keys without one are forgotten when they are many."""
+        for store in self.stores.values():
+            store.compact()
+        return {_name(spec, origin): store_table(store, origin) for spec, store in self.stores.items()}
+
+    def restore(
+        self, tables: Mapping[str, pa.Table], origin: Origin, names: Mapping[Primitive, str], closed: Micros
+    ) -> None:
+        """Take in what `tables` returned; `closed` is the watermark in force."""
+        for spec, store in self.stores.items():
+            held = tables.get(_name(spec, origin))
+            if held is not None:
+                table = PartialTable.of(held)
+                store.add(table.table, table.states(names), closed)
+
+
+def _name(spec: SessionSpec, origin: Origin) -> str:
+    return f"sessions:{spec.gap}:{origin.name}"
+
+
+def _complete(spec: SessionSpec, complete_from: Micros) -> Micros:
+    """Return the first start of a session that no row from before `complete_from` can have joined."""
+    return complete_from + spec.gap if complete_from > MIN_TIME else MIN_TIME
