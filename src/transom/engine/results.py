@@ -119,11 +119,18 @@ def table_of(
     return pa.table(columns)
 
 
-def in_order(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of some results as one table, ordered by the windows' ends and starts if they are several."""
+def in_order(tables: Sequence[pa.Table], query: Query) -> pa.Table:
+    """Return the results of several kinds of windows as one table, ordered by the windows' ends and starts.
+
+    A session can be the span of a fixed window, or of a session with another gap. It has the same rows then and is one
+    result, as a span is that belongs to two kinds of fixed windows.
+    """
     if len(tables) == 1:
         return tables[0]
     table = pa.concat_tables(tables)
+    identity = table.select(result_keys(query))
+    _, first = np.unique(KeyIndex(identity.schema).intern(identity), return_index=True)
+    table = table.take(pa.array(first))
     return table.take(pc.sort_indices(table, [(WINDOW_END, "ascending"), (WINDOW_START, "ascending")]))
 
 

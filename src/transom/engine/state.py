@@ -230,7 +230,7 @@ class StreamState:
             revisions = [emission.revision for emission in emissions] if query.updates else None
             tables.insert(0, result_table(query, entry.store, windows, types, self.ansi, revisions))
         if tables:
-            results = WindowResults(query.name, self.cut, in_order(tables), result_keys(query))
+            results = WindowResults(query.name, self.cut, in_order(tables, query), result_keys(query))
         if results is not None and not query.updates and query.name in self.feeding:
             table = results.table
         elif final:
