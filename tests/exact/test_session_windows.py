@@ -258,6 +258,40 @@ def test_a_query_that_is_added_emits_sessions_that_miss_nothing(interpreted, tmp
     )
 
 
+def test_sessions_are_chained_in_both_directions(interpreted, tmp_path):
+    """Sessions are counted per minute of their end; and sessions are made of the results of fixed windows."""
+    source = PiecewiseSource(SCHEMA, (3, 2, 40))
+    rows = random_rows(random.Random(3), 60, 2 * SECOND)
+    source.add(rows)
+
+    def define(app: App, sink: MemorySink) -> None:
+        stream = app.stream(source, event_time="at", watermark=tm.watermark("10 seconds", max_ahead=None))
+        sessions = stream.group_by("k").window(tm.session("3 seconds")).agg(n=tm.count())
+        sessions.to(sink, "sessions")
+        sessions.results().group_by("k").window("1 minute").agg(many=tm.count(), rows=tm.sum("n")).to(sink, "minutes")
+        fixed = stream.group_by("k").window("2 seconds").agg(n=tm.count())
+        fixed.results().group_by("k").window(tm.session("4 seconds")).agg(rows=tm.sum("n")).to(sink, "busy")
+
+    bench = Bench(interpreted, tmp_path, define)
+    bench.run(crash_at=("committed", 3))
+    bench.run()
+    sessions = by_spark(interpreted, source, rows, 3 * SECOND, ["k"], n=F.count("*"))
+    assert bench.rows("sessions") == sorted(sessions, key=repr)
+    minutes: dict[Row, list[int]] = {}
+    for _, end, k, n in sessions:
+        start = (end - 1) // (60 * SECOND) * 60 * SECOND
+        minutes.setdefault((start, start + 60 * SECOND, k), []).append(n)
+    wanted = [(*window, len(counts), sum(counts)) for window, counts in minutes.items()]
+    assert bench.rows("minutes") == sorted(wanted, key=repr)
+    ends: dict[Row, int] = {}
+    for k, _, _, moment in rows:
+        last = moment // (2 * SECOND) * 2 * SECOND + 2 * SECOND - 1
+        ends[k, last] = ends.get((k, last), 0) + 1
+    results = [(k, 0, n, last) for (k, last), n in ends.items()]
+    busy = by_spark(interpreted, source, results, 4 * SECOND, ["k"], total=F.sum("x"))
+    assert bench.rows("busy") == sorted(busy, key=repr)
+
+
 @pytest.mark.parametrize("extra", ["fill", "early", "lateness"])
 def test_what_sessions_cannot_have_is_an_error(spark, tmp_path, extra):
     stream = tm.App(spark, tmp_path).stream(PiecewiseSource(SCHEMA), event_time="at")
