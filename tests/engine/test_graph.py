@@ -12,11 +12,13 @@ from rich.console import Console
 import transom as tm
 from transom.app import App
 from transom.cli.explaining import tree
+from transom.engine.explain import explain
 from transom.engine.graph import Flow, Rates, StreamGraph, graph_of
 from transom.engine.spark.compile import compile_queries
 from transom.engine.spark.session import private_session
 from transom.sinks.memory import MemorySink
 from transom.sources.memory import memory
+from transom.windows.components import DEFAULT, Arrangement
 from transom.windows.fusion import fuse, traffic
 from transom.windows.operators import Fused, Kind
 
@@ -45,11 +47,16 @@ def plan(app):
     return app.explain()
 
 
-@pytest.fixture(scope="module")
-def compiled(app):
+def compiled_as(app, arrangement):
     definition = app._definitions()[0]
     session = private_session(app.spark)
-    return compile_queries(session, definition.source.schema, definition.rows, definition.queries)
+    schema = definition.source.schema
+    return compile_queries(session, schema, definition.rows, definition.queries, arrangement=arrangement)
+
+
+@pytest.fixture(scope="module")
+def compiled(app):
+    return compiled_as(app, DEFAULT)
 
 
 def test_the_graph_has_maps_computes_and_consolidates(plan):
@@ -105,6 +112,23 @@ def test_measured_rates_decide_what_is_fused(compiled):
         assert (busy in first) or busy != hours
         assert traffic(graph, components) < sum(graph.weights)
         assert any(operator.kind is Kind.CONSOLIDATE for operator in first), "partials need not travel"
+
+
+def test_another_arrangement_is_another_fusion_of_the_same_graph(app, compiled):
+    before = StreamGraph(compiled, "trips")
+    (coarse,) = [c.key_set for c in before.computes if c.name == "trips/compute area"]
+    (whole,) = [c.key_set for c in before.computes if c.name == "trips/compute all rows"]
+    moved = Arrangement(frozenset({(coarse.name, coarse.name), (whole.name, whole.name)}), frozenset({coarse.name}))
+    after = StreamGraph(compiled_as(app, moved), "trips")
+    assert set(after.graph.operators) == set(before.graph.operators)
+    assert set(after.graph.edges) == set(before.graph.edges)
+    assert len(after.fused) > len(before.fused)
+    (alone,) = [component for component in after.fused if "trips/compute area" in component]
+    assert len(alone) == 1
+    definition = app._definitions()[0]
+    shown = explain("taxis", [(definition, after.compiled)], dict.fromkeys(after.compiled.queries, "memory"), {})
+    (operator,) = [o for o in shown["graph"]["operators"] if o["name"] == "trips/compute area"]
+    assert (operator["form"], operator["from_partials_of"]) == ("direct", None)
 
 
 def test_the_tree_shows_components_operators_and_chains(plan):

@@ -101,7 +101,8 @@ def _compute(operator: Plan, operators: Plan, names: Mapping[str, str]) -> list[
     text: list[str | tuple[str, str]] = [(by, "bold")]
     if operator["where"]:
         text += [(" where ", _DIM), operator["where"]]
-    text += [(" in panes of ", _DIM), panes, (": ", _DIM), ", ".join(operator["partials"])]
+    text += [(" in panes of ", _DIM), panes] if panes else [" window by window"]
+    text += [(": ", _DIM), ", ".join(operator["partials"])]
     source = operator["from_partials_of"]
     if source is not None:
         finer = ", ".join(operators[source]["partitioned_by"])

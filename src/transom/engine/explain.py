@@ -14,6 +14,7 @@ from transom.model.time import format_duration
 from transom.windows.components import Component
 from transom.windows.operators import Attributes, Fused, Kind, Operator, Schema
 from transom.windows.panes import Grid
+from transom.windows.splitting import Form
 
 Part = tuple[StreamDefinition, Compiled]
 
@@ -73,7 +74,8 @@ def _component(component: Component) -> dict[str, Any]:
     return {
         "transformations": component.branch,
         "group_by": [str(key) for key in component.keys],
-        "panes": _panes(component.grid),
+        "form": (Form.DIRECT if component.direct else Form.SPLIT).value,
+        "panes": [] if component.direct else _panes(component.grid),
         "partials": [partial_text(primitive) for primitive in component.primitives],
         "shared": {"aggregates_of_queries": needed, "partials_computed": len(component.primitives)},
         "key_sets": [
@@ -114,7 +116,8 @@ def _notes(stream: StreamGraph, definition: StreamDefinition) -> dict[str, dict[
         wanted = [p for p in component.primitives if p in key_set.primitives] or component.primitives
         notes[compute.name] |= {
             "where": None if key_set.condition is None else str(key_set.condition),
-            "panes": _panes(key_set.grid),
+            "form": (Form.DIRECT if component.direct else Form.SPLIT).value,
+            "panes": [] if component.direct else _panes(key_set.grid),
             "partials": [partial_text(primitive) for primitive in wanted],
             "from_partials_of": None if compute is finest else finest.name,
         }
