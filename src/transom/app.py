@@ -6,7 +6,7 @@ import itertools
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from transom.config import Settings
 from transom.engine.derived import FED, WINDOW_TIME, DerivedSource
 from transom.engine.loop import Loop
 from transom.engine.progress import Progress
+from transom.engine.requests import Addition, Change, Request, Requests
 from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.spark.session import active_session_kept, is_ansi, private_session
 from transom.engine.stream import Stream as RunningStream
@@ -73,6 +74,11 @@ class App:
         self._derived: list[Derivation] = []
         self._sinks: dict[str, Sink] = {}
         self._loop: Loop | None = None
+        self._requests = Requests()
+        self._running = False
+        self._lock = threading.RLock()
+        """Held while the definitions change: queries come and go from other threads."""
+        self._retired: list[Sink] = []
         self._on_step: Callable[[str], None] = lambda step: None
 
     def stream(
@@ -92,8 +98,13 @@ class App:
             name: Names the stream in progress and checkpoint; default stream1, stream2, ...
 
         Raises:
-            DefinitionError: The name is taken.
+            DefinitionError: The name is taken, or the application is running.
         """
+        if self._running:
+            raise DefinitionError(
+                "stream: the application is running, and reads the streams that it had at its start.",
+                "Add queries to those, or stop it and start it with the new stream.",
+            )
         label = name or f"stream{len(self._streams) + 1}"
         if label in self._streams:
             raise DefinitionError(f"stream: there are two streams {label!r}.", "Give one of them another name.")
@@ -112,8 +123,21 @@ class App:
         self._derived.append(derivation)
         return stream
 
-    def _add(self, stream: Stream, sink: Sink, name: str | None, query: Callable[[str], Query]) -> str:
-        label = name or next(f"query{i}" for i in itertools.count(1) if f"query{i}" not in self._sinks)
+    def _add(self, stream: Stream, sink: Sink, name: str | None, query: Callable[[str], Query]) -> Change:
+        with self._lock:
+            label = name or next(f"query{i}" for i in itertools.count(1) if f"query{i}" not in self._sinks)
+            self._check(label, sink)
+            made = query(label)
+            stream.queries.append(made)
+            self._sinks[label] = sink
+            if not self._running:
+                return self._requests.define(label)
+            change = Change(label, "add")
+            change.when_done(lambda: self._forget_if_refused(change))
+            addition = Addition(stream.name, stream.rows, made, sink)
+        return self._requests.ask(Request(change, addition))
+
+    def _check(self, label: str, sink: Sink) -> None:
         if not hasattr(sink, "write"):
             raise DefinitionError(f"query {label!r}: {sink!r} is no sink.", 'Write for example to(tm.parquet("out")).')
         if label in self._sinks:
@@ -125,9 +149,38 @@ class App:
                     f"query {label!r}: it would write into {where}, where {other!r} writes.",
                     "Give each query a directory of its own.",
                 )
-        stream.queries.append(query(label))
-        self._sinks[label] = sink
-        return label
+
+    def _forget_if_refused(self, change: Change) -> None:
+        if change.refused:
+            self._forget(change.query)
+
+    def _forget(self, name: str) -> None:
+        """Take a query out of the definitions; its sink is closed when the run ends."""
+        with self._lock:
+            self._retired.append(self._sinks.pop(name))
+            for stream in (*self._streams.values(), *(derivation.stream for derivation in self._derived)):
+                stream.queries = [query for query in stream.queries if query.name != name]
+
+    def pause(self, name: str) -> Change:
+        """Let a query rest: it emits nothing, and its windows miss the rows that come meanwhile; its sink stays open.
+
+        A restart leaves it paused. May be called from any thread, also before `run`, which then begins with it.
+        """
+        return self._requests.ask(Request(Change(name, "pause")))
+
+    def resume(self, name: str) -> Change:
+        """Let a paused query run again; `Change.wait` tells from when on its windows are complete.
+
+        Earlier windows than that are not emitted, nor are those that ended while it was paused.
+        """
+        return self._requests.ask(Request(Change(name, "resume")))
+
+    def remove(self, name: str) -> Change:
+        """Take a query out for good: its open windows are dropped, results that were written stay.
+
+        Its name is free again, also for another definition. A restart with the same definition leaves it out.
+        """
+        return self._requests.ask(Request(Change(name, "remove")))
 
     def _definitions(self) -> list[StreamDefinition]:
         """Return the streams with queries, parents first."""
@@ -172,19 +225,41 @@ class App:
         """
         if close_all and not once:
             raise DefinitionError("run: close_all needs once=True.", "A stream that goes on has no last window.")
-        definitions = self._definitions()
+        with self._lock:
+            if self._running:
+                raise DefinitionError("run: the application is running.", "Make another App for another run.")
+            definitions = self._definitions()
+            sinks = dict(self._sinks)
+            self._running = True
+        try:
+            return self._run(definitions, sinks, once, close_all, on_progress)
+        finally:
+            with self._lock:
+                self._running = False
+            self._requests.refuse_all()
+
+    def _run(
+        self,
+        definitions: list[StreamDefinition],
+        sinks: dict[str, Sink],
+        once: bool,
+        close_all: bool,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> Progress:
         session = private_session(self.spark)
         with active_session_kept(self.spark), Checkpoint.open(self.checkpoint, self._clock) as checkpoint:
             try:
-                streams = self._open(definitions, session, checkpoint)
+                streams = self._open(definitions, sinks, session, checkpoint)
                 loop = Loop(
                     streams,
-                    self._sinks,
+                    sinks,
                     checkpoint,
                     replace(self.settings, trigger=0) if once else self.settings,
                     self._clock,
                     on_progress,
                     self._on_step,
+                    requests=self._requests,
+                    forget=self._forget,
                 )
                 self._loop = loop
                 with _interrupts(loop, session):
@@ -193,11 +268,18 @@ class App:
                 self._loop = None
                 for definition in definitions:
                     definition.source.close()
-                for sink in self._sinks.values():
+                for sink in {
+                    id(sink): sink for sink in (*sinks.values(), *self._sinks.values(), *self._retired)
+                }.values():
                     sink.close()
+                self._retired.clear()
 
     def _open(
-        self, definitions: list[StreamDefinition], session: SparkSession, checkpoint: Checkpoint
+        self,
+        definitions: list[StreamDefinition],
+        sinks: Mapping[str, Sink],
+        session: SparkSession,
+        checkpoint: Checkpoint,
     ) -> dict[str, RunningStream]:
         streams: dict[str, RunningStream] = {}
         for definition in definitions:
@@ -215,7 +297,7 @@ class App:
             )
             if isinstance(definition.source, DerivedSource):
                 definition.source.bind(streams[definition.name], streams)
-        for name, sink in self._sinks.items():
+        for name, sink in sinks.items():
             with explained(name, sink):
                 sink.open(name)
         return streams

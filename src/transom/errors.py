@@ -66,3 +66,11 @@ class JobChangedError(CheckpointError):
 
 class QueryFailedError(TransomError):
     """A query that failed and was taken out of the running application."""
+
+
+class StoppedError(TransomError):
+    """A change that was asked of an application which ended before it could be made."""
+
+
+class ControlError(TransomError):
+    """A running application that cannot be reached, or that does not answer."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from transom.engine.requests import Change
 from transom.engine.spark.columns import Where, both
 from transom.engine.spark.plan import Rows, Transformation
 from transom.engine.stream import StreamDefinition
@@ -23,8 +24,8 @@ from transom.windows.aggregates.base import Aggregate
 class Stream:
     """Rows of a source; made by `App.stream`, `App.join` and `results`. Transformations return new values."""
 
-    register: Callable[[Stream, Sink, str | None, Callable[[str], Query]], str]
-    """Makes a query part of the application: stream, sink, name if any, and the query given its name; returns it."""
+    register: Callable[[Stream, Sink, str | None, Callable[[str], Query]], Change]
+    """Makes a query part of the application: stream, sink, name if any, and the query given its name."""
     derive: Callable[[QueryBuilder, str | None], Stream]
     """Returns a query's results as a stream; the name is for a query without a sink."""
     name: str
@@ -55,8 +56,12 @@ class Stream:
 
     def definition(self) -> StreamDefinition:
         """Return the stream as the engine takes it."""
-        rows = Rows(self.event_time, tuple(self._branches))
-        return StreamDefinition(self.name, self.make_source(), rows, self.policy, tuple(self.queries))
+        return StreamDefinition(self.name, self.make_source(), self.rows, self.policy, tuple(self.queries))
+
+    @property
+    def rows(self) -> Rows:
+        """The rows before the queries see them."""
+        return Rows(self.event_time, tuple(self._branches))
 
     def branch(self, chain: tuple[Transformation, ...]) -> int:
         """Return the index of a chain of transformations; the same functions give the same index."""
@@ -245,8 +250,12 @@ class QueryBuilder:
             )
         return replace(self, fill_zero=True)
 
-    def to(self, sink: Sink, name: str | None = None) -> None:
+    def to(self, sink: Sink, name: str | None = None) -> Change:
         """Send the results to a sink; the query is now part of the application.
+
+        While that runs, in another thread, the query is added between two micro-batches: `Change.wait` raises what is
+        wrong with it, or tells from when on its windows are complete. It takes what panes there are from the queries
+        that run.
 
         Args:
             sink: What `parquet`, `json`, `console`, `memory_sink` or `foreach` return.
@@ -255,7 +264,7 @@ class QueryBuilder:
         Raises:
             DefinitionError: The name or the sink's directory is taken.
         """
-        self.register(sink, name)
+        return self.register(sink, name)
 
     def results(self, name: str | None = None) -> Stream:
         """Return the results as a stream on which further queries are built, e.g. 10 s into 30 s into a day.
@@ -272,8 +281,8 @@ class QueryBuilder:
             published.results = self.windowed.grouped.rows.stream.derive(self, name)
         return published.results
 
-    def register(self, sink: Sink, name: str | None) -> str:
-        """Make the query part of the application and return its name; `to` and `results` do that."""
+    def register(self, sink: Sink, name: str | None) -> Change:
+        """Make the query part of the application, as `to` and `results` do."""
         rows = self.windowed.grouped.rows
 
         def query(label: str) -> Query:
@@ -290,10 +299,10 @@ class QueryBuilder:
                 rows.condition,
             )
 
-        label = rows.stream.register(rows.stream, sink, name, query)
+        change = rows.stream.register(rows.stream, sink, name, query)
         if self._published.label is None:
-            self._published.label = label
-        return label
+            self._published.label = change.query
+        return change
 
 
 def _unique(names: list[str], field: str) -> None:

@@ -59,7 +59,7 @@ class Machine:
     def step(self, rows: list[Row], watermark: int, now: int) -> None:
         """Log a cut with this watermark, then commit its rows."""
         self.cut += 1
-        for closing in self.state.close(watermark, self.cut, now):
+        for closing in self.state.close(watermark, self.cut, now, self.state.closed_by(watermark)):
             assert closing.error is None
             if closing.results is not None:
                 assert closing.results.keys == ("window_start", "window_end", "k")

@@ -80,6 +80,9 @@ class Bench:
         self.sink = MemorySink()
         self.cuts: dict[str, dict[int, LoggedCut]] = {}
         """Every cut that the log has held, by stream and number."""
+        self.history: list[dict[str, Any]] = []
+        """Every record that the log has held, in order."""
+        self._last_read: list[dict[str, Any]] = []
 
     def app(self) -> App:
         """Return a new application, with its queries."""
@@ -92,18 +95,20 @@ class Bench:
         close_all: bool = True,
         crash_at: tuple[str, int] | None = None,
         on_step: Callable[[str], None] = lambda step: None,
+        app: App | None = None,
     ) -> Progress | None:
-        """Run a new application until its input is exhausted.
+        """Run an application until its input is exhausted.
 
         Args:
             close_all: Whether the windows that the watermark has not reached are closed too.
             crash_at: A step of the loop, and at which of its occurrences to crash; a run that ends before does not.
             on_step: Called at each step of the loop.
+            app: The application, if it is made already.
 
         Returns:
             What was done; None after a crash.
         """
-        app = self.app()
+        app = app or self.app()
         seen = 0
 
         def watch(step: str) -> None:
@@ -124,7 +129,11 @@ class Bench:
         return progress
 
     def _read_log(self) -> None:
-        for record in describe(self.checkpoint, last=ALL)["last_records"]:
+        records = describe(self.checkpoint, last=ALL)["last_records"]
+        known = len(self._last_read) if records[: len(self._last_read)] == self._last_read else 0
+        self.history += records[known:]
+        self._last_read = records
+        for record in records:
             if record["type"] == "cut":
                 cut = LoggedCut.from_json(record["cut"])
                 known = self.cuts.setdefault(record["stream"], {}).setdefault(cut.number, cut)

@@ -51,6 +51,8 @@ class _Lane:
     retry_at: Micros = 0
     backoff: Micros = FIRST_RETRY
     error: Exception | None = None
+    leaving: bool = False
+    """The query was removed: what waits is still written, once."""
 
     def held_bytes(self) -> int:
         """Return the size of the results that are not written."""
@@ -85,6 +87,24 @@ class Delivery:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="transom-sink")
         self._done: queue.SimpleQueue[tuple[str, Parcel, Exception | None, Micros]] = queue.SimpleQueue()
         self._max_waiting_bytes = max_waiting_bytes
+
+    def add(self, query: str, sink: Sink) -> None:
+        """Take a sink for a query that has none, or whose former one has taken everything."""
+        self._lanes[query] = _Lane(sink)
+
+    def remove(self, query: str) -> None:
+        """Let go of a query's sink when it has taken what waits for it, or fails."""
+        self._lanes[query].leaving = True
+        self._let_go()
+
+    def writes_for(self, query: str) -> bool:
+        """Tell whether results of a query that was removed are still being written."""
+        return query in self._lanes and self._lanes[query].leaving
+
+    def _let_go(self) -> None:
+        for name, lane in list(self._lanes.items()):
+            if lane.leaving and not lane.busy and (lane.error is not None or not lane.waiting):
+                del self._lanes[name]
 
     def send(self, parcel: Parcel) -> None:
         """Take a parcel; it is written after the earlier ones of its query."""
@@ -123,13 +143,14 @@ class Delivery:
                 lane.failures += 1
                 lane.retry_at = at + lane.backoff
                 lane.backoff = min(2 * lane.backoff, LAST_RETRY)
+        self._let_go()
         for lane in self._lanes.values():
             self._start(lane)
         return delivered
 
     def waiting(self, query: str | None = None) -> list[Parcel]:
         """Return the parcels that are not delivered, of one query or of all."""
-        lanes = self._lanes.values() if query is None else [self._lanes[query]]
+        lanes = self._lanes.values() if query is None else [self._lanes[query]] if query in self._lanes else []
         return [parcel for lane in lanes for parcel in lane.waiting]
 
     def error(self, query: str) -> Exception | None:
@@ -150,7 +171,7 @@ class Delivery:
         return [
             (name, lane.error)
             for name, lane in self._lanes.items()
-            if lane.error is not None and lane.held_bytes() > self._max_waiting_bytes
+            if lane.error is not None and not lane.leaving and lane.held_bytes() > self._max_waiting_bytes
         ]
 
     def slow(self) -> list[str]:
@@ -158,7 +179,10 @@ class Delivery:
         return [
             name
             for name, lane in self._lanes.items()
-            if lane.error is None and len(lane.waiting) > 1 and lane.held_bytes() > self._max_waiting_bytes
+            if lane.error is None
+            and not lane.leaving
+            and len(lane.waiting) > 1
+            and lane.held_bytes() > self._max_waiting_bytes
         ]
 
     def close(self, wait: bool) -> None:

@@ -91,6 +91,10 @@ class DerivedSource(ABC):
     def complete_from(self) -> Micros:
         """Return the moment from which on this source will have all rows, whatever it misses now."""
 
+    def reads(self, query: str) -> bool:
+        """Tell whether it needs a query of a parent."""
+        return False
+
     @abstractmethod
     def orphaned(self) -> str | None:
         """Return why no more rows will ever come, e.g. because the query failed; None while they can."""
@@ -105,8 +109,9 @@ class DerivedSource(ABC):
     # ---- the queue
 
     def _push(self, position: int, rows: int, table: pa.Table | None = None) -> None:
-        self._items.append(Item(position, rows, self._watermark, self._ingested, table))
-        self._newest = position
+        if self._child.state.running():
+            self._items.append(Item(position, rows, self._watermark, self._ingested, table))
+            self._newest = position
 
     def _advance(self, watermark: Micros, ingested: Micros) -> None:
         if watermark > self._watermark:
@@ -266,6 +271,8 @@ class ResultsSource(DerivedSource):
     def complete_from(self) -> Micros:
         """Return the moment after the windows of the parent that are closed, or that the parent does not have whole."""
         stream = self._streams[0]
+        if self.query not in stream.state.queries:
+            return self._watermark
         whole = stream.state.queries[self.query].complete_from
         if whole <= MIN_TIME:
             return self._watermark
@@ -274,8 +281,14 @@ class ResultsSource(DerivedSource):
 
     def orphaned(self) -> str | None:
         """Return why the query gives no more results."""
-        failure = self._streams[0].state.queries[self.query].failure
-        return None if failure is None else f"it reads the results of {self.query}, which failed"
+        state = self._streams[0].state.queries.get(self.query)
+        if state is None:
+            return f"it reads the results of {self.query}, which was removed"
+        return None if state.failure is None else f"it reads the results of {self.query}, which failed"
+
+    def reads(self, query: str) -> bool:
+        """Tell whether it needs the results of a query."""
+        return query == self.query
 
     def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:
         """Return the results that the parent's cuts in (start, end] completed."""

@@ -10,17 +10,20 @@ from typing import Any
 
 from transom.checkpoint.store import Checkpoint
 from transom.config import Settings
+from transom.engine.changes import Register
+from transom.engine.changing import Changer
 from transom.engine.delivery import Delivery, Parcel
 from transom.engine.derived import DerivedSource
 from transom.engine.metrics import Metrics
 from transom.engine.progress import Progress
-from transom.engine.recovery import definitions, recover, snapshot_of
+from transom.engine.recovery import recover, snapshot_of
+from transom.engine.requests import Requests
 from transom.engine.spark.isolation import describe_failure
 from transom.engine.stream import CutOutcome, LoggedCut, Stream
 from transom.errors import QueryFailedError, SinkError
 from transom.model.time import Clock, Micros
 from transom.scheduling.policies import Policy, StreamView, first_come_first_served
-from transom.sinks.base import Sink, explained
+from transom.sinks.base import Sink
 from transom.windows.components import Arrangement
 
 logger = logging.getLogger(__name__)
@@ -42,6 +45,8 @@ class Loop:
         on_progress: Called now and then with what has happened.
         on_step: Called with the name of each step that a crash could follow; for fault tests.
         policy: Which stream runs next.
+        requests: Changes of the set of queries that are asked for while it runs.
+        forget: Called with the name of each query that leaves.
     """
 
     def __init__(
@@ -54,6 +59,8 @@ class Loop:
         on_progress: Callable[[Progress], None] | None = None,
         on_step: Callable[[str], None] = lambda step: None,
         policy: Policy = first_come_first_served,
+        requests: Requests | None = None,
+        forget: Callable[[str], None] = lambda name: None,
     ) -> None:
         self._streams = dict(streams)
         self._sinks = dict(sinks)
@@ -61,7 +68,7 @@ class Loop:
         self._settings = settings
         self._clock = clock
         self._on_progress = on_progress
-        self._step = on_step
+        self.step = on_step
         self._policy = policy
         self._events: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._jobs: dict[str, tuple[LoggedCut, Future[CutOutcome]]] = {}
@@ -76,7 +83,9 @@ class Loop:
         self._shown: Micros = 0
         self._snapshot_size = 0
         self._behind: set[str] = set()
-        self._sink_texts = {name: sink.describe() for name, sink in self._sinks.items()}
+        self._register = Register()
+        self._changer = Changer(self._streams, self._sinks, self._delivery, self, requests or Requests(), forget)
+        self._changer.requests.wake = self._wake
 
     def stop(self) -> None:
         """Finish the running micro-batches, deliver what is ready, then end `run`; may be called from anywhere."""
@@ -112,6 +121,7 @@ class Loop:
             while True:
                 self._take_outcomes()
                 self._take_deliveries()
+                self._change_queries()
                 if not self._stopping and self._runs_a_query() and not self._sinks_are_behind():
                     self._start_cuts()
                 self._bound_checkpoint()
@@ -129,35 +139,34 @@ class Loop:
                 self.abandon()
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._delivery.close(wait=finished)
+            self._changer.close()
 
     # ---- start
 
     def _recover(self) -> None:
         recovered = recover(self._checkpoint, self._streams)
+        self._register = recovered.register
+        changed = self._changer.begin(recovered.register, recovered.fate, quiet=self._checkpoint.is_new)
         for stream in self._streams.values():
-            for query in stream.state.queries:
-                with explained(query, self._sinks[query]):
-                    self._sinks[query].recover(query, stream.state.cut + 1, query in recovered.added)
-        complete = {
-            name: query.complete_from
-            for stream in self._streams.values()
-            for name, query in stream.state.queries.items()
-        }
-        self._log({"type": "run", "definitions": definitions(self._streams), "complete_from": complete}, sync=True)
-        if not self._checkpoint.is_new:
-            for query in recovered.added:
-                self._note(f"{query} is new; its windows are complete from the rows after this start on.")
-            for query in recovered.removed:
-                self._note(f"{query} is not in the job any more; its windows are dropped.")
-        for stream in self._streams.values():
-            for name, known in stream.state.queries.items():
-                if known.failure is not None:
-                    self._note(f"{name} failed earlier and stays out: {known.failure}")
+            for name, query in stream.state.queries.items():
+                if query.failure is not None:
+                    self.note(f"{name} failed earlier and stays out: {query.failure}")
+                elif query.paused:
+                    self.note(f"{name} is paused, as it was.")
         self._end_orphans()
         for parcel in recovered.parcels:
             self._delivery.send(parcel)
         for name, cut in recovered.unfinished.items():
             self._submit(self._streams[name], cut)
+        if changed and not self._checkpoint.is_new:
+            self._snapshot()
+
+    def _change_queries(self) -> None:
+        """Make the changes that were asked for; a snapshot ends them, so that no restart needs a query that left."""
+        if self._stopping:
+            self._changer.close()
+        elif self._changer.make(busy=self._jobs):
+            self._snapshot()
 
     # ---- cuts
 
@@ -165,7 +174,9 @@ class Loop:
         now = self._clock.now()
         ready: dict[str, LoggedCut] = {}
         for name, stream in self._streams.items():
-            if name in self._jobs or stream.waits_for_readers(self._settings.max_waiting_bytes):
+            if name in self._jobs or name in self._changer.held or not stream.state.running():
+                continue
+            if stream.waits_for_readers(self._settings.max_waiting_bytes):
                 continue
             cut = stream.next_cut(now, self._settings.max_rows_per_cut, False)
             if cut is None and stream.closes_all and stream.source.exhausted(stream.state.offset):
@@ -194,8 +205,8 @@ class Loop:
             self._started[stream.name] = now
         self._waiting_since.pop(stream.name, None)
         due = stream.has_due(cut.watermark, cut.at)
-        self._log({"type": "cut", "stream": stream.name, "cut": cut.to_json()}, sync=due)
-        self._step("cut logged")
+        self.log({"type": "cut", "stream": stream.name, "cut": cut.to_json()}, sync=due)
+        self.step("cut logged")
         self._submit(stream, cut)
         ingested = self._ingested.get(stream.name, cut.at)
         if isinstance(stream.source, DerivedSource):
@@ -208,7 +219,7 @@ class Loop:
         if stream.readers:
             self._end_orphans()
             self._wake()
-        self._step("windows closed")
+        self.step("windows closed")
 
     def _submit(self, stream: Stream, cut: LoggedCut) -> None:
         compiled = stream.compiled
@@ -230,13 +241,13 @@ class Loop:
 
     def _commit(self, stream: Stream, outcome: CutOutcome) -> None:
         """Make the partials durable, then the commit, then use them."""
-        self._step("job done")
+        self.step("job done")
         cut = outcome.cut
         written = None
         if any(table.num_rows for table in outcome.tables):
             tables = {str(i): table for i, table in enumerate(outcome.tables)}
             written = self._checkpoint.write_tables(f"{stream.name}-{cut.number:012d}", tables)
-            self._step("partials written")
+            self.step("partials written")
         record = {
             "type": "commit",
             "stream": stream.name,
@@ -247,15 +258,15 @@ class Loop:
             "failures": outcome.failures,
             "late": outcome.late,
         }
-        self._log(record, sync=not cut.empty)
-        self._step("committed")
+        self.log(record, sync=not cut.empty)
+        self.step("committed")
         stream.commit(outcome, outcome.tables)
         for query, reason in outcome.failures.items():
-            self._note(f"{query} failed and was taken out; the others go on: {reason}")
+            self.note(f"{query} failed and was taken out; the others go on: {reason}")
         if outcome.failures:
             self._end_orphans()
         for unit, reason in outcome.skipped.items():
-            self._note(f"{unit} cannot be read and went to the dead letters: {reason}")
+            self.note(f"{unit} cannot be read and went to the dead letters: {reason}")
         self._metrics.committed(stream.name, outcome, self._clock.now())
         if not cut.empty:
             self._ingested[stream.name] = stream.source.ingested_at(cut.start, cut.end)
@@ -263,13 +274,13 @@ class Loop:
 
     def _follow(self, stream: Stream, arrangement: Arrangement) -> None:
         """Compute a stream's key sets in another way from its next cut on; no cut of it is under way."""
-        self._log({"type": "plan", "stream": stream.name, "arrangement": arrangement.to_json()}, sync=False)
+        self.log({"type": "plan", "stream": stream.name, "arrangement": arrangement.to_json()}, sync=False)
         stream.follow(arrangement)
 
     def _fail(self, stream: Stream, query: str, reason: str) -> None:
-        self._log({"type": "failed", "query": query, "error": reason}, sync=True)
+        self.log({"type": "failed", "query": query, "error": reason}, sync=True)
         stream.fail(query, reason)
-        self._note(f"{query} failed and was taken out; the others go on: {reason}")
+        self.note(f"{query} failed and was taken out; the others go on: {reason}")
 
     def _end_orphans(self) -> None:
         """Take out the queries that read results of a query which gives no more."""
@@ -284,7 +295,9 @@ class Loop:
         return [query.failure for stream in self._streams.values() for query in stream.state.queries.values()]
 
     def _runs_a_query(self) -> bool:
-        return None in self._failures()
+        """Tell whether a query runs or can be made to run: not all have failed."""
+        failures = self._failures()
+        return not failures or None in failures
 
     def _require_a_query(self) -> None:
         if not self._runs_a_query():
@@ -298,10 +311,10 @@ class Loop:
     def _take_deliveries(self) -> None:
         delivered = self._delivery.collect()
         if delivered:
-            self._step("delivered")
+            self.step("delivered")
             items = [[d.parcel.query, d.parcel.results.cut] for d in delivered]
-            self._log({"type": "delivered", "items": items}, sync=False)
-            self._step("delivery logged")
+            self.log({"type": "delivered", "items": items}, sync=False)
+            self.step("delivery logged")
             for item in delivered:
                 self._metrics.delivered(item)
         for query, error in self._delivery.overfull():
@@ -319,7 +332,7 @@ class Loop:
         """Tell whether to read no more rows until slow sinks have taken their results; says so once per time."""
         slow = set(self._delivery.slow())
         for query in slow - self._behind:
-            self._note(f"The sink of {query} is slow; no more rows are read until it has taken what waits for it.")
+            self.note(f"The sink of {query} is slow; no more rows are read until it has taken what waits for it.")
         self._behind = slow
         return bool(slow)
 
@@ -341,8 +354,10 @@ class Loop:
 
     # ---- checkpoint
 
-    def _log(self, record: Mapping[str, Any], sync: bool) -> None:
+    def log(self, record: Mapping[str, Any], sync: bool) -> None:
+        """Append a record to the log."""
         self._checkpoint.append(record, sync)
+        self._register.take(record)
 
     def _bound_checkpoint(self) -> None:
         limit = max(self._settings.snapshot_bytes, self._snapshot_size)
@@ -351,12 +366,12 @@ class Loop:
 
     def _snapshot(self) -> None:
         """Replace the log and the partials by the state that they lead to."""
-        self._step("before snapshot")
+        self.step("before snapshot")
         logged = {name: cut for name, (cut, _) in self._jobs.items()}
-        state, tables = snapshot_of(self._streams, logged, self._delivery.waiting())
+        state, tables = snapshot_of(self._streams, self._register, logged, self._delivery.waiting())
         self._checkpoint.write_snapshot(state, tables)
         self._snapshot_size = sum(table.nbytes for table in tables.values())
-        self._step("after snapshot")
+        self.step("after snapshot")
 
     # ---- end, progress, waiting
 
@@ -369,14 +384,15 @@ class Loop:
     def _exhausted(self) -> bool:
         return all(stream.ended() for stream in self._streams.values())
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Tell people once."""
         logger.info("%s", text)
         self._notes.append(text)
 
     def _progress(self) -> Progress:
         notes, self._notes = tuple(self._notes), []
         return self._metrics.progress(
-            self._streams, self._delivery, self._sink_texts, self._clock.now(), self._stopping, notes
+            self._streams, self._delivery, self._changer.sink_texts, self._clock.now(), self._stopping, notes
         )
 
     def _show(self) -> None:

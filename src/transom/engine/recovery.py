@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from transom.checkpoint.store import Checkpoint
+from transom.engine.changes import RECORD, Fate, Register, SetChange, fate
 from transom.engine.delivery import Parcel
 from transom.engine.derived import DerivedSource
+from transom.engine.membership import begin_with, repeat
 from transom.engine.spark.jobs import CutStats
-from transom.engine.state import QueryState, StreamState
 from transom.engine.stream import CutOutcome, LoggedCut, Stream
 from transom.errors import JobChangedError
-from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.sinks.base import WindowResults
 from transom.windows.components import DEFAULT, Arrangement
 
@@ -26,26 +26,31 @@ from transom.windows.components import DEFAULT, Arrangement
 class Recovered:
     """What the log left to be done."""
 
+    register: Register
+    """The queries that the checkpoint knows."""
+    fate: Fate
+    """What becomes of them and of the queries of the job."""
     parcels: list[Parcel] = field(default_factory=list)
     """Results that no sink is known to have."""
     unfinished: dict[str, LoggedCut] = field(default_factory=dict)
     """Cuts that were logged and not committed, by stream."""
-    added: list[str] = field(default_factory=list)
-    """Queries that the checkpoint did not know."""
-    removed: list[str] = field(default_factory=list)
 
 
 def snapshot_of(
-    streams: Mapping[str, Stream], logged: Mapping[str, LoggedCut], waiting: Sequence[Parcel]
+    streams: Mapping[str, Stream],
+    register: Register,
+    logged: Mapping[str, LoggedCut],
+    waiting: Sequence[Parcel],
 ) -> tuple[dict[str, Any], dict[str, pa.Table]]:
     """Return all that `recover` needs instead of the log so far, as JSON and tables.
 
     Args:
         streams: The streams.
+        register: The queries that the checkpoint knows.
         logged: Cuts that are logged and not committed, by stream.
         waiting: Results that no sink has taken.
     """
-    state: dict[str, Any] = {"definitions": definitions(streams), "streams": {}, "pending": []}
+    state: dict[str, Any] = {"definitions": definitions(streams), "gone": register.gone, "streams": {}, "pending": []}
     tables: dict[str, pa.Table] = {}
     for name, stream in streams.items():
         values, held = stream.state.snapshot()
@@ -71,19 +76,28 @@ def snapshot_of(
 
 
 def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> Recovered:
-    """Replay the checkpoint into freshly made streams.
+    """Replay the checkpoint into freshly made streams; queries that it does not know are not in their states then.
+
+    Each query runs, is paused and ends where the log says, so that the stores hold at each moment what they held
+    when it was written. What the log tells of an earlier life of a query that was removed and came back is passed over.
 
     Raises:
         JobChangedError: A query has another definition than in the checkpoint.
         CheckpointCorruptError: A table is missing or damaged.
     """
-    result = Recovered()
     snapshot = checkpoint.snapshot
     saved: dict[str, Any] = dict(snapshot.state) if snapshot else {}
-    runs = [record for record in checkpoint.records if record["type"] == "run"]
-    known: dict[str, dict[str, Any]] = runs[-1]["definitions"] if runs else saved.get("definitions", {})
-    now = definitions(streams)
-    _compare(known, now, result)
+    before = Register.of(saved)
+    register = before.copy()
+    for record in checkpoint.records:
+        register.take(record)
+    job = definitions(streams, offered=True)
+    result = Recovered(register, fate(register, job))
+    _refuse_changed(register, job, result.fate)
+    begins = _begins(before, checkpoint.records)
+    for stream in streams.values():
+        known = {name for name in stream.definitions if name in before.known and begins[name] < 0}
+        begin_with(stream, {name: before.known[name].state for name in known})
     for name, state in saved.get("streams", {}).items():
         if name in streams:
             tables = {
@@ -103,36 +117,34 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> Recovered:
         (item[0], item[1]) for record in checkpoint.records if record["type"] == "delivered" for item in record["items"]
     }
     for item in saved.get("pending", []):
-        key = (item["query"], item["cut"])
-        if key not in delivered and item["query"] in now and item["query"] not in result.added:
+        if (item["query"], item["cut"]) not in delivered and begins.get(item["query"], 0) < 0:
             table = snapshot.tables[f"pending/{item['query']}/{item['cut']}"] if snapshot else None
             results = WindowResults(item["query"], item["cut"], table, tuple(item["keys"]))
             result.parcels.append(Parcel(results, item["windows"], item["ingested_at"]))
-    for query in result.added:
-        _state_of(streams, query).queries[query] = QueryState(MAX_TIME)
+    for number, record in enumerate(checkpoint.records):
+        alive = {name for name in job if begins.get(name, number + 1) <= number}
+        _replay(checkpoint, record, streams, delivered, alive, result)
+    for name in result.fate.dismissed:
+        for stream in streams.values():
+            stream.withdraw(name)
     for stream in streams.values():
-        if any(query.failure is not None for query in stream.state.queries.values()):
+        if not stream.state.queries:
             stream.rearrange()
-    for record in checkpoint.records:
-        _replay(checkpoint, record, streams, delivered, result)
     for stream in streams.values():
         if stream.arrangement != DEFAULT:
             stream.follow(stream.arrangement)
-        moment = _complete_from(stream)
-        for query in stream.state.queries:
-            if query in result.added:
-                stream.state.queries[query] = QueryState(moment)
-        stream.tell_readers()
-        if isinstance(stream.source, DerivedSource):
-            stream.source.release(stream.state.offset)
+    running = {name for stream in streams.values() for name in stream.state.queries}
+    result.parcels = [parcel for parcel in result.parcels if parcel.query in running]
     return result
 
 
-def _complete_from(stream: Stream) -> Micros:
-    """Return the moment from which on a query that is added now sees all rows; parents come before."""
-    newest = stream.max_event_time()
-    moment = MIN_TIME if newest is None else newest + 1
-    return max(moment, stream.source.complete_from()) if isinstance(stream.source, DerivedSource) else moment
+def _begins(before: Register, records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Return the number of the record with which the present life of each query begins; -1 for the snapshot."""
+    begins = dict.fromkeys(before.known, -1)
+    for number, record in enumerate(records):
+        if record["type"] == RECORD:
+            begins.update(dict.fromkeys(record["added"], number))
+    return begins
 
 
 def _replay(
@@ -140,19 +152,18 @@ def _replay(
     record: Mapping[str, Any],
     streams: Mapping[str, Stream],
     delivered: set[tuple[str, int]],
+    alive: Set[str],
     result: Recovered,
 ) -> None:
-    """Do again what the record tells of; what it says of a query that was removed since then and is new now is over."""
+    """Do again what the record tells of queries that are alive at it."""
     kind = record["type"]
-    if kind == "run":
-        for query, moment in record["complete_from"].items():
-            for stream in streams.values():
-                if query in stream.state.queries and query not in result.added:
-                    queries = stream.state.queries
-                    queries[query] = replace(queries[query], complete_from=moment)
+    if kind == RECORD and record["stream"] in streams:
+        change = SetChange.from_json(record).only(alive)
+        if change.names:
+            repeat(streams[change.stream], change)
     elif kind == "failed":
         for stream in streams.values():
-            if record["query"] in stream.state.queries and record["query"] not in result.added:
+            if record["query"] in stream.state.queries and record["query"] in alive:
                 stream.fail(record["query"], record["error"])
     elif kind == "plan" and record["stream"] in streams:
         streams[record["stream"]].arrangement = Arrangement.from_json(record["arrangement"])
@@ -173,34 +184,38 @@ def _replay(
         outcome = CutOutcome(
             cut,
             stats=CutStats.from_json(record["stats"]),
-            failures={query: why for query, why in record["failures"].items() if query not in result.added},
+            failures={query: why for query, why in record["failures"].items() if query in alive},
             skipped=record["skipped"],
         )
         stream.commit(outcome, tables)
 
 
-def _state_of(streams: Mapping[str, Stream], query: str) -> StreamState:
-    return next(stream.state for stream in streams.values() if query in stream.state.queries)
+def definitions(streams: Mapping[str, Stream], offered: bool = False) -> dict[str, dict[str, Any]]:
+    """Return the definitions of the queries that the application has, as the checkpoint keeps them.
 
-
-def definitions(streams: Mapping[str, Stream]) -> dict[str, Any]:
-    """Return the definitions of all queries, as the checkpoint keeps them."""
-    return {
+    Args:
+        streams: The streams.
+        offered: Take those of the job, whether the application has them or not.
+    """
+    found = {
         query: {"stream": stream.name, **definition}
         for stream in streams.values()
         for query, definition in stream.definitions.items()
+        if offered or query in stream.state.queries
     }
+    plain: dict[str, dict[str, Any]] = json.loads(json.dumps(found))
+    return plain
 
 
-def _compare(known: Mapping[str, Any], now: Mapping[str, Any], result: Recovered) -> None:
-    result.added = [query for query in now if query not in known]
-    result.removed = [query for query in known if query not in now]
-    changed = [query for query in now if query in known and _plain(now[query]) != _plain(known[query])]
-    if changed:
-        differences = "\n".join(line for query in changed for line in _difference(query, known[query], now[query]))
+def _refuse_changed(register: Register, job: Mapping[str, Any], verdict: Fate) -> None:
+    if verdict.changed:
+        differences = "\n".join(
+            line for name in verdict.changed for line in _difference(name, register.known[name].whole, job[name])
+        )
         raise JobChangedError(
-            f"The checkpoint {checkpoint_words(changed)} another definition than the job:\n{differences}\n",
-            "Give a changed query a new name (it starts afresh), or start with a new checkpoint.",
+            f"The checkpoint {checkpoint_words(verdict.changed)} another definition than the job:\n{differences}\n",
+            "Give a changed query a new name (it starts afresh), remove the old one from the running application "
+            "first, or start with a new checkpoint.",
         )
 
 
@@ -210,14 +225,10 @@ def checkpoint_words(changed: Sequence[str]) -> str:
     return f"has for {'the query' if len(changed) == 1 else 'the queries'} {names}"
 
 
-def _plain(value: Any) -> Any:
-    return json.loads(json.dumps(value))
-
-
 def _difference(query: str, old: Any, new: Any) -> list[str]:
     before, after = (
         [f"{key}: {json.dumps(value) if not isinstance(value, str) else value}" for key, value in d.items()]
-        for d in (_plain(old), _plain(new))
+        for d in (old, new)
     )
     lines = list(difflib.unified_diff(before, after, f"{query} (checkpoint)", f"{query} (job)", lineterm="", n=0))
     return [f"  {line}" for line in lines if not line.startswith("@@")]

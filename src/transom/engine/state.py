@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.engine.history import Held, Sources
 from transom.engine.results import Span, in_order, result_keys, result_table
 from transom.engine.sessions import Ended, Sessions
 from transom.engine.tables import Origin, PartialTable, direct_table, primitive_names, sources_of, store_table
@@ -16,6 +17,7 @@ from transom.engine.watermarks import WatermarkState
 from transom.errors import QueryFailedError
 from transom.model.query import Query
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
+from transom.model.window import SessionSpec
 from transom.sinks.base import WindowResults
 from transom.sources.base import Offset
 from transom.windows.aggregates.base import Primitive, Types
@@ -33,6 +35,12 @@ class QueryState:
     complete_from: Micros = MIN_TIME
     """Windows that start earlier miss rows read before the query was added; they are not emitted."""
     failure: str | None = None
+    paused: bool = False
+
+    @property
+    def runs(self) -> bool:
+        """Whether rows count for it."""
+        return self.failure is None and not self.paused
 
 
 @dataclass
@@ -45,6 +53,8 @@ class StoreEntry:
     names: dict[Primitive, str] = field(default_factory=dict)
     """Lasting names of the store's primitives."""
     sessions: Sessions = field(default_factory=Sessions)
+    dropped: Micros = MIN_TIME
+    """Panes that start earlier may be gone."""
 
 
 @dataclass(frozen=True)
@@ -107,32 +117,63 @@ class StreamState:
         """Watermarks that `has_due` was asked for, and its answers; forgotten with every change."""
 
     def running(self) -> list[Query]:
-        """Return the queries that have not failed."""
-        return [c.query for name, c in self.compiled.items() if self.queries[name].failure is None]
+        """Return the queries that have not failed and are not paused."""
+        return [c.query for name, c in self.compiled.items() if self.queries[name].runs]
 
-    def arrange(self, key_sets: Sequence[tuple[KeySet, Origin, pa.Schema, Mapping[Primitive, Types]]]) -> None:
+    def held(self) -> list[Held]:
+        """Return the stores of panes as sources of history for queries that come; sessions leave none."""
+        return [
+            Held(
+                entry.origin,
+                tuple(
+                    (query, self.queries[query.name].complete_from)
+                    for query in entry.key_set.queries
+                    if not all(isinstance(window, SessionSpec) for window in query.windows)
+                ),
+                entry.dropped,
+            )
+            for entry in self.stores
+        ]
+
+    def arrange(
+        self,
+        key_sets: Sequence[tuple[KeySet, Origin, pa.Schema, Mapping[Primitive, Types]]],
+        sources: Sequence[Sources] = (),
+    ) -> None:
         """Give each key set a store; stores whose origin was there before keep their panes.
 
         Args:
             key_sets: Key set, origin, schema of its keys, and its primitives with their types.
+            sources: For each key set, the stores that there are now whose panes its primitives take over; its own
+                store keeps them anyway.
         """
         self._asked = {}
         before = {entry.origin: entry for entry in self.stores}
         self.stores = []
         self.by_query = {}
-        for key_set, origin, keys, primitives in key_sets:
+        for number, (key_set, origin, keys, primitives) in enumerate(key_sets):
             old = before.get(origin)
             windows = key_set.pane_windows
-            if old is not None and old.store.grid == key_set.grid:
+            taken: dict[Origin, list[Primitive]] = {}
+            for primitive, source in (sources[number] if sources else {}).items():
+                if source.origin != origin:
+                    taken.setdefault(source.origin, []).append(primitive)
+            if old is not None and old.store.grid == key_set.grid and not taken:
                 store = old.store
                 store.arrange(primitives, windows)
             else:
                 store = PaneStore(key_set.grid, keys, primitives, windows)
                 if old is not None:
+                    if len(keys):
+                        store.keys.intern(old.store.keys.table())  # keys keep their numbers
                     store.add(*old.store.rows())
                     store.add_windows(*old.store.direct_rows())
+                for other, wanted in taken.items():
+                    times, table, states = before[other].store.rows()
+                    store.add(times, table, {p: states[p] for p in wanted if p in states})
             names = dict(zip(primitives, primitive_names(tuple(primitives)), strict=True))
-            entry = StoreEntry(key_set, origin, store, names, old.sessions if old is not None else Sessions())
+            dropped, sessions = (MIN_TIME, Sessions()) if old is None else (old.dropped, old.sessions)
+            entry = StoreEntry(key_set, origin, store, names, sessions, dropped)
             entry.sessions.arrange(key_set, keys, primitives)
             self.stores.append(entry)
             for query in key_set.queries:
@@ -141,7 +182,7 @@ class StreamState:
                     self._updates.setdefault(query.name, Updates(query))
         self._updates = {name: updates for name, updates in self._updates.items() if name in self.by_query}
 
-    def close(self, watermark: Micros, cut: int, now: Micros) -> list[Closing]:
+    def close(self, watermark: Micros, cut: int, now: Micros, closed: Micros) -> list[Closing]:
         """Emit what a logged cut completes or changes; results as of the commits so far.
 
         Args:
@@ -149,11 +190,12 @@ class StreamState:
                 later ones can still come.
             cut: Number of the cut.
             now: Wall time of the cut.
+            closed: Windows up to here are closed by it; what `closed_by` returned when it was logged.
         """
         after, self.cut, self._asked = self.closed, cut, {}
         if watermark <= after and not self._updates:
             return []
-        self.closed = watermark if watermark < MAX_TIME else max(after, self._last_end())
+        self.closed = closed
         closings = []
         asked: dict[str, tuple[list[Emission], list[Span]]] = {}
         for query in self.running():
@@ -238,6 +280,10 @@ class StreamState:
             table = result_table(query, entry.store, whole, types, self.ansi)
         return Closing(query.name, windows_emitted, results, table)
 
+    def closed_by(self, watermark: Micros) -> Micros:
+        """Return up to where windows are closed under a watermark; MAX_TIME closes those that hold a row."""
+        return watermark if watermark < MAX_TIME else max(self.closed, self._last_end())
+
     def _last_end(self) -> Micros:
         """Return the end of the last window that holds a row."""
         ends = [
@@ -281,6 +327,9 @@ class StreamState:
         for entry in self.stores:
             for table, names in sources_of(entry.origin, entry.names, tables):
                 self._feed(entry, table, names)
+                if table.direct:  # the panes miss these rows
+                    newest = max((moment for moment in watermark.newest if moment is not None), default=MIN_TIME)
+                    entry.dropped = max(entry.dropped, newest + 1)
         self.offset, self.watermark = offset, watermark
 
     def _feed(self, entry: StoreEntry, table: PartialTable, names: Mapping[Primitive, str]) -> None:
@@ -303,7 +352,10 @@ class StreamState:
         for entry in self.stores:
             queries = entry.key_set.queries
             ended = max(MIN_TIME, self.closed - max(query.lateness for query in queries))
-            entry.store.drop_before(min(query.late_before(self.closed) for query in queries), ended)
+            needed = min(query.late_before(self.closed) for query in queries)
+            if entry.store.starts and entry.store.starts[0] < needed:
+                entry.dropped = max(entry.dropped, needed)
+            entry.store.drop_before(needed, ended)
 
     def drop_query(self, name: str, failure: str) -> None:
         """Take a query out; its panes go when `arrange` is called with the remaining ones."""
@@ -313,7 +365,8 @@ class StreamState:
     def snapshot(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         """Return everything as JSON and tables."""
         queries: dict[str, dict[str, Any]] = {
-            name: {"complete_from": q.complete_from, "failure": q.failure} for name, q in self.queries.items()
+            name: {"complete_from": q.complete_from, "failure": q.failure, "paused": q.paused}
+            for name, q in self.queries.items()
         }
         state = {
             "cut": self.cut,
@@ -321,6 +374,7 @@ class StreamState:
             "offset": self.offset,
             "watermark": self.watermark.to_json(),
             "queries": queries,
+            "dropped": {entry.origin.name: entry.dropped for entry in self.stores},
         }
         tables = {}
         for entry in self.stores:
@@ -338,14 +392,15 @@ class StreamState:
         return state, tables
 
     def restore(self, state: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
-        """Take in what `snapshot` returned; stores must be arranged. What no store needs any more is left out."""
+        """Take in what `snapshot` returned; stores must be arranged. What no store needs any more is left out.
+
+        The states of the queries are not looked at: which of them there are is for the caller to say.
+        """
         self._asked = {}
         self.cut, self.closed, self.offset = state["cut"], state["closed"], state["offset"]
         self.watermark = WatermarkState.from_json(state["watermark"])
-        for name, value in state["queries"].items():
-            if name in self.queries:
-                self.queries[name] = QueryState(value["complete_from"], value["failure"])
         for entry in self.stores:
+            entry.dropped = state["dropped"].get(entry.origin.name, MIN_TIME)
             known = tables.get(f"keys:{entry.origin.name}")
             if known is not None and entry.store.keys.schema.names:
                 entry.store.keys.intern(known)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -54,7 +54,9 @@ class LoggedCut:
     rows: int
     """Estimated by the source."""
     watermark: Micros
-    """In force for this cut: windows up to it are closed."""
+    """In force for this cut: windows up to it are closed. MAX_TIME closes those that hold a row."""
+    closed: Micros
+    """The end of the last window that it closes, at least that of the cut before: the watermark, except at MAX_TIME."""
     ahead: Micros | None
     at: Micros
     """Wall time."""
@@ -146,9 +148,10 @@ class Stream:
         """Where and how key sets are computed; in the log before the first cut that follows it."""
         self._apart: Compiled | None = None
         """The queries without shared aggregations, once they failed together and not one by one."""
-        self.compiled = self._compile(definition.queries)
-        self.definitions = self.compiled.definitions
-        """Definitions of all queries, failed ones included."""
+        self.compiled = self._whole = self._compile(definition.queries)
+        """The queries that run."""
+        self.definitions = dict(self.compiled.definitions)
+        """Definitions of all queries, also of those that do not run."""
         watermark = WatermarkState.start(len(self.source.partitions), now)
         self.state = StreamState(self.compiled.queries, watermark, self.source.start(), ansi)
         self.state.arrange(self.compiled.stores)
@@ -173,9 +176,40 @@ class Stream:
         self.arrangement = arrangement
         self.compiled = self._compile(self.state.running())
 
+    def shape(self, names: Container[str]) -> Compiled:
+        """Return some of the stream's queries as the engine runs them.
+
+        Raises:
+            DefinitionError: A query cannot work.
+        """
+        chosen = [query for query in self.definition.queries if query.name in names]
+        whole = [compiled.query for compiled in self._whole.queries.values()]
+        same = len(chosen) == len(whole) and all(a is b for a, b in zip(chosen, whole, strict=True))
+        if same and self.arrangement == DEFAULT:
+            return self._whole
+        compiled = self._compile(chosen)
+        self.definitions.update(compiled.definitions)
+        return compiled
+
+    def offer(self, rows: Rows, query: Query) -> None:
+        """Take a query into the definition; it does not run yet.
+
+        Args:
+            rows: The stream's transformations, with those of the query after the others.
+            query: The query.
+        """
+        self.definition = replace(self.definition, rows=rows, queries=(*self.definition.queries, query))
+
+    def withdraw(self, name: str) -> None:
+        """Take a query that does not run out of the definition."""
+        kept = tuple(query for query in self.definition.queries if query.name != name)
+        self.definition = replace(self.definition, queries=kept)
+        self.definitions.pop(name, None)
+        self._apart = None
+
     def rearrange(self) -> None:
-        """Adapt components and stores to the queries that are still running."""
-        self.compiled = self._compile(self.state.running())
+        """Adapt components and stores to the queries that are running."""
+        self.compiled = self.shape({query.name for query in self.state.running()})
         self.state.arrange(self.compiled.stores)
 
     def fail(self, query: str, reason: str) -> None:
@@ -208,6 +242,7 @@ class Stream:
             end=state.offset if piece is None else piece.end,
             rows=0 if piece is None else piece.rows,
             watermark=watermark,
+            closed=state.closed_by(watermark),
             ahead=self.definition.policy.ahead_limit(now),
             at=now,
         )
@@ -219,8 +254,10 @@ class Stream:
             self.state.watermark = self.state.watermark.committed((), injected, now)
 
     def ended(self) -> bool:
-        """Tell whether no row can come any more and no window is left to close."""
+        """Tell whether no row can come any more and no window is left to close, or no query runs that needs any."""
         state = self.state
+        if not state.running():
+            return True
         if not self.source.exhausted(state.offset):
             return False
         if self.closes_all:
@@ -242,7 +279,7 @@ class Stream:
             cut: The cut.
             ingested: When the row arrived that completed them.
         """
-        closings = self.state.close(cut.watermark, cut.number, cut.at)
+        closings = self.state.close(cut.watermark, cut.number, cut.at, cut.closed)
         for reader in self.readers:
             reader.closed(cut.number, closings, self.state.closed, ingested)
         return closings

@@ -48,6 +48,15 @@ class Origin:
         rest = [self.condition, self.only] if self.condition or self.only else []
         return json.dumps([[self.branch, *self.keys], *rest] if rest else [self.branch, *self.keys])
 
+    def serves(self, other: Origin) -> bool:
+        """Tell whether partials of the other origin can be derived from those of this one."""
+        return (
+            self.branch == other.branch
+            and set(other.keys) <= set(self.keys)
+            and self.condition == other.condition
+            and other.only in ("", self.only)
+        )
+
 
 def primitive_names(primitives: Sequence[Primitive]) -> list[str]:
     """Return a lasting name for each primitive; equal texts of different Columns get a number."""
@@ -116,12 +125,7 @@ class PartialTable:
         """
         if self.direct and origin.name not in self.made_for:
             return False
-        return (
-            self.origin.branch == origin.branch
-            and set(origin.keys) <= set(self.origin.keys)
-            and origin.condition in self.conditions
-            and origin.only in ("", self.origin.only)
-        )
+        return origin.condition in self.conditions and replace(self.origin, condition=origin.condition).serves(origin)
 
     def of_condition(self, condition: str) -> PartialTable:
         """Return the rows of one condition."""
