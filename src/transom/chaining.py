@@ -38,7 +38,7 @@ class ResultsOf:
         Raises:
             DefinitionError: The query has another name than `results` says.
         """
-        label = self.builder.label or self.builder.register(Nowhere(), self.wanted)
+        label = self.builder.label or self.builder.register(Nowhere(), self.wanted).query
         if self.wanted not in (None, label):
             raise DefinitionError(
                 f"results: the query is named {label!r} in to() and {self.wanted!r} in results().",
