@@ -412,3 +412,12 @@ def test_changes_asked_from_another_thread(interpreted, tmp_path):
     with pytest.raises(TimeoutError):
         late.wait("1 ms")
     bench.check(interpreted, rows_until(60))
+
+
+def test_edges_come_to_the_panes_of_a_global_group(interpreted, tmp_path):
+    bench = changing(interpreted, tmp_path, [Drawn((), (WINDOWS[1],), ("total",), False)] * 2, 60)
+    bench.queries["q1"] = Drawn((), (WINDOWS[2],), ("rows",), False)
+    bench.run([(2, "add", 1), (4, "remove", 1)])
+    assert len(bench.bench.rows("q0")) == 6
+    assert {row[0] // SECOND for row in bench.bench.rows("q1")} == set()
+    bench.check(interpreted, rows_until(60))

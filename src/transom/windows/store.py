@@ -129,7 +129,8 @@ class PaneStore:
     def _split(
         self, groups: Sequence[Times], keys: pa.Table, states: Mapping[Primitive, State]
     ) -> Iterable[tuple[tuple[int, ...], Partial]]:
-        ids = self.keys.intern(keys.select(self.keys.schema.names))
+        names = self.keys.schema.names  # a table without columns does not know its number of rows
+        ids = self.keys.intern(keys.select(names)) if names else np.zeros(len(groups[0]), np.int64)
         chosen = {p: states[p] for p in self.primitives if p in states}
         return split_rows(groups, ids, chosen, self.primitives)
 
