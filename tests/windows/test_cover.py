@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transom.windows.cover import Part, cheapest_cover
@@ -27,6 +27,7 @@ def problems(draw):
     return costs, parts
 
 
+@settings(deadline=None)
 @given(problems())
 def test_the_cover_is_a_shortest_path(problem):
     costs, parts = problem

@@ -15,6 +15,9 @@ from transom.windows.aggregates.values import Mask
 _SPARSE = 16
 """With more known ids than this for each row to merge, ids are sorted instead of marked in a bitmap."""
 
+_SMALL = 8
+"""Ids are looked up in a longer part when they are this many times fewer: late rows, and panes of large windows."""
+
 
 @dataclass(frozen=True, eq=False)
 class Partial:
@@ -47,6 +50,7 @@ def merge(parts: Sequence[Partial], primitives: Mapping[Primitive, Types], keys:
     """
     if len(parts) == 1:
         return parts[0]
+    parts = sorted(parts, key=len, reverse=True)
     ids, slots = _union([part.ids for part in parts], keys)
     states: dict[Primitive, State] = {}
     for primitive, types in primitives.items():
@@ -64,10 +68,11 @@ def merge(parts: Sequence[Partial], primitives: Mapping[Primitive, Types], keys:
 
 
 def _union(parts: Sequence[Slots], keys: int) -> tuple[Slots, list[Where]]:
-    """Return all ids, ascending, and where each part's ids are among them."""
+    """Return all ids, ascending, and where each part's ids are among them; the longest part is the first."""
     first = parts[0]
-    if all(same_ids(ids, first) for ids in parts[1:]):
-        return first, [ALL] * len(parts)
+    within = [_within(ids, first) for ids in parts]
+    if all(where is not None for where in within):
+        return first, [where for where in within if where is not None]
     if sum(map(len, parts)) * _SPARSE < keys:
         ids: Slots = np.unique(np.concatenate(parts))
         return ids, [np.searchsorted(ids, part) for part in parts]
@@ -78,6 +83,16 @@ def _union(parts: Sequence[Slots], keys: int) -> tuple[Slots, list[Where]]:
     slot_of = np.empty(keys, np.int64)
     slot_of[ids] = np.arange(len(ids))
     return ids, [slot_of[part] for part in parts]
+
+
+def _within(ids: Slots, longest: Slots) -> Where | None:
+    """Return where ids are among those of the longest part; None if some are not, or it is dear to tell."""
+    if same_ids(ids, longest):
+        return ALL
+    if len(ids) * _SMALL > len(longest):
+        return None
+    slots = np.minimum(np.searchsorted(longest, ids), len(longest) - 1)
+    return slots if np.array_equal(longest[slots], ids) else None
 
 
 def same_ids(left: Slots, right: Slots) -> bool:

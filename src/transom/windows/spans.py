@@ -19,6 +19,8 @@ from transom.windows.partials import Partial, renumbered
 KEEP = 0.75
 """A node is kept when it costs at most this share of the parts that it is made of: a node over keys that hardly repeat
 takes memory and saves nothing."""
+_MOST_PARTS = 8
+"""A node of as many parts is kept in any case, so that no result takes many more merges."""
 _RETRY = 8
 """At a level whose nodes were not worth keeping, every so many are tried again."""
 
@@ -67,8 +69,8 @@ class Leaves:
 class SpanTree:
     """Merged spans of 2^level leaves, beginning at multiples of 2^level.
 
-    A node is kept when it saves something, else it stands for its parts. Leaves before and after those taken in are
-    read when asked for. One tree serves all windows with the same leaves.
+    A node is kept when it saves something or has many parts, else it stands for its parts. Leaves outside of those
+    taken in are read when asked for. One tree serves all windows with the same leaves.
 
     Args:
         leaves: The leaves.
@@ -115,11 +117,12 @@ class SpanTree:
         if len(parts) < 2:
             self._nodes[level][index] = parts[0] if parts else None
             return
-        if self._ratios[level] > KEEP and index % _RETRY:
+        needed = len(parts) >= _MOST_PARTS
+        if self._ratios[level] > KEEP and index % _RETRY and not needed:
             return
         merged = self._merge(parts)
         self._ratios[level] = (len(merged) + OVERHEAD) / sum(len(part) + OVERHEAD for part in parts)
-        if self._ratios[level] <= KEEP:
+        if self._ratios[level] <= KEEP or needed:
             self._nodes[level][index] = merged
 
     def _parts(self, level: int, index: int) -> Iterator[Partial]:
