@@ -14,11 +14,14 @@ from transom.model.window import SessionSpec
 from transom.windows.aggregates.base import Primitive, Slots, State, Types
 from transom.windows.aggregates.reduce import reduce_slots, take
 from transom.windows.aggregates.times import TimeRange
+from transom.windows.aggregates.values import Mask
 from transom.windows.keys import KeyIndex
 from transom.windows.panes import Times
 
 TIMES = TimeRange()
 """The primitive that every partial has from which sessions are made."""
+FAN = 4
+"""So many parts of like size are joined into one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +57,9 @@ class SessionStore:
 
     A partial of rows of one key that are at most one gap apart is an interval [first row, last row]; two intervals of
     a key belong to one session when they overlap, or when the pause between them is at most the gap. So sessions are
-    merged from partials in any order, as windows are from panes. Intervals wait in parts of which each is at least
-    twice as large as the next, and the rows of a key are only brought together when one of its intervals ended long
-    enough ago: a commit costs O(new rows) and, over time, O(log(open sessions)) merges of each row.
+    merged from partials in any order, as windows are from panes. Intervals wait in parts, of which those of like size
+    are joined, and otherwise the intervals of a key are only brought together when one of them ended long enough ago: a
+    commit costs O(new rows) and, over time, O(log(open sessions)) merges of each row.
 
     Args:
         spec: The windows.
@@ -93,32 +96,41 @@ class SessionStore:
         return watermark if watermark in (MIN_TIME, MAX_TIME) else watermark - self.spec.gap
 
     def _append(self, part: Intervals) -> None:
+        """Add a part, and join the last ones when none of them is larger than the others together."""
         if not len(part):
             return
         self._parts.append(part)
-        while len(self._parts) > 1 and len(self._parts[-2]) < 2 * len(self._parts[-1]):
-            self._parts[-2:] = [self._joined(self._parts[-2:])]
+        while len(self._parts) >= FAN:
+            sizes = [len(part) for part in self._parts[-FAN:]]
+            if 2 * max(sizes) > sum(sizes):
+                return
+            self._parts[-FAN:] = [self._joined(self._parts[-FAN:])]
 
     def _joined(self, parts: Sequence[Intervals]) -> Intervals:
-        """Return intervals with those joined that belong to one session; O(n log n)."""
+        """Return intervals, ordered by key and time, with those joined that belong to one session; O(n log n).
+
+        O(n) comparisons when each part is ordered and the parts follow one another in time.
+        """
         ids = np.concatenate([part.ids for part in parts])
         states = {
             p: _concatenated([part.states.get(p) or p.empty(len(part), types) for part in parts])
             for p, types in self.primitives.items()
         }
-        first, last = states[TIMES]["first"], states[TIMES]["last"]
-        order = np.lexsort((first, ids))
-        fresh = np.ones(len(ids), np.bool_)
-        other_key = ids[order][1:] != ids[order][:-1]
-        reached = _running_maximum(last[order], np.concatenate(([0], np.cumsum(other_key))) if len(ids) else ids)
-        fresh[1:] = other_key | (first[order][1:] > reached[:-1] + self.spec.gap)
-        if fresh.all():
-            return Intervals(ids, states)
-        slots = np.empty(len(ids), np.int64)
-        slots[order] = np.cumsum(fresh) - 1
-        count = int(fresh.sum())
-        merged = {p: reduce_slots(p, state, slots, count, self.primitives[p]) for p, state in states.items()}
-        return Intervals(ids[order][fresh], merged)
+        order = np.argsort(ids, kind="stable")
+        first, last = (states[TIMES][name] for name in ("first", "last"))
+        fresh = _starts(ids[order])
+        if not _ascends(first[order], fresh):
+            order = np.lexsort((first, ids))
+        ids, first, last = ids[order], first[order], last[order]
+        reached = last if _ascends(last, fresh) else _running_maximum(last, np.cumsum(fresh) - 1)
+        fresh[1:] |= first[1:] > reached[:-1] + self.spec.gap
+        heads, rest = order[fresh], order[~fresh]
+        slots, into = np.unique((np.cumsum(fresh) - 1)[~fresh], return_inverse=True)
+        joined = {p: take(state, heads) for p, state in states.items()}
+        if len(rest):
+            for p, state in states.items():
+                p.merge_into(joined[p], slots, reduce_slots(p, take(state, rest), into, len(slots), self.primitives[p]))
+        return Intervals(ids[fresh], joined)
 
     def _settle(self, watermark: Micros) -> Intervals:
         """Take out and return the sessions that ended by the watermark.
@@ -191,6 +203,18 @@ class SessionStore:
 
 def _concatenated(states: Sequence[State]) -> State:
     return {name: np.concatenate([state[name] for state in states]) for name in states[0]}
+
+
+def _starts(groups: Slots) -> Mask:
+    """Return where a group begins; equal numbers are neighbours."""
+    starts = np.ones(len(groups), np.bool_)
+    starts[1:] = groups[1:] != groups[:-1]
+    return starts
+
+
+def _ascends(values: Times, starts: Mask) -> bool:
+    """Tell whether values ascend within each group, given where groups begin."""
+    return bool((starts[1:] | (values[1:] >= values[:-1])).all())
 
 
 def _running_maximum(values: Times, groups: Slots) -> Times:
