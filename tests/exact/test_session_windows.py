@@ -23,15 +23,6 @@ Row = tuple[Any, ...]
 """k, j, x and time."""
 
 
-@pytest.fixture(scope="module")
-def interpreted(spark: SparkSession) -> SparkSession:
-    """A session that compiles nothing, which takes longer than running these jobs."""
-    session = spark.newSession()
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    return session
-
-
 def by_spark(
     spark: SparkSession, source: PiecewiseSource, rows: Sequence[Row], gap: int, keys: Sequence[str], **values: Column
 ) -> list[Row]:
@@ -140,28 +131,29 @@ def simulated(
 def test_late_rows_are_exactly_those_whose_own_session_would_be_closed(interpreted, tmp_path, seed):
     """Rows of one cut, key and pane are late or in time one by one; a session that was emitted is never joined."""
     draw = random.Random(seed)
+    gap, other = (5, 8) if seed == 0 else draw.sample(range(1, 20), 2)
     source = PiecewiseSource(SCHEMA, (17, 30, 9))
     rows = random_rows(draw, 150, 14 * SECOND)
 
     def define(app: App, sink: MemorySink) -> None:
         stream = app.stream(source, event_time="at", watermark=tm.watermark("2 seconds", max_ahead=None))
-        stream.group_by("k").window(tm.session("5 seconds")).agg(n=tm.count()).to(sink, "alone")
-        stream.group_by("k", "j").window(tm.session("8 seconds"), "1 minute").agg(n=tm.count()).to(sink, "mixed")
+        stream.group_by("k").window(tm.session(gap * SECOND)).agg(n=tm.count()).to(sink, "alone")
+        stream.group_by("k", "j").window(tm.session(other * SECOND), "1 minute").agg(n=tm.count()).to(sink, "mixed")
         stream.where("x < 50").group_by("k").window("3 seconds").agg(n=tm.count()).to(sink, "fixed")
 
-    bench = Bench(interpreted, tmp_path, define)
+    bench = Bench(interpreted, tmp_path, define, share=seed % 2 == 0)
     source.add(rows[:70])
     bench.run(close_all=False, crash_at=("partials written", draw.randrange(3)))
     source.add(rows[70:])
     bench.run(close_all=False)
     bench.run()
     cuts = bench.cuts_of()
-    wanted, late = simulated(rows, cuts, 5 * SECOND, lambda row: row[0])
+    wanted, late = simulated(rows, cuts, gap * SECOND, lambda row: row[0])
     assert bench.rows("alone") == wanted
-    assert late
+    assert late or gap > 14
     letters = [letter["event_time"] for letter in bench.letters() if "alone" in letter["queries"]]
     assert sorted(letters) == sorted(row[-1] for row in late)
-    sessions, out = simulated(rows, cuts, 8 * SECOND, lambda row: row[:2])
+    sessions, out = simulated(rows, cuts, other * SECOND, lambda row: row[:2])
     minute = 60 * SECOND
     mine = [row for row in bench.rows("mixed") if row[1] - row[0] != minute or row[0] % minute]
     assert mine == sorted(((start, end, *key, n) for start, end, key, n in sessions), key=repr)
@@ -169,9 +161,9 @@ def test_late_rows_are_exactly_those_whose_own_session_would_be_closed(interpret
         row
         for cut in cuts
         for row in rows[cut.start : cut.end]
-        if row[-1] + 8 * SECOND <= cut.watermark and row[-1] // minute * minute + minute <= cut.watermark
+        if row[-1] + other * SECOND <= cut.watermark and row[-1] // minute * minute + minute <= cut.watermark
     ]
-    assert len(lost) < len(out)
+    assert len(lost) <= len(out)
     letters = [letter["event_time"] for letter in bench.letters() if "mixed" in letter["queries"]]
     assert sorted(letters) == sorted(row[-1] for row in lost)
 
