@@ -31,6 +31,8 @@ class BatchQuery:
     aggregates: Mapping[str, Column]
     rows: Callable[[DataFrame], DataFrame] = lambda df: df
     """Must keep the columns that it does not know."""
+    lateness: int = 0
+    """Microseconds for which rows still correct a window that the watermark has passed."""
 
 
 def logged_rows(table: pa.Table, cuts: Sequence[LoggedCut]) -> pa.Table:
@@ -65,7 +67,8 @@ def expected(
     for number, query in enumerate(queries.values()):
         rows = query.rows(records)
         windows = [
-            _windows(rows, F.col(event_time), window, query.windows[:i]) for i, window in enumerate(query.windows)
+            _windows(rows, F.col(event_time), window, query.windows[:i], query.lateness)
+            for i, window in enumerate(query.windows)
         ]
         exploded = functools.reduce(DataFrame.unionByName, windows)
         keys = [column.alias(f"k{i}") for i, column in enumerate(query.keys.values())]
@@ -83,7 +86,9 @@ def expected(
     return tables
 
 
-def _windows(rows: DataFrame, time: Column, window: WindowSpec, earlier: Sequence[WindowSpec]) -> DataFrame:
+def _windows(
+    rows: DataFrame, time: Column, window: WindowSpec, earlier: Sequence[WindowSpec], lateness: int
+) -> DataFrame:
     """Return the rows once for every window that they are in time for and that is no window of the earlier kinds."""
     seen = [
         F.pmod(F.col("window_start") - F.lit(other.offset), F.lit(other.slide)) == 0
@@ -95,7 +100,7 @@ def _windows(rows: DataFrame, time: Column, window: WindowSpec, earlier: Sequenc
         rows.withColumn("_w", F.window(time, *durations))
         .withColumn("window_start", F.unix_micros("_w.start"))
         .withColumn("window_end", F.unix_micros("_w.end"))
-        .where(F.col("window_end") > F.col(WATERMARK))
+        .where(F.col("window_end") > F.col(WATERMARK) - F.lit(lateness))
         .where(~functools.reduce(Column.__or__, seen, F.lit(False)))
         .drop("_w")
     )
