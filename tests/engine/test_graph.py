@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import sys
+from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as F
@@ -12,6 +14,7 @@ from rich.console import Console
 import transom as tm
 from transom.app import App
 from transom.cli.explaining import tree
+from transom.cli.loading import load
 from transom.engine.explain import explain
 from transom.engine.graph import Flow, Rates, StreamGraph, graph_of
 from transom.engine.spark.compile import compile_queries
@@ -114,6 +117,17 @@ def test_measured_rates_decide_what_is_fused(compiled):
         assert any(operator.kind is Kind.CONSOLIDATE for operator in first), "partials need not travel"
 
 
+def test_the_loans_are_fused_as_in_the_paper(spark, tmp_path, monkeypatch):
+    """Figure 4: map and computes per area together, their consolidates apart, the global operators each alone."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    graph = load(Path(__file__).resolve().parents[2] / "examples" / "loans.py")(spark).explain()["graph"]
+    kinds = {operator["name"]: operator["kind"] for operator in graph["operators"]}
+    found = [(sorted(kinds[name] for name in c["operators"]), c["partitioned_by"]) for c in graph["components"]]
+    assert found[:2] == [(["compute", "map"], ["area"]), (["consolidate", "consolidate"], ["area"])]
+    assert found[2:] == 2 * [(["map"], "all"), (["compute"], []), (["consolidate"], [])]
+
+
 def test_another_arrangement_is_another_fusion_of_the_same_graph(app, compiled):
     before = StreamGraph(compiled, "trips")
     (coarse,) = [c.key_set for c in before.computes if c.name == "trips/compute area"]
@@ -137,7 +151,7 @@ def test_the_tree_shows_components_operators_and_chains(plan):
     shown = console.export_text()
     for text in (
         "stream trips: memory",
-        "C1  on the executors, any rows together",
+        "C1  on the executors, in any partitioning",
         "map rows as they come: event time, area, user, fare, hour",
         "C4  on the executors, by hour",
         "compute all rows in panes of 5 minutes: count(*) from the partials by area, user in C2",
@@ -145,7 +159,7 @@ def test_the_tree_shows_components_operators_and_chains(plan):
         "compute area in panes of 5 minutes:",
         "in panes of 5 minutes: mean_sum(fare) from the partials by area, user\n",
         "compute area where fare > 9",
-        "consolidate coarse: 5 minutes, fare = avg(fare) within 2 seconds →",
+        "consolidate coarse: 5 minutes; fare = avg(fare) within 2 seconds →",
         "(fine.results)",
         "stream fine.results: results of fine",
         "6 queries, ",

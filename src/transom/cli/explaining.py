@@ -75,7 +75,7 @@ def _feeds(plan: Plan, operators: Plan, names: Mapping[str, str]) -> dict[str, l
 def _component(component: Plan) -> Text:
     by = component["partitioned_by"]
     where = "on the driver" if component["runs_on"] == "driver" else "on the executors"
-    parts = "any rows together" if by == "all" else f"by {', '.join(by)}" if by else "one partition"
+    parts = "in any partitioning" if by == "all" else f"by {', '.join(by)}" if by else "one partition"
     return Text.assemble((component["name"], _HEAD), f"  {where}, {parts}")
 
 
@@ -112,11 +112,11 @@ def _compute(operator: Plan, operators: Plan, names: Mapping[str, str]) -> list[
 
 
 def _consolidate(query: Plan, feeds: Sequence[str]) -> list[str | tuple[str, str]]:
-    text: list[str | tuple[str, str]] = [(query["name"], "bold"), ": ", " and ".join(query["windows"])]
+    text: list[str | tuple[str, str]] = [(query["name"], "bold"), ": ", ", ".join(query["windows"])]
     values = ", ".join(
         column if column == call else f"{column} = {call}" for column, call in query["aggregates"].items()
     )
-    text += [(", ", _DIM), values]
+    text += [("; ", _DIM), values]
     if query["within"] is not None:
         text += [(" within ", _DIM), query["within"]["limit"]]
     if query["early"] is not None:
