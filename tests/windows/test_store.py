@@ -181,6 +181,16 @@ def test_a_tree_is_given_up_when_the_stream_becomes_thin():
     assert store._sliding._trees
 
 
+def test_a_few_rows_in_very_many_slides_get_no_tree():
+    spec = sliding("10 minutes", every="10 milliseconds")
+    store, rows = new_store([spec]), [(number * 10_000_000, number % 2, number) for number in range(60)]
+    add(store, rows)
+    for start in range(0, 100_000, 10_000):
+        span = (start, start + 10 * MINUTE)
+        assert values_of(store, store.consolidate([span])[span]) == expected(rows, span)
+    assert not store._sliding._trees
+
+
 def test_nothing_is_kept_for_windows_that_nobody_asks_for():
     specs = [*minutes(5, 20), sliding("10 minutes", every="1 minute")]
     store = new_store(specs)

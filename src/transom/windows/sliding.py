@@ -17,6 +17,8 @@ MERGES = 4
 """Merges per result over a tree, each of about the keys of the window."""
 GAIN = 1.5
 """A tree is begun when it promises to be this much cheaper, and given up when it is no cheaper: no flapping."""
+SPREAD = 16
+"""With more slides than this for each pane that holds rows, a tree would be made of nothing."""
 
 
 @dataclass
@@ -72,13 +74,14 @@ class SlidingWindows:
                 return slide
         return None
 
-    def window(self, span: Span, final: bool, cost: Callable[[], int]) -> tuple[bool, Partial | None]:
+    def window(self, span: Span, final: bool, panes: int, cost: Callable[[], int]) -> tuple[bool, Partial | None]:
         """Return whether a span is a window that a tree serves, and its rows.
 
         Args:
             span: The window.
             final: Whether no rows are expected any more, so that later windows may build on it.
-            cost: Returns what the panes of the window cost.
+            panes: Panes of the window that hold rows.
+            cost: Returns what they cost.
         """
         slide = self._of(span)
         if slide is None:
@@ -88,7 +91,7 @@ class SlidingWindows:
             self._forget_trees()
         if slide.chain is None:
             overlaps = slide.last is not None and 0 < span[0] - slide.last < slide.spec.length
-            if not (final and overlaps and slide.pays(cost(), GAIN)):
+            if not (final and overlaps and slide.length <= SPREAD * panes and slide.pays(cost(), GAIN)):
                 return False, None
             tree = self._trees.setdefault(slide.leaves, SpanTree(slide.leaves, self._read, self._merge))
             slide.chain = Chain(tree, slide.length, self._merge)

@@ -21,7 +21,7 @@ KEEP = 0.75
 takes memory and saves nothing."""
 _MOST_PARTS = 8
 """A node of as many parts is kept in any case, so that no result takes many more merges."""
-_RETRY = 8
+_RETRY = 16
 """At a level whose nodes were not worth keeping, every so many are tried again."""
 
 Merge = Callable[[Sequence[Partial]], Partial]

@@ -158,7 +158,7 @@ class PaneStore:
     def _consolidate(self, span: Span, final: bool) -> Partial:
         merges = self.work.merges
         low, high = self._panes.boundary(span[0]), self._panes.boundary(span[1])
-        served, rows = self._sliding.window(span, final, lambda: self._cost(low, high))
+        served, rows = self._sliding.window(span, final, high - low, lambda: self._cost(low, high))
         if not served:
             rows = self._span(*span)
         if final and rows is not None:
