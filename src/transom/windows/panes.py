@@ -93,9 +93,10 @@ def closing_windows(
     if not len(starts) or until <= after or isinstance(kind, SessionSpec):
         return []
     if isinstance(kind, CalendarSpec):
-        begins, ends = kind.windows(starts)
-        keep = (after < ends) & (ends <= until)
-        return sorted(set(zip(begins[keep].tolist(), ends[keep].tolist(), strict=True)))
+        # They do not overlap: those that end in (after, until] lie between the open ones of the two moments.
+        low, high = np.searchsorted(starts, [kind.late_before(after), kind.late_before(until)])
+        begins, ends = kind.windows(starts[low:high])
+        return sorted(set(zip(begins.tolist(), ends.tolist(), strict=True)))
     return _closing_fixed(kind, starts, after, until)
 
 
