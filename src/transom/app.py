@@ -6,18 +6,20 @@ import itertools
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transom.chaining import Derivation, ResultsOf
+from transom.checkpoint.control import Inbox
 from transom.checkpoint.store import Checkpoint
 from transom.config import Settings
 from transom.engine.derived import FED, WINDOW_TIME, DerivedSource
 from transom.engine.loop import Loop
 from transom.engine.progress import Progress
+from transom.engine.remote import Remote
 from transom.engine.requests import Addition, Change, Request, Requests
 from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.spark.session import active_session_kept, is_ansi, private_session
@@ -79,6 +81,7 @@ class App:
         self._lock = threading.RLock()
         """Held while the definitions change: queries come and go from other threads."""
         self._retired: list[Sink] = []
+        self._extend: Callable[[str, Sequence[str]], Sequence[Change]] | None = None
         self._on_step: Callable[[str], None] = lambda step: None
 
     def stream(
@@ -160,6 +163,34 @@ class App:
             self._retired.append(self._sinks.pop(name))
             for stream in (*self._streams.values(), *(derivation.stream for derivation in self._derived)):
                 stream.queries = [query for query in stream.queries if query.name != name]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the queries."""
+        with self._lock:
+            return tuple(self._sinks)
+
+    def extend_with(self, add: Callable[[str, Sequence[str]], Sequence[Change]]) -> None:
+        """Say how `transom add` adds queries while the application runs.
+
+        Args:
+            add: Given the path of a job file and names of queries in it (none for all that are new), it adds them
+                with `to`, and returns the changes; called on the thread of `run`.
+        """
+        self._extend = add
+
+    def _asked(self, request: Mapping[str, Any]) -> Sequence[Change]:
+        """Do what a command asks for."""
+        operation, names = request["operation"], request["names"]
+        if operation == "add":
+            if self._extend is None:
+                raise DefinitionError(
+                    "add: the application was not started from a TOML job.",
+                    "Add queries in its Python code, with to() on one of its streams.",
+                )
+            return self._extend(request["job"], names)
+        acts = {"pause": self.pause, "resume": self.resume, "remove": self.remove}
+        return [acts[operation](name) for name in names]
 
     def pause(self, name: str) -> Change:
         """Let a query rest: it emits nothing, and its windows miss the rows that come meanwhile; its sink stays open.
@@ -262,6 +293,8 @@ class App:
                     forget=self._forget,
                 )
                 self._loop = loop
+                remote = Remote(Inbox(checkpoint.path, self._clock), self._clock, self._asked)
+                self._requests.look = remote.look
                 with _interrupts(loop, session):
                     return loop.run(once, close_all)
             finally:

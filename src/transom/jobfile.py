@@ -13,7 +13,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transom.errors import JobFileError
+from transom.errors import JobFileError, TransomError
 from transom.jobkeys import Keys, Table
 
 if sys.version_info >= (3, 11):
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from transom.app import App
+    from transom.engine.requests import Change
 
 _JOB = ("checkpoint", "name", "settings", "source", "query")
 _WATERMARK = ("watermark", "idle_after", "max_ahead", "close_on_idle", "from_source")
@@ -154,7 +155,6 @@ def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None)
     """
     import transom as tm
     from transom.config import Settings
-    from transom.windows.aggregates.parse import parse_aggregate
 
     directory = checkpoint or spec.checkpoint
     if directory is None:
@@ -164,36 +164,100 @@ def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None)
         )
     Keys(spec.file, "[settings]", spec.settings, tuple(one.name for one in fields(Settings)))
     app = tm.App(spark, checkpoint=directory, name=spec.name, **spec.settings)
-    rows: dict[str, Any] = {}
-    results: dict[str, Any] = {}
-    mapped: dict[Any, Any] = {}
+    queries = _Queries(spec, app)
     for source in spec.sources:
         make = tm.files if source.kind == "files" else tm.generator
-        rows[source.name] = app.stream(
+        queries.rows[source.name] = app.stream(
             make(source.reads, **source.options),
             event_time=source.event_time,
             watermark=tm.watermark(**source.watermark),
             name=source.name,
         )
     for query in spec.queries:
+        queries.add(query)
+    app.extend_with(queries.extend)
+    return app
+
+
+class _Queries:
+    """Makes the queries of a job, those at the start and those that are added while it runs."""
+
+    def __init__(self, spec: JobSpec, app: App) -> None:
+        self._file = Path(spec.file).absolute()
+        self._app = app
+        self.rows: dict[str, Any] = {}
+        """Stream of each source."""
+        self._results: dict[str, Any] = {}
+        self._mapped: dict[Any, Any] = {}
+
+    def add(self, query: QuerySpec) -> Change | None:
+        """Add a query; None when it has no sink, so that it counts from the first query on that reads it."""
+        import transom as tm
+        from transom.windows.aggregates.parse import parse_aggregate
+
         # Queries with the same filter and columns share one mapped stream, so that it is computed once.
         which = (query.source, query.parent, query.where, query.select)
-        if which not in mapped:
-            seen = rows[str(query.source)] if query.parent is None else results[query.parent].results(query.parent)
+        if which not in self._mapped:
+            parent = query.parent
+            seen = self.rows[str(query.source)] if parent is None else self._results[parent].results(parent)
             seen = seen if query.where is None else seen.where(query.where)
-            mapped[which] = seen.map(_selection(query.select)) if query.select else seen
-        grouped = mapped[which].group_by(*query.group_by)
+            self._mapped[which] = seen.map(_selection(query.select)) if query.select else seen
+        grouped = self._mapped[which].group_by(*query.group_by)
         windowed = grouped.window(*map(_window, query.windows), early=query.early, lateness=query.lateness or 0)
         result = windowed.agg(**dict(map(parse_aggregate, query.aggregates)))
         if query.fill is not None:
             result = result.fill(query.fill)
         if query.within is not None:
             result = result.within(query.within[0], quantile=query.within[1])
-        results[query.name] = result
+        change: Change | None = None
         if query.sink is not None:
             kind, argument = query.sink
-            result.to(getattr(tm, kind)(argument), name=query.name)
-    return app
+            change = result.to(getattr(tm, kind)(argument), name=query.name)
+        self._results[query.name] = result
+        return change
+
+    def extend(self, job: str, names: Sequence[str]) -> list[Change]:
+        """Add queries that the job file has by now to the running application.
+
+        Args:
+            job: Path of the file, which must be the one that the application was started from.
+            names: The queries; none for all that the application does not have.
+
+        Raises:
+            JobFileError: It is another file, or cannot be read, or lacks a query.
+        """
+        if Path(job) != self._file:
+            raise JobFileError(
+                f"add: the application was started from {self._file}, not from {job}.",
+                "Add the query to that file, so that a restart has it, too.",
+            )
+        found = {query.name: query for query in load_job(self._file).queries}
+        for name in names:
+            if name not in found:
+                raise JobFileError(f"add: {self._file} has no query {name!r}.", f"It has {', '.join(found)}.")
+        return [self._added(found[name]) for name in names or found if names or name not in self._app.names]
+
+    def _added(self, query: QuerySpec) -> Change:
+        """Add a query, and return what becomes of it, also when it cannot work."""
+        from transom.engine.requests import Change
+
+        try:
+            if query.source is not None and query.source not in self.rows:
+                raise JobFileError(
+                    f"add: the running application has no source {query.source!r}.", "Stop it, and start it again."
+                )
+            if query.parent is not None and query.parent not in self._app.names:
+                raise JobFileError(
+                    f"add: the running application has no query {query.parent!r}, which {query.name!r} reads.",
+                    "Stop it, and start it again.",
+                )
+            change = self.add(query)
+            if change is None:
+                raise JobFileError(f"add: the query {query.name!r} has no sink.", "Give it one.")
+        except TransomError as error:
+            change = Change(query.name, "add")
+            change.refuse(error)
+        return change
 
 
 def _selection(columns: tuple[str, ...]) -> Any:

@@ -16,7 +16,8 @@ EPOCHS = "epochs"
 LOG = "log"
 TABLES = "partials"
 SNAPSHOTS = "snapshots"
-RESERVED = frozenset({FORMAT_FILE, LOCK_FILE, EPOCHS, LOG, TABLES, SNAPSHOTS})
+CONTROL = "control"
+RESERVED = frozenset({FORMAT_FILE, LOCK_FILE, EPOCHS, LOG, TABLES, SNAPSHOTS, CONTROL})
 """What `Checkpoint.directory` may not return."""
 
 _LONGEST_KEY = 160

@@ -6,6 +6,7 @@
     log/e000003-000002.log
     partials/NAME.e000003-000007.tables
     snapshots/e000003-000002.snapshot
+    control/...          requests to the application that has it open, and answers
     sources/..., ...     directories that others keep in it
 
 A snapshot comes into force by one rename. Before it, the log goes on in a new segment, which the snapshot

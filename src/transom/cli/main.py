@@ -54,6 +54,11 @@ Job = Annotated[
 ]
 Master = Annotated[str, typer.Option(metavar="URL", help="Spark master.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Application = Annotated[
+    Path, typer.Argument(metavar="APP", help="The checkpoint directory of an application, or its TOML job.")
+]
+Name = Annotated[str, typer.Argument(metavar="QUERY", help="The name of a query.")]
+Timeout = Annotated[str, typer.Option(metavar="TIME", help="How long to wait for the application.")]
 Checkpoint = Annotated[Path, typer.Argument(metavar="DIR", help="The checkpoint directory of an application.")]
 
 
@@ -154,6 +159,75 @@ def checkpoint(directory: Checkpoint, as_json: AsJson = False) -> None:
     from transom.cli.upkeep import show_checkpoint
 
     show_checkpoint(directory, as_json=as_json)
+
+
+@cli.command()
+def queries(app: Application, as_json: AsJson = False) -> None:
+    """List the queries of an application: their state, and from when on their windows are complete.
+
+    Example: [bold]transom queries job.toml[/bold]
+    """
+    from transom.cli.queries import show_queries
+
+    show_queries(app, as_json=as_json)
+
+
+@cli.command()
+def add(
+    job: Annotated[Path, typer.Argument(metavar="JOB", help="The TOML job that the application was started from.")],
+    name: Annotated[
+        str | None, typer.Argument(metavar="[QUERY]", help="The query; without it all that the application lacks.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The checkpoint, if run was given one.")
+    ] = None,
+    timeout: Timeout = "60 seconds",
+    as_json: AsJson = False,
+) -> None:
+    """Add queries that you wrote into its job file to the running application.
+
+    A new query takes what the running ones keep of the past; the answer says from when on its windows are complete.
+
+    Example: [bold]transom add job.toml fares[/bold]
+    """
+    from transom.cli.queries import add_queries
+
+    add_queries(job, name, checkpoint, timeout=timeout, as_json=as_json)
+
+
+@cli.command()
+def remove(app: Application, name: Name, timeout: Timeout = "60 seconds", as_json: AsJson = False) -> None:
+    """Take a query out of the running application; its open windows are dropped, its results stay.
+
+    Delete it from the job, too. As long as it is there unchanged, a restart leaves it out.
+
+    Example: [bold]transom remove ckpt fares[/bold]
+    """
+    from transom.cli.queries import change_query
+
+    change_query("remove", app, name, timeout=timeout, as_json=as_json)
+
+
+@cli.command()
+def pause(app: Application, name: Name, timeout: Timeout = "60 seconds", as_json: AsJson = False) -> None:
+    """Let a query of the running application rest; it misses the rows that come meanwhile.
+
+    Example: [bold]transom pause ckpt fares[/bold]
+    """
+    from transom.cli.queries import change_query
+
+    change_query("pause", app, name, timeout=timeout, as_json=as_json)
+
+
+@cli.command()
+def resume(app: Application, name: Name, timeout: Timeout = "60 seconds", as_json: AsJson = False) -> None:
+    """Let a paused query run again; the answer says from when on its windows are complete.
+
+    Example: [bold]transom resume ckpt fares[/bold]
+    """
+    from transom.cli.queries import change_query
+
+    change_query("resume", app, name, timeout=timeout, as_json=as_json)
 
 
 def print_error(error: TransomError) -> None:

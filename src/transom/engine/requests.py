@@ -114,6 +114,8 @@ class Requests:
         self._defined: dict[str, Change] = {}
         self.wake: Callable[[], None] = lambda: None
         """Called after each request."""
+        self.look: Callable[[], None] = lambda: None
+        """Called before requests are taken: looks for some that came another way."""
 
     def ask(self, request: Request) -> Change:
         """Take in a request, and return its change."""
@@ -135,6 +137,7 @@ class Requests:
 
     def take(self) -> list[Request]:
         """Return all that wait, and forget them."""
+        self.look()
         if not self._waiting:
             return []
         with self._lock:
@@ -144,6 +147,7 @@ class Requests:
 
     def refuse_all(self) -> None:
         """Refuse all that wait: the application ends."""
+        self.look = lambda: None
         for request in self.take():
             request.change.refuse(stopped(request.change))
 
