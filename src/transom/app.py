@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transom.chaining import Derivation, ResultsOf
+from transom.chaining import Derivation, JoinOf, ResultsOf
 from transom.checkpoint.control import Inbox
 from transom.checkpoint.store import Checkpoint
 from transom.config import Settings
@@ -22,6 +22,7 @@ from transom.engine.progress import Progress
 from transom.engine.remote import Remote
 from transom.engine.requests import Addition, Change, Request, Requests
 from transom.engine.spark.compile import Compiled, compile_queries
+from transom.engine.spark.rows import WindowJoin
 from transom.engine.spark.session import active_session_kept, is_ansi, private_session
 from transom.engine.stream import Stream as RunningStream
 from transom.engine.stream import StreamDefinition
@@ -31,7 +32,8 @@ from transom.model.query import Query
 from transom.model.time import Clock, Duration, SystemClock
 from transom.model.watermark import WatermarkPolicy
 from transom.model.watermark import watermark as make_watermark
-from transom.pipeline import QueryBuilder, Stream
+from transom.model.window import Window, window_of
+from transom.pipeline import QueryBuilder, Rowwise, Stream
 from transom.sinks.base import Sink, explained
 from transom.sources.base import Source
 
@@ -116,6 +118,40 @@ class App:
         stream = Stream(self._add, self._results, label, lambda: source, time, policy)
         self._streams[label] = stream
         return stream
+
+    def join(
+        self,
+        left: Stream | Rowwise,
+        right: Stream | Rowwise,
+        *,
+        on: str | Sequence[str],
+        window: Window,
+        how: str = "inner",
+        name: str | None = None,
+    ) -> Stream:
+        """Return the rows of two streams that have equal keys in the same window, as a stream.
+
+        Its rows are those of a Spark batch join of each window: `window_start`, `window_end`, the keys, the other
+        columns of the left side, those of the right side. They come once, when the watermarks of both inputs have
+        passed the window's end; their event time is the last microsecond of the window. A stream may be joined with
+        itself. The rows wait as files in the checkpoint.
+
+        Args:
+            left: A stream, after any `map` and `where`.
+            right: The other one.
+            on: The columns that must be equal on both sides; null equals nothing.
+            window: A length ("10 seconds"), or what `tumbling`, `sliding` or `calendar` return.
+            how: "inner", or "left" for all rows of the left side.
+            name: Names the joined stream; default join1, join2, ...
+
+        Raises:
+            DefinitionError: No keys, an unknown kind, or a session window.
+        """
+        keys = (on,) if isinstance(on, str) else tuple(on)
+        joins = sum(isinstance(known, JoinOf) for known in self._derived)
+        sides = [Rowwise(side, ()) if isinstance(side, Stream) else side for side in (left, right)]
+        join = WindowJoin(keys, window_of(window), how)
+        return self._derive(JoinOf(name or f"join{joins + 1}", sides[0], sides[1], join))
 
     def _results(self, builder: QueryBuilder, name: str | None) -> Stream:
         return self._derive(ResultsOf(builder, name))

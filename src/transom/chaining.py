@@ -6,9 +6,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from transom.engine.derived import DerivedSource, ResultsSource
+from transom.engine.joining import ROWS, JoinSource
+from transom.engine.spark.rows import WindowJoin
 from transom.errors import DefinitionError
-from transom.pipeline import QueryBuilder, Stream
+from transom.model.query import Query
+from transom.pipeline import QueryBuilder, Rowwise, Stream
 from transom.sinks.nowhere import Nowhere
+from transom.windows.aggregates.functions import count
 
 
 class Derivation(Protocol):
@@ -50,3 +54,35 @@ class ResultsOf:
         """Return a new source, for one run."""
         assert self.builder.label is not None, "settled first"
         return ResultsSource(self.builder.windowed.grouped.rows.stream.name, self.builder.label)
+
+
+@dataclass(eq=False)
+class JoinOf:
+    """The join of two streams within windows."""
+
+    name: str
+    left: Rowwise
+    right: Rowwise
+    join: WindowJoin
+    stream: Stream = field(init=False)
+    settled: bool = False
+
+    def settle(self) -> None:
+        """Add the queries that count the rows of each side; they take part in progress, dead letters and lateness."""
+        self.stream.name = self.name
+        if not self.settled:
+            for rows, label in ((self.left, f"{self.name}.left"), (self.right, f"{self.name}.right")):
+                self._register(rows, label)
+            self.settled = True
+
+    def _register(self, rows: Rowwise, label: str) -> None:
+        def query(name: str) -> Query:
+            branch = rows.stream.branch(rows.chain)
+            return Query(name, branch, (), (self.join.window,), ((ROWS, count()),), condition=rows.condition)
+
+        rows.stream.register(rows.stream, Nowhere(), label, query)
+
+    def source(self) -> DerivedSource:
+        """Return a new source, for one run."""
+        left, right = self.left.stream.name, self.right.stream.name
+        return JoinSource(self.name, self.join, (left, f"{self.name}.left"), (right, f"{self.name}.right"))

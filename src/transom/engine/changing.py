@@ -96,6 +96,7 @@ class Changer:
             stream.tell_readers()
             if isinstance(stream.source, DerivedSource):
                 stream.source.release(stream.state.offset)
+                stream.source.sweep()
         for name in fate.left:
             self._host.note(f"{name} is not in the job any more; its windows are dropped.")
         for name in fate.dismissed:

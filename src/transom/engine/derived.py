@@ -18,7 +18,7 @@ from transom.engine.state import Closing
 from transom.errors import DefinitionError, SourceError
 from transom.model.expression import Expression
 from transom.model.query import Query
-from transom.model.time import MIN_TIME, Clock, Micros
+from transom.model.time import MAX_TIME, MIN_TIME, Clock, Micros
 from transom.model.watermark import WatermarkPolicy
 from transom.sources.base import Cut, Offset
 from transom.sources.schemas import check_reserved, position
@@ -98,10 +98,6 @@ class DerivedSource(ABC):
     @abstractmethod
     def orphaned(self) -> str | None:
         """Return why no more rows will ever come, e.g. because the query failed; None while they can."""
-
-    @abstractmethod
-    def wants(self, watermark: Micros, now: Micros) -> bool:
-        """Tell whether a parent's watermark without rows would close something here or further down."""
 
     def _would_close(self, watermark: Micros, now: Micros) -> bool:
         return not self._items and watermark > self._watermark and self._child.has_due(watermark, now)
@@ -213,6 +209,9 @@ class DerivedSource(ABC):
         del self._items[: self._after(oldest_needed)]
         self._newest = max(self._newest, position(oldest_needed))
 
+    def sweep(self) -> None:  # noqa: B027
+        """Remove what earlier runs left behind; called after the log was replayed."""
+
     def close(self) -> None:  # noqa: B027
         """Do nothing: the parents own everything."""
 
@@ -255,9 +254,12 @@ class ResultsSource(DerivedSource):
     def _lateness(self) -> Micros:
         return self._streams[0].state.compiled[self.query].query.lateness
 
+    last_end = MIN_TIME
+    """It waits for no other stream."""
+
     def wants(self, watermark: Micros, now: Micros) -> bool:
         """Tell whether the parent's watermark without rows would close something here or further down."""
-        return self.orphaned() is None and self._would_close(watermark - self._lateness, now)
+        return watermark < MAX_TIME and self.orphaned() is None and self._would_close(watermark - self._lateness, now)
 
     def closed(self, cut: int, closings: Sequence[Closing], closed: Micros, ingested: Micros) -> None:
         """Take the windows that no row can change any more since a logged cut of the parent."""

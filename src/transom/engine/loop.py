@@ -257,6 +257,7 @@ class Loop:
             "skipped": outcome.skipped,
             "failures": outcome.failures,
             "late": outcome.late,
+            "kept": outcome.kept,
         }
         self.log(record, sync=not cut.empty)
         self.step("committed")

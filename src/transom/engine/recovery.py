@@ -186,6 +186,7 @@ def _replay(
             stats=CutStats.from_json(record["stats"]),
             failures={query: why for query, why in record["failures"].items() if query in alive},
             skipped=record["skipped"],
+            kept=record["kept"],
         )
         stream.commit(outcome, tables)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from transom.engine.keeping import Keeper, keep_rows
 from transom.engine.spark import jobs
 from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.spark.isolation import describe_failure, run_isolated
@@ -26,7 +27,7 @@ from transom.sources.base import Offset, Source
 from transom.windows.components import DEFAULT, Arrangement
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 ALL_ROWS = 1 << 60
@@ -90,6 +91,8 @@ class CutOutcome:
     """Queries that made the job fail, with the reason."""
     late: dict[str, int] = field(default_factory=dict)
     """Rows that were late for each query."""
+    kept: dict[str, Micros] = field(default_factory=dict)
+    """Largest event time of the rows that were kept for each query that needs rows."""
 
 
 class Reader(Protocol):
@@ -98,6 +101,10 @@ class Reader(Protocol):
     @property
     def held_bytes(self) -> int:
         """Size of what waits to be read."""
+
+    @property
+    def last_end(self) -> Micros:
+        """The end of the last window that waits for this stream's watermark."""
 
     def wants(self, watermark: Micros, now: Micros) -> bool:
         """Tell whether something would close if it knew that this stream's watermark has come so far."""
@@ -161,6 +168,10 @@ class Stream:
         """Whether the source had more rows than the last planned cut takes."""
         self.readers: list[Reader] = []
         """What is fed with the results of this stream's queries."""
+        self.keepers: list[Keeper] = []
+        """What needs the rows of this stream's queries."""
+        self._held: tuple[Any, DataFrame] | None = None
+        """The rows of the cut under way, read once for all its jobs, with what they are."""
         self._looked = now
         """Wall time of the last look for a next cut."""
         self.closes_all = False
@@ -242,10 +253,15 @@ class Stream:
             end=state.offset if piece is None else piece.end,
             rows=0 if piece is None else piece.rows,
             watermark=watermark,
-            closed=state.closed_by(watermark),
+            closed=self._closed_by(watermark),
             ahead=self.definition.policy.ahead_limit(now),
             at=now,
         )
+
+    def _closed_by(self, watermark: Micros) -> Micros:
+        """Return up to where a cut with the watermark closes windows, here or where they wait for this stream."""
+        closed = self.state.closed_by(watermark)
+        return closed if watermark < MAX_TIME else max([closed, *(reader.last_end for reader in self.readers)])
 
     def _injected(self, now: Micros) -> None:
         """Take the watermarks that came from the source without rows."""
@@ -270,7 +286,7 @@ class Stream:
         """Tell whether a cut with the watermark would emit anything, here or in the streams that this one feeds."""
         if self.state.has_due(watermark, now):
             return True
-        return watermark < MAX_TIME and any(reader.wants(watermark, now) for reader in self.readers)
+        return any(reader.wants(watermark, now) for reader in self.readers)
 
     def close(self, cut: LoggedCut, ingested: Micros) -> list[Closing]:
         """Close the windows that a logged cut completes, live or from the log, and pass them on to the readers.
@@ -309,6 +325,12 @@ class Stream:
         """
         if cut.empty:
             return CutOutcome(cut)
+        try:
+            return self._run(cut, all_queries)
+        finally:
+            self._let_go()
+
+    def _run(self, cut: LoggedCut, all_queries: Compiled) -> CutOutcome:
         skipped: dict[str, str] = {}
 
         def job(some: Sequence[Query], apart: bool = False) -> tuple[Compiled, CutPartials]:
@@ -345,13 +367,15 @@ class Stream:
         for component, note, table in zip(compiled.components, compiled.plan.notes, partials.tables, strict=True):
             late.update(jobs.late_rows(table, component, before))
             tables.append(describe_table(table, note))
+        kept, failures = self._keep(cut, compiled, tuple(skipped), before)
         outcome = CutOutcome(
             cut,
             tuple(tables),
             partials.stats,
             skipped,
-            isolated.failures,
+            {**isolated.failures, **failures},
             {q: n for q, n in late.items() if n},
+            kept,
         )
         if partials.stats.bad or outcome.late or skipped:
             self._write_dead_letters(outcome, compiled, before)
@@ -366,7 +390,7 @@ class Stream:
     def _job(self, cut: LoggedCut, compiled: Compiled, skip: Sequence[str]) -> CutPartials:
         def partials(plan: StreamPlan) -> CutPartials:
             return jobs.run_cut(
-                self.source.read(self._session, cut.start, cut.end, skip),
+                self._rows(cut, skip),
                 plan,
                 partitions=len(self.source.partitions),
                 ahead=cut.ahead,
@@ -376,6 +400,36 @@ class Stream:
         found = partials(compiled.plan)
         moments = jobs.straddled(found.tables, compiled.components, cut.watermark)
         return partials(compiled.plan.split_at(moments)) if moments else found
+
+    def _rows(self, cut: LoggedCut, skip: Sequence[str]) -> DataFrame:
+        """Return the rows of a cut; when several jobs read them in any case, they are parsed once."""
+        if not self.keepers:
+            return self.source.read(self._session, cut.start, cut.end, skip)
+        which = cut.number, tuple(skip)
+        if self._held is None or self._held[0] != which:
+            self._let_go()
+            self._held = which, self.source.read(self._session, cut.start, cut.end, skip).persist()
+        return self._held[1]
+
+    def _let_go(self) -> None:
+        if self._held is not None:
+            self._held[1].unpersist()
+            self._held = None
+
+    def _keep(
+        self, cut: LoggedCut, compiled: Compiled, skip: Sequence[str], late_before: dict[str, Micros]
+    ) -> tuple[dict[str, Micros], dict[str, str]]:
+        if not self.keepers:
+            return {}, {}
+        try:
+            kept, failures = keep_rows(self.keepers, self._rows(cut, skip), compiled, cut, late_before)
+        except CheckpointFullError:
+            if self.abandoned:
+                raise _Abandoned from None
+            raise
+        if failures and self.abandoned:
+            raise _Abandoned
+        return kept, failures
 
     def _write_dead_letters(self, outcome: CutOutcome, compiled: Compiled, before: dict[str, Micros]) -> None:
         cut = outcome.cut
@@ -387,7 +441,7 @@ class Stream:
         directory = self._dead_letters / f"cut={cut.number}"
         try:
             jobs.write_dead_letters(
-                self.source.read(self._session, cut.start, cut.end, tuple(outcome.skipped)),
+                self._rows(cut, tuple(outcome.skipped)),
                 compiled.plan,
                 late,
                 ahead=cut.ahead,
@@ -416,6 +470,9 @@ class Stream:
                 if name in self.state.queries:
                     self.state.drop_query(name, reason)
             self.rearrange()
+        for keeper in self.keepers:
+            if keeper.query in outcome.kept:
+                keeper.keep(cut.number, outcome.kept[keeper.query])
         watermark = self.state.watermark
         if not cut.empty:
             injected = self.source.watermark(cut.end)

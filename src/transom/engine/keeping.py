@@ -1,0 +1,72 @@
+"""Keeps the rows of a cut as files for what needs rows and not partials: joins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from transom.engine.spark.compile import Compiled
+from transom.engine.spark.isolation import describe_failure
+from transom.engine.spark.rows import rows_of, write_rows
+from transom.errors import CheckpointFullError
+from transom.model.time import Micros
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from transom.engine.stream import LoggedCut
+
+
+class Keeper(Protocol):
+    """Needs the rows that a query sees."""
+
+    query: str
+
+    def piece(self, cut: int) -> Path:
+        """Return where the rows of a cut are kept."""
+
+    def keep(self, cut: int, newest: Micros) -> None:
+        """Remember that the rows of a committed cut are kept; their largest event time is `newest`."""
+
+
+def keep_rows(
+    keepers: Sequence[Keeper], raw: DataFrame, compiled: Compiled, cut: LoggedCut, late_before: Mapping[str, Micros]
+) -> tuple[dict[str, Micros], dict[str, str]]:
+    """Write the rows of a cut, one job for each keeper; durable when it returns.
+
+    Args:
+        keepers: Those whose query failed already are left out.
+        raw: The rows of the cut.
+        compiled: The queries.
+        cut: The cut.
+        late_before: For each query, the moment before which its rows are late.
+
+    Returns:
+        The largest event time of the rows that are kept, by query; and the queries whose rows cannot be kept, with
+        the reason.
+
+    Raises:
+        CheckpointFullError: The disk is full.
+    """
+    kept: dict[str, Micros] = {}
+    failures: dict[str, str] = {}
+    for keeper in keepers:
+        if keeper.query not in compiled.queries:
+            continue
+        query = compiled.queries[keeper.query].query
+        directory = keeper.piece(cut.number)
+        try:
+            seen = rows_of(raw, compiled.plan, query, cut.ahead)
+            newest = write_rows(seen, cut.watermark, late_before[query.name], cut.rows, directory)
+        except Exception as error:
+            if "No space left on device" in str(error):
+                raise CheckpointFullError(
+                    f"Could not keep the rows for a join in {directory}: {describe_failure(error)}",
+                    "Nothing of this cut was committed: free some space on that disk and run again.",
+                ) from error
+            failures[query.name] = describe_failure(error)
+            continue
+        if newest is not None:
+            kept[query.name] = newest
+    return kept, failures

@@ -1,0 +1,196 @@
+"""Rows of a stream kept as files, and the join of two such sets of rows within windows."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transom.checkpoint.files import sync_directory, sync_file
+from transom.engine.spark import plan
+from transom.engine.spark.columns import is_case_sensitive, to_condition
+from transom.engine.spark.jobs import SMALL_CUT_ROWS
+from transom.engine.spark.plan import TIME, StreamPlan
+from transom.errors import DefinitionError
+from transom.model.calendar import CalendarSpec
+from transom.model.query import Query
+from transom.model.time import Micros
+from transom.model.window import SessionSpec, WindowKind
+from transom.windows.calendars import calendar_start_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+IN_FORCE = "_in_force"
+"""Column of kept rows with the watermark in force at their cut: the row is in time for windows that end later."""
+WINDOW_START, WINDOW_END = "window_start", "window_end"
+INNER, LEFT = "inner", "left"
+
+
+def rows_of(raw: DataFrame, stream: StreamPlan, query: Query, ahead: Micros | None) -> DataFrame:
+    """Return the rows that a query sees, with TIME."""
+    timed = raw.withColumn(TIME, stream.time)
+    seen = stream.branches[query.branch](plan.good_rows(timed, ahead, raw.columns))
+    return seen if query.condition is None else seen.where(to_condition(query.condition))
+
+
+def _numbered(seen: DataFrame) -> DataFrame:
+    """Return the columns but TIME as c0, c1, ..., which any file can hold, and TIME."""
+    names = [f"c{i}" for i in range(len(seen.columns))]
+    at = seen.columns.index(TIME)
+    names[at:] = [TIME, *names[at:-1]]
+    return seen.toDF(*names)
+
+
+def columns_of(seen: DataFrame) -> StructType:
+    """Return the columns of a query's rows without TIME."""
+    from pyspark.sql.types import StructType
+
+    return StructType([field for field in seen.schema if field.name != TIME])
+
+
+def write_rows(
+    seen: DataFrame, watermark: Micros, late_before: Micros, estimated_rows: int, directory: Path
+) -> Micros | None:
+    """Keep the rows of a cut that are not late as Parquet files, durably; replaces what an earlier try wrote.
+
+    Args:
+        seen: What `rows_of` returned.
+        watermark: In force for the cut; microseconds.
+        late_before: Rows of earlier moments are in closed windows only.
+        estimated_rows: Size of the cut.
+        directory: Where.
+
+    Returns:
+        The largest event time; None when no row is left, and nothing is kept.
+    """
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    observation = Observation()
+    numbered = _numbered(seen).where(f"{TIME} >= {late_before}L")
+    newest = F.max(TIME).alias("newest")
+    kept = numbered.withColumn(IN_FORCE, F.lit(watermark).cast("bigint")).observe(observation, newest)
+    if estimated_rows <= SMALL_CUT_ROWS:
+        kept = kept.coalesce(1)
+    kept.write.mode("overwrite").parquet(str(directory))
+    found: Micros | None = observation.get["newest"]
+    if found is None:
+        shutil.rmtree(directory)
+        return None
+    for file in directory.iterdir():
+        sync_file(file)
+    sync_directory(directory)
+    sync_directory(directory.parent)
+    return found
+
+
+def read_rows(spark: SparkSession, paths: Sequence[Path], columns: StructType) -> DataFrame:
+    """Return kept rows: their columns, TIME and IN_FORCE."""
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    stored = StructType([StructField(f"c{i}", field.dataType) for i, field in enumerate(columns)])
+    stored = StructType([*stored, StructField(TIME, LongType()), StructField(IN_FORCE, LongType())])
+    rows = spark.read.schema(stored).parquet(*map(str, paths)) if paths else spark.createDataFrame([], stored)
+    return rows.toDF(*columns.names, TIME, IN_FORCE)
+
+
+@dataclass(frozen=True)
+class WindowJoin:
+    """How two streams are joined: on equal keys, within the same window.
+
+    Raises:
+        DefinitionError: No keys, or an unknown kind.
+    """
+
+    on: tuple[str, ...]
+    window: WindowKind
+    how: str = INNER
+
+    def __post_init__(self) -> None:
+        if not self.on or not all(isinstance(name, str) for name in self.on):
+            raise DefinitionError(f"join: on={self.on!r} names no columns.", 'Write for example on=["ad_id"].')
+        if self.how not in (INNER, LEFT):
+            raise DefinitionError(f"join: how={self.how!r} is unknown.", 'Give "inner" or "left".')
+        if isinstance(self.window, SessionSpec):
+            raise DefinitionError(
+                f"join: {self.window} depends on the rows.", "Join within tumbling, sliding or calendar windows."
+            )
+
+    def start_of(self, end: Micros) -> Micros:
+        """Return the start of the window with this end."""
+        assert not isinstance(self.window, SessionSpec)
+        return self.window.late_before(end - 1) if isinstance(self.window, CalendarSpec) else end - self.window.length
+
+    def _starts_sql(self) -> str:
+        """Return the starts of the windows that hold TIME, as a SQL array."""
+        if isinstance(self.window, CalendarSpec):
+            return f"array({calendar_start_sql(self.window, TIME)})"
+        assert not isinstance(self.window, SessionSpec)
+        length, slide, offset = self.window.length, self.window.slide, self.window.offset
+        last = f"({TIME} - pmod({TIME} - {offset}L, {slide}L))"
+        if self.window.tumbling:
+            return f"array({last})"
+        return f"filter(sequence({last}, {last} - {length}L, -{slide}L), s -> s + {length}L > {TIME})"
+
+    def apply(self, left: DataFrame, right: DataFrame, windows: DataFrame) -> DataFrame:
+        """Return the joined rows: window_start, window_end, keys, the other columns of the left side, of the right.
+
+        The same as a Spark batch join of the rows of each window: null keys match nothing; with `left` each row of
+        the left side appears at least once in each of its windows.
+
+        Args:
+            left: Columns, TIME and IN_FORCE.
+            right: The same of the other side.
+            windows: Columns `start` and `end` (bigint, microseconds) of the windows to join.
+
+        Raises:
+            DefinitionError: A key is missing, or two columns would have one name.
+        """
+        from pyspark.sql import functions as F
+
+        sides = [self._in_windows(left, "l", windows), self._in_windows(right, "r", windows)]
+        case_sensitive = is_case_sensitive(left)
+        keys = [
+            [_index(name, df.columns, side, case_sensitive) for name in self.on]
+            for df, side in ((left, "left"), (right, "right"))
+        ]
+        matches = [f"l{i} = r{k}" for i, k in zip(*keys, strict=True)]
+        joined = sides[0].join(sides[1], F.expr(" AND ".join(["l_start = r_start", *matches])), self.how)
+        columns = [F.timestamp_micros("l_start").alias(WINDOW_START), F.timestamp_micros("l_end").alias(WINDOW_END)]
+        columns += [F.col(f"l{i}").alias(name) for i, name in zip(keys[0], self.on, strict=True)]
+        for df, prefix, own in ((left, "l", keys[0]), (right, "r", keys[1])):
+            names = [name for name in df.columns if name not in (TIME, IN_FORCE)]
+            columns += [F.col(f"{prefix}{i}").alias(name) for i, name in enumerate(names) if i not in own]
+        result = joined.select(*columns)
+        folded = [name if case_sensitive else name.lower() for name in result.columns]
+        for name in result.columns:
+            if folded.count(name if case_sensitive else name.lower()) > 1:
+                raise DefinitionError(
+                    f"join: there would be two columns {name!r}.", "Rename one of them with map() before the join."
+                )
+        return result
+
+    def _in_windows(self, rows: DataFrame, prefix: str, windows: DataFrame) -> DataFrame:
+        """Return the rows once per window that they are in time for; columns l0, l1, ..., l_start, l_end (or r)."""
+        from pyspark.sql import functions as F
+
+        count = len(rows.columns) - 2
+        named = rows.toDF(*[f"{prefix}{i}" for i in range(count)], TIME, IN_FORCE)
+        start, end = f"{prefix}_start", f"{prefix}_end"
+        exploded = named.withColumn(start, F.explode(F.expr(self._starts_sql())))
+        due = windows.toDF(start, end)
+        return exploded.join(F.broadcast(due), start).where(f"{IN_FORCE} < {end}").drop(TIME, IN_FORCE)
+
+
+def _index(name: str, columns: Sequence[str], side: str, case_sensitive: bool) -> int:
+    for i, column in enumerate(columns):
+        if column == name or (not case_sensitive and column.lower() == name.lower()):
+            return i
+    raise DefinitionError(
+        f"join: the {side} side has no column {name!r}.",
+        f"Its columns are {', '.join(c for c in columns if c not in (TIME, IN_FORCE))}.",
+    )
