@@ -284,10 +284,6 @@ class StreamState:
         """Return up to where windows are closed under a watermark; MAX_TIME closes those that hold a row."""
         return watermark if watermark < MAX_TIME else max(self.closed, self._last_end())
 
-    def closed_by(self, watermark: Micros) -> Micros:
-        """Return up to where windows are closed under a watermark; MAX_TIME closes those that hold a row."""
-        return watermark if watermark < MAX_TIME else max(self.closed, self._last_end())
-
     def _last_end(self) -> Micros:
         """Return the end of the last window that holds a row."""
         ends = [
