@@ -16,6 +16,7 @@ from transom.app import App
 from transom.cli.explaining import tree
 from transom.cli.loading import load
 from transom.engine.explain import explain
+from transom.engine.fused import fused_as_run
 from transom.engine.graph import Flow, Rates, StreamGraph, graph_of
 from transom.engine.spark.compile import compile_queries
 from transom.engine.spark.session import private_session
@@ -128,6 +129,34 @@ def test_the_loans_are_fused_as_in_the_paper(spark, tmp_path, monkeypatch):
     assert found[2:] == 2 * [(["map"], "all"), (["compute"], []), (["consolidate"], [])]
 
 
+@pytest.mark.parametrize("itself", [False, True])
+def test_a_join_is_fused_with_what_is_partitioned_by_its_keys(spark, tmp_path, itself):
+    app = App(spark, tmp_path / "checkpoint")
+    left = app.stream(memory(SCHEMA), event_time="at", name="left")
+    right = (
+        left if itself else app.stream(memory("USER bigint, note string, t timestamp"), event_time="t", name="right")
+    )
+    other = right.map(lambda df: df.selectExpr("user", "area AS place", "_event_micros")) if itself else right
+    joined = app.join(left, other, on=["user"], window="1 minute", name="both")
+    joined.group_by("user").window("1 hour").agg(n=tm.count()).to(MemorySink(), "users")
+    plan = app.explain()
+    operators = {operator["name"]: operator for operator in plan["graph"]["operators"]}
+    join = operators["both/join"]
+    assert (join["kind"], join["partitioned_by"]) == ("join", ["user"])
+    assert [set(side) >= {"user"} for side in join["inputs"]] == [True, True]
+    assert {"window_start", "window_end", "user", "fare"} <= set(join["output"])
+    into = {edge["from"] for edge in plan["graph"]["edges"] if edge["to"] == "both/join"}
+    rows = {"left/map 0", "left/map 1"} if itself else {"left/map 0", "right/map 0"}
+    assert rows < into
+    assert {name for name in into - rows if "consolidate both." in name} == into - rows
+    (component,) = [c for c in plan["graph"]["components"] if "both/join" in c["operators"]]
+    assert component["operators"] == ["both/join", "both/map 0", "both/compute user"]
+    assert component["partitioned_by"] == ["user"]
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(tree("joined.py", plan))
+    assert "join on user" in console.export_text()
+
+
 def test_another_arrangement_is_another_fusion_of_the_same_graph(app, compiled):
     before = StreamGraph(compiled, "trips")
     (coarse,) = [c.key_set for c in before.computes if c.name == "trips/compute area"]
@@ -136,8 +165,8 @@ def test_another_arrangement_is_another_fusion_of_the_same_graph(app, compiled):
     after = StreamGraph(compiled_as(app, moved), "trips")
     assert set(after.graph.operators) == set(before.graph.operators)
     assert set(after.graph.edges) == set(before.graph.edges)
-    assert len(after.fused) > len(before.fused)
-    (alone,) = [component for component in after.fused if "trips/compute area" in component]
+    assert len(fused_as_run(after)) > len(fused_as_run(before))
+    (alone,) = [component for component in fused_as_run(after) if "trips/compute area" in component]
     assert len(alone) == 1
     definition = app._definitions()[0]
     shown = explain("taxis", [(definition, after.compiled)], dict.fromkeys(after.compiled.queries, "memory"), {})

@@ -89,7 +89,7 @@ def _operator(operator: Plan, queries: Plan, operators: Plan, names: Mapping[str
         return Text.assemble(head, *_compute(operator, operators, names))
     if kind == "consolidate":
         return Text.assemble(head, *_consolidate(queries[operator["query"]], feeds))
-    return Text.assemble(head, ", ".join(operator["partitioned_by"]))
+    return Text.assemble(head, "on ", (", ".join(operator["partitioned_by"]), "bold"))
 
 
 def _compute(operator: Plan, operators: Plan, names: Mapping[str, str]) -> list[str | tuple[str, str]]:

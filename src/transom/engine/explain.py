@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from transom.engine.derived import DerivedSource
+from transom.engine.fused import fused_as_run
 from transom.engine.graph import StreamGraph, application_graph, partial_text
 from transom.engine.spark.compile import Compiled
 from transom.engine.stream import StreamDefinition
@@ -30,7 +32,15 @@ def explain(
         sinks: What each query's sink is.
         columns: What each stream's source gives.
     """
-    graphs = [StreamGraph(compiled, d.name, columns.get(d.name, ())) for d, compiled in parts]
+    graphs = [
+        StreamGraph(
+            compiled,
+            definition.name,
+            columns.get(definition.name, ()),
+            source=definition.source if isinstance(definition.source, DerivedSource) else None,
+        )
+        for definition, compiled in parts
+    ]
     return {
         "application": name,
         "streams": [
@@ -92,9 +102,9 @@ def _component(component: Component) -> dict[str, Any]:
 
 def _graph(streams: Sequence[StreamGraph], definitions: Sequence[StreamDefinition]) -> dict[str, Any]:
     pairs = list(zip(streams, definitions, strict=True))
-    graph = application_graph([(stream, definition.source) for stream, definition in pairs])
+    graph = application_graph(streams)
     notes = {name: note for stream, definition in pairs for name, note in _notes(stream, definition).items()}
-    fused = [(stream, one) for stream in streams for one in stream.fused]
+    fused = [(stream, one) for stream in streams for one in fused_as_run(stream)]
     return {
         "operators": [_operator(operator) | notes[operator.name] for operator in graph.operators],
         "edges": [{"from": edge.source, "to": edge.target} for edge in graph.edges],

@@ -1,4 +1,4 @@
-"""The operator graph of what was compiled, and which operators are fused as Transom runs them."""
+"""The operator graph of what was compiled, with what was measured of it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from transom.engine.derived import ResultsSource, result_schema
+from transom.engine.derived import DerivedSource, ResultsSource, result_schema
+from transom.engine.joining import JoinSource
 from transom.engine.spark.compile import Compiled
 from transom.model.expression import Expression
 from transom.model.query import Query
 from transom.windows.aggregates.base import Primitive
 from transom.windows.components import KeySet
-from transom.windows.operators import ALL, Attributes, Edge, Fused, Graph, Kind, Operator, Schema, common
+from transom.windows.operators import ALL, Attributes, Edge, Graph, Kind, Operator, Schema
 
 TIME = ("event time", "int64")
 PANE = ("pane start", "int64")
@@ -55,19 +56,21 @@ class Compute:
 
 @dataclass(frozen=True, eq=False)
 class StreamGraph:
-    """The operators of one stream's queries.
+    """The operators of one stream's queries, and the join that the stream is made of, if it is.
 
     Args:
         compiled: The queries.
         stream: Name of the stream; it is in front of the operators' names.
         columns: What the source gives, if known.
         rates: What was measured.
+        source: What other streams of the application it reads.
     """
 
     compiled: Compiled
     stream: str
     columns: Schema = ()
     rates: Rates = field(default_factory=Rates)
+    source: DerivedSource | None = None
 
     @cached_property
     def computes(self) -> tuple[Compute, ...]:
@@ -85,6 +88,11 @@ class StreamGraph:
         """Return the operator of the same component that takes rows; the others take its partials."""
         return next(other for other in self.computes if other.component == compute.component)
 
+    @property
+    def join_name(self) -> str:
+        """Return the name of the join operator, if there is one."""
+        return f"{self.stream}/join"
+
     def map_name(self, branch: int) -> str:
         """Return the name of a branch's map operator."""
         return f"{self.stream}/map {branch}"
@@ -95,7 +103,7 @@ class StreamGraph:
 
     @cached_property
     def operators(self) -> tuple[Operator, ...]:
-        """Maps, computes and consolidates."""
+        """The join, maps, computes and consolidates."""
         maps = tuple(
             Operator(self.map_name(branch), Kind.MAP, (self.columns,), self._mapped(branch), ALL)
             for branch in sorted({compute.key_set.branch for compute in self.computes})
@@ -122,7 +130,18 @@ class StreamGraph:
             )
             for query in self._queries
         )
-        return maps + computes + consolidates
+        return self._joins + maps + computes + consolidates
+
+    @property
+    def _joins(self) -> tuple[Operator, ...]:
+        if not isinstance(self.source, JoinSource):
+            return ()
+        on = self.source.join.on
+        sides = tuple(
+            tuple((_as_written(f.name, on), f.dataType.simpleString()) for f in side.columns.fields)
+            for side in self.source.sides
+        )
+        return (Operator(self.join_name, Kind.JOIN, sides, self.columns, Attributes.of(*on)),)
 
     @cached_property
     def edges(self) -> tuple[Edge, ...]:
@@ -140,49 +159,17 @@ class StreamGraph:
             for query in self._queries
             for compute in self._computes_of(query)
         ]
-        return (*rows, *partials)
+        joined = [
+            Edge(self.join_name, self.map_name(branch))
+            for branch in dict.fromkeys(compute.key_set.branch for compute in self.computes)
+            if self._joins
+        ]
+        return (*joined, *rows, *partials)
 
     @cached_property
     def graph(self) -> Graph:
         """The graph of this stream alone, for `fuse`."""
         return Graph(self.operators, self.edges)
-
-    @cached_property
-    def fused(self) -> tuple[Fused, ...]:
-        """The components as they run.
-
-        Computes of one component of the job have one exchange. Those that have no attribute in common with the rest of
-        it (a global one, say) are made of its partials on the driver, and stand alone. The map belongs to the component
-        that reads it; when several do, its rows are kept for them. Consolidates run on the driver, together
-        when they read one store.
-        """
-        by_name = {operator.name: operator for operator in self.operators}
-        groups: list[list[Operator]] = []
-        kept: list[list[Operator]] = []
-        for number in range(len(self.compiled.components)):
-            first: list[Operator] = []
-            alone: list[list[Operator]] = []
-            for compute in self.computes:
-                if compute.component == number:
-                    operator = by_name[compute.name]
-                    if not first or common([operator, *first]):
-                        first.append(operator)
-                    else:
-                        alone.append([operator])
-            branch = self.compiled.components[number].branch
-            readers = sum(component.branch == branch for component in self.compiled.components)
-            source = by_name[self.map_name(branch)]
-            if readers == 1 and first[0].partition:
-                first.insert(0, source)
-            elif [source] not in kept:
-                kept.append([source])
-            groups += [first, *alone]
-        groups = kept + groups
-        for compute in self.computes:
-            merged = [by_name[self.consolidate_name(q.name)] for q in compute.key_set.queries]
-            fresh = [operator for operator in merged if not any(operator in group for group in groups)]
-            groups += [fresh] if fresh and fresh[0].partition else [[operator] for operator in fresh]
-        return tuple(Fused(tuple(group)) for group in groups)
 
     @property
     def _queries(self) -> list[Query]:
@@ -245,16 +232,17 @@ def graph_of(compiled: Compiled, rates: Rates, stream: str = "stream") -> Graph:
     return StreamGraph(compiled, stream, rates=rates).graph
 
 
-def application_graph(streams: Sequence[tuple[StreamGraph, object]]) -> Graph:
-    """Return the graph of all streams; results of queries flow into the maps of the streams that read them.
+def application_graph(streams: Sequence[StreamGraph]) -> Graph:
+    """Return the graph of all streams, parents first.
 
-    Args:
-        streams: The graph of each stream and its source, parents first.
+    Results of queries flow into the maps of the streams that read them; rows of both sides, and how many there are in
+    each window, into joins.
     """
-    by_stream = {graph.stream: graph for graph, _ in streams}
+    by_stream = {graph.stream: graph for graph in streams}
     operators: list[Operator] = []
     edges: list[Edge] = []
-    for graph, source in streams:
+    for graph in streams:
+        source = graph.source
         operators += graph.operators
         edges += graph.edges
         maps = [operator.name for operator in graph.operators if operator.kind is Kind.MAP]
@@ -262,6 +250,13 @@ def application_graph(streams: Sequence[tuple[StreamGraph, object]]) -> Graph:
             parent = by_stream[source.parents[0]]
             flow = parent.rates.results.get(source.query)
             edges += [_edge(parent.consolidate_name(source.query), name, flow) for name in maps]
+        elif isinstance(source, JoinSource):
+            for side in source.sides:
+                parent = by_stream[side.stream]
+                branch = parent.compiled.queries[side.query].query.branch
+                into = Edge(parent.map_name(branch), graph.join_name)
+                edges += [] if into in edges else [into]  # both sides may be the same rows
+                edges.append(Edge(parent.consolidate_name(side.query), graph.join_name))
     return Graph(tuple(operators), tuple(edges))
 
 
@@ -281,6 +276,11 @@ def _of(key_set: KeySet, branches: int) -> str:
 
 def _edge(source: str, target: str, flow: Flow | None) -> Edge:
     return Edge(source, target) if flow is None else Edge(source, target, flow.rows, flow.bytes)
+
+
+def _as_written(column: str, keys: Sequence[str]) -> str:
+    """Return the key that the column is, as the join writes it; to Spark case may make no difference."""
+    return next((key for key in keys if key.lower() == column.lower()), column)
 
 
 def _union(*schemas: Schema) -> Schema:
