@@ -24,6 +24,8 @@ LAYERS = (
     {"chaining"},
     {"app"},
     {"jobkeys"},
+    {"jobwindows"},
+    {"jobjoins"},
     {"jobfile"},
     {"dashboard"},
     {"demo"},
@@ -33,7 +35,7 @@ LAYERS = (
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 SHARED_DEFINITIONS = {"config"}
 """Values that may be imported from above although they live in the composition root."""
-USERS_OF_THE_PUBLIC_NAMES = {"jobfile", "demo", "cli"}
+USERS_OF_THE_PUBLIC_NAMES = {"jobfile", "jobwindows", "demo", "cli"}
 """They write jobs as a user does: `import transom as tm`."""
 
 TYPES_ONLY = {("model", "transom.windows.aggregates.base.Aggregate")}

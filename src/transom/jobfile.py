@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transom.errors import JobFileError, TransomError
+from transom.jobjoins import JoinSpec, add_join, parse_join, selected
 from transom.jobkeys import Keys, Table
+from transom.jobwindows import check_windows, make_window
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -22,12 +24,12 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from transom.app import App
     from transom.engine.requests import Change
 
-_JOB = ("checkpoint", "name", "settings", "source", "query")
+_JOB = ("checkpoint", "name", "settings", "source", "join", "query")
 _WATERMARK = ("watermark", "idle_after", "max_ahead", "close_on_idle", "from_source")
 _FILES = ("files", "schema", "format", "order", "settle", "options", "partition_by", "max_files_per_cut")
 _GENERATOR = ("generator", "rows_per_second", "rows", "start", "partitions")
@@ -36,13 +38,6 @@ _QUERY = (
     *("name", "source", "from", "where", "select", "group_by", "windows", "aggregates"),
     *("early", "lateness", "fill", "within", "quantile", "sink"),
 )
-_WINDOWS = {
-    "tumbling": ("tumbling", "offset"),
-    "sliding": ("sliding", "every", "offset"),
-    "calendar": ("calendar", "zone", "week_start", "offset"),
-    "session": ("session",),
-}
-"""Keys of each kind of window; the first is the argument, the others are named."""
 _SINKS: dict[str, type] = {"parquet": str, "json": str, "sqlite": str, "console": int}
 
 
@@ -68,7 +63,7 @@ class QuerySpec:
 
     name: str
     source: str | None
-    """Name of the source; None for a query over the results of another one."""
+    """Name of the source or join; None for a query over the results of another one."""
     windows: tuple[Any, ...]
     """Durations as text, or tables as in the file."""
     aggregates: tuple[str, ...]
@@ -96,6 +91,7 @@ class JobSpec:
     checkpoint: str | None = None
     name: str | None = None
     settings: Table = field(default_factory=dict)
+    joins: tuple[JoinSpec, ...] = ()
 
 
 def parse_job(text: str, file: str = "job.toml") -> JobSpec:
@@ -118,6 +114,10 @@ def parse_job(text: str, file: str = "job.toml") -> JobSpec:
     for name in names:
         if names.count(name) > 1:
             raise top.error(f"two sources are named {name!r}", "Give each [[source]] a name of its own.")
+    joins: tuple[JoinSpec, ...] = ()
+    for table in top.tables("join") if "join" in job else ():
+        joins += (parse_join(file, table, names),)
+        names.append(joins[-1].name)
     queries: tuple[QuerySpec, ...] = ()
     for table in top.tables("query"):
         queries += (_query(file, table, names, [query.name for query in queries]),)
@@ -127,7 +127,7 @@ def parse_job(text: str, file: str = "job.toml") -> JobSpec:
         if query.sink is None and all(other.parent != query.name for other in queries):
             raise top.error(f"the query {query.name!r} has no sink", 'Add for example sink = {parquet = "out"}.')
     settings = top.get("settings", dict, {})
-    return JobSpec(file, sources, queries, top.get("checkpoint", str), top.get("name", str), settings)
+    return JobSpec(file, sources, queries, top.get("checkpoint", str), top.get("name", str), settings, joins)
 
 
 def load_job(path: Path) -> JobSpec:
@@ -173,6 +173,8 @@ def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None)
             watermark=tm.watermark(**source.watermark),
             name=source.name,
         )
+    for join in spec.joins:
+        queries.rows[join.name] = add_join(app, join, queries.rows)
     for query in spec.queries:
         queries.add(query)
     app.extend_with(queries.extend)
@@ -186,7 +188,7 @@ class _Queries:
         self._file = Path(spec.file).absolute()
         self._app = app
         self.rows: dict[str, Any] = {}
-        """Stream of each source."""
+        """Stream of each source and join."""
         self._results: dict[str, Any] = {}
         self._mapped: dict[Any, Any] = {}
 
@@ -200,10 +202,9 @@ class _Queries:
         if which not in self._mapped:
             parent = query.parent
             seen = self.rows[str(query.source)] if parent is None else self._results[parent].results(parent)
-            seen = seen if query.where is None else seen.where(query.where)
-            self._mapped[which] = seen.map(_selection(query.select)) if query.select else seen
+            self._mapped[which] = selected(seen, query.where, query.select)
         grouped = self._mapped[which].group_by(*query.group_by)
-        windowed = grouped.window(*map(_window, query.windows), early=query.early, lateness=query.lateness or 0)
+        windowed = grouped.window(*map(make_window, query.windows), early=query.early, lateness=query.lateness or 0)
         result = windowed.agg(**dict(map(parse_aggregate, query.aggregates)))
         if query.fill is not None:
             result = result.fill(query.fill)
@@ -260,23 +261,6 @@ class _Queries:
         return change
 
 
-def _selection(columns: tuple[str, ...]) -> Any:
-    def select(frame: DataFrame) -> DataFrame:
-        return frame.selectExpr(*columns)
-
-    return select
-
-
-def _window(window: Any) -> Any:
-    import transom as tm
-
-    if isinstance(window, str):
-        return window
-    arguments = dict(window)
-    kind = next(kind for kind in _WINDOWS if kind in arguments)
-    return getattr(tm, kind)(arguments.pop(kind), **arguments)
-
-
 def _source(file: str, table: Table, number: int) -> SourceSpec:
     where = f"[source] {table['name']!r}" if "name" in table else f"[source] number {number + 1}"
     keys = Keys(file, where, table, _SOURCE)
@@ -321,17 +305,7 @@ def _query(file: str, table: Table, sources: Sequence[str], above: Sequence[str]
     if source is not None and source not in sources:
         raise keys.error(f"there is no source {source!r}", f"The sources are: {', '.join(sources)}.")
     windows = keys.need("windows", list)
-    for window in windows:
-        if isinstance(window, dict):
-            kind = next((kind for kind in _WINDOWS if kind in window), None)
-            allowed = _WINDOWS[kind] if kind else tuple(sorted({key for keys in _WINDOWS.values() for key in keys}))
-            Keys(file, f"{keys.where} windows", window, allowed)
-        if not isinstance(window, (str, dict)) or (isinstance(window, dict) and kind is None):
-            raise keys.error(
-                f"windows: {window!r} is not a window",
-                'Write "5 minutes", {tumbling = "1 day", offset = "4 hours"}, {session = "30 minutes"}, '
-                '{sliding = "1 hour", every = "1 minute"} or {calendar = "week", zone = "Europe/Copenhagen"}.',
-            )
+    check_windows(keys, windows)
     sink = keys.get("sink", dict)
     if sink is not None:
         Keys(file, f"{keys.where} sink", sink, tuple(_SINKS))

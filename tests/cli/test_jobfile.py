@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from transom.errors import JobFileError
-from transom.jobfile import _window, build_job, load_job, parse_job
+from transom.jobfile import build_job, load_job, parse_job
+from transom.jobwindows import make_window
 from transom.model.window import window_of
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -52,7 +53,7 @@ def test_every_kind_of_window():
     written = """windows = ["1 minute", {calendar = "week", zone = "America/New_York", week_start = "sunday",
         offset = "4 hours"}, {sliding = "1 hour", every = "1 minute"}]"""
     query = parse_job(re.sub(r"windows = .*", written.replace("\n", " "), JOB)).queries[0]
-    assert [str(window_of(_window(window))) for window in query.windows] == [
+    assert [str(window_of(make_window(window))) for window in query.windows] == [
         "1 minute",
         "week from sunday in America/New_York offset 4 hours",
         "1 hour every 1 minute",
@@ -140,6 +141,67 @@ def test_a_chained_job_is_built(spark, tmp_path):
         ("source", "fares"),
         ("fares.results", "days"),
     ]
+
+
+JOINED = """
+checkpoint = "ckpt"
+
+[[source]]
+name = "clicks"
+generator = {k = "id % 3", at = "event_time"}
+rows_per_second = 10
+event_time = "at"
+
+[[source]]
+name = "views"
+generator = {k = "id % 3", seen = "event_time"}
+rows_per_second = 10
+event_time = "seen"
+
+[[join]]
+name = "pairs"
+left = {source = "clicks", where = "k > 0", select = ["k", "at"]}
+right = "views"
+on = ["k"]
+window = {sliding = "10 seconds", every = "5 seconds"}
+how = "left"
+
+[[query]]
+name = "counts"
+source = "pairs"
+group_by = ["k"]
+windows = ["1 minute"]
+aggregates = ["count(*) as pairs"]
+sink = {parquet = "out/counts"}
+"""
+
+
+def test_a_join_of_two_sources(spark, tmp_path):
+    plan = build_job(parse_job(JOINED), spark, str(tmp_path / "checkpoint")).explain()
+    assert [(stream["name"], stream["queries"][0]["name"]) for stream in plan["streams"]] == [
+        ("clicks", "pairs.left"),
+        ("views", "pairs.right"),
+        ("pairs", "counts"),
+    ]
+    assert plan["streams"][2]["source"] == "left join of clicks and views on k within 10 seconds every 5 seconds"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('right = "views"', 'right = "view"', "'pairs' right: there is no source 'view'.*clicks, views"),
+        ('right = "views"', "", "'right' is missing"),
+        ('where = "k > 0"', 'wehre = "k"', "'pairs' left: unknown key 'wehre'.*'where'"),
+        ("every =", "evry =", "'pairs' window: unknown key 'evry'.*'every'"),
+        ('on = ["k"]', 'on = "k"', "on = 'k' is not a list"),
+        ('name = "pairs"', 'name = "clicks"', "source or join of that name"),
+        ('source = "pairs"', 'source = "pair"', "no source 'pair'.*clicks, views, pairs"),
+    ],
+)
+def test_mistakes_in_joins(old: str, new: str, message: str):
+    assert old in JOINED
+    with pytest.raises(JobFileError, match=message):
+        parse_job(JOINED.replace(old, new, 1))
 
 
 def test_two_queries_of_one_name():
