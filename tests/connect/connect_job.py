@@ -16,13 +16,19 @@ def main(checkpoint: str) -> None:
     source.add(ROWS)
     app = tm.App(spark, checkpoint)
     rows = app.stream(source, event_time="at", watermark=tm.watermark("5 seconds", max_ahead=None))
-    keyed, total = tm.memory_sink(), tm.memory_sink()
+    keyed, total, kinds = tm.memory_sink(), tm.memory_sink(), tm.memory_sink()
     known = rows.map(lambda df: df.where("fare > 0"))
     known.group_by("zone").window("10 seconds").agg(n=tm.count(), fare=tm.avg("fare")).to(keyed, name="keyed")
     rows.window("1 minute").agg(n=tm.count(), most=tm.max("fare")).to(total, name="total")
+    windows = tm.calendar("day", zone="Asia/Tokyo", offset="9 hours 10 seconds"), tm.session("5 seconds")
+    rows.window(*windows).agg(n=tm.count()).to(kinds, name="kinds")
     app.run(once=True, close_all=True)
     result = {
         "keyed": sorted([r["zone"], r["n"], r["fare"]] for r in keyed.to_table("keyed").to_pylist()),
+        "kinds": sorted(
+            [int(r["window_start"].timestamp()), int(r["window_end"].timestamp()), r["n"]]
+            for r in kinds.to_table("kinds").to_pylist()
+        ),
         "total": [[r["n"], r["most"]] for r in total.to_table("total").to_pylist()],
     }
     print(json.dumps(result))

@@ -54,11 +54,11 @@ def by_date(spark: SparkSession, source: PiecewiseSource, rows: list[tuple], uni
         ("America/Sao_Paulo", micros(2018, 11, 4), ("day", "year")),
     ],
 )
-def test_windows_equal_those_of_dates_across_a_change_of_the_clocks(spark, tmp_path, zone, around, units):
+def test_windows_equal_those_of_dates_across_a_change_of_the_clocks(interpreted, tmp_path, zone, around, units):
     draw = random.Random(zone)
-    source = PiecewiseSource("k string, x int, at timestamp", (150, 40, 90))
-    near = sorted(around + draw.randrange(-60 * HOUR, 60 * HOUR) for _ in range(300))
-    far = sorted(around + 60 * HOUR + draw.randrange(0, 100 * 24 * HOUR) for _ in range(100))
+    source = PiecewiseSource("k string, x int, at timestamp", (100, 30, 90))
+    near = sorted(around + draw.randrange(-60 * HOUR, 60 * HOUR) for _ in range(220))
+    far = sorted(around + 60 * HOUR + draw.randrange(0, 100 * 24 * HOUR) for _ in range(60))
     rows = [(draw.choice("ab"), draw.randrange(10), moment + draw.randrange(-HOUR, HOUR)) for moment in near + far]
     kinds = [tm.calendar(unit, zone=zone) for unit in units]
 
@@ -68,14 +68,14 @@ def test_windows_equal_those_of_dates_across_a_change_of_the_clocks(spark, tmp_p
         windowed.agg(n=tm.count(), total=tm.sum("x")).to(sink, "mixed")
         stream.group_by("k").window(kinds[0]).agg(n=tm.count(), total=tm.sum("x")).to(sink, "days")
 
-    bench = Bench(spark, tmp_path, define)
-    source.add(rows[:200])
+    bench = Bench(interpreted, tmp_path, define)
+    source.add(rows[:130])
     bench.run(close_all=False)
-    source.add(rows[200:])
+    source.add(rows[130:])
     bench.run(crash_at=("partials written", 1))
     bench.run()
     assert bench.letters() == []
-    calendar = {unit: by_date(spark, source, rows, unit, zone) for unit in units}
+    calendar = {unit: by_date(interpreted, source, rows, unit, zone) for unit in units}
     fixed = []
     for moment in {row[2] // (2 * HOUR) * 2 * HOUR for row in rows}:
         for start in range(moment // (4 * HOUR) * 4 * HOUR - 4 * HOUR, moment + 1, 4 * HOUR):
@@ -92,7 +92,7 @@ def test_windows_equal_those_of_dates_across_a_change_of_the_clocks(spark, tmp_p
     assert lengths & {23, 25}
 
 
-def test_a_day_closes_at_its_local_midnight_and_empty_days_are_filled(spark, tmp_path):
+def test_a_day_closes_at_its_local_midnight_and_empty_days_are_filled(interpreted, tmp_path):
     """The watermark passes 22:00 UTC, which is midnight in Berlin's summer, and stops short of it the first time."""
     source = PiecewiseSource("k string, at timestamp", (3, 1))
     berlin = tm.calendar("day", zone="Europe/Berlin")
@@ -101,7 +101,7 @@ def test_a_day_closes_at_its_local_midnight_and_empty_days_are_filled(spark, tmp
         stream = app.stream(source, event_time="at", watermark=tm.watermark(0, max_ahead=None))
         stream.group_by("k").window(berlin).agg(n=tm.count()).fill("zero").to(sink, "q")
 
-    bench = Bench(spark, tmp_path, define)
+    bench = Bench(interpreted, tmp_path, define)
     change = micros(2024, 3, 30, 23)
     source.add([("a", change - HOUR), ("b", change), ("a", change + 23 * HOUR - 1)])
     bench.run(close_all=False)
