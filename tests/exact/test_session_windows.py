@@ -284,6 +284,26 @@ def test_sessions_are_chained_in_both_directions(interpreted, tmp_path):
     assert bench.rows("busy") == sorted(busy, key=repr)
 
 
+def test_a_query_with_fixed_windows_that_is_added_finds_no_panes_as_narrow_as_those_of_sessions(interpreted, tmp_path):
+    """The rows were aggregated in panes of 10 s, of which windows of 20 s could be made; those of a minute were kept."""
+    source = PiecewiseSource(SCHEMA)
+    source.add(seconds(("a", 30, 1)))
+
+    def bench_of(**more: Any) -> Bench:
+        def define(app: App, sink: MemorySink) -> None:
+            stream = app.stream(source, event_time="at", watermark=tm.watermark(0, max_ahead=None))
+            for name, windows in {"mixed": (tm.session("10 seconds"), "1 minute"), **more}.items():
+                stream.group_by("k").window(*windows).agg(n=tm.count()).to(sink, name)
+
+        return Bench(interpreted, tmp_path, define)
+
+    bench_of().run(close_all=False)
+    bench = bench_of(added=["20 seconds", "2 minutes"])
+    source.add(seconds(("a", 31, 1), ("a", 45, 1), ("a", 46, 1)))
+    bench.run()
+    assert bench.rows("added") == [(40 * SECOND, 60 * SECOND, "a", 2)]
+
+
 @pytest.mark.parametrize("extra", ["fill", "early", "lateness"])
 def test_what_sessions_cannot_have_is_an_error(spark, tmp_path, extra):
     stream = tm.App(spark, tmp_path).stream(PiecewiseSource(SCHEMA), event_time="at")

@@ -42,12 +42,12 @@ class Held:
         return max(self.dropped, computed, *(self._cut_since(window) for window in windows))
 
     def _cut_since(self, window: WindowKind) -> Micros:
-        """Return the moment from which on panes begin and end where the windows do; never for sessions."""
+        """Return the moment from which on there are panes that begin and end where the windows do; never for sessions."""
         if isinstance(window, SessionSpec):
             return MAX_TIME
         known: list[WindowKind] = []
         for query, moment in sorted(self.queries, key=lambda item: item[1]):
-            known.extend(query.windows)
+            known.extend(query.pane_windows)
             if Grid.of([*known, window]) == Grid.of(known):
                 return moment
         return MAX_TIME
