@@ -2,6 +2,7 @@
 
 from transom.app import App
 from transom.engine.progress import Progress
+from transom.engine.requests import Change
 from transom.engine.spark.session import session_builder
 from transom.errors import (
     CheckpointError,
@@ -11,6 +12,7 @@ from transom.errors import (
     SessionError,
     SinkError,
     SourceError,
+    StoppedError,
     TransomError,
 )
 from transom.model.watermark import watermark
@@ -65,6 +67,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "App",
+    "Change",
     "CheckpointError",
     "DefinitionError",
     "JobChangedError",
@@ -73,6 +76,7 @@ __all__ = [
     "SessionError",
     "SinkError",
     "SourceError",
+    "StoppedError",
     "TransomError",
     "WindowResults",
     "all",

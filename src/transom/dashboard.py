@@ -30,6 +30,9 @@ def to_json(progress: Progress) -> dict[str, Any]:
         for key in ("watermark", "max_event_time"):
             if not MIN_TIME < stream[key] < MAX_TIME:
                 stream[key] = None
+    for query in values["queries"]:
+        if query["complete_from"] <= MIN_TIME:
+            query["complete_from"] = None
     return values
 
 
@@ -140,6 +143,8 @@ def _latency(query: QueryProgress, name: str) -> Text:
 def _state(query: QueryProgress) -> tuple[str, str]:
     if query.failure is not None:
         return f"taken out: {query.failure}", "bold red"
+    if query.paused:
+        return "paused", "yellow"
     if query.waiting > 1:  # one is being written
         return f"sink behind by {query.waiting:,} results", "yellow"
     return "ok", "green"

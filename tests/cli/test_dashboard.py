@@ -33,6 +33,7 @@ def progress(seconds: float, notes: tuple[str, ...] = (), watermark: int = START
         ),
         QueryProgress("bad", "trips", "console", 0, 0, {}, None, 0, 0, "division by zero"),
         QueryProgress("slow", "trips", "console", 1, 1, {}, None, 0, 3, None),
+        QueryProgress("rest", "trips", "console", 1, 1, {}, None, 0, 0, None, paused=True, complete_from=START),
     )  # fmt: skip
     return Progress(START + int(seconds * MICROS_PER_SECOND), START, (stream,), queries, notes=notes)
 
@@ -57,6 +58,7 @@ def test_the_live_picture():
         assert expected in shown
     assert "taken out: division by zero" in shown
     assert "sink behind by 3 results" in shown
+    assert "paused" in shown
     assert "! query bad was taken out" in shown
 
 
@@ -73,7 +75,9 @@ def test_a_latency_beyond_its_target_is_red():
 def test_nothing_is_known_yet():
     shown = text(render(progress(0, watermark=MIN_TIME), []))
     assert "none yet" in shown
-    assert to_json(progress(0, watermark=MIN_TIME))["streams"][0]["watermark"] is None
+    values = to_json(progress(0, watermark=MIN_TIME))
+    assert values["streams"][0]["watermark"] is None
+    assert [query["complete_from"] for query in values["queries"]] == [None, None, None, START]
 
 
 def test_log_lines():

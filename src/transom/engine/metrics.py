@@ -140,4 +140,6 @@ class Metrics:
             late_rows=counts.late,
             waiting=len(delivery.waiting(name)),
             failure=stream.state.queries[name].failure,
+            paused=stream.state.queries[name].paused,
+            complete_from=stream.state.queries[name].complete_from,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from transom.model.query import LatencyTarget
-from transom.model.time import Micros
+from transom.model.time import MIN_TIME, Micros
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,9 @@ class QueryProgress:
     """Results that its sink has not taken yet."""
     failure: str | None
     """Why the query was taken out; None while it runs."""
+    paused: bool = False
+    complete_from: Micros = MIN_TIME
+    """Windows that start earlier miss rows and are not emitted."""
 
 
 @dataclass(frozen=True)
