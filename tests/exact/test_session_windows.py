@@ -285,7 +285,7 @@ def test_sessions_are_chained_in_both_directions(interpreted, tmp_path):
 
 
 def test_a_query_with_fixed_windows_that_is_added_finds_no_panes_as_narrow_as_those_of_sessions(interpreted, tmp_path):
-    """The rows were aggregated in panes of 10 s, of which windows of 20 s could be made; those of a minute were kept."""
+    """The rows were aggregated in panes of 10 s, which would do for 20 s; those of a minute were kept."""
     source = PiecewiseSource(SCHEMA)
     source.add(seconds(("a", 30, 1)))
 

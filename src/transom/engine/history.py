@@ -42,7 +42,7 @@ class Held:
         return max(self.dropped, computed, *(self._cut_since(window) for window in windows))
 
     def _cut_since(self, window: WindowKind) -> Micros:
-        """Return the moment from which on there are panes that begin and end where the windows do; never for sessions."""
+        """Return the moment from which on panes are kept that begin and end where the windows do."""
         if isinstance(window, SessionSpec):
             return MAX_TIME
         known: list[WindowKind] = []
