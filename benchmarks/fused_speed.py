@@ -88,7 +88,7 @@ class Stage:
             for table, note in zip(partials.tables, compiled.plan.notes, strict=True)
         ]
         state.commit(tables, None, state.watermark)
-        closings = state.close(MAX_TIME, 1, 0)
+        closings = state.close(MAX_TIME, 1, 0, state.closed_by(MAX_TIME))
         return {closing.query: closing.results.table for closing in closings if closing.results is not None}
 
 
