@@ -12,9 +12,11 @@ from pyspark.sql import functions as F
 
 import transom as tm
 from transom.app import App
+from transom.engine import adapting
 from transom.model.window import WindowSpec
 from transom.sinks.memory import MemorySink
 from transom.windows.components import Arrangement, key_sets_of
+from transom.windows.splitting import Costs
 
 SCHEMA = "area string, user string, x bigint, at timestamp"
 SLIDING = WindowSpec(20 * SECOND, 5 * SECOND, SECOND)
@@ -101,6 +103,49 @@ def test_migrations_change_no_result(interpreted, tmp_path, seed: int):
     assert lost(bench, records) == sorted(
         (letter["event_time"], letter["queries"]) for letter in bench.letters() if letter["reason"] == "late"
     )
+
+
+@pytest.mark.parametrize("lives", [1, 2])
+def test_costs_decide_while_it_runs_and_a_restart_goes_on_with_the_decision(spark, tmp_path, monkeypatch, lives: int):
+    monkeypatch.setattr(adapting, "FEWEST_CUTS", 2)
+    monkeypatch.setattr(adapting, "FEWEST_ROWS", 2)
+    source = PiecewiseSource(SCHEMA, (20,))
+    current: list[App] = []
+    costs = [Costs(row=1e-9, merge=1e-3)]
+
+    def define(app: App, sink: MemorySink) -> None:
+        current[:] = [app]
+        stream = app.stream(source, event_time="at")
+        window = tm.sliding("8 seconds", every="2 seconds")
+        stream.group_by("user").window(window).agg(n=tm.count(), total=tm.sum("x")).to(sink, "users")
+        stream.group_by().window("4 seconds").agg(n=tm.count()).to(sink, "all")
+
+    seen: list[tuple[int, int]] = []
+
+    def watch(step: str) -> None:
+        loop = current[0]._loop
+        assert loop is not None
+        loop.costs = costs[0]
+        if step == "cut logged":
+            components = loop._streams["stream1"].compiled.components
+            seen.append((len(components), sum(component.direct for component in components)))
+
+    records = [("p", f"u{i}", i, i * SECOND // 5) for i in range(240)]
+    bench = Bench(spark, tmp_path, define)
+    for life in range(lives):
+        source.add(records[life * 240 // lives : (life + 1) * 240 // lives])
+        bench.run(close_all=life == lives - 1, on_step=watch)
+        costs[0] = Costs(row=1e-3, merge=1e-9)
+    assert seen[0] == (1, 0), "one aggregation, by panes, before anything is known"
+    assert (2, 1) in seen, "merging is dear: the many users are computed window by window"
+    spans = [(start, start + 8) for start in range(-6, 48, 2)]
+    wanted = {(start, end, user) for _, user, i, _ in records for start, end in spans if start <= i / 5 < end}
+    assert {(row[0] // SECOND, row[1] // SECOND, row[2]) for row in bench.rows("users")} == wanted
+    assert {row[3:] for row in bench.rows("users")} == {(1, i) for i in range(240)}
+    assert sum(row[2] for row in bench.rows("all")) == 240
+    if lives > 1:
+        first = seen.index((2, 1))
+        assert seen[first:].index((1, 0)) > 1, "rows are dear: back to panes, but not before the longest window went by"
 
 
 def lost(bench: Bench, records: list[tuple[Any, ...]]) -> list[tuple[int, list[str]]]:

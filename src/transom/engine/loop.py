@@ -10,6 +10,7 @@ from typing import Any
 
 from transom.checkpoint.store import Checkpoint
 from transom.config import Settings
+from transom.engine.adapting import Adapter
 from transom.engine.changes import Register
 from transom.engine.changing import Changer
 from transom.engine.delivery import Delivery, Parcel
@@ -25,6 +26,7 @@ from transom.model.time import Clock, Micros
 from transom.scheduling.policies import Policy, StreamView, first_come_first_served
 from transom.sinks.base import Sink
 from transom.windows.components import Arrangement
+from transom.windows.splitting import Costs
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +88,9 @@ class Loop:
         self._register = Register()
         self._changer = Changer(self._streams, self._sinks, self._delivery, self, requests or Requests(), forget)
         self._changer.requests.wake = self._wake
+        self._adapters: dict[str, Adapter] = {}
+        self.costs: Costs | None = None
+        """What the arrangement of the queries goes by, instead of what is measured."""
 
     def stop(self) -> None:
         """Finish the running micro-batches, deliver what is ready, then end `run`; may be called from anywhere."""
@@ -211,7 +216,10 @@ class Loop:
         ingested = self._ingested.get(stream.name, cut.at)
         if isinstance(stream.source, DerivedSource):
             ingested = stream.source.ingested_at(cut.start, cut.start) or cut.at
-        for closing in stream.close(cut, ingested):
+        begun = self._clock.now()
+        closings = stream.close(cut, ingested)
+        self._adapter(stream).merged(self._clock.now() - begun)
+        for closing in closings:
             if closing.error is not None:
                 self._fail(stream, closing.query, str(closing.error))
             elif closing.results is not None:
@@ -223,6 +231,7 @@ class Loop:
 
     def _submit(self, stream: Stream, cut: LoggedCut) -> None:
         compiled = stream.compiled
+        self._adapter(stream).started(self._clock.now())
         if cut.empty:
             future: Future[CutOutcome] = Future()
             future.set_result(CutOutcome(cut))
@@ -243,6 +252,7 @@ class Loop:
         """Make the partials durable, then the commit, then use them."""
         self.step("job done")
         cut = outcome.cut
+        self._adapter(stream).finished(self._clock.now())
         written = None
         if any(table.num_rows for table in outcome.tables):
             tables = {str(i): table for i, table in enumerate(outcome.tables)}
@@ -261,7 +271,9 @@ class Loop:
         }
         self.log(record, sync=not cut.empty)
         self.step("committed")
+        begun = self._clock.now()
         stream.commit(outcome, outcome.tables)
+        self._adapter(stream).merged(self._clock.now() - begun)
         for query, reason in outcome.failures.items():
             self.note(f"{query} failed and was taken out; the others go on: {reason}")
         if outcome.failures:
@@ -272,6 +284,15 @@ class Loop:
         if not cut.empty:
             self._ingested[stream.name] = stream.source.ingested_at(cut.start, cut.end)
             stream.source.release(cut.end)
+            arrangement = self._adapter(stream).committed(outcome.stats.rows)
+            if arrangement is not None:
+                self._follow(stream, arrangement)
+
+    def _adapter(self, stream: Stream) -> Adapter:
+        known = self._adapters.get(stream.name)
+        if known is None or known.stream is not stream:
+            known = self._adapters[stream.name] = Adapter(stream, self.costs)
+        return known
 
     def _follow(self, stream: Stream, arrangement: Arrangement) -> None:
         """Compute a stream's key sets in another way from its next cut on; no cut of it is under way."""

@@ -21,6 +21,7 @@ from transom.model.window import SessionSpec
 from transom.sinks.base import WindowResults
 from transom.sources.base import Offset
 from transom.windows.aggregates.base import Primitive, Types
+from transom.windows.arranging import Flow
 from transom.windows.components import KeySet
 from transom.windows.panes import all_windows
 from transom.windows.partials import Partial, restricted
@@ -55,6 +56,8 @@ class StoreEntry:
     sessions: Sessions = field(default_factory=Sessions)
     dropped: Micros = MIN_TIME
     """Panes that start earlier may be gone."""
+    flow: Flow = field(default_factory=Flow)
+    """What was measured since the last `take_flows`."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +231,12 @@ class StreamState:
             names = [query.name for query in entry.key_set.queries if query.name in asked]
             spans = {emission.span for name in names for emission in asked[name][0]}
             spans.update(span for name in names for span in asked[name][1])
+            inputs = entry.store.work.inputs
             windows = entry.store.consolidate(spans, watermark)
+            if windows:
+                rows = sum(len(partial) for partial in windows.values())
+                inputs = entry.store.work.inputs - inputs
+                entry.flow += Flow(windows=len(windows), window_rows=rows, inputs=inputs)
             merged.update((name, windows) for name in names)
         return merged
 
@@ -343,9 +351,18 @@ class StreamState:
             changes = [(start, end, ids) for (start, end), ids in windows]
         else:
             changes = [(start, start, ids) for start, ids in entry.store.add(mine.panes(), mine.table, states)]
+        kept = sum(len(ids) for _, _, ids in changes)
+        entry.flow += Flow(fed=mine.table.num_rows, kept=kept, spans=len(changes))
         for query in entry.key_set.queries:
             if query.name in self._updates:
                 self._updates[query.name].changed(changes, self.closed)
+
+    def take_flows(self) -> dict[str, Flow]:
+        """Return what was measured of each key set since the last time, by its name."""
+        flows = {entry.key_set.name: entry.flow for entry in self.stores}
+        for entry in self.stores:
+            entry.flow = Flow()
+        return flows
 
     def _expire(self) -> None:
         """Drop the panes that are in closed windows only."""

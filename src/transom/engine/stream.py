@@ -150,7 +150,7 @@ class Stream:
         self.source = definition.source
         self._session = session
         self._dead_letters = dead_letters
-        self._share = share
+        self.shares = share
         self.arrangement = DEFAULT
         """Where and how key sets are computed; in the log before the first cut that follows it."""
         self._apart: Compiled | None = None
@@ -179,7 +179,7 @@ class Stream:
 
     def _compile(self, queries: Sequence[Query]) -> Compiled:
         return compile_queries(
-            self._session, self.source.schema, self.definition.rows, queries, self._share, self.arrangement
+            self._session, self.source.schema, self.definition.rows, queries, self.shares, self.arrangement
         )
 
     def follow(self, arrangement: Arrangement) -> None:

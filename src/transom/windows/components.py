@@ -156,6 +156,13 @@ class Component:
         return tuple(dict.fromkeys(window for key_set in self.key_sets for window in key_set.windows))
 
     @property
+    def copies(self) -> int:
+        """How often each row is aggregated, at most once for each condition."""
+        fixed = (window for window in self.windows if isinstance(window, WindowSpec))
+        overlap = sum(window.length // window.slide for window in fixed) if self.direct else 1
+        return overlap * len(self.conditions)
+
+    @property
     def grid(self) -> Grid:
         """Panes that serve every key set."""
         return Grid.of(self.windows)
@@ -200,7 +207,7 @@ def plan_components(
             direct.append(key_set)
             continue
         host = hosts.get(key_set.name)
-        able = [members for members in groups if _derivable(key_set, members[0]) and host != key_set.name]
+        able = [members for members in groups if derivable(key_set, members[0]) and host != key_set.name]
         named = [members for members in able if members[0].name == host]
         chosen = named or [members for members in able if _is_cheap(key_set, members)]
         if chosen:
@@ -211,7 +218,8 @@ def plan_components(
     return (*split, *(Component(key_set, direct=True) for key_set in direct))
 
 
-def _derivable(key_set: KeySet, finest: KeySet) -> bool:
+def derivable(key_set: KeySet, finest: KeySet) -> bool:
+    """Tell whether a key set's partials can be made of a finer one's, if the job computes what they need there."""
     same = finest.branch == key_set.branch and finest.only == key_set.only
     return same and key_set.keys <= finest.keys
 

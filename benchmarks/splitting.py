@@ -1,0 +1,165 @@
+"""Panes or windows: what sliding windows cost when they share panes, and when each is computed from the rows.
+
+The taxi trips of DEBS 2015, hour after hour, by groups of taxis: few groups have many trips each, many groups nearly
+one each. With few, a pane is much smaller than its trips and shared panes win; with many it is not, and merging panes
+costs more than to aggregate the trips once for each of their ten windows. Both forms are forced in turn; then the
+application decides for itself from what it measures.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+import transom as tm
+from benchmarks.harness import CORES, Run, benchmark, paired_ratio
+from transom.app import App
+from transom.engine import adapting
+from transom.sinks.memory import MemorySink
+from transom.windows.components import DEFAULT, Arrangement, key_sets_of
+from transom.windows.splitting import Form
+
+DATA = Path(__file__).parents[1] / ".." / "shared" / "data" / "nyc_taxi_debs2015_first_hour.csv"
+SCHEMA = "taxi bigint, tip double, at timestamp"
+HOUR = 3_600_000_000
+GROUPS = (10, 1_000, 100_000)
+WINDOW = ("20 minutes", "2 minutes")
+REDUCED = "16 hours of trips instead of 40, and at most 3 repeats instead of 5"
+
+
+def first_hour(run: Run) -> pa.Table:
+    """Return an hour of trips: taxi, tip, and the moment of arrival in microseconds from the hour's start."""
+    if DATA.exists():
+        with DATA.open() as file:
+            rows = [(row[0], float(row[14]), row[3]) for row in csv.reader(file)]
+        run.say(f"{len(rows):,} trips of DEBS 2015, repeated hour by hour")
+        taxis = pc.dictionary_encode(pa.array([row[0] for row in rows])).indices.to_numpy()
+        tips = np.array([row[1] for row in rows])
+        minutes = np.array([int(row[2][14:16]) for row in rows], dtype=np.int64)
+    else:
+        run.say("the trips of DEBS 2015 are not there; 10,000 made up ones, repeated hour by hour")
+        r = np.random.default_rng(7)
+        taxis, tips = r.integers(0, 7_000, 10_000), r.integers(0, 40, 10_000) / 4
+        minutes = np.sort(r.integers(0, 60, 10_000))
+    return pa.table({"taxi": taxis.astype(np.int64), "tip": tips, "at": np.sort(minutes) * 60_000_000})
+
+
+def write_hours(directory: Path, hour: pa.Table, hours: int) -> None:
+    """Write one file for each hour; the taxis of one hour are others than those of the next."""
+    directory.mkdir(parents=True)
+    for number in range(hours):
+        taxi = pc.add(hour["taxi"], number * 10_007)
+        at = pc.add(hour["at"], number * HOUR).cast(pa.timestamp("us", "UTC"))
+        pq.write_table(pa.table({"taxi": taxi, "tip": hour["tip"], "at": at}), directory / f"{number:04d}.parquet")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One run of the application."""
+
+    seconds: float
+    results: pa.Table
+    form: Form
+    """In force at the end."""
+
+
+def run_once(run: Run, spark: Any, trips: Path, groups: int, form: Form | None) -> Ran:
+    """Run the query over all trips; without a form the application decides."""
+    sink = MemorySink()
+    app = App(spark, run.fresh("checkpoint"), max_rows_per_cut=20_000)
+    stream = app.stream(tm.files(str(trips), schema=SCHEMA, format="parquet"), event_time="at")
+    windowed = stream.group_by(group=f"taxi % {groups}").window(tm.sliding(WINDOW[0], every=WINDOW[1]))
+    windowed.agg(trips=tm.count(), least=tm.collect_list("tip", 5)).to(sink, "tips")
+    found = [DEFAULT]
+
+    def watch(step: str) -> None:
+        loop = app._loop
+        assert loop is not None
+        (running,) = loop._streams.values()
+        if form is not None and step == "cut logged" and running.state.cut == 0:
+            names = frozenset(key_set.name for key_set in key_sets_of(running.state.running()))
+            loop._follow(running, Arrangement(direct=names if form is Form.DIRECT else frozenset()))
+        found[0] = running.arrangement
+
+    app._on_step = watch
+    adapting.FEWEST_ROWS = 10**12 if form is not None else 60_000
+    adapting.FEWEST_CUTS = 3
+    begin = perf_counter()
+    app.run(once=True, close_all=True)
+    seconds = perf_counter() - begin
+    table = sink.to_table("tips")
+    assert table is not None
+    order = [("window_start", "ascending"), ("group", "ascending")]
+    return Ran(seconds, table.sort_by(order), Form.DIRECT if found[0].direct else Form.SPLIT)
+
+
+def differences(label: str, one: pa.Table, other: pa.Table) -> list[str]:
+    """Return what differs between two results, in words."""
+    return [] if one.equals(other) else [f"{label}: {one.num_rows:,} and {other.num_rows:,} rows differ"]
+
+
+def measure(run: Run, spark: Any, trips: Path, groups: int, repeats: Iterable[int]) -> list[object]:
+    """Run both forms and the application's own choice in turn; return a row of the table."""
+    seconds: dict[Form | None, list[float]] = {Form.SPLIT: [], Form.DIRECT: [], None: []}
+    ended: list[Form] = []
+    for _ in repeats:
+        ran = {form: run_once(run, spark, trips, groups, form) for form in seconds}
+        for form, one in ran.items():
+            seconds[form].append(one.seconds)
+            if form is not Form.SPLIT:
+                label = "decided" if form is None else form.value
+                run.check(differences(f"{groups} groups, {label}", one.results, ran[Form.SPLIT].results))
+        ended.append(ran[None].form)
+        run.say(f"{groups:,} groups: " + ", ".join(f"{seconds[form][-1]:.2f} s" for form in seconds) + f", {ended[-1]}")
+    ratio = paired_ratio(seconds[Form.SPLIT], seconds[Form.DIRECT])
+    run.figure(f"k{groups}.split.s", median(seconds[Form.SPLIT]))
+    run.figure(f"k{groups}.direct.s", median(seconds[Form.DIRECT]))
+    run.figure(f"k{groups}.decided.s", median(seconds[None]))
+    run.figure(f"k{groups}.ratio", ratio.median)
+    run.figure(f"k{groups}.decided_direct", sum(form is Form.DIRECT for form in ended) / len(ended))
+    return [
+        f"{groups:,}",
+        *(f"{median(seconds[form]):.2f}" for form in seconds),
+        str(ratio),
+        "/".join(form.value for form in ended),
+    ]
+
+
+def main() -> None:
+    """Run the benchmark."""
+    with benchmark("splitting", REDUCED) as run:
+        trips, warm = run.work / "trips", run.work / "warm"
+        hour = first_hour(run)
+        write_hours(trips, hour, 16 if run.quick else 40)
+        write_hours(warm, hour, 4)
+        spark = tm.session_builder().master(f"local[{CORES}]").config("spark.ui.enabled", "false").getOrCreate()
+        spark.sparkContext.setLogLevel("ERROR")
+        run.say("warm-up")
+        for groups, form in itertools.product(GROUPS, Form):
+            run_once(run, spark, warm, groups, form)
+        count = 3 if run.quick else 5
+        rows = []
+        for number, groups in enumerate(GROUPS):
+            reserve = 60.0 * (len(GROUPS) - number - 1)
+            rows.append(measure(run, spark, trips, groups, run.repeats(count, reserve)))
+        run.table(
+            f"{WINDOW[0]} sliding by {WINDOW[1]}: seconds",
+            ["groups", "panes", "windows", "decided", "panes over windows", "ended in"],
+            rows,
+        )
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()
