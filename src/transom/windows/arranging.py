@@ -92,7 +92,7 @@ class Review:
                     continue
                 if not component.direct:
                     keys[key_set.name] = flow.keys
-                if key_set.can_be_direct:
+                if key_set.can_be_direct and key_set is component.finest and _overlaps(key_set):
                     load = _load(key_set, flow, span, keys.get(key_set.name, flow.keys))
                     known = decisions.get(key_set.name, Decision())
                     decisions[key_set.name] = known.review(now, load, costs, _bound(key_set), gain)
@@ -118,6 +118,11 @@ def _load(key_set: KeySet, flow: Flow, span: Micros, keys: float) -> Load:
     window_keys = flow.window_rows / flow.windows if flow.windows else flow.keys
     inputs = flow.inputs * period / max(span, 1) if flow.windows else None
     return load_of(specs, flow.rows / seconds, flow.rows / max(flow.cuts, 1), keys, max(keys, window_keys), inputs)
+
+
+def _overlaps(key_set: KeySet) -> bool:
+    """Tell whether rows are in several windows; else a window is little more than a pane, and panes can be shared."""
+    return any(isinstance(window, WindowSpec) and not window.tumbling for window in key_set.windows)
 
 
 def _bound(key_set: KeySet) -> float | None:
