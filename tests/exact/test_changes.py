@@ -421,3 +421,44 @@ def test_edges_come_to_the_panes_of_a_global_group(interpreted, tmp_path):
     assert len(bench.bench.rows("q0")) == 6
     assert {row[0] // SECOND for row in bench.bench.rows("q1")} == set()
     bench.check(interpreted, rows_until(60))
+
+
+def test_what_others_read_goes_after_them(interpreted, tmp_path):
+    """A query over results comes late and has whole windows only; what it reads cannot leave before it."""
+    bench = changing(interpreted, tmp_path, [], 100)
+    asked = {}
+
+    def define(app, sink):
+        stream = app.stream(bench.source, event_time="at", watermark=tm.watermark(0, max_ahead=None))
+        tens = stream.group_by("a").window("10 seconds").agg(total=tm.sum("n"))
+        tens.to(sink, "tens")
+        bench.results = tens.results()
+        bench.results.window("20 seconds").agg(total=tm.sum("total")).to(sink, "twenties")
+
+    def act(step):
+        nonlocal commits
+        commits += step == "committed"
+        if step == "committed" and commits == 4:
+            thirties = bench.results.window("30 seconds").agg(total=tm.sum("total"), rows=tm.count())
+            asked["add"] = thirties.to(bench.bench.sink, "thirties")
+            asked["read"] = app.remove("tens")
+            asked["child"] = app.remove("twenties")
+            asked["pause"] = app.pause("tens")
+
+    commits = 0
+    bench.bench.define = define
+    app = bench.bench.app()
+    progress = bench.bench.run(True, None, act, app)
+    for name in ("read", "pause"):
+        with pytest.raises(DefinitionError, match=r"the results of 'tens' are read by t.*First"):
+            asked[name].complete_from()
+    assert asked["child"].complete_from() is None
+    first = -(-asked["add"].complete_from() // (30 * SECOND)) * 30
+    assert {query.name for query in progress.queries} == {"tens", "thirties"}
+    tens = {(start, key): total for start, _, key, total in bench.bench.rows("tens")}
+    assert {start // SECOND for start, _ in tens} == set(range(0, 100, 10))
+    thirties = {start // SECOND: (total, rows) for start, _, total, rows in bench.bench.rows("thirties")}
+    assert set(thirties) == set(range(first, 100, 30))
+    for start, (total, rows) in thirties.items():
+        inside = [value for (at, _), value in tens.items() if start <= at // SECOND < start + 30]
+        assert (total, rows) == (sum(inside), len(inside))
