@@ -86,6 +86,8 @@ class SessionStore:
             states: Columns of shape (rows,) for TIMES and some other primitives.
             closed: The watermark in force.
         """
+        if not keys.num_rows:
+            return
         chosen = {p: states[p] for p in self.primitives if p in states}
         rows = Intervals(self.keys.intern(keys.select(self.keys.schema.names)), chosen)
         in_time = rows.last > self._limit(closed)
