@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +15,7 @@ from transom.checkpoint.control import Inbox
 from transom.checkpoint.store import Checkpoint
 from transom.config import Settings
 from transom.engine.derived import FED, WINDOW_TIME, DerivedSource
+from transom.engine.interrupts import interrupts
 from transom.engine.loop import Loop
 from transom.engine.progress import Progress
 from transom.engine.remote import Remote
@@ -331,7 +330,7 @@ class App:
                 self._loop = loop
                 remote = Remote(Inbox(checkpoint.path, self._clock), self._clock, self._asked)
                 self._requests.look = remote.look
-                with _interrupts(loop, session):
+                with interrupts(loop, session):
                     return loop.run(once, close_all)
             finally:
                 self._loop = None
@@ -414,28 +413,3 @@ def _directory(sink: Sink) -> Path | None:
     """Return the directory that a sink owns, if it does."""
     path = getattr(sink, "directory", None)
     return None if path is None else Path(path).absolute()
-
-
-@contextmanager
-def _interrupts(loop: Loop, session: SparkSession) -> Iterator[None]:
-    """Let the first SIGINT or SIGTERM stop the loop gently, the second at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    asked = False
-
-    def handle(number: int, frame: object) -> None:
-        nonlocal asked
-        if asked:
-            loop.abandon()
-            session.interruptAll()
-            raise KeyboardInterrupt
-        asked = True
-        loop.stop()
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
