@@ -326,6 +326,70 @@ def test_the_rows_of_a_cut_are_read_once(spark: SparkSession, tmp_path: Path, mo
     assert read == {"x": 1, "y": 1}
 
 
+def test_a_join_that_is_added_later_has_whole_windows_only(spark: SparkSession, tmp_path: Path) -> None:
+    """Panes of the same rows are there, from a query that ran before; the rows themselves are not."""
+    left, right = PiecewiseSource(LEFT, [5]), PiecewiseSource(RIGHT, [5])
+    joins: list[str] = []
+
+    def make(app: App, sink: MemorySink) -> None:
+        one = app.stream(left, event_time="at", watermark=tm.watermark(0, max_ahead=None))
+        two = app.stream(right, event_time="t", watermark=tm.watermark(0, max_ahead=None))
+        one.window("10 seconds").agg(rows=tm.count()).to(sink, "before")
+        two.window("10 seconds").agg(rows=tm.count()).to(sink, "before too")
+        for name in joins:
+            joined = app.join(one, two.map(lambda df: df.drop("t")), on="k", window="10 seconds", name=name)
+            joined.group_by("k").window("10 seconds").agg(n=tm.count()).to(sink, "pairs")
+
+    bench = Bench(spark, tmp_path, make)
+    for source in (left, right):
+        source.add([("a", i, i * SECOND) for i in range(25)])
+    bench.run(close_all=False)
+    joins.append("j")
+    for source, until in ((left, 40), (right, 50)):
+        source.add([("a", i, i * SECOND) for i in range(25, until)])
+    bench.run(close_all=False, crash_at=("committed", 3))
+    left.add([("a", i, i * SECOND) for i in range(40, 50)])
+    bench.run()
+    assert bench.rows("before") == [(i * 10 * SECOND, (i + 1) * 10 * SECOND, 10) for i in range(5)]
+    assert bench.rows("pairs") == [(i * 10 * SECOND, (i + 1) * 10 * SECOND, "a", 100) for i in (3, 4)]
+
+
+def test_results_are_joined_with_rows_and_joined_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Chains and joins of any shape: how many rows each minute has against each of its rows, twice."""
+    source = PiecewiseSource(LEFT, [7])
+    source.add([("ab"[i % 2], i, i * SECOND) for i in range(40)])
+
+    def make(app: App, sink: MemorySink) -> None:
+        rows = app.stream(source, event_time="at", watermark=tm.watermark(0, max_ahead=None), name="rows")
+        counts = rows.group_by("k").window("5 seconds").agg(n=tm.count()).results("counts")
+        counts = counts.map(lambda df: df.select("k", "n", "_event_micros"))
+        first = app.join(rows.where("x < 35"), counts, on="k", window="10 seconds", how="left", name="first")
+        again = first.map(lambda df: df.select("k", F.col("n").alias("m"), "_event_micros"))
+        second = app.join(again, counts, on="k", window="20 seconds", name="second")
+        second.group_by("k").window("20 seconds").agg(pairs=tm.count(), n=tm.sum("n * m")).to(sink, "q")
+
+    bench = Bench(spark, tmp_path, make)
+    bench.run(close_all=False, crash_at=("job done", 9))
+    progress = bench.run()
+    assert progress is not None
+    assert [query.failure for query in progress.queries] == [None] * len(progress.queries)
+    wanted = []
+    for start in (0, 20):
+        for key in "ab":
+            fives = [sum("ab"[i % 2] == key for i in range(at, at + 5)) for at in range(start, start + 20, 5)]
+            pairs = [
+                (m, n)
+                for ten in (0, 1)
+                for i in range(start + ten * 10, start + ten * 10 + 10)
+                if "ab"[i % 2] == key and i < 35
+                for m in fives[ten * 2 : ten * 2 + 2]
+                for n in fives
+            ]
+            window = (start * SECOND, (start + 20) * SECOND, key)
+            wanted.append((*window, len(pairs), sum(m * n for m, n in pairs)))
+    assert bench.rows("q") == wanted
+
+
 def two(app: App) -> tuple[Any, Any]:
     left = app.stream(PiecewiseSource(LEFT), event_time="at", name="left")
     return left, app.stream(PiecewiseSource("k bigint, X bigint, t timestamp"), event_time="t", name="right")
