@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from transom.app import App
 from transom.checkpoint.inspect import describe
+from transom.engine.cuts import LoggedCut
 from transom.engine.progress import Progress
-from transom.engine.stream import LoggedCut
 from transom.model.time import ManualClock
 from transom.sinks.memory import MemorySink
 from transom.sources.base import Cut, Offset

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 import transom as tm
 from transom.app import App
+from transom.engine.cuts import LoggedCut
 from transom.engine.spark import jobs
-from transom.engine.stream import LoggedCut
 from transom.errors import DefinitionError
 from transom.sinks.memory import MemorySink
 

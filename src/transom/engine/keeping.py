@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from transom.engine.cuts import LoggedCut
+from transom.engine.readers import Keeper
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.isolation import describe_failure
 from transom.engine.spark.rows import rows_of, write_rows
@@ -14,20 +15,6 @@ from transom.model.time import Micros
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from transom.engine.stream import LoggedCut
-
-
-class Keeper(Protocol):
-    """Needs the rows that a query sees."""
-
-    query: str
-
-    def piece(self, cut: int) -> Path:
-        """Return where the rows of a cut are kept."""
-
-    def keep(self, cut: int, newest: Micros) -> None:
-        """Remember that the rows of a committed cut are kept; their largest event time is `newest`."""
 
 
 def keep_rows(

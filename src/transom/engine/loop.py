@@ -13,6 +13,7 @@ from transom.config import Settings
 from transom.engine.adapting import Adapter
 from transom.engine.changes import Register
 from transom.engine.changing import Changer
+from transom.engine.cuts import CutOutcome, LoggedCut
 from transom.engine.delivery import Delivery, Parcel
 from transom.engine.derived import DerivedSource
 from transom.engine.metrics import Metrics
@@ -20,7 +21,7 @@ from transom.engine.progress import Progress
 from transom.engine.recovery import recover, snapshot_of
 from transom.engine.requests import Requests
 from transom.engine.spark.isolation import describe_failure
-from transom.engine.stream import CutOutcome, LoggedCut, Stream
+from transom.engine.stream import Stream
 from transom.errors import QueryFailedError, SinkError
 from transom.model.time import Clock, Micros
 from transom.scheduling.policies import Policy, StreamView, first_come_first_served

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from transom.engine.cuts import CutOutcome
 from transom.engine.delivery import Delivered, Delivery
 from transom.engine.progress import Progress, QueryProgress, StreamProgress
-from transom.engine.stream import CutOutcome, Stream
+from transom.engine.stream import Stream
 from transom.model.time import MICROS_PER_SECOND, Micros
 
 LATENCIES = 2_000

@@ -12,11 +12,12 @@ import pyarrow as pa
 
 from transom.checkpoint.store import Checkpoint
 from transom.engine.changes import RECORD, Fate, Register, SetChange, fate
+from transom.engine.cuts import CutOutcome, LoggedCut
 from transom.engine.delivery import Parcel
 from transom.engine.derived import DerivedSource
 from transom.engine.membership import begin_with, repeat
 from transom.engine.spark.jobs import CutStats
-from transom.engine.stream import CutOutcome, LoggedCut, Stream
+from transom.engine.stream import Stream
 from transom.errors import JobChangedError
 from transom.sinks.base import WindowResults
 from transom.windows.components import DEFAULT, Arrangement

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from transom.engine.keeping import Keeper, keep_rows
+from transom.engine.cuts import CutOutcome, LoggedCut
+from transom.engine.keeping import keep_rows
+from transom.engine.readers import Keeper, Reader
 from transom.engine.spark import jobs
 from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.spark.isolation import describe_failure, run_isolated
-from transom.engine.spark.jobs import CutPartials, CutStats, Loss
+from transom.engine.spark.jobs import CutPartials, Loss
 from transom.engine.spark.plan import Rows, StreamPlan
 from transom.engine.state import Closing, StreamState
 from transom.engine.tables import PartialTable, describe_table
@@ -23,7 +25,7 @@ from transom.errors import CheckpointError, CheckpointFullError, SourceError
 from transom.model.query import Query
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.watermark import WatermarkPolicy
-from transom.sources.base import Offset, Source
+from transom.sources.base import Source
 from transom.windows.components import DEFAULT, Arrangement
 
 if TYPE_CHECKING:
@@ -43,81 +45,6 @@ class StreamDefinition:
     rows: Rows
     policy: WatermarkPolicy
     queries: tuple[Query, ...]
-
-
-@dataclass(frozen=True)
-class LoggedCut:
-    """What decided a cut; in the log before anything happens."""
-
-    number: int
-    start: Offset
-    end: Offset
-    rows: int
-    """Estimated by the source."""
-    watermark: Micros
-    """In force for this cut: windows up to it are closed. MAX_TIME closes those that hold a row."""
-    closed: Micros
-    """The end of the last window that it closes, at least that of the cut before: the watermark, except at MAX_TIME."""
-    ahead: Micros | None
-    at: Micros
-    """Wall time."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the cut as JSON."""
-        return dict(self.__dict__)
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> LoggedCut:
-        """Return what `to_json` wrote."""
-        return cls(**value)
-
-    @property
-    def empty(self) -> bool:
-        """Whether it reads nothing: it only closes windows."""
-        return self.start == self.end
-
-
-@dataclass(frozen=True)
-class CutOutcome:
-    """What the job of a cut gave."""
-
-    cut: LoggedCut
-    tables: tuple[pa.Table, ...] = ()
-    """Partials that say what they are (`PartialTable`)."""
-    stats: CutStats = field(default_factory=CutStats)
-    skipped: dict[str, str] = field(default_factory=dict)
-    """Units of the source that could not be read, with the reason."""
-    failures: dict[str, str] = field(default_factory=dict)
-    """Queries that made the job fail, with the reason."""
-    late: dict[str, int] = field(default_factory=dict)
-    """Rows that were late for each query."""
-    kept: dict[str, Micros] = field(default_factory=dict)
-    """Largest event time of the rows that were kept for each query that needs rows."""
-
-
-class Reader(Protocol):
-    """Another stream of the application that is fed with what this one gives."""
-
-    @property
-    def held_bytes(self) -> int:
-        """Size of what waits to be read."""
-
-    @property
-    def last_end(self) -> Micros:
-        """The end of the last window that waits for this stream's watermark."""
-
-    def wants(self, watermark: Micros, now: Micros) -> bool:
-        """Tell whether something would close if it knew that this stream's watermark has come so far."""
-
-    def closed(self, cut: int, closings: Sequence[Closing], closed: Micros, ingested: Micros) -> None:
-        """Take what a logged cut closed.
-
-        Args:
-            cut: Its number.
-            closings: The windows that it closed.
-            closed: The watermark in force: windows up to it are closed.
-            ingested: When the row arrived that completed them.
-        """
 
 
 class _Abandoned(BaseException):

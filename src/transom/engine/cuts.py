@@ -1,0 +1,62 @@
+"""What decides a cut of a stream, and what its job gave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from transom.engine.spark.jobs import CutStats
+from transom.model.time import Micros
+from transom.sources.base import Offset
+
+
+@dataclass(frozen=True)
+class LoggedCut:
+    """What decided a cut; in the log before anything happens."""
+
+    number: int
+    start: Offset
+    end: Offset
+    rows: int
+    """Estimated by the source."""
+    watermark: Micros
+    """In force for this cut: windows up to it are closed. MAX_TIME closes those that hold a row."""
+    closed: Micros
+    """The end of the last window that it closes, at least that of the cut before: the watermark, except at MAX_TIME."""
+    ahead: Micros | None
+    at: Micros
+    """Wall time."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the cut as JSON."""
+        return dict(self.__dict__)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> LoggedCut:
+        """Return what `to_json` wrote."""
+        return cls(**value)
+
+    @property
+    def empty(self) -> bool:
+        """Whether it reads nothing: it only closes windows."""
+        return self.start == self.end
+
+
+@dataclass(frozen=True)
+class CutOutcome:
+    """What the job of a cut gave."""
+
+    cut: LoggedCut
+    tables: tuple[pa.Table, ...] = ()
+    """Partials that say what they are (`PartialTable`)."""
+    stats: CutStats = field(default_factory=CutStats)
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Units of the source that could not be read, with the reason."""
+    failures: dict[str, str] = field(default_factory=dict)
+    """Queries that made the job fail, with the reason."""
+    late: dict[str, int] = field(default_factory=dict)
+    """Rows that were late for each query."""
+    kept: dict[str, Micros] = field(default_factory=dict)
+    """Largest event time of the rows that were kept for each query that needs rows."""

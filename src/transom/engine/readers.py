@@ -1,0 +1,47 @@
+"""What one stream of an application gives to others: results of windows, or rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from transom.engine.state import Closing
+from transom.model.time import Micros
+
+
+class Reader(Protocol):
+    """Another stream of the application that is fed with what this one gives."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Size of what waits to be read."""
+
+    @property
+    def last_end(self) -> Micros:
+        """The end of the last window that waits for this stream's watermark."""
+
+    def wants(self, watermark: Micros, now: Micros) -> bool:
+        """Tell whether something would close if it knew that this stream's watermark has come so far."""
+
+    def closed(self, cut: int, closings: Sequence[Closing], closed: Micros, ingested: Micros) -> None:
+        """Take what a logged cut closed.
+
+        Args:
+            cut: Its number.
+            closings: The windows that it closed.
+            closed: The watermark in force: windows up to it are closed.
+            ingested: When the row arrived that completed them.
+        """
+
+
+class Keeper(Protocol):
+    """Needs the rows that a query sees."""
+
+    query: str
+
+    def piece(self, cut: int) -> Path:
+        """Return where the rows of a cut are kept."""
+
+    def keep(self, cut: int, newest: Micros) -> None:
+        """Remember that the rows of a committed cut are kept; their largest event time is `newest`."""
