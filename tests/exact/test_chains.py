@@ -429,3 +429,33 @@ def test_explain_shows_the_chain(spark: SparkSession, tmp_path: Path) -> None:
         "middle.results": ["day"],
         "day.results": ["top"],
     }
+
+
+def test_sessions_into_days(spark: SparkSession, tmp_path: Path) -> None:
+    """Sessions of each user, then how many ended on each day of a zone, and their longest."""
+    source = PiecewiseSource(SCHEMA, [5])
+    hour = 3_600 * SECOND
+    starts = [h * hour + user * 7 * SECOND for h in (0, 3, 9, 21, 22, 30, 47, 50) for user in range(2)]
+    rows = [("uv"[i % 2], "a", 1, start + step * 60 * SECOND) for i, start in enumerate(starts) for step in range(3)]
+    source.add(rows)
+
+    def make(app: App, sink: MemorySink) -> None:
+        stream = app.stream(source, event_time="at", watermark=tm.watermark("5 minutes", max_ahead=None))
+        sessions = stream.group_by("user").window(tm.session("10 minutes")).agg(n=tm.count())
+        long = sessions.results("sessions").map(
+            lambda df: df.withColumn("s", F.expr("unix_seconds(window_end) - unix_seconds(window_start)"))
+        )
+        days = long.window(tm.calendar("day", zone="Asia/Tokyo"))
+        days.agg(sessions=tm.count(), rows=tm.sum("n"), longest=tm.max("s")).to(sink, "days")
+
+    bench = Bench(spark, tmp_path, make)
+    bench.run(close_all=False, crash_at=("windows closed", 6))
+    bench.run()
+    frame = spark.createDataFrame(logged_rows(source._from_python(rows), bench.cuts_of()).drop_columns([WATERMARK]))
+    sessions = frame.groupBy("user", F.session_window("at", "10 minutes").alias("w")).agg(F.count("*").alias("n"))
+    local = F.from_utc_timestamp(F.expr("w.end - interval 1 microsecond"), "Asia/Tokyo")
+    length = F.expr("unix_seconds(w.end) - unix_seconds(w.start)")
+    days = sessions.groupBy(F.date_trunc("day", local).alias("day")).agg(F.count("*"), F.sum("n"), F.max(length))
+    wanted = [tuple(row)[1:] for row in days.orderBy("day").collect()]
+    assert [row[2:] for row in sorted(bench.rows("days"))] == wanted
+    assert sum(sessions for sessions, _, _ in wanted) == 16
