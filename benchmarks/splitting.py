@@ -113,15 +113,21 @@ def measure(run: Run, spark: Any, trips: Path, groups: int, repeats: Iterable[in
     """Run both forms and the application's own choice in turn; return a row of the table."""
     seconds: dict[Form | None, list[float]] = {Form.SPLIT: [], Form.DIRECT: [], None: []}
     ended: list[Form] = []
-    for _ in repeats:
-        ran = {form: run_once(run, spark, trips, groups, form) for form in seconds}
+    forms = list(seconds)
+    for number in repeats:
+        turned = forms[number % 3 :] + forms[: number % 3]  # what runs later runs on a warmer JVM
+        ran = {form: run_once(run, spark, trips, groups, form) for form in turned}
         for form, one in ran.items():
             seconds[form].append(one.seconds)
             if form is not Form.SPLIT:
                 label = "decided" if form is None else form.value
                 run.check(differences(f"{groups} groups, {label}", one.results, ran[Form.SPLIT].results))
         ended.append(ran[None].form)
-        run.say(f"{groups:,} groups: " + ", ".join(f"{seconds[form][-1]:.2f} s" for form in seconds) + f", {ended[-1]}")
+        run.say(
+            f"{groups:,} groups: "
+            + ", ".join(f"{seconds[form][-1]:.2f} s" for form in seconds)
+            + f", {ended[-1].value}"
+        )
     ratio = paired_ratio(seconds[Form.SPLIT], seconds[Form.DIRECT])
     run.figure(f"k{groups}.split.s", median(seconds[Form.SPLIT]))
     run.figure(f"k{groups}.direct.s", median(seconds[Form.DIRECT]))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from transom.engine.spark import plan
-from transom.engine.spark.plan import TIME, Aggregation, Branch, Rows, StreamPlan
+from transom.engine.spark.plan import TIME, Aggregation, Branch, Needed, Rows, StreamPlan
 from transom.engine.spark.zones import check_zones
 from transom.engine.state import CompiledQuery
 from transom.engine.tables import LENGTH, PANE, TAG, Origin, TableNote
@@ -22,7 +22,7 @@ from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.components import DEFAULT, Arrangement, Component, KeySet, key_sets_of, ordered, plan_components
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 StoreShape = tuple[KeySet, Origin, pa.Schema, dict[Primitive, Types]]
@@ -108,11 +108,13 @@ def _compile(
     components = plan_components(queries, share, arrangement)
     types: dict[tuple[int, Primitive], Types] = {}
     key_types: dict[tuple[int, Key], pa.DataType] = {}
+    needed = _needed(seen, components, share)
     notes, aggregations = [], []
-    for component in components:
-        aggregation = Aggregation.of(seen[component.branch], component)
+    for component, mine in zip(components, needed, strict=True):
+        aggregation = Aggregation.of(mine, component)
         aggregations.append(aggregation)
-        schema_out = plan.utc(to_arrow_schema(aggregation(seen[component.branch]).schema, timezone="UTC"))
+        rows_out = aggregation(mine(seen[component.branch]))
+        schema_out = plan.utc(to_arrow_schema(rows_out.schema, timezone="UTC"))
         for primitive, columns in plan.state_types(component, schema_out).items():
             types[component.branch, primitive] = columns
         for i, key in enumerate(component.keys):
@@ -126,8 +128,15 @@ def _compile(
         stores.append((key_set, _origin(identity, key_set), keys, kept))
     compiled = {q.name: CompiledQuery(q, _input_types(q, inputs[q.branch])) for q in queries}
     definitions = {q.name: q.definition(texts[q.branch]) | ({} if share else {"share": False}) for q in queries}
-    stream = StreamPlan(time, branches, components, tuple(aggregations), tuple(notes))
+    stream = StreamPlan(time, branches, components, needed, tuple(aggregations), tuple(notes))
     return Compiled(stream, tuple(stores), compiled, definitions)
+
+
+def _needed(seen: Mapping[int, DataFrame], components: Sequence[Component], share: bool) -> tuple[Needed, ...]:
+    if not share:
+        return tuple(Needed.of(seen[component.branch], [component]) for component in components)
+    by_branch = {index: Needed.of(df, [c for c in components if c.branch == index]) for index, df in seen.items()}
+    return tuple(by_branch[component.branch] for component in components)
 
 
 def _inputs(queries: Sequence[Query], branch: int) -> list[Expression]:

@@ -112,8 +112,8 @@ def run_cut(
 
     The counts are observed in the same pass, before any transformation. (DESIGN asks for ordinary aggregate columns;
     the users' filters sit between the scan and the aggregation, so those would need a second pass. See
-    docs/decisions/0002.) With several components the parsed rows are kept for the length of the job, so that there is
-    one scan.
+    docs/decisions/0002.) With several components what they need of the rows is kept for the length of the job, so that
+    there is one scan; else (several branches, or nothing is shared) the parsed rows.
 
     Args:
         raw: The rows of the cut, as the source reads them.
@@ -131,13 +131,17 @@ def run_cut(
     stats = _stat_columns(columns, partitions, ahead)
     if not stream.aggregations:
         return CutPartials((), _stats_of(timed.agg(*stats).toArrow().to_pylist()[0], partitions))
-    shared = timed.persist() if len(stream.aggregations) > 1 else None
+    several, alike = len(stream.aggregations) > 1, len({id(needed) for needed in stream.needed}) == 1
+    shared = timed.persist() if several and not alike else None
     try:
         observation = Observation()
         good = plan.good_rows(timed.observe(observation, *stats), ahead, columns)
         rows = {index: branch(good) for index, branch in stream.branches.items()}
-        pairs = list(zip(stream.components, stream.aggregations, strict=True))
-        tables = _collect([aggregation(rows[component.branch]) for component, aggregation in pairs])
+        read = {id(n): n(rows[c.branch]) for n, c in zip(stream.needed, stream.components, strict=True)}
+        if several and alike:
+            shared = read[id(stream.needed[0])].persist()
+        pairs = zip(stream.needed, stream.aggregations, strict=True)
+        tables = _collect([aggregation(read[id(needed)]) for needed, aggregation in pairs])
         counted = _observed(observation)
         if counted is None:
             counted = timed.agg(*stats).toArrow().to_pylist()[0]

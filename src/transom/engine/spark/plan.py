@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -138,6 +139,60 @@ class Branch:
 
 
 @dataclass(frozen=True, eq=False)
+class Needed:
+    """What the components of a branch need of its rows: event time, keys, inputs and conditions, each evaluated once.
+
+    Where several components read the rows, only this is kept for them.
+    """
+
+    condition: Column | None
+    """Rows that do not satisfy it are of no use; None when a component sees all."""
+    columns: tuple[Column, ...]
+    names: dict[Expression, str]
+    """Keys and inputs."""
+    conditions: dict[Expression, str]
+
+    @classmethod
+    def of(cls, rows: DataFrame, components: Sequence[Component]) -> Needed:
+        """Prepare what components need of rows with these columns."""
+        from pyspark.sql import functions as F
+
+        names, case_sensitive = rows.columns, is_case_sensitive(rows)
+        users: dict[Expression, set[Expression | None]] = {}
+        for component in components:
+            for key_set in component.key_sets:
+                inputs = [e for primitive in key_set.primitives for e in primitive.inputs]
+                for expression in [*(key.expression for key in component.keys), *inputs]:
+                    users.setdefault(expression, set()).add(key_set.condition)
+        every = dict.fromkeys(condition for component in components for condition in component.conditions)
+        conditions = [condition for condition in every if condition is not None]
+        columns: list[Column] = [F.col(TIME)]
+        for expression, used in users.items():
+            column = to_column(expression, names, case_sensitive)
+            if used != set(every) and expression.text not in names:
+                # It may fail for rows that nobody needs it for.
+                known = any_of(used)
+                column = column if known is None else F.when(known, column)
+            columns.append(column)
+        columns += [to_condition(condition) for condition in conditions]
+        made = [f"_e{i}" for i in range(len(columns) - 1)]
+        named = [columns[0], *(column.alias(name) for column, name in zip(columns[1:], made, strict=True))]
+        by_condition = dict(zip(conditions, made[len(users) :], strict=True))
+        return cls(any_of(every), tuple(named), dict(zip(users, made, strict=False)), by_condition)
+
+    def __call__(self, rows: DataFrame) -> DataFrame:
+        """Return the rows that are needed, with these columns only."""
+        rows = rows if self.condition is None else rows.where(self.condition)
+        return rows.select(*self.columns)
+
+
+def any_of(conditions: Collection[Expression | None]) -> Column | None:
+    """Return the condition that one of some conditions holds; None if one of them is none."""
+    some = [to_condition(condition) for condition in conditions if condition is not None]
+    return None if len(some) < len(conditions) else functools.reduce(lambda a, b: a | b, some)
+
+
+@dataclass(frozen=True, eq=False)
 class Aggregation:
     """A component's aggregation as columns, made once: each costs calls into the JVM."""
 
@@ -153,32 +208,24 @@ class Aggregation:
     executor_steps: dict[str, Column]
 
     @classmethod
-    def of(cls, rows: DataFrame, component: Component) -> Aggregation:
-        """Prepare a component's aggregation of rows with these columns."""
+    def of(cls, needed: Needed, component: Component) -> Aggregation:
+        """Prepare a component's aggregation of the rows that `needed` gives."""
         from pyspark.sql import functions as F
 
-        names, case_sensitive = rows.columns, is_case_sensitive(rows)
-        inputs = tuple(dict.fromkeys(e for p in component.primitives for e in p.inputs))
-        reference = {expression: f"_i{i}" for i, expression in enumerate(inputs)}
+        names = needed.names
         keys = {f"_k{i}": key.expression for i, key in enumerate(component.keys)}
-        conditions = [None if c is None else to_condition(c) for c in component.conditions]
+        conditions = [None if c is None else F.col(needed.conditions[c]) for c in component.conditions]
         tagged = len(conditions) > 1
         start = WINDOW if component.direct else component.grid.start_sql(TIME)
         selected: list[Column] = [F.expr(start).alias(PANE), F.col(TIME)]
         selected += [F.col(TAG)] if tagged else []
         selected += [F.expr(lengths_sql(component.windows)).alias(LENGTH)] if component.direct else []
-        selected += [to_column(e, names, case_sensitive).alias(name) for name, e in keys.items()]
-        users = _users(component)
-        for expression, name in reference.items():
-            column = to_column(expression, names, case_sensitive)
-            if len(users[expression]) < len(conditions) and expression.text not in names:
-                # It may fail for rows of the conditions that have no use for it.
-                column = F.when(F.col(TAG).isin(*users[expression]), column)
-            selected.append(column.alias(name))
+        selected += [F.col(names[e]).alias(name) for name, e in keys.items()]
+        selected += [F.col(name) for name in dict.fromkeys(names[e] for p in component.primitives for e in p.inputs)]
         states: list[Column] = []
         steps: dict[str, Column] = {}
         for i, primitive in enumerate(component.primitives):
-            sql = primitive.sql([reference[e] for e in primitive.inputs], TIME)
+            sql = primitive.sql([names[e] for e in primitive.inputs], TIME)
             states += [F.expr(text).alias(state_name(i, column)) for column, text in sql.items()]
             function = executor_function_of(primitive)
             if function is not None:
@@ -244,16 +291,6 @@ def lengths_sql(windows: Sequence[WindowKind]) -> str:
     return f"CASE {' '.join(cases)} END"
 
 
-def _users(component: Component) -> dict[Expression, list[int]]:
-    """Return, for each input, the tags of the rows that it is needed for."""
-    users: dict[Expression, list[int]] = {}
-    for tag, condition in enumerate(component.conditions):
-        needed = {p for key_set in component.key_sets if key_set.condition == condition for p in key_set.primitives}
-        for expression in {e for p in needed.intersection(component.primitives) for e in p.inputs}:
-            users.setdefault(expression, []).append(tag)
-    return users
-
-
 @dataclass(frozen=True, eq=False)
 class StreamPlan:
     """The job of a stream's cuts, prepared once."""
@@ -261,6 +298,8 @@ class StreamPlan:
     time: Column
     branches: dict[int, Branch]
     components: tuple[Component, ...]
+    needed: tuple[Needed, ...]
+    """For each component; one for all components of a branch that share."""
     aggregations: tuple[Aggregation, ...]
     notes: tuple[TableNote, ...]
     """What each component's table holds."""
