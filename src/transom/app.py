@@ -156,7 +156,7 @@ class App:
         return self._derive(ResultsOf(builder, name))
 
     def _derive(self, derivation: Derivation) -> Stream:
-        stream = Stream(self._add, self._results, "", derivation.source, WINDOW_TIME, FED)
+        stream = Stream(self._add, self._results, derivation.name, derivation.source, WINDOW_TIME, FED)
         derivation.stream = stream
         self._derived.append(derivation)
         return stream

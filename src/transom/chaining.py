@@ -20,6 +20,10 @@ class Derivation(Protocol):
 
     stream: Stream
 
+    @property
+    def name(self) -> str:
+        """Name of the stream, as far as it is known."""
+
     def settle(self) -> None:
         """Make the queries that it reads part of the application, if they are not, and name the stream."""
 
@@ -36,6 +40,11 @@ class ResultsOf:
     """Name of the query, if it gets no sink."""
     stream: Stream = field(init=False)
 
+    @property
+    def name(self) -> str:
+        """Name of the stream, as far as it is known."""
+        return f"{self.builder.label or self.wanted or 'a query'}.results"
+
     def settle(self) -> None:
         """Add the query without a sink, if it has none; the stream is named after it.
 
@@ -48,7 +57,7 @@ class ResultsOf:
                 f"results: the query is named {label!r} in to() and {self.wanted!r} in results().",
                 "Name it in one of them.",
             )
-        self.stream.name = f"{label}.results"
+        self.stream.name = self.name
 
     def source(self) -> DerivedSource:
         """Return a new source, for one run."""
@@ -69,7 +78,6 @@ class JoinOf:
 
     def settle(self) -> None:
         """Add the queries that count the rows of each side; they take part in progress, dead letters and lateness."""
-        self.stream.name = self.name
         if not self.settled:
             for rows, label in ((self.left, f"{self.name}.left"), (self.right, f"{self.name}.right")):
                 self._register(rows, label)

@@ -171,7 +171,7 @@ def interpreted(spark: SparkSession) -> SparkSession:
 
 
 @settings(
-    max_examples=3,
+    max_examples=2,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     deadline=None,
     suppress_health_check=list(HealthCheck),
