@@ -100,8 +100,25 @@ def test_a_key_set_moves_back_when_rows_are_dear():
         areas: Flow(rows=100_000, cuts=10, fed=600, kept=600, spans=60),
     }
     before = Review.start(Arrangement(frozenset({(areas, areas)})))
-    assert review(DEAR_ROWS, [USERS, AREAS], flows, before).arrangement.hosts == frozenset()
+    assert review(DEAR_ROWS, [USERS, AREAS], flows, before).arrangement.hosts == {(areas, users)}
     assert review(DEAR_MERGES, [USERS, AREAS], flows, before).arrangement.hosts == {(areas, areas)}
+
+
+def test_a_key_set_moves_to_the_component_that_hands_over_fewest_partials():
+    devices = query("devices", "area", "device")
+    users, by_device, areas = names([USERS, devices, AREAS])
+    flows = {
+        users: Flow(rows=100_000, cuts=10, fed=90_000, kept=90_000, spans=60),
+        by_device: Flow(rows=100_000, cuts=10, fed=6_000, kept=6_000, spans=60),
+        areas: Flow(rows=100_000, cuts=10, fed=90_000, kept=600, spans=60),
+    }
+    moved = review(DEAR_ROWS, [USERS, devices, AREAS], flows)
+    assert moved.arrangement.hosts == {(areas, by_device)}
+    assert keys_of(plan_components([USERS, devices, AREAS], arrangement=moved.arrangement)) == [[1, 2], [2]]
+    settled = {**flows, areas: Flow(rows=100_000, cuts=10, fed=6_000, kept=600, spans=60)}
+    assert review(DEAR_ROWS, [USERS, devices, AREAS], settled, moved).arrangement == moved.arrangement
+    alike = {**flows, by_device: Flow(rows=100_000, cuts=10, fed=80_000, kept=80_000, spans=60)}
+    assert review(DEAR_ROWS, [USERS, devices, AREAS], alike).arrangement.hosts == frozenset(), "not worth a new plan"
 
 
 @pytest.mark.parametrize(("costs", "direct"), [(DEAR_ROWS, False), (DEAR_MERGES, True)])

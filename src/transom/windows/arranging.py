@@ -99,16 +99,36 @@ class Review:
                     direct.discard(key_set.name)
                     if decisions[key_set.name].form is Form.DIRECT:
                         direct.add(key_set.name)
-                if key_set is not component.finest:
-                    if _alone(flow, len(components), costs) < (1 - gain) * _derived(flow.fed, costs):
-                        hosts[key_set.name] = key_set.name
-                elif hosts.get(key_set.name) == key_set.name and not component.direct:
-                    finer = [flows[c.finest.name] for c in components if _serves(c, key_set) and c.finest.name in flows]
-                    now_alone = _alone(flow, len(components) - 1, costs)
-                    if any(_derived(other.kept, costs) < (1 - gain) * now_alone for other in finer):
-                        del hosts[key_set.name]
+                if not component.direct:
+                    hosts.update(_move(key_set, component, components, flows, costs, gain))
         arrangement = Arrangement(frozenset(hosts.items()), frozenset(direct))
         return replace(self, arrangement=arrangement, decisions=decisions, pane_keys=keys)
+
+
+def _move(
+    key_set: KeySet,
+    component: Component,
+    components: Sequence[Component],
+    flows: Mapping[str, Flow],
+    costs: Costs,
+    gain: float,
+) -> dict[str, str]:
+    """Return where to compute a key set from now on, if it is not where it is: Migrate(O, C_j, C_k), section 4.5.
+
+    It goes where least has to be done for it: to an aggregation of its own over the rows, or to the component whose
+    finest key set hands over fewest partials (Algorithm 1 with the score COMM fuses along the edge with the highest
+    rate, which leaves the lowest to cross; here what crosses can be computed again instead, at a known cost).
+    """
+    flow, here = flows[key_set.name], component.finest.name
+    others = len(components) - (1 if key_set is component.finest else 0)
+    options = {key_set.name: _alone(flow, others, costs)}
+    if all(primitive.small for primitive in key_set.primitives):
+        serving = [c.finest.name for c in components if _serves(c, key_set) and c.finest.name in flows]
+        options.update({name: _derived(flows[name].kept, costs) for name in serving})
+    if key_set is not component.finest:
+        options[here] = _derived(flow.fed, costs)
+    best = min(options, key=lambda name: options[name])
+    return {key_set.name: best} if options[best] < (1 - gain) * options[here] else {}
 
 
 def _load(key_set: KeySet, flow: Flow, span: Micros, keys: float) -> Load:
