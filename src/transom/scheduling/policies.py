@@ -1,12 +1,27 @@
-"""Which stream runs next: pure functions over what is known of the streams."""
+"""Which stream runs next: pure functions over what is known of the streams.
+
+A policy gives every stream a number, and the stream with the least runs first. The numbers are computed for all streams
+at once, with any leading axes, so that the same code decides in the engine and in many simulated engines at a time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TypeAlias
 
-from transom.model.time import Micros
+import numpy as np
+import numpy.typing as npt
+
+from transom.errors import DefinitionError
+from transom.model.time import MICROS_PER_SECOND, Micros
+
+Floats = npt.NDArray[np.float64]
+
+LONGEST_WAIT: Micros = 30 * MICROS_PER_SECOND
+"""A stream that has waited longer goes before all others, whatever the policy."""
+_AHEAD = 1e16
+"""More microseconds than lie between any two priorities."""
 
 
 @dataclass(frozen=True)
@@ -15,13 +30,187 @@ class StreamView:
 
     name: str
     waiting_since: Micros
-    """Wall time since when it has had work that was not started."""
+    """Wall time since when it has had work that was not started: the arrival of its oldest unread row."""
+    ran_at: Micros = 0
+    """Wall time of the start of its last run."""
+    cost: float = 0.0
+    """Expected time to run all that waits, with consolidation; microseconds."""
+    total: float = 0.0
+    """The same for all that will wait when the sweeping watermark has come; at least `cost`."""
+    slack: float = 0.0
+    """Expected time to spare until a window's result is late; microseconds, negative when overdue."""
+    expected: float = 0.0
+    """Expected or known arrival of the sweeping watermark that completes the next window, wall time."""
+    due_at: float = 0.0
+    """The same plus the latency limit: when the result is late."""
+    deadline: Micros = 0
+    """End of the next window, event time."""
+    rate: float = 0.0
+    """Rows of results per second of processing: selectivity / seconds per row."""
+    freed: float = 0.0
+    """Rows or bytes of memory that a run eliminates; see `eliminated`."""
+    held: bool = False
+    """Whether it was chosen before and has not completed a window since."""
 
 
-Policy: TypeAlias = "Callable[[Sequence[StreamView], Micros], list[str]]"
-"""Names of the streams in the order in which to run them, given the wall time."""
+@dataclass(frozen=True)
+class Columns:
+    """The same of many streams: arrays of shape (..., streams), or scalars where all are equal."""
+
+    waiting_since: Floats
+    ran_at: Floats
+    cost: Floats
+    total: Floats
+    slack: Floats
+    expected: Floats
+    due_at: Floats
+    deadline: Floats
+    rate: Floats
+    freed: Floats
+    held: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, views: Sequence[StreamView]) -> Columns:
+        """Return views as columns."""
+        return cls(*(np.array([getattr(view, one.name) for view in views]) for one in fields(cls)))
 
 
-def first_come_first_served(streams: Sequence[StreamView], now: Micros) -> list[str]:
-    """Return the stream first that has waited longest; ties by name."""
-    return [view.name for view in sorted(streams, key=lambda view: (view.waiting_since, view.name))]
+Priority: TypeAlias = "Callable[[Columns, float], Floats]"
+"""The streams and the wall time in microseconds give an array of shape (..., streams); the least runs first."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A rule for which stream runs next; called with views, it returns their names in order."""
+
+    name: str
+    priority: Priority
+    at_once: bool = False
+    """Whether all streams with work run at once, in FAIR pools, instead of as many as there are slots."""
+
+    def __call__(self, streams: Sequence[StreamView], now: Micros) -> list[str]:
+        """Return the names of the streams in the order in which to run them; ties by name. O(n log n)."""
+        if not streams:
+            return []
+        views = sorted(streams, key=lambda view: view.name)
+        priorities = np.broadcast_to(self.priority(Columns.of(views), now), len(views))
+        return [views[place].name for place in np.argsort(priorities, kind="stable")]
+
+
+def _klink(streams: Columns, now: float) -> Floats:
+    return np.asarray(streams.slack)
+
+
+klink = Policy("klink", _klink)
+least_slack = Policy("least_slack", lambda streams, now: streams.slack)
+"""Klink as printed: Algorithm 1 with the corrections of its slack, and nothing else."""
+first_come_first_served = Policy("fcfs", lambda streams, now: streams.waiting_since)
+"""The oldest unread row first."""
+round_robin = Policy("round_robin", lambda streams, now: streams.ran_at)
+"""The stream first whose last run is longest ago."""
+highest_rate = Policy("highest_rate", lambda streams, now: -streams.rate)
+"""The most rows of results per second of work first (Sharaf et al. 2008)."""
+streambox = Policy("streambox", lambda streams, now: streams.deadline - _AHEAD * streams.held)
+"""The closest end of a window first, and then that stream again until it has completed the window (Miao et al. 2017)."""
+fair = Policy("fair", lambda streams, now: streams.ran_at, at_once=True)
+"""All at once, each with its share of the cores: Spark's FAIR pools, and the engine's own way in the paper."""
+
+POLICIES = {
+    policy.name: policy
+    for policy in (klink, first_come_first_served, round_robin, highest_rate, streambox, fair, least_slack)
+}
+"""By the name that the setting has."""
+
+
+def policy_named(name: str) -> Policy:
+    """Return a policy by its name, such that no stream waits without end.
+
+    Raises:
+        DefinitionError: There is none of this name.
+    """
+    if name not in POLICIES:
+        raise DefinitionError(f"policy: there is no {name!r}.", f"Policies are {', '.join(POLICIES)}.")
+    return bounded(POLICIES[name])
+
+
+def bounded(policy: Policy, longest: Micros = LONGEST_WAIT) -> Policy:
+    """Return the policy with streams that have waited longer than `longest` put first, the longest waiting foremost.
+
+    A stream waits from the later of its oldest unread row and its last start. With n streams of which each has one job
+    at a time, jobs of at most J and s slots, none waits longer than longest + ceil(n / s) * J: once overdue, only the
+    streams that are overdue for longer go before it, each of them once.
+
+    Raises:
+        DefinitionError: The time is not positive.
+    """
+    if longest <= 0:
+        raise DefinitionError(f"policy: longest wait is {longest}.", "Give more than 0 microseconds.")
+
+    def priority(streams: Columns, now: float) -> Floats:
+        since = np.maximum(streams.waiting_since, streams.ran_at)
+        return np.where(now - since > longest, since - 10 * _AHEAD, policy.priority(streams, now))
+
+    return replace(policy, priority=priority)
+
+
+def freeing(streams: Columns, now: float) -> Floats:
+    """Return the priorities while memory is short: what frees most first, among equals the least slack."""
+    return np.asarray(-np.floor(streams.freed) + np.arctan(streams.slack) / np.pi)
+
+
+def eliminated(queued: Floats, kept: Floats, cost: Floats, budget: float) -> float:
+    """Return how many rows a run takes out of memory: Klink's p_k at its best k, corrected.
+
+    Printed is sz (1 - prod S); rows queued before operator j only pass the operators from j on, so that
+    p_k = sum over j <= k of queue_j (1 - prod_{i=j..k} S_i), limited to what fits into the cycle, rows nearest to
+    operator k first.
+
+    Args:
+        queued: Rows before each operator of the pipeline, in order.
+        kept: Selectivity of each operator.
+        cost: Seconds per row of each operator.
+        budget: Seconds of the cycle.
+    """
+    best = 0.0
+    for last in range(len(queued)):
+        left, freed = budget, 0.0
+        through, seconds = 1.0, 0.0
+        for start in range(last, -1, -1):
+            seconds = cost[start] + kept[start] * seconds
+            through *= kept[start]
+            rows = min(queued[start], left / seconds) if seconds > 0 else queued[start]
+            left -= rows * seconds
+            freed += rows * (1 - through)
+        best = max(best, freed)
+    return float(best)
+
+
+def pipeline_cost(queued: Floats, kept: Floats, cost: Floats) -> float:
+    """Return the seconds to process all that is queued along operators: sum_k queue_k sum_{j>=k} c_j prod_{i<j} S_i.
+
+    Args:
+        queued: Rows before each operator of the pipeline, in order.
+        kept: Selectivity of each operator.
+        cost: Seconds per row of each operator.
+    """
+    total, seconds = 0.0, 0.0
+    for place in range(len(queued) - 1, -1, -1):
+        seconds = cost[place] + kept[place] * seconds
+        total += queued[place] * seconds
+    return float(total)
+
+
+def join_slack(inputs: Floats) -> Floats:
+    """Return the slack of each input of a join, (..., inputs): the least of them, since the result waits for all."""
+    return np.broadcast_to(inputs.min(axis=-1, keepdims=True), inputs.shape)
+
+
+def chain_slack(own: float, downstream: Sequence[tuple[float, float]]) -> float:
+    """Return the slack of a stream whose results feed others: that of the whole pipeline.
+
+    Args:
+        own: The stream's slack by its own limits.
+        downstream: For each query fed at any level the slack by its limit, and the cost of what lies between in the
+            same unit.
+    """
+    return min([own, *(slack - cost for slack, cost in downstream)])

@@ -1,0 +1,155 @@
+"""What the next run of a stream costs, learned from the runs before.
+
+A run is one Spark job, whose time is a fixed part and a part per row, and then the driver merges the partials of the
+windows that fall due. Both are timed apart, so each is learned apart. Compilation by the JVM and garbage collection
+make single runs several times slower, which is why lines are fitted through medians.
+
+Everything takes arrays with any leading axes: one stream in the engine, thousands at once in the simulator.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from transom.errors import DefinitionError
+
+Floats = npt.NDArray[np.float64]
+
+RUNS = 32
+"""Runs of a stream that are remembered."""
+SPREAD = 0.2
+"""Rows must differ by so much of their median for a slope to be seen."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What runs cost; each field is an array over the streams, all of the same shape."""
+
+    fixed: Floats
+    """Seconds of a job without rows."""
+    row: Floats
+    """Seconds of a job per row."""
+    partial: Floats
+    """Seconds of the driver per row of the partials that it consolidates."""
+
+    def job(self, rows: Floats) -> Floats:
+        """Return the seconds of a job over so many rows."""
+        return self.fixed + self.row * rows
+
+    def run(self, rows: Floats, partials: Floats | float = 0.0) -> Floats:
+        """Return the seconds from the start of a job until the windows that it completes are merged.
+
+        Args:
+            rows: Rows of the cut.
+            partials: Rows of the partials of the windows that fall due.
+        """
+        return self.fixed + self.row * rows + self.partial * partials
+
+    def fitting(self, seconds: Floats | float) -> Floats:
+        """Return the rows of the largest job that takes so long; at least one, infinite where rows cost nothing."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rows = np.floor((seconds - self.fixed) / self.row)
+        return np.asarray(np.maximum(1.0, np.where(self.row > 0, rows, np.inf)))
+
+
+def line(rows: Floats, seconds: Floats, believed: Floats | float = 0.0) -> tuple[Floats, Floats]:
+    """Return intercept and slope of lines through points, both at least 0.
+
+    Theil's abbreviated method (Theil 1950): the points are paired across the median of `rows`, the slope is the median
+    of the slopes of the pairs, the intercept the median of what is left. A quarter of the points may be wild. Where
+    nearly all points have the same rows, as under overload, there is no slope to see, and it stays what it was.
+
+    Args:
+        rows: (..., points); an even number of points.
+        seconds: (..., points).
+        believed: Slope where the rows do not differ by a fifth across the median, (...).
+
+    O(points log points) for each line.
+
+    >>> fixed, slope = line(np.array([0.0, 100.0, 200.0, 300.0]), np.array([1.0, 2.0, 3.0, 4.0]))
+    >>> float(fixed), float(slope)
+    (1.0, 0.01)
+    """
+    order = np.argsort(rows, axis=-1, kind="stable")
+    x, y = np.take_along_axis(rows, order, -1), np.take_along_axis(seconds, order, -1)
+    half = x.shape[-1] // 2
+    across, up = x[..., half:] - x[..., :half], y[..., half:] - y[..., :half]
+    slopes = np.where(across > 0, up / np.where(across > 0, across, 1.0), 0.0)
+    middle = np.maximum(_median(x), 1.0)
+    slope = np.where(_median(across) >= SPREAD * middle, _median(slopes), believed)
+    slope = np.clip(slope, 0.0, _median(y) / middle)  # at most a line through the origin: the fixed part is not negative
+    return np.maximum(0.0, _median(y - slope[..., None] * x)), slope
+
+
+def _median(values: Floats) -> Floats:
+    ordered, middle = np.sort(values, axis=-1), values.shape[-1] // 2
+    return np.asarray((ordered[..., middle] + ordered[..., (values.shape[-1] - 1) // 2]) / 2)
+
+
+class CostHistory:
+    """The last runs of streams, and the costs that follow from them.
+
+    Args:
+        shape: Of the streams: () for one.
+        fixed: Seconds of a job without rows, believed until runs say otherwise.
+        row: Seconds per row, believed likewise.
+        partial: Seconds of consolidation per row of a partial, believed likewise.
+        runs: How many runs are remembered; even.
+
+    Raises:
+        DefinitionError: A number is not finite and positive, or `runs` is odd.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...] = (),
+        fixed: float = 0.15,
+        row: float = 5e-6,
+        partial: float = 1e-6,
+        runs: int = RUNS,
+    ) -> None:
+        for name, value in {"fixed": fixed, "row": row, "partial": partial, "runs": runs}.items():
+            if not 0 < value < math.inf:
+                raise DefinitionError(f"costs: {name} is {value}.", "Give more than 0.")
+        if runs % 2:
+            raise DefinitionError(f"costs: runs is {runs}.", "Give an even number.")
+        believed = np.geomspace(1_000.0, 1_000_000.0, runs)
+        self._rows = np.broadcast_to(believed, (*shape, runs)).copy()
+        self._seconds = fixed + row * self._rows
+        self._partial = np.full((*shape, runs), partial)
+        self._count = np.zeros(shape, dtype=np.int64)
+        self._merges = np.zeros(shape, dtype=np.int64)
+        self._runs = runs
+        self.costs = Costs(np.full(shape, fixed), np.full(shape, row), np.full(shape, partial))
+
+    def ran(self, rows: Floats | float, seconds: Floats | float, where: tuple[npt.ArrayLike, ...] = ()) -> None:
+        """Take in finished jobs.
+
+        Args:
+            rows: Rows of each.
+            seconds: Seconds of each.
+            where: Index of their streams, each at most once.
+        """
+        at = self._count[where] % self._runs
+        self._rows[(*where, at)], self._seconds[(*where, at)] = rows, seconds
+        self._count[where] += 1
+        self.costs.fixed[where], self.costs.row[where] = line(
+            self._rows[where], self._seconds[where], self.costs.row[where]
+        )
+
+    def merged(self, partials: Floats | float, seconds: Floats | float, where: tuple[npt.ArrayLike, ...] = ()) -> None:
+        """Take in finished consolidations.
+
+        Args:
+            partials: Rows of the partials of each, more than 0.
+            seconds: Seconds of each.
+            where: Index of their streams, each at most once.
+        """
+        at = self._merges[where] % self._runs
+        self._partial[(*where, at)] = np.divide(seconds, partials)
+        self._merges[where] += 1
+        self.costs.partial[where] = _median(self._partial[where])

@@ -1,0 +1,58 @@
+"""When memory decides what runs next: a state machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from transom.errors import DefinitionError
+from transom.model.time import MICROS_PER_SECOND, Micros
+
+
+@dataclass(frozen=True)
+class MemoryMode:
+    """Whether the stream whose run frees most goes first, instead of the one with the least slack.
+
+    It is entered when the share of memory in use reaches `enter`, and left when half of what was in use is free again
+    or after `longest` (Klink, section 3.4, which gives no value for the share). After that time, memory being still
+    short, slack decides for as long, so that neither latency nor memory is forgotten.
+
+    Raises:
+        DefinitionError: The share is not in (0, 1], or the time not positive.
+    """
+
+    enter: float = 0.8
+    """Share of memory (b in the paper)."""
+    longest: Micros = 3 * MICROS_PER_SECOND
+    since: Micros | None = None
+    """When it was entered; None outside."""
+    used: float = 0.0
+    """Share of memory in use at that time."""
+    rest_until: Micros | None = None
+    """It is not entered again before, having ended by time."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.enter <= 1:
+            raise DefinitionError(f"memory: enter is {self.enter}.", "Give a share above 0 and at most 1.")
+        if self.longest <= 0:
+            raise DefinitionError(f"memory: longest is {self.longest}.", "Give more than 0 microseconds.")
+
+    @property
+    def active(self) -> bool:
+        """Whether memory decides."""
+        return self.since is not None
+
+    def observed(self, share: float, now: Micros) -> MemoryMode:
+        """Return the mode after the share of memory in use was measured.
+
+        Args:
+            share: The largest over driver, cache and JVM heap, each against its limit.
+            now: Wall time; does not go back.
+        """
+        if self.since is None:
+            resting = self.rest_until is not None and now < self.rest_until
+            return self if resting or share < self.enter else replace(self, since=now, used=share, rest_until=None)
+        if share <= self.used / 2:
+            return replace(self, since=None)
+        if now >= self.since + self.longest:
+            return replace(self, since=None, rest_until=now + self.longest)
+        return self
