@@ -32,6 +32,8 @@ _GRID = np.arange(-9.0, 30.0, 0.01)
 _MILLS = np.array([inverse_mills(a) for a in _GRID.tolist()])
 LOOK = 0.2 * SECOND
 """Virtual time between two measurements of memory and rates."""
+TAIL = 5 * SECOND
+"""Windows completed so shortly before the end are not counted: there was no time to be late."""
 ROW_BYTES, PARTIAL_BYTES = 250.0, 100.0
 
 
@@ -63,8 +65,9 @@ class Outcome:
     """What runs gave; one entry per run unless said otherwise."""
 
     latency: Floats
-    """Of each window's result after its sweeping watermark arrived, seconds, (runs, queries, windows); NaN where none
-    arrived. A result that is missing at the end counts with the time until then, which is less than it took."""
+    """Of each window's result after its sweeping watermark arrived, seconds, (runs, queries, windows); NaN where it did
+    not arrive between warm-up and the last seconds. A result that is missing at the end counts with the time until
+    then, which is less than it took."""
     limit: Floats
     """Latency limit of each query, seconds."""
     throughput: Floats
@@ -80,15 +83,18 @@ class Outcome:
     missing: Floats
     """Share of the windows without result at the end."""
 
-    def kept(self, after: int) -> Floats:
-        """Return the latencies without each query's first windows, flat, as (runs, ...) with NaN."""
-        return self.latency[:, :, after:].reshape(len(self.latency), -1)
+    def mean(self) -> Floats:
+        """Return the mean latency of each run, seconds."""
+        return np.asarray(np.nanmean(self.latency, axis=(1, 2)))
 
-    def within(self, after: int) -> Floats:
-        """Return the share of the windows whose result came within its limit, without each query's first ones."""
-        latency = self.latency[:, :, after:]
-        known = ~np.isnan(latency)
-        return np.asarray((known & (latency <= self.limit[None, :, None])).sum((1, 2)) / known.sum((1, 2)))
+    def quantile(self, share: float) -> Floats:
+        """Return a quantile of the latencies of each run, seconds."""
+        return np.asarray(np.nanquantile(self.latency, share, axis=(1, 2)))
+
+    def within(self) -> Floats:
+        """Return the share of the windows of each run whose result came within its limit."""
+        known = ~np.isnan(self.latency)
+        return np.asarray((known & (self.latency <= self.limit[:, None])).sum((1, 2)) / known.sum((1, 2)))
 
 
 @dataclass
@@ -151,12 +157,16 @@ class Simulation:
         self._rate, self._counted = np.zeros(shape), np.zeros(shape)
         self._cycle = self.machine.cycle * self._costs.costs.fixed
         self._modes = [MemoryMode() for _ in range(shape[0])]
-        zeros, windows = np.zeros(shape), world.swept.shape[2]
+        windows = world.swept.shape[2]
         queries = (shape[0], shape[1] // self._inputs)
         self._state = _State(
-            *(zeros.copy() for _ in range(5)),
+            arrived=np.zeros(shape),
+            read=np.zeros(shape),
+            newest=np.zeros(shape),
+            cut=np.zeros(shape),
+            cut_newest=np.zeros(shape),
             left=np.full(shape, np.inf),
-            took=zeros.copy(),
+            took=np.zeros(shape),
             started=np.full(shape, -1e12),
             done=np.zeros(shape, dtype=np.int64),
             expected=world.ends + world.lag[:, :, 0],
@@ -167,8 +177,12 @@ class Simulation:
             driver=np.zeros(shape[0]),
         )
 
-    def run(self) -> Outcome:
-        """Go through the whole time; O(ticks x runs x streams)."""
+    def run(self, warm_up: Micros = 0) -> Outcome:
+        """Go through the whole time; O(ticks x runs x streams).
+
+        Args:
+            warm_up: Windows whose sweeping watermark arrives before are not counted.
+        """
         state, tick, cores = self._state, float(self.machine.tick), self.machine.cores
         runs = len(state.driver)
         busy, held, peak, samples = np.zeros(runs), np.zeros(runs), np.zeros(runs), 0
@@ -195,11 +209,12 @@ class Simulation:
                     shares = (used / self.machine.memory).tolist()
                     observed = zip(self._modes, shares, strict=True)
                     self._modes = [mode.observed(each, round(now)) for mode, each in observed]
-        return self._outcome(busy * tick / self.world.duration / cores, held / samples, peak)
+        return self._outcome(busy * tick / self.world.duration / cores, held / samples, peak, warm_up)
 
     def _memory_used(self) -> Floats:
         """Return the bytes of rows that are not committed, in the backlog or in a job, and of open windows."""
-        return (self._state.arrived - self._state.read).sum(axis=1) * ROW_BYTES + self._open.sum()
+        rows = (self._state.arrived - self._state.read).sum(axis=1)
+        return np.asarray(rows * ROW_BYTES + self._open.sum())
 
     # ---- jobs
 
@@ -234,10 +249,12 @@ class Simulation:
             waiting_since=state.newest,
             ran_at=state.started,
             cost=cost,
+            run=SECOND * np.minimum(cost / SECOND, self._cycle),
+            fixed=SECOND * costs.fixed,
             total=total,
             slack=expected + self._limit - now - total,
             expected=expected,
-            due_at=expected + self._limit,
+            limit=np.broadcast_to(self._limit, cost.shape),
             deadline=self.world.ends + state.done * self._slide,
             rate=self._selectivity / np.maximum(costs.row, 1e-12),
             freed=np.minimum(backlog, costs.fitting(self._cycle)) * (1 - self._selectivity),
@@ -322,10 +339,10 @@ class Simulation:
             state.results[run, query, state.complete[run, query]] = state.driver[run]
             state.complete[run, query] = state.complete[run, query] + 1
 
-    def _outcome(self, busy: Floats, memory: Floats, peak: Floats) -> Outcome:
+    def _outcome(self, busy: Floats, memory: Floats, peak: Floats, warm_up: Micros) -> Outcome:
         state, world = self._state, self.world
         swept = world.swept.reshape(*state.complete.shape, self._inputs, -1).max(axis=2)
-        came = np.isfinite(swept)
+        came = (swept >= warm_up) & (swept < world.duration - TAIL)
         missing = came & ~(state.results <= world.duration)
         latency = (np.minimum(state.results, world.duration) - np.where(came, swept, 0)) / SECOND
         return Outcome(
@@ -335,7 +352,7 @@ class Simulation:
             memory=memory,
             peak=peak,
             busy=busy,
-            jobs=state.jobs.sum(axis=1) / came.sum(axis=(1, 2)) / self._inputs,
+            jobs=state.jobs.sum(axis=1) / np.isfinite(world.swept).sum(axis=(1, 2)),
             missing=missing.sum(axis=(1, 2)) / came.sum(axis=(1, 2)),
         )
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from transom.errors import DefinitionError
 from transom.model.time import MICROS_PER_SECOND, Micros
-from transom.scheduling.arrivals import DelayMoments, LagHistory
+from transom.scheduling.arrivals import Arrival, DelayMoments, LagHistory
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,7 +35,8 @@ def uniform(random: np.random.Generator, shape: tuple[int, ...]) -> Floats:
 def zipf(random: np.random.Generator, shape: tuple[int, ...]) -> Floats:
     """Return delays of 1 to 1000 ms by Zipf's law with exponent 0.99; microseconds."""
     weights = np.arange(1, DELAY + 1) ** -0.99
-    return 1e3 * (1 + np.searchsorted(np.cumsum(weights / weights.sum()), random.uniform(0, 1, shape)))
+    places = np.searchsorted(np.cumsum(weights / weights.sum()), random.uniform(0, 1, shape))
+    return np.asarray(1e3 * (1 + places), dtype=np.float64)
 
 
 LAWS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Floats]] = {"uniform": uniform, "zipf": zipf}
@@ -82,7 +83,13 @@ class StreamTruth:
             if isinstance(value, int | float) and not 0 <= value < math.inf:
                 raise DefinitionError(f"simulated stream: {one.name} is {value}.", "Give 0 or more.")
         if min(self.rate, self.slide, self.length, self.job, self.inputs) <= 0 or self.watermark_every == 0:
-            raise DefinitionError("simulated stream: rate, times, job and inputs must be positive.", "Give more than 0.")
+            raise DefinitionError(
+                "simulated stream: rate, times, job and inputs must be positive.", "Give more than 0."
+            )
+        if self.watermark_every is not None and self.slide % self.watermark_every:
+            raise DefinitionError(
+                "simulated stream: windows end between watermarks.", "Let the period divide the slide."
+            )
         if self.delay not in LAWS:
             raise DefinitionError(f"simulated stream: there is no delay law {self.delay!r}.", f"{', '.join(LAWS)}.")
 
@@ -158,7 +165,7 @@ def _lags(stream: StreamTruth, random: np.random.Generator, windows: int) -> Flo
     """Return the lags of the sweeping watermarks: of the first watermark at or behind each end to arrive."""
     law = LAWS[stream.delay]
     if stream.watermark_every is not None:
-        each = max(1, round(stream.slide / stream.watermark_every))
+        each = stream.slide // stream.watermark_every
         ahead = stream.watermark_every * np.arange(windows * each)
         arrivals = ahead + law(random, (windows * each,))
         first = np.minimum.accumulate(arrivals[::-1])[::-1][::each]
@@ -179,11 +186,10 @@ def _foretold(stream: StreamTruth, lags: Floats, random: np.random.Generator) ->
     delays = LAWS[stream.delay](random, (1_000,))
     cold = DelayMoments(len(delays), float(delays.sum()), float((delays * delays).sum()))
     history = LagHistory()
-    means, sigmas = np.empty(len(lags)), np.empty(len(lags))
+    means, sigmas, arrival = np.empty(len(lags)), np.empty(len(lags)), Arrival(cold.mean, cold.mean)
     for place, lag in enumerate(lags):
         if place <= 2 * REFRESH or place % REFRESH == 0:
-            arrival = history.arrival(0, cold)
-            assert arrival is not None
+            arrival = history.arrival(0, cold) or arrival
         means[place], sigmas[place] = arrival.mean, arrival.sigma
         history.seen(round(lag), DelayMoments())
     return means, sigmas

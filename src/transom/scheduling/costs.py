@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ import numpy.typing as npt
 from transom.errors import DefinitionError
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 RUNS = 32
 """Runs of a stream that are remembered."""
@@ -81,7 +83,9 @@ def line(rows: Floats, seconds: Floats, believed: Floats | float = 0.0) -> tuple
     slopes = np.where(across > 0, up / np.where(across > 0, across, 1.0), 0.0)
     middle = np.maximum(_median(x), 1.0)
     slope = np.where(_median(across) >= SPREAD * middle, _median(slopes), believed)
-    slope = np.clip(slope, 0.0, _median(y) / middle)  # at most a line through the origin: the fixed part is not negative
+    slope = np.clip(
+        slope, 0.0, _median(y) / middle
+    )  # at most a line through the origin: the fixed part is not negative
     return np.maximum(0.0, _median(y - slope[..., None] * x)), slope
 
 
@@ -123,10 +127,10 @@ class CostHistory:
         self._partial = np.full((*shape, runs), partial)
         self._count = np.zeros(shape, dtype=np.int64)
         self._merges = np.zeros(shape, dtype=np.int64)
-        self._runs = runs
+        self._runs, self._fixed = runs, fixed
         self.costs = Costs(np.full(shape, fixed), np.full(shape, row), np.full(shape, partial))
 
-    def ran(self, rows: Floats | float, seconds: Floats | float, where: tuple[npt.ArrayLike, ...] = ()) -> None:
+    def ran(self, rows: Floats | float, seconds: Floats | float, where: tuple[Any, ...] = ()) -> None:
         """Take in finished jobs.
 
         Args:
@@ -134,14 +138,28 @@ class CostHistory:
             seconds: Seconds of each.
             where: Index of their streams, each at most once.
         """
-        at = self._count[where] % self._runs
+        count = np.asarray(self._count[where])
+        at = count % self._runs
         self._rows[(*where, at)], self._seconds[(*where, at)] = rows, seconds
-        self._count[where] += 1
+        self._count[where] = count + 1
+        if (count < self._runs).any():
+            self._believe(where, count + 1)
         self.costs.fixed[where], self.costs.row[where] = line(
             self._rows[where], self._seconds[where], self.costs.row[where]
         )
 
-    def merged(self, partials: Floats | float, seconds: Floats | float, where: tuple[npt.ArrayLike, ...] = ()) -> None:
+    def _believe(self, where: tuple[Any, ...], count: Ints) -> None:
+        """Let what is believed in place of runs not yet seen follow the runs that were: the median cost per row."""
+        rows, seconds = self._rows[where], self._seconds[where]
+        seen = np.arange(self._runs) < count[..., None]
+        per_row = np.maximum(0.0, seconds - self._fixed) / np.maximum(rows, 1.0)
+        slopes = np.sort(np.where(seen, per_row, np.inf), axis=-1)
+        middle = np.minimum(count, self._runs)[..., None] // 2
+        slope = np.take_along_axis(slopes, np.minimum(middle, self._runs - 1), -1)
+        believed = self._fixed + np.where(np.isfinite(slope), slope, 0.0) * rows
+        self._seconds[where] = np.where(seen, seconds, believed)
+
+    def merged(self, partials: Floats | float, seconds: Floats | float, where: tuple[Any, ...] = ()) -> None:
         """Take in finished consolidations.
 
         Args:

@@ -35,14 +35,18 @@ class StreamView:
     """Wall time of the start of its last run."""
     cost: float = 0.0
     """Expected time to run all that waits, with consolidation; microseconds."""
+    run: float = 0.0
+    """Expected time of the next run, which takes no more of it than fits into a cycle; at most `cost`."""
+    fixed: float = 0.0
+    """Part of that which a run costs without rows."""
     total: float = 0.0
-    """The same for all that will wait when the sweeping watermark has come; at least `cost`."""
+    """Expected time to run all that will wait when the sweeping watermark has come; at least `cost`."""
     slack: float = 0.0
     """Expected time to spare until a window's result is late; microseconds, negative when overdue."""
     expected: float = 0.0
     """Expected or known arrival of the sweeping watermark that completes the next window, wall time."""
-    due_at: float = 0.0
-    """The same plus the latency limit: when the result is late."""
+    limit: float = 0.0
+    """Latency limit of the next window, microseconds; contained in `slack`."""
     deadline: Micros = 0
     """End of the next window, event time."""
     rate: float = 0.0
@@ -60,10 +64,12 @@ class Columns:
     waiting_since: Floats
     ran_at: Floats
     cost: Floats
+    run: Floats
+    fixed: Floats
     total: Floats
     slack: Floats
     expected: Floats
-    due_at: Floats
+    limit: Floats
     deadline: Floats
     rate: Floats
     freed: Floats
@@ -76,7 +82,8 @@ class Columns:
 
 
 Priority: TypeAlias = "Callable[[Columns, float], Floats]"
-"""The streams and the wall time in microseconds give an array of shape (..., streams); the least runs first."""
+"""The streams and the wall time in microseconds give an array of shape (..., streams): the least runs first, and what
+is infinite is better not run now."""
 
 
 @dataclass(frozen=True)
@@ -89,16 +96,37 @@ class Policy:
     """Whether all streams with work run at once, in FAIR pools, instead of as many as there are slots."""
 
     def __call__(self, streams: Sequence[StreamView], now: Micros) -> list[str]:
-        """Return the names of the streams in the order in which to run them; ties by name. O(n log n)."""
+        """Return the names of the streams to run, in order; ties by name. O(n log n)."""
         if not streams:
             return []
         views = sorted(streams, key=lambda view: view.name)
         priorities = np.broadcast_to(self.priority(Columns.of(views), now), len(views))
-        return [views[place].name for place in np.argsort(priorities, kind="stable")]
+        order = np.argsort(priorities, kind="stable")
+        return [views[place].name for place in order if priorities[place] < np.inf]
+
+
+EARLIEST, LATEST = 2.0, 0.5
+"""A run before its watermark starts at most so many times the expected work ahead, at least so many times its own."""
+WORTHWHILE = 2.0
+"""A run before its watermark goes behind all others unless it takes so many times the fixed cost of a job."""
+LIMIT_COUNTS = 0.5 * MICROS_PER_SECOND
+"""What of a latency limit counts as slack at most."""
 
 
 def _klink(streams: Columns, now: float) -> Floats:
-    return np.asarray(streams.slack)
+    """Least expected slack, no run that only costs a job, and limits that are not used up for nothing.
+
+    Departures from Algorithm 1, all because a run is a Spark job here, with a fixed cost and without preemption
+    (docs/decisions/0014). While the watermark has not come, a run only pays if it shortens the run after it: not so
+    early that most rows are yet to come, not so late that the watermark has to wait for it, not for few rows. A stream
+    that would not gain is left alone even if a core idles. And of a long limit only the first part counts, or a result
+    that could be there at once would wait until its limit has nearly passed.
+    """
+    ahead = streams.expected - now
+    pays = (ahead <= EARLIEST * streams.total) & (ahead >= LATEST * streams.run)
+    slack = streams.slack - np.maximum(0.0, streams.limit - LIMIT_COUNTS)
+    small = _AHEAD * (streams.run < WORTHWHILE * streams.fixed)
+    return np.where(ahead <= 0, slack, np.where(pays, slack + small, np.inf))
 
 
 klink = Policy("klink", _klink)
@@ -111,7 +139,7 @@ round_robin = Policy("round_robin", lambda streams, now: streams.ran_at)
 highest_rate = Policy("highest_rate", lambda streams, now: -streams.rate)
 """The most rows of results per second of work first (Sharaf et al. 2008)."""
 streambox = Policy("streambox", lambda streams, now: streams.deadline - _AHEAD * streams.held)
-"""The closest end of a window first, and then that stream again until it has completed the window (Miao et al. 2017)."""
+"""The closest end of a window first, then the same stream until it has completed the window (Miao et al. 2017)."""
 fair = Policy("fair", lambda streams, now: streams.ran_at, at_once=True)
 """All at once, each with its share of the cores: Spark's FAIR pools, and the engine's own way in the paper."""
 
@@ -155,7 +183,7 @@ def bounded(policy: Policy, longest: Micros = LONGEST_WAIT) -> Policy:
 
 def freeing(streams: Columns, now: float) -> Floats:
     """Return the priorities while memory is short: what frees most first, among equals the least slack."""
-    return np.asarray(-np.floor(streams.freed) + np.arctan(streams.slack) / np.pi)
+    return np.asarray(-np.floor(streams.freed) + np.arctan(streams.slack / MICROS_PER_SECOND) / np.pi)
 
 
 def eliminated(queued: Floats, kept: Floats, cost: Floats, budget: float) -> float:
