@@ -1,0 +1,30 @@
+import numpy as np
+import pytest
+from benchmarks import klink_sim
+
+from transom.engine.simworld import load, make_world
+
+
+@pytest.mark.parametrize("level", klink_sim.LOADS)
+@pytest.mark.parametrize("workload", klink_sim.WORKLOADS)
+def test_the_offered_load_is_what_its_name_says(workload: str, level: str) -> None:
+    streams = klink_sim.streams_of(workload, level)
+    assert load(streams, klink_sim.CORES) == pytest.approx(klink_sim.LOADS[level][1])
+    assert all(stream.row > 0 for stream in streams)
+
+
+def test_lost_means_worse_in_every_run() -> None:
+    one = np.array([1.0, 1.1, 0.9])
+    assert klink_sim.lost(one + 0.1, one, less_is_better=True)
+    assert not klink_sim.lost(one - 0.1, one, less_is_better=True)
+    assert klink_sim.lost(one - 0.1, one, less_is_better=False)
+    assert not klink_sim.lost(one + np.array([0.3, -0.2, 0.1]), one, less_is_better=True)
+    assert not klink_sim.lost(one, one, less_is_better=True)
+
+
+def test_klink_wins_at_a_high_load() -> None:
+    world = make_world(klink_sim.streams_of("ysb", "load95"), range(2), 60)
+    found = {policy: klink_sim.simulate(world, policy, 30) for policy in ("klink", "fcfs", "fair")}
+    for other in ("fcfs", "fair"):
+        assert found["klink"]["mean_s"].mean() < 0.6 * found[other]["mean_s"].mean()
+        assert found["klink"]["within_share"].mean() > found[other]["within_share"].mean()

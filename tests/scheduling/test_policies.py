@@ -1,0 +1,166 @@
+"""What each policy runs first; that nobody waits without end; what a run frees; joins, chains, pipelines."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transom.errors import DefinitionError
+from transom.scheduling.policies import (
+    LIMIT_COUNTS,
+    POLICIES,
+    Columns,
+    Policy,
+    StreamView,
+    bounded,
+    chain_slack,
+    eliminated,
+    fair,
+    first_come_first_served,
+    freeing,
+    highest_rate,
+    join_slack,
+    klink,
+    least_slack,
+    pipeline_cost,
+    policy_named,
+    round_robin,
+    streambox,
+)
+
+S = 1_000_000
+A = StreamView("a", waiting_since=5 * S, ran_at=1 * S, slack=3.0, rate=2.0, deadline=9 * S, freed=10)
+B = StreamView("b", waiting_since=4 * S, ran_at=2 * S, slack=1.0, rate=1.0, deadline=8 * S, freed=99)
+C = StreamView("c", waiting_since=6 * S, ran_at=0 * S, slack=-2.0, rate=3.0, deadline=11 * S, freed=10, held=True)
+
+
+@pytest.mark.parametrize(
+    ("policy", "order"),
+    [
+        (first_come_first_served, "bac"),
+        (round_robin, "cab"),
+        (highest_rate, "cab"),
+        (streambox, "cba"),
+        (least_slack, "cba"),
+        (klink, "cba"),
+        (Policy("freeing", freeing), "bca"),
+    ],
+    ids=lambda value: value.name if isinstance(value, Policy) else value,
+)
+def test_the_order_of_each_policy(policy, order):
+    for views in itertools.permutations((A, B, C)):
+        assert "".join(policy(views, 10 * S)) == order
+
+
+def test_only_fair_runs_all_at_once_and_names_are_found():
+    assert [policy.name for policy in POLICIES.values() if policy.at_once] == [fair.name]
+    assert policy_named("streambox")([A, B], 10 * S) == ["b", "a"]
+    with pytest.raises(DefinitionError, match="nosuch"):
+        policy_named("nosuch")
+    assert klink([], 0) == []
+
+
+def early(ahead: float, work: float, run: float = 0.5, fixed: float = 0.1) -> bool:
+    """Tell whether Klink runs a stream whose watermark comes in `ahead` seconds and whose work is `work` by then."""
+    now = 100 * S
+    view = StreamView(
+        "a", 0, cost=run * S, run=run * S, fixed=fixed * S, total=work * S, expected=now + ahead * S, slack=ahead * S
+    )
+    return klink([view], now) == ["a"]
+
+
+def test_klink_runs_ahead_of_a_watermark_only_when_it_pays():
+    assert early(ahead=-1, work=0.5)
+    assert early(ahead=0.6, work=0.5)
+    assert not early(ahead=1.1, work=0.5), "most rows are yet to come"
+    assert not early(ahead=0.2, work=0.5), "the watermark would wait for the run to end"
+
+
+def test_klink_puts_early_runs_that_are_mostly_fixed_cost_last():
+    now = 100 * S
+    small = StreamView("small", 0, run=0.15 * S, fixed=0.1 * S, total=0.5 * S, expected=now + S / 2, slack=0.0)
+    large = StreamView("large", 0, run=0.3 * S, fixed=0.1 * S, total=0.5 * S, expected=now + S / 2, slack=1.0)
+    assert klink([small, large], now) == ["large", "small"]
+
+
+def test_klink_does_not_use_up_long_limits():
+    patient = StreamView("patient", 0, slack=9.0 * S, limit=10.0 * S)
+    urgent = StreamView("urgent", 0, slack=0.2 * S, limit=0.3 * S)
+    assert klink([patient, urgent], S) == ["patient", "urgent"], f"only {LIMIT_COUNTS} us of the 10 s count"
+    assert least_slack([patient, urgent], S) == ["urgent", "patient"]
+
+
+def test_many_decisions_at_once_are_those_of_each():
+    random = np.random.default_rng(3)
+    columns = Columns(
+        **{name: random.uniform(0, 5 * S, (4, 6)) for name in Columns.__annotations__ if name != "held"},
+        held=random.uniform(0, 1, (4, 6)) < 0.5,
+    )
+    for policy in map(bounded, POLICIES.values()):
+        together = np.broadcast_to(policy.priority(columns, 40.0 * S), (4, 6))
+        for row in range(4):
+            alone = Columns(**{name: getattr(columns, name)[row] for name in Columns.__annotations__})
+            assert policy.priority(alone, 40.0 * S) == pytest.approx(together[row])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_no_stream_waits_longer_than_the_bound(data):
+    """Whatever the policy says; one that hides a stream by an infinite priority included."""
+    count, slots = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 3))
+    longest, job = data.draw(st.integers(1, 20)), data.draw(st.integers(1, 6))
+    random = np.random.default_rng(data.draw(st.integers(0, 1_000)))
+
+    def hostile(streams: Columns, now: float) -> np.ndarray:
+        names = np.arange(len(streams.ran_at), dtype=float)
+        return np.where(random.uniform(0, 1, len(names)) < 0.2, np.inf, names)
+
+    policy = bounded(Policy("hostile", hostile), longest * S)
+    ran_at, busy_until, worst = [0] * count, [0] * count, 0
+    for now in range(400):
+        free = slots - sum(until > now for until in busy_until)
+        idle = [place for place in range(count) if busy_until[place] <= now]
+        views = [StreamView(str(place), waiting_since=0, ran_at=ran_at[place] * S) for place in idle]
+        for name in policy(views, now * S)[:free]:
+            place = int(name)
+            worst = max(worst, now - ran_at[place])
+            ran_at[place], busy_until[place] = now, now + int(random.integers(1, job + 1))
+    worst = max(worst, *(399 - start for start in ran_at))
+    assert worst <= 1 + longest + math.ceil(count / slots) * job
+
+
+def test_the_bound_must_be_positive():
+    with pytest.raises(DefinitionError, match="longest wait"):
+        bounded(klink, 0)
+
+
+def test_a_run_eliminates_what_operators_drop_not_what_they_process():
+    one = np.ones(1)
+    assert eliminated(100 * one, 0.25 * one, one, 1e9) == 75
+    assert eliminated(np.array([100.0, 40.0]), np.array([1.0, 0.5]), np.ones(2), 1e9) == 70
+    assert eliminated(np.array([100.0, 40.0]), np.array([2.0, 1.0]), np.ones(2), 1e9) == 0, "growing frees nothing"
+    assert eliminated(np.array([100.0, 40.0]), np.array([1.0, 0.5]), np.ones(2), 50.0) == pytest.approx(20 + 2.5)
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 1), st.floats(0.01, 2)), min_size=1, max_size=5))
+def test_what_is_eliminated_grows_with_the_time_and_is_no_more_than_is_queued(operators):
+    queued, kept, cost = map(np.array, zip(*operators, strict=True))
+    freed = [eliminated(queued, kept, cost, budget) for budget in (0.0, 1.0, 10.0, 1e9)]
+    assert all(a <= b + 1e-9 for a, b in itertools.pairwise(freed))
+    assert 0 <= freed[-1] <= queued.sum() + 1e-9
+
+
+def test_the_cost_of_a_pipeline_follows_selectivities():
+    queued, kept, cost = np.array([10.0, 4.0]), np.array([0.5, 0.1]), np.array([1.0, 3.0])
+    assert pipeline_cost(queued, kept, cost) == 10 * (1 + 0.5 * 3) + 4 * 3
+
+
+def test_joins_and_chains():
+    assert join_slack(np.array([[3.0, -1.0], [2.0, 5.0]])).tolist() == [[-1.0, -1.0], [2.0, 2.0]]
+    assert chain_slack(5.0, []) == 5.0
+    assert chain_slack(5.0, [(4.0, 3.0), (9.0, 1.0)]) == 1.0
