@@ -109,6 +109,8 @@ EARLIEST, LATEST = 2.0, 0.5
 """A run before its watermark starts at most so many times the expected work ahead, at least so many times its own."""
 WORTHWHILE = 2.0
 """A run before its watermark goes behind all others unless it takes so many times the fixed cost of a job."""
+HEAD_START = 0.3 * MICROS_PER_SECOND
+"""A stream whose watermark should be there goes before one whose watermark is to come with so much less slack."""
 LIMIT_COUNTS = 0.5 * MICROS_PER_SECOND
 """What of a latency limit counts as slack at most."""
 
@@ -126,7 +128,7 @@ def _klink(streams: Columns, now: float) -> Floats:
     pays = (ahead <= EARLIEST * streams.total) & (ahead >= LATEST * streams.run)
     slack = streams.slack - np.maximum(0.0, streams.limit - LIMIT_COUNTS)
     small = _AHEAD * (streams.run < WORTHWHILE * streams.fixed)
-    return np.where(ahead <= 0, slack, np.where(pays, slack + small, np.inf))
+    return np.where(ahead <= 0, slack - HEAD_START, np.where(pays, slack + small, np.inf))
 
 
 klink = Policy("klink", _klink)
