@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,18 +13,17 @@ from transom.chaining import Derivation, JoinOf, ResultsOf
 from transom.checkpoint.control import Inbox
 from transom.checkpoint.store import Checkpoint
 from transom.config import Settings
-from transom.engine.derived import FED, WINDOW_TIME, DerivedSource
+from transom.engine.derived import FED, WINDOW_TIME
 from transom.engine.interrupts import interrupts
 from transom.engine.loop import Loop
+from transom.engine.opening import compile_aside, open_streams
 from transom.engine.progress import Progress
 from transom.engine.remote import Remote
 from transom.engine.requests import Addition, Change, Request, Requests
-from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.spark.rows import WindowJoin
-from transom.engine.spark.session import active_session_kept, is_ansi, private_session
-from transom.engine.stream import Stream as RunningStream
+from transom.engine.spark.session import active_session_kept, private_session
 from transom.engine.stream import StreamDefinition
-from transom.errors import DefinitionError, SessionError, SourceError
+from transom.errors import DefinitionError, SessionError
 from transom.model.expression import Expression, Input
 from transom.model.query import Query
 from transom.model.time import Clock, Duration, SystemClock
@@ -38,7 +36,6 @@ from transom.sources.base import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
 
 
 class App:
@@ -315,7 +312,10 @@ class App:
         session = private_session(self.spark)
         with active_session_kept(self.spark), Checkpoint.open(self.checkpoint, self._clock) as checkpoint:
             try:
-                streams = self._open(definitions, sinks, session, checkpoint)
+                streams = open_streams(definitions, session, checkpoint, self._clock, self.settings.share)
+                for name, sink in sinks.items():
+                    with explained(name, sink):
+                        sink.open(name)
                 loop = Loop(
                     streams,
                     sinks,
@@ -342,34 +342,6 @@ class App:
                     sink.close()
                 self._retired.clear()
 
-    def _open(
-        self,
-        definitions: list[StreamDefinition],
-        sinks: Mapping[str, Sink],
-        session: SparkSession,
-        checkpoint: Checkpoint,
-    ) -> dict[str, RunningStream]:
-        streams: dict[str, RunningStream] = {}
-        for definition in definitions:
-            if isinstance(definition.source, DerivedSource):
-                parents = {name: (stream.definition, stream.compiled) for name, stream in streams.items()}
-                definition.source.learn(parents, session)
-            definition.source.open(session, checkpoint.directory("sources", definition.name), self._clock)
-            streams[definition.name] = RunningStream(
-                definition,
-                session,
-                is_ansi(session),
-                checkpoint.directory("dead-letters", definition.name),
-                self._clock.now(),
-                self.settings.share,
-            )
-            if isinstance(definition.source, DerivedSource):
-                definition.source.bind(streams[definition.name], streams)
-        for name, sink in sinks.items():
-            with explained(name, sink):
-                sink.open(name)
-        return streams
-
     def stop(self) -> None:
         """End a `run` that goes on in another thread, after its running micro-batches."""
         if self._loop is not None:
@@ -384,29 +356,10 @@ class App:
         """
         from transom.engine.explain import explain
 
-        session, share = private_session(self.spark), self.settings.share
-        parts: list[tuple[StreamDefinition, Compiled]] = []
-        columns = {}
+        session = private_session(self.spark)
         with active_session_kept(self.spark):
-            for definition in self._definitions():
-                if isinstance(definition.source, DerivedSource):
-                    definition.source.learn({part[0].name: part for part in parts}, session)
-                schema = self._schema(definition.source, session)
-                columns[definition.name] = tuple((f.name, f.dataType.simpleString()) for f in schema)
-                parts.append((definition, compile_queries(session, schema, definition.rows, definition.queries, share)))
+            parts, columns = compile_aside(self._definitions(), session, self._clock, self.settings.share)
         return explain(self.name, parts, {name: sink.describe() for name, sink in self._sinks.items()}, columns)
-
-    def _schema(self, source: Source, session: SparkSession) -> StructType:
-        """Return a source's schema; opens it aside when it does not know it before, as a generator does not."""
-        try:
-            return source.schema
-        except SourceError:
-            with tempfile.TemporaryDirectory(prefix="transom-explain-") as directory:
-                source.open(session, Path(directory), self._clock)
-                try:
-                    return source.schema
-                finally:
-                    source.close()
 
 
 def _directory(sink: Sink) -> Path | None:

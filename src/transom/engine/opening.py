@@ -1,0 +1,91 @@
+"""From streams as defined to streams that run, or that can be explained; parents are opened before children."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transom.checkpoint.store import Checkpoint
+from transom.engine.derived import DerivedSource
+from transom.engine.spark.compile import Compiled, compile_queries
+from transom.engine.spark.session import is_ansi
+from transom.engine.stream import Stream, StreamDefinition
+from transom.errors import SourceError
+from transom.model.time import Clock
+from transom.sources.base import Source
+from transom.windows.operators import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+
+def open_streams(
+    definitions: Sequence[StreamDefinition], session: SparkSession, checkpoint: Checkpoint, clock: Clock, share: bool
+) -> dict[str, Stream]:
+    """Return the streams, ready for recovery.
+
+    Args:
+        definitions: The streams with queries, parents first.
+        session: Transom's Spark session.
+        checkpoint: Open checkpoint; sources and dead letters get directories in it.
+        clock: The time.
+        share: Whether queries share partials.
+
+    Raises:
+        DefinitionError: A query cannot work on its stream.
+        SourceError: A source cannot be opened.
+    """
+    streams: dict[str, Stream] = {}
+    for definition in definitions:
+        source = definition.source
+        if isinstance(source, DerivedSource):
+            source.learn({name: (stream.definition, stream.compiled) for name, stream in streams.items()}, session)
+        source.open(session, checkpoint.directory("sources", definition.name), clock)
+        letters = checkpoint.directory("dead-letters", definition.name)
+        stream = Stream(definition, session, is_ansi(session), letters, clock.now(), share)
+        streams[definition.name] = stream
+        if isinstance(source, DerivedSource):
+            source.bind(stream, streams)
+    return streams
+
+
+def compile_aside(
+    definitions: Sequence[StreamDefinition], session: SparkSession, clock: Clock, share: bool
+) -> tuple[list[tuple[StreamDefinition, Compiled]], Mapping[str, Schema]]:
+    """Return the streams with their queries compiled, and the columns of each; no checkpoint is needed.
+
+    Args:
+        definitions: The streams with queries, parents first.
+        session: Transom's Spark session.
+        clock: The time.
+        share: Whether queries share partials.
+
+    Raises:
+        DefinitionError: A query cannot work on its stream.
+        SourceError: A source cannot be opened.
+    """
+    parts: list[tuple[StreamDefinition, Compiled]] = []
+    columns: dict[str, Schema] = {}
+    for definition in definitions:
+        if isinstance(definition.source, DerivedSource):
+            definition.source.learn({part[0].name: part for part in parts}, session)
+        schema = _schema(definition.source, session, clock)
+        columns[definition.name] = tuple((f.name, f.dataType.simpleString()) for f in schema)
+        parts.append((definition, compile_queries(session, schema, definition.rows, definition.queries, share)))
+    return parts, columns
+
+
+def _schema(source: Source, session: SparkSession, clock: Clock) -> StructType:
+    """Return a source's schema; opens it aside when it does not know it before, as a generator does not."""
+    try:
+        return source.schema
+    except SourceError:
+        with tempfile.TemporaryDirectory(prefix="transom-explain-") as directory:
+            source.open(session, Path(directory), clock)
+            try:
+                return source.schema
+            finally:
+                source.close()
