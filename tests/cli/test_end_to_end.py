@@ -170,11 +170,11 @@ def test_a_small_demo(invoke, tmp_path):
 def test_the_python_in_the_readme_is_a_job(spark, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
     names = {}
-    exec(code.replace("app.run()", "plan = app.explain()"), names)
-    (stream,) = names["plan"]["streams"]
-    assert [query["name"] for query in stream["queries"]] == ["fares"]
+    exec("\n".join(re.sub(r"app\.run\(\).*", "", block) for block in blocks), names)
+    streams = names["app"].explain()["streams"]
+    assert [[query["name"] for query in stream["queries"]] for stream in streams] == [["fares", "query1"], ["busiest"]]
 
 
 @pytest.mark.slow
