@@ -1,14 +1,14 @@
 """Panes or windows: what sliding windows cost when they share panes, and when each is computed from the rows.
 
 The taxi trips of DEBS 2015, hour after hour, by groups of taxis. The median tip comes from a sketch for each group; a
-trimmed mean is a function of the user's own, whose states Python merges, key by key. Both forms are forced in turn; then
-the application decides for itself from what it measures. No group has more tips in a window than the sketch keeps, so
-that all results are exact and equal.
+trimmed mean is a function of the user's own, whose states Python merges, key by key. Both forms are forced in turn,
+then the application decides for itself from what it measures. No group has more tips in a window than the sketch keeps,
+so that all results are exact and equal.
 
-Both sides of the crossover are there, and both are near it on two cores: panes win where a pane is much smaller than
-its trips (few groups) or merging is cheap; the user's function is dearer to merge on the driver than to run once more
-in the job, so that windows win by 5 to 10 %, less than a new plan must save. A latency target or costs that are set
-tip the decision (`tests/windows/test_arranging.py`, `tests/exact/test_arrangements.py`).
+Both sides of the crossover are there. Panes win where merging is cheap beside aggregating each trip twice; the user's
+function is dearer to merge on the driver than to run once more in the job, so that windows win, by about a tenth, and
+the application moves to them. Latency targets and costs that are set decide in `tests/windows/test_arranging.py` and
+`tests/exact/test_arrangements.py`.
 """
 
 from __future__ import annotations
