@@ -201,3 +201,16 @@ def test_a_correction_is_due_at_once_and_ends_with_the_lateness():
     rows = [(row["k"], row["n"], row["revision"]) for _, row in machine.emitted]
     assert rows == [(0, 1, 0), (1, 1, 0), (0, 2, 1)]
     assert [(row["k"], row["n"]) for row in machine.final] == [(0, 2), (1, 1)]
+
+
+def test_a_query_that_rested_goes_on_with_the_next_revision_and_all_keys():
+    machine = Machine(query_of((WindowSpec(10 * UNIT, 10 * UNIT),), early=1, lateness=0))
+    machine.step([(1, 0), (1, 1)], MIN_TIME, 0)
+    machine.step([], MIN_TIME, 1)
+    machine.state._updates["q"].rest()
+    machine.restart()
+    assert not machine.state.has_due(MIN_TIME, 100)
+    machine.step([(2, 1)], MIN_TIME, 100)
+    machine.step([], 10 * UNIT, 101)
+    rows = [(row["k"], row["n"], row["revision"]) for _, row in machine.emitted]
+    assert rows == [(0, 1, 0), (1, 1, 0), (0, 1, 1), (1, 2, 1)]

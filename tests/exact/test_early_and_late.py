@@ -115,3 +115,19 @@ def test_wrong_timing_is_refused(spark, tmp_path):
         grouped.window("1 minute", early="1 second").agg(n=tm.count()).fill("zero")
     with pytest.raises(DefinitionError, match="two result columns 'revision'"):
         grouped.window("1 minute", early="1 second").agg(revision=tm.count())
+
+
+def test_a_pause_does_not_start_the_revisions_anew(spark, tmp_path):
+    source = PiecewiseSource("k string, x int, at timestamp", (2,))
+    source.add([("a", 1, at(1)), ("b", 2, at(2))])
+    bench = bench_of(spark, tmp_path, source, early="1 us")
+    bench.run(close_all=False, on_step=lambda step: bench.clock.advance(SECOND) if step == "committed" else None)
+    assert rows_of(bench) == [(10, "a", 1, 1, 0), (10, "b", 1, 2, 0)]
+    for pause in (True, False):
+        app = bench.app()
+        (app.pause if pause else app.resume)("live")
+        source.add([("a", 5 + pause, at(3)), ("c", 1, at(4))])
+        bench.clock.advance(SECOND)
+        app.run(once=True, close_all=not pause)
+    assert rows_of(bench)[2:] == [(10, "a", 3, 6, 1), (10, "b", 1, 2, 1), (10, "c", 2, 1, 1)]
+    assert [row[2:] for row in bench.rows("once")] == [("a", 3, 6), ("b", 1, 2), ("c", 2, 1)]

@@ -183,7 +183,10 @@ class StreamState:
                 self.by_query[query.name] = entry
                 if query.updates:
                     self._updates.setdefault(query.name, Updates(query))
-        self._updates = {name: updates for name, updates in self._updates.items() if name in self.by_query}
+        self._updates = {name: updates for name, updates in self._updates.items() if name in self.queries}
+        for name, updates in self._updates.items():
+            if name not in self.by_query:
+                updates.rest()
 
     def close(self, watermark: Micros, cut: int, now: Micros, closed: Micros) -> list[Closing]:
         """Emit what a logged cut completes or changes; results as of the commits so far.
@@ -430,7 +433,7 @@ class StreamState:
                 table = PartialTable.of(direct)
                 entry.store.add_windows(table.panes(), table.lengths(), table.table, table.states(entry.names))
             entry.sessions.restore(tables, entry.origin, entry.names, self.closed)
-        for name, updates in self._updates.items():
-            saved = state["queries"].get(name, {}).get("updates")
-            if saved is not None:
-                updates.restore(saved, tables[f"changes:{name}"])
+        for name, known_query in state["queries"].items():
+            if "updates" in known_query and name in self.compiled:
+                updates = self._updates.setdefault(name, Updates(self.compiled[name].query))
+                updates.restore(known_query["updates"], tables[f"changes:{name}"])

@@ -35,14 +35,14 @@ class Emission:
 @dataclass(frozen=True)
 class _Emitted:
     revision: int
-    change: int
-    """Number of the last change that the emission holds."""
+    change: int | None
+    """Number of the last change that the emission holds; None when what changed since then is not known."""
 
 
 class Updates:
     """The updates of one query that gives early results or corrects late ones.
 
-    Changed only by `changed`, `take` and `restore`, on the loop's thread; everything follows from the log: early
+    Changed only by `changed`, `take`, `rest` and `restore`, on the loop's thread. Everything follows from the log: early
     results are given at the first logged cut that is `early` after the last ones.
 
     Args:
@@ -103,7 +103,7 @@ class Updates:
         emissions = []
         for span in sorted(spans, key=lambda span: (span[1], span[0])):
             last = self._emitted.get(span)
-            ids = None if last is None else self._changed_in(span, last.change)
+            ids = None if last is None or last.change is None else self._changed_in(span, last.change)
             if ids is None or len(ids):
                 revision = 0 if last is None else last.revision + 1
                 emissions.append(Emission(span, ids, revision))
@@ -115,6 +115,14 @@ class Updates:
         for span in [span for span in self._emitted if span[1] + lateness <= watermark]:
             del self._emitted[span]
         return emissions
+
+    def rest(self) -> None:
+        """Forget what changed: the query is paused, and others may go on to change its panes.
+
+        Windows that it emits when it is resumed have all keys, under the next revision.
+        """
+        self._changes.clear()
+        self._emitted = {span: _Emitted(emitted.revision, None) for span, emitted in self._emitted.items()}
 
     def _spans(self, changes: Sequence[Change], after: Micros, until: Micros) -> set[Span]:
         """Return the windows that hold a change and end in (after, until]."""
