@@ -42,7 +42,7 @@ class _Emitted:
 class Updates:
     """The updates of one query that gives early results or corrects late ones.
 
-    Changed only by `changed`, `take`, `rest` and `restore`, on the loop's thread. Everything follows from the log: early
+    Changed only by `changed`, `take`, `rest` and `restore`, on the loop's thread. All follows from the log: early
     results are given at the first logged cut that is `early` after the last ones.
 
     Args:
