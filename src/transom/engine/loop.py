@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import queue
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -22,6 +21,7 @@ from transom.engine.recovery import recover, snapshot_of
 from transom.engine.requests import Requests
 from transom.engine.spark.isolation import describe_failure
 from transom.engine.stream import Stream
+from transom.engine.wakeups import Wakeups
 from transom.errors import QueryFailedError, SinkError
 from transom.model.time import Clock, Micros
 from transom.scheduling.policies import Policy, StreamView, first_come_first_served
@@ -73,10 +73,12 @@ class Loop:
         self._on_progress = on_progress
         self.step = on_step
         self._policy = policy
-        self._events: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._wakeups = Wakeups(clock)
         self._jobs: dict[str, tuple[LoggedCut, Future[CutOutcome]]] = {}
         self._pool = ThreadPoolExecutor(settings.slots, thread_name_prefix="transom-job")
-        self._delivery = Delivery(self._sinks, clock, self._wake, settings.sink_workers, settings.max_waiting_bytes)
+        self._delivery = Delivery(
+            self._sinks, clock, self._wakeups.wake, settings.sink_workers, settings.max_waiting_bytes
+        )
         self._metrics = Metrics(clock.now())
         self._notes: list[str] = []
         self._stopping = False
@@ -88,7 +90,7 @@ class Loop:
         self._behind: set[str] = set()
         self._register = Register()
         self._changer = Changer(self._streams, self._sinks, self._delivery, self, requests or Requests(), forget)
-        self._changer.requests.wake = self._wake
+        self._changer.requests.wake = self._wakeups.wake
         self._adapters: dict[str, Adapter] = {}
         self.costs: Costs | None = None
         """What the arrangement of the queries goes by, instead of what is measured."""
@@ -96,15 +98,12 @@ class Loop:
     def stop(self) -> None:
         """Finish the running micro-batches, deliver what is ready, then end `run`; may be called from anywhere."""
         self._stopping = True
-        self._wake()
+        self._wakeups.wake()
 
     def abandon(self) -> None:
         """Let no running micro-batch start another Spark job; for an end at once."""
         for stream in self._streams.values():
             stream.abandoned = True
-
-    def _wake(self) -> None:
-        self._events.put(None)
 
     def run(self, once: bool, close_all: bool) -> Progress:
         """Run until stopped, or with `once` until the sources are exhausted.
@@ -227,7 +226,7 @@ class Loop:
                 self._delivery.send(Parcel(closing.results, closing.windows, ingested))
         if stream.readers:
             self._end_orphans()
-            self._wake()
+            self._wakeups.wake()
         self.step("windows closed")
 
     def _submit(self, stream: Stream, cut: LoggedCut) -> None:
@@ -237,10 +236,10 @@ class Loop:
             future: Future[CutOutcome] = Future()
             future.set_result(CutOutcome(cut))
             self._jobs[stream.name] = (cut, future)
-            self._wake()
+            self._wakeups.wake()
             return
         future = self._pool.submit(stream.run, cut, compiled)
-        future.add_done_callback(lambda _: self._wake())
+        future.add_done_callback(lambda _: self._wakeups.wake())
         self._jobs[stream.name] = (cut, future)
 
     def _take_outcomes(self) -> None:
@@ -425,27 +424,7 @@ class Loop:
             self._on_progress(self._progress())
 
     def _wait(self) -> None:
-        """Wait for a job, a sink, or the next look at the sources."""
-        if not self._events.empty():
-            self._drain()
-            return
-        busy = bool(self._jobs) or self._delivery.busy
         poll = self._settings.poll
-        if busy and all(name in self._jobs for name in self._streams):
+        if self._jobs and all(name in self._jobs for name in self._streams):
             poll = max(poll, PROGRESS_EVERY)
-        if busy:
-            self._sleep(poll)
-        else:
-            self._clock.wait(self._clock.now() + poll, self._sleep)
-
-    def _sleep(self, timeout: Micros) -> bool:
-        try:
-            self._events.get(timeout=max(0.0, timeout / 1e6))
-        except queue.Empty:
-            return False
-        self._drain()
-        return True
-
-    def _drain(self) -> None:
-        while not self._events.empty():
-            self._events.get()
+        self._wakeups.wait(poll, busy=bool(self._jobs) or self._delivery.busy)
