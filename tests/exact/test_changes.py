@@ -132,15 +132,6 @@ EXAMPLES = st.builds(
 )
 
 
-@pytest.fixture(scope="module")
-def interpreted(spark: SparkSession) -> SparkSession:
-    """A session that compiles nothing: every example has other queries, and compiling takes longer than running."""
-    session = spark.newSession()
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    return session
-
-
 class Changing:
     """A bench whose application changes at commits, as a test says; the first query of an example starts it."""
 

@@ -161,15 +161,6 @@ def run(spark: SparkSession, example: Example) -> None:
         assert list(bench.checkpoint.glob("sources/join1/*/*")) == []
 
 
-@pytest.fixture(scope="module")
-def interpreted(spark: SparkSession) -> SparkSession:
-    """A session that compiles nothing: every example has other queries."""
-    session = spark.newSession()
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    return session
-
-
 @settings(
     max_examples=2,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
