@@ -9,6 +9,7 @@ from typing import Any
 
 from transom.errors import DefinitionError
 from transom.model.time import Duration, Micros, format_duration, parse_duration
+from transom.scheduling.policies import LONGEST_WAIT, policy_named
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,13 @@ class Settings:
     """Largest micro-batch in rows, as far as the source can tell."""
     slots: int = 2
     """Spark jobs that run at once, over all streams."""
+    policy: str = "klink"
+    """Which stream runs next: klink, fcfs, round_robin, highest_rate, streambox, or fair for all at once."""
+    cycle: Micros | None = None
+    """A micro-batch takes no more rows than can be processed in about this time, so that no stream waits long for
+    another one. Default: ten times what a job costs without rows, as measured; no bound where there is one stream."""
+    longest_wait: Micros = LONGEST_WAIT
+    """A stream that has waited longer goes before all others, whatever the policy."""
     sink_workers: int = 4
     """Sinks that write at once."""
     max_waiting_bytes: int = 256 << 20
@@ -45,6 +53,11 @@ class Settings:
         ):
             if getattr(self, name) <= 0:
                 raise DefinitionError(f"settings: {name} is {getattr(self, name)}.", "Give more than 0.")
+        for name in ("cycle", "longest_wait"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise DefinitionError(f"settings: {name} is {format_duration(value)}.", "Give more than 0.")
+        policy_named(self.policy)
         if self.trigger < 0:
             raise DefinitionError(f"settings: trigger is {format_duration(self.trigger)}.", "Give 0 or more.")
 
@@ -62,8 +75,12 @@ class Settings:
                 near = difflib.get_close_matches(name, known, 1)
                 hint = f"Did you mean {near[0]}?" if near else f"Settings are {', '.join(known)}."
                 raise DefinitionError(f"settings: there is no {name!r}.", hint)
-            if name in ("trigger", "poll"):
+            if name in ("trigger", "poll", "cycle", "longest_wait"):
                 parsed[name] = parse_duration(value, f"settings: {name}")
+            elif name == "policy":
+                if not isinstance(value, str):
+                    raise DefinitionError(f"settings: policy is {value!r}.", 'Give a name, for example "klink".')
+                parsed[name] = value
             elif name == "share":
                 if not isinstance(value, bool):
                     raise DefinitionError(f"settings: share is {value!r}.", "Give True or False.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -37,6 +37,10 @@ class LoggedCut:
     def from_json(cls, value: dict[str, Any]) -> LoggedCut:
         """Return what `to_json` wrote."""
         return cls(**value)
+
+    def only_closing(self) -> LoggedCut:
+        """Return the cut without its rows."""
+        return replace(self, end=self.start, rows=0)
 
     @property
     def empty(self) -> bool:

@@ -99,6 +99,11 @@ class DerivedSource(ABC):
     def orphaned(self) -> str | None:
         """Return why no more rows will ever come, e.g. because the query failed; None while they can."""
 
+    @property
+    def child(self) -> Stream:
+        """The stream that reads this source."""
+        return self._child
+
     def _would_close(self, watermark: Micros, now: Micros) -> bool:
         return not self._items and watermark > self._watermark and self._child.has_due(watermark, now)
 
@@ -251,7 +256,8 @@ class ResultsSource(DerivedSource):
         self._streams[0].state.feeding |= {self.query}
 
     @property
-    def _lateness(self) -> Micros:
+    def behind(self) -> Micros:
+        """How far its watermark is behind that of the parent: as long as late rows change a window."""
         return self._streams[0].state.compiled[self.query].query.lateness
 
     last_end = MIN_TIME
@@ -259,7 +265,7 @@ class ResultsSource(DerivedSource):
 
     def wants(self, watermark: Micros, now: Micros) -> bool:
         """Tell whether the parent's watermark without rows would close something here or further down."""
-        return watermark < MAX_TIME and self.orphaned() is None and self._would_close(watermark - self._lateness, now)
+        return watermark < MAX_TIME and self.orphaned() is None and self._would_close(watermark - self.behind, now)
 
     def closed(self, cut: int, closings: Sequence[Closing], closed: Micros, ingested: Micros) -> None:
         """Take the windows that no row can change any more since a logged cut of the parent."""
@@ -268,7 +274,7 @@ class ResultsSource(DerivedSource):
         for closing in closings:
             if closing.query == self.query and closing.final is not None and closing.final.num_rows:
                 self._push(cut, closing.final.num_rows, closing.final)
-        self._advance(closed - self._lateness, ingested)
+        self._advance(closed - self.behind, ingested)
 
     def complete_from(self) -> Micros:
         """Return the moment after the windows of the parent that are closed, or that the parent does not have whole."""

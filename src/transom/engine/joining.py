@@ -46,6 +46,8 @@ class Side:
 
     held_bytes = 0
     """The rows wait on disk."""
+    behind = 0
+    """The join closes windows as its sides do."""
 
     def __init__(self, source: JoinSource, name: str, stream: str, query: str) -> None:
         self.name, self.stream, self.query = name, stream, query
@@ -59,6 +61,11 @@ class Side:
         self.pieces: dict[int, Micros] = {}
         """Cuts whose rows are kept, with the end of the last window that holds one."""
         self._source = source
+
+    @property
+    def child(self) -> Stream:
+        """The stream of the joined rows."""
+        return self._source.child
 
     @property
     def lost(self) -> str | None:

@@ -19,12 +19,14 @@ from transom.engine.metrics import Metrics
 from transom.engine.progress import Progress
 from transom.engine.recovery import recover, snapshot_of
 from transom.engine.requests import Requests
+from transom.engine.scheduler import Scheduler
+from transom.engine.spark.compile import Compiled
 from transom.engine.spark.isolation import describe_failure
+from transom.engine.spark.session import in_pool
 from transom.engine.stream import Stream
 from transom.engine.wakeups import Wakeups
 from transom.errors import QueryFailedError, SinkError
 from transom.model.time import Clock, Micros
-from transom.scheduling.policies import Policy, StreamView, first_come_first_served
 from transom.sinks.base import Sink
 from transom.windows.components import Arrangement
 from transom.windows.splitting import Costs
@@ -47,7 +49,6 @@ class Loop:
         clock: The time.
         on_progress: Called now and then with what has happened.
         on_step: Called with the name of each step that a crash could follow; for fault tests.
-        policy: Which stream runs next.
         requests: Changes of the set of queries that are asked for while it runs.
         forget: Called with the name of each query that leaves.
     """
@@ -61,7 +62,6 @@ class Loop:
         clock: Clock,
         on_progress: Callable[[Progress], None] | None = None,
         on_step: Callable[[str], None] = lambda step: None,
-        policy: Policy = first_come_first_served,
         requests: Requests | None = None,
         forget: Callable[[str], None] = lambda name: None,
     ) -> None:
@@ -72,10 +72,8 @@ class Loop:
         self._clock = clock
         self._on_progress = on_progress
         self.step = on_step
-        self._policy = policy
         self._wakeups = Wakeups(clock)
         self._jobs: dict[str, tuple[LoggedCut, Future[CutOutcome]]] = {}
-        self._pool = ThreadPoolExecutor(settings.slots, thread_name_prefix="transom-job")
         self._delivery = Delivery(
             self._sinks, clock, self._wakeups.wake, settings.sink_workers, settings.max_waiting_bytes
         )
@@ -83,7 +81,6 @@ class Loop:
         self._notes: list[str] = []
         self._stopping = False
         self._started: dict[str, Micros] = {}
-        self._waiting_since: dict[str, Micros] = {}
         self._ingested: dict[str, Micros] = {}
         self._shown: Micros = 0
         self._snapshot_size = 0
@@ -91,6 +88,8 @@ class Loop:
         self._register = Register()
         self._changer = Changer(self._streams, self._sinks, self._delivery, self, requests or Requests(), forget)
         self._changer.requests.wake = self._wakeups.wake
+        self._scheduler = Scheduler(self._streams, settings, clock)
+        self._pool = ThreadPoolExecutor(self._scheduler.slots, thread_name_prefix="transom-job")
         self._adapters: dict[str, Adapter] = {}
         self.costs: Costs | None = None
         """What the arrangement of the queries goes by, instead of what is measured."""
@@ -119,6 +118,7 @@ class Loop:
             CheckpointError: The checkpoint cannot be written.
         """
         finished = False
+        self._scheduler.once = once
         for stream in self._streams.values():
             stream.closes_all = close_all and once
         try:
@@ -176,39 +176,44 @@ class Loop:
     # ---- cuts
 
     def _start_cuts(self) -> None:
+        """Close the windows that are due, and start the jobs of the streams that run next.
+
+        A window that is due is closed at once, by a cut without rows unless its stream is to run now in any case.
+        """
         now = self._clock.now()
-        ready: dict[str, LoggedCut] = {}
+        cuts: dict[str, LoggedCut] = {}
         for name, stream in self._streams.items():
             if name in self._jobs or name in self._changer.held or not stream.state.running():
                 continue
             if stream.waits_for_readers(self._settings.max_waiting_bytes):
                 continue
-            cut = stream.next_cut(now, self._settings.max_rows_per_cut, False)
+            max_rows = self._scheduler.max_rows(stream, now)
+            cut = stream.next_cut(now, max_rows, False)
             if cut is None and stream.closes_all and stream.source.exhausted(stream.state.offset):
-                cut = stream.next_cut(now, self._settings.max_rows_per_cut, True)
-            if cut is None:
-                self._waiting_since.pop(name, None)
-                continue
-            self._waiting_since.setdefault(name, now)
-            if not self._too_early(stream, cut, now):
-                ready[name] = cut
-        views = [StreamView(name, self._waiting_since[name]) for name in ready]
-        for name in self._policy(views, now):
-            if len(self._jobs) >= self._settings.slots:
-                break
-            self._log_cut(self._streams[name], ready[name])
+                cut = stream.next_cut(now, max_rows, True)
+            self._scheduler.looked(stream, now)
+            if cut is not None:
+                cuts[name] = cut
+        due = {name for name, cut in cuts.items() if self._streams[name].has_due(cut.watermark, now)}
+        ready = [name for name, cut in cuts.items() if not cut.empty and not self._too_early(name, name in due, now)]
+        free = self._scheduler.slots - sum(not cut.empty for cut, _ in self._jobs.values())
+        chosen = self._scheduler.order(ready, now)[:free] if free > 0 and ready else []
+        for name in sorted(due, key=lambda name: name not in chosen):
+            self._log_cut(self._streams[name], cuts[name] if name in chosen else cuts[name].only_closing())
+        for name in chosen:
+            if name not in due:
+                self._log_cut(self._streams[name], cuts[name])
 
-    def _too_early(self, stream: Stream, cut: LoggedCut, now: Micros) -> bool:
-        """Tell whether a cut that takes all there is should wait for more; windows that are due never wait."""
-        due = stream.has_due(cut.watermark, now)
-        return not stream.more and not due and now < self._started.get(stream.name, 0) + self._settings.trigger
+    def _too_early(self, name: str, due: bool, now: Micros) -> bool:
+        """Tell whether a cut that takes all there is should wait for more, unless windows are closed in any case."""
+        waits = now < self._started.get(name, 0) + self._settings.trigger
+        return waits and not due and not self._streams[name].more
 
     def _log_cut(self, stream: Stream, cut: LoggedCut) -> None:
         """Log what decides the cut, start its job, and close the windows that its watermark completes."""
         now = self._clock.now()
         if not cut.empty:
             self._started[stream.name] = now
-        self._waiting_since.pop(stream.name, None)
         due = stream.has_due(cut.watermark, cut.at)
         self.log({"type": "cut", "stream": stream.name, "cut": cut.to_json()}, sync=due)
         self.step("cut logged")
@@ -218,7 +223,9 @@ class Loop:
             ingested = stream.source.ingested_at(cut.start, cut.start) or cut.at
         begun = self._clock.now()
         closings = stream.close(cut, ingested)
-        self._adapter(stream).merged(self._clock.now() - begun)
+        took = self._clock.now() - begun
+        self._adapter(stream).merged(took)
+        self._scheduler.closed(stream, closings, took, now)
         for closing in closings:
             if closing.error is not None:
                 self._fail(stream, closing.query, str(closing.error))
@@ -231,16 +238,23 @@ class Loop:
 
     def _submit(self, stream: Stream, cut: LoggedCut) -> None:
         compiled = stream.compiled
-        self._adapter(stream).started(self._clock.now())
+        now = self._clock.now()
+        self._adapter(stream).started(now)
+        self._scheduler.started(stream, cut, now)
         if cut.empty:
             future: Future[CutOutcome] = Future()
             future.set_result(CutOutcome(cut))
             self._jobs[stream.name] = (cut, future)
             self._wakeups.wake()
             return
-        future = self._pool.submit(stream.run, cut, compiled)
+        future = self._pool.submit(self._run, stream, cut, compiled)
         future.add_done_callback(lambda _: self._wakeups.wake())
         self._jobs[stream.name] = (cut, future)
+
+    def _run(self, stream: Stream, cut: LoggedCut, compiled: Compiled) -> CutOutcome:
+        """Run the job of a cut; called on a worker thread."""
+        with in_pool(stream.session, stream.name if self._scheduler.pools else None):
+            return stream.run(cut, compiled)
 
     def _take_outcomes(self) -> None:
         for name, (_, future) in list(self._jobs.items()):
@@ -283,6 +297,7 @@ class Loop:
         self._metrics.committed(stream.name, outcome, self._clock.now())
         if not cut.empty:
             self._ingested[stream.name] = stream.source.ingested_at(cut.start, cut.end)
+            self._scheduler.finished(stream, outcome, self._clock.now())
             stream.source.release(cut.end)
             arrangement = self._adapter(stream).committed(outcome.stats.rows)
             if arrangement is not None:

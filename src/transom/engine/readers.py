@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from transom.engine.state import Closing
 from transom.model.time import Micros
 
+if TYPE_CHECKING:
+    from transom.engine.stream import Stream
+
 
 class Reader(Protocol):
     """Another stream of the application that is fed with what this one gives."""
+
+    @property
+    def child(self) -> Stream:
+        """The stream that is fed."""
+
+    @property
+    def behind(self) -> Micros:
+        """How far its watermark is behind that of this stream."""
 
     @property
     def held_bytes(self) -> int:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from transom.engine.results import Rows, table_of
 from transom.engine.tables import Origin, PartialTable, store_table
 from transom.model.query import Query
-from transom.model.time import MIN_TIME, Micros
+from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import SessionSpec
 from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.components import KeySet
@@ -55,6 +55,10 @@ class Sessions:
     def last_end(self) -> Micros:
         """Return the end of the last session; MIN_TIME without one."""
         return max((store.last_end() for store in self.stores.values()), default=MIN_TIME)
+
+    def first_end(self, query: Query) -> Micros:
+        """Return the end of the first session of a query to end unless rows come; MAX_TIME without one."""
+        return min((s.first_end() for spec, s in self.stores.items() if spec in query.windows), default=MAX_TIME)
 
     def due(self, query: Query, watermark: Micros, complete_from: Micros) -> bool:
         """Tell whether the watermark ends sessions of a query that are complete."""

@@ -291,6 +291,19 @@ class StreamState:
             table = result_table(query, entry.store, whole, types, self.ansi)
         return Closing(query.name, windows_emitted, results, table)
 
+    def first_end(self, query: Query) -> Micros | None:
+        """Return the end of the next window of a query that a watermark completes; None while there is no row."""
+        entry = self.by_query[query.name]
+        starts = entry.store.starts
+        after = self.closed if self.closed > MIN_TIME else starts[0] if starts else None
+        ends = [] if after is None else [window.first_end(after) for window in query.pane_windows]
+        first = min([*ends, entry.sessions.first_end(query)], default=MAX_TIME)
+        return None if first >= MAX_TIME else first
+
+    def next_early(self) -> Micros | None:
+        """Return the wall time of the next early results of any query; None when no query gives any."""
+        return min((at for updates in self._updates.values() if (at := updates.next_early) is not None), default=None)
+
     def closed_by(self, watermark: Micros) -> Micros:
         """Return up to where windows are closed under a watermark; MAX_TIME closes those that hold a row."""
         return watermark if watermark < MAX_TIME else max(self.closed, self._last_end())

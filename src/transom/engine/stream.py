@@ -75,7 +75,7 @@ class Stream:
         self.definition = definition
         self.name = definition.name
         self.source = definition.source
-        self._session = session
+        self.session = session
         self._dead_letters = dead_letters
         self.shares = share
         self.arrangement = DEFAULT
@@ -91,6 +91,8 @@ class Stream:
         self.state.arrange(self.compiled.stores)
         self.abandoned = False
         """Set when the application ends at once: the micro-batch under way runs no further job."""
+        self.latest = self.state.offset
+        """The source's newest offset at the last look."""
         self.more = False
         """Whether the source had more rows than the last planned cut takes."""
         self.readers: list[Reader] = []
@@ -106,7 +108,7 @@ class Stream:
 
     def _compile(self, queries: Sequence[Query]) -> Compiled:
         return compile_queries(
-            self._session, self.source.schema, self.definition.rows, queries, self.shares, self.arrangement
+            self.session, self.source.schema, self.definition.rows, queries, self.shares, self.arrangement
         )
 
     def follow(self, arrangement: Arrangement) -> None:
@@ -169,7 +171,9 @@ class Stream:
         self._injected(now)
         state.watermark = state.watermark.advanced(self.definition.policy, now)
         watermark = max(state.closed, MAX_TIME if finish else state.watermark.value)
-        latest = state.offset if finish else self.source.latest()
+        if not finish:
+            self.latest = self.source.latest()
+        latest = state.offset if finish else self.latest
         piece = self.source.cut(state.offset, max_rows) if latest != state.offset else None
         self.more = piece is not None and piece.end != latest
         if (piece is None or piece.end == state.offset) and not self.has_due(watermark, now):
@@ -280,7 +284,7 @@ class Stream:
             except Exception as error:
                 found: dict[str, str] = {}
                 with suppress(Exception):  # when Spark itself is gone, the first error says more
-                    found = self.source.unreadable(self._session, cut.start, cut.end)
+                    found = self.source.unreadable(self.session, cut.start, cut.end)
                 if not set(found) - set(skipped):
                     raise SourceError(
                         f"The stream {self.name!r} cannot be read: {describe_failure(error)}",
@@ -311,7 +315,7 @@ class Stream:
     def _compiled_apart(self, queries: Sequence[Query]) -> Compiled:
         """Return the queries with a job in which none computes anything for another; the stores stay shared."""
         if self._apart is None or list(self._apart.queries) != [query.name for query in queries]:
-            self._apart = compile_queries(self._session, self.source.schema, self.definition.rows, queries, share=False)
+            self._apart = compile_queries(self.session, self.source.schema, self.definition.rows, queries, share=False)
         return self._apart
 
     def _job(self, cut: LoggedCut, compiled: Compiled, skip: Sequence[str]) -> CutPartials:
@@ -331,11 +335,11 @@ class Stream:
     def _rows(self, cut: LoggedCut, skip: Sequence[str]) -> DataFrame:
         """Return the rows of a cut; when several jobs read them in any case, they are parsed once."""
         if not self.keepers:
-            return self.source.read(self._session, cut.start, cut.end, skip)
+            return self.source.read(self.session, cut.start, cut.end, skip)
         which = cut.number, tuple(skip)
         if self._held is None or self._held[0] != which:
             self._let_go()
-            self._held = which, self.source.read(self._session, cut.start, cut.end, skip).persist()
+            self._held = which, self.source.read(self.session, cut.start, cut.end, skip).persist()
         return self._held[1]
 
     def _let_go(self) -> None:

@@ -73,6 +73,12 @@ class Updates:
         """Tell whether there is something to emit besides the windows that close."""
         return bool(self._changes) and self._early_is_due(now)
 
+    @property
+    def next_early(self) -> Micros | None:
+        """Wall time of the next early results, if there are rows for them; None for a query without."""
+        early, last = self.query.early, self._last_early
+        return None if early is None or last is None else last + early
+
     def _early_is_due(self, now: Micros) -> bool:
         early, last = self.query.early, self._last_early
         return early is None or (last is not None and now - last >= early)

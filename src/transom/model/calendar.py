@@ -132,6 +132,10 @@ class CalendarSpec:
         """Return the end of the last window that holds a row of the moment."""
         return int(self.windows(np.array([moment]))[1][0])
 
+    def first_end(self, after: Micros) -> Micros:
+        """Return the end of the first window that ends after the moment."""
+        return self.last_end(after)
+
     @property
     def first_week(self) -> int:
         """Number of days from 1970-01-01 to the week with the number 0."""

@@ -74,6 +74,11 @@ class WindowSpec:
         """Return the end of the last window that holds a row of the moment."""
         return self.last_start(moment) + self.length
 
+    def first_end(self, after: Micros) -> Micros:
+        """Return the end of the first window that ends after the moment."""
+        end = self.offset + self.length
+        return end + ((after - end) // self.slide + 1) * self.slide
+
     def __str__(self) -> str:
         text = format_duration(self.length)
         if not self.tumbling:

@@ -152,15 +152,15 @@ POLICIES = {
 """By the name that the setting has."""
 
 
-def policy_named(name: str) -> Policy:
-    """Return a policy by its name, such that no stream waits without end.
+def policy_named(name: str, longest: Micros = LONGEST_WAIT) -> Policy:
+    """Return a policy by its name, such that no stream waits without end; see `bounded`.
 
     Raises:
         DefinitionError: There is none of this name.
     """
     if name not in POLICIES:
         raise DefinitionError(f"policy: there is no {name!r}.", f"Policies are {', '.join(POLICIES)}.")
-    return bounded(POLICIES[name])
+    return bounded(POLICIES[name], longest)
 
 
 def bounded(policy: Policy, longest: Micros = LONGEST_WAIT) -> Policy:

@@ -171,6 +171,10 @@ class SessionStore:
         """Return the end of the last session; MIN_TIME without one."""
         return max((int(part.last.max()) + self.spec.gap for part in self._parts), default=MIN_TIME)
 
+    def first_end(self) -> Micros:
+        """Return the end of the first session to end unless rows come; MAX_TIME without one. O(intervals)."""
+        return min((int(part.last.min()) + self.spec.gap for part in self._parts if len(part)), default=MAX_TIME)
+
     def __len__(self) -> int:
         """Return the number of intervals that are held."""
         return sum(map(len, self._parts))

@@ -74,6 +74,24 @@ def private_session(spark: SparkSession) -> SparkSession:
 
 
 @contextmanager
+def in_pool(spark: SparkSession, pool: str | None) -> Iterator[None]:
+    """Run the jobs that this thread starts in a FAIR pool, each of which gets the same share of the cores.
+
+    Args:
+        spark: The session.
+        pool: Name of the pool; None for no pool.
+    """
+    if pool is None or not hasattr(spark, "_jsparkSession"):
+        yield
+        return
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
+    try:
+        yield
+    finally:
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
+
+
+@contextmanager
 def active_session_kept(spark: SparkSession) -> Iterator[None]:
     """Leave the active session as it was: PySpark activates whatever session makes a DataFrame, also Transom's own."""
     if not hasattr(spark, "_jsparkSession"):

@@ -1,0 +1,239 @@
+"""What is known of one stream when it is decided what runs next: arrivals, costs, deadlines."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from transom.engine.cuts import CutOutcome, LoggedCut
+from transom.engine.stream import Stream
+from transom.model.time import MICROS_PER_SECOND, MIN_TIME, Micros
+from transom.scheduling.arrivals import Arrival, DelayMoments, LagHistory
+from transom.scheduling.costs import CostHistory
+from transom.scheduling.policies import StreamView
+
+UNSTATED: Micros = 10 * MICROS_PER_SECOND
+"""Latency limit of a query that states none."""
+RATE_OVER: Micros = 2 * MICROS_PER_SECOND
+"""Time constant of the arrival rate."""
+EPOCHS_AT_ONCE = 8
+"""Of more windows that one watermark completes only the last are learned from."""
+PACED = 8
+"""Epochs whose pace tells whether a stream is live."""
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """The next window of a query, here or of one further down that waits for this stream."""
+
+    end: Micros
+    """The watermark that completes it, event time."""
+    limit: Micros
+    """Time from the arrival of that watermark until the result should be there, less what is done further down."""
+
+
+class StreamEstimate:
+    """What is known of a stream.
+
+    Changed only by `looked`, `started`, `finished` and `closed`, on the loop's thread.
+
+    Args:
+        stream: The stream.
+        now: Wall time.
+    """
+
+    def __init__(self, stream: Stream, now: Micros) -> None:
+        self.stream = stream
+        self.costs = CostHistory()
+        self.lags = LagHistory(injected=stream.definition.policy.from_source)
+        self.backlog = 0
+        """Rows that wait in the source, as far as it knows."""
+        self.waiting_since: Micros | None = None
+        """Arrival of the oldest of them."""
+        self.started_at: Micros = 0
+        self.holds = False
+        self.rate = 0.0
+        """Rows that arrive per microsecond."""
+        self._looked: tuple[object, object] | None = None
+        self._arrived, self._arrived_at = 0, now
+        self._committed = 0
+        self._newest_read: Micros | None = None
+        self._submitted: Micros = now
+        self._known: Micros = MIN_TIME
+        """The newest watermark whose arrival is known."""
+        self._known_at: Micros = now
+        self._epoch = DelayMoments()
+        self._paces: deque[tuple[Micros, Micros]] = deque(maxlen=PACED)
+        self._arrivals: dict[Micros, Arrival | None] = {}
+        self._results = self._rows = 1.0
+        self._partials = 0.0
+
+    # ---- what happens
+
+    def looked(self, now: Micros) -> None:
+        """Take in what the source has, after the stream looked for its next cut."""
+        stream, offset = self.stream, self.stream.state.offset
+        if stream.definition.policy.from_source:
+            self._inject(now)
+        seen = offset, stream.latest
+        if seen == self._looked:
+            return
+        first = self._looked is None
+        self._looked = seen
+        self.backlog = stream.backlog()
+        arrived = self._committed + self.backlog
+        passed = now - self._arrived_at
+        if not first and passed > 0:
+            share = 1 - math.exp(-passed / RATE_OVER)
+            self.rate += share * (max(0, arrived - self._arrived) / passed - self.rate)
+        if first or passed > 0:
+            self._arrived, self._arrived_at = arrived, now
+        if offset == stream.latest:
+            self.waiting_since = None
+        else:
+            oldest = stream.source.ingested_at(offset, stream.source.cut(offset, 1).end)
+            self.waiting_since = min(now, oldest or now)
+
+    def _inject(self, now: Micros) -> None:
+        """Note watermarks of the source that have arrived, though the rows before them were not read."""
+        stream = self.stream
+        value = stream.source.watermark(stream.latest)
+        if value is not None:
+            self._swept(max(self._known, value - stream.definition.policy.delay), now, now)
+
+    def started(self, cut: LoggedCut, now: Micros) -> None:
+        """Note that the job of a cut was submitted."""
+        self._submitted = now
+        if not cut.empty:
+            self.started_at = now
+            self.holds = True
+
+    def finished(self, outcome: CutOutcome, now: Micros) -> None:
+        """Note that a job is done and its rows are in the state."""
+        cut, stream = outcome.cut, self.stream
+        if cut.empty:
+            return
+        rows = outcome.stats.rows
+        self.costs.ran(float(rows), max(1, now - self._submitted) / MICROS_PER_SECOND)
+        self._committed += rows
+        self._rows = 0.9 * self._rows + rows
+        before = self._newest_read
+        self._newest_read = max(before or 0, stream.source.ingested_at(cut.start, cut.end))
+        if not stream.definition.policy.from_source:
+            known = stream.state.watermark.advanced(stream.definition.policy, now).value
+            self._swept(known, before or self._newest_read, self._newest_read)
+        self._arrivals.clear()
+
+    def closed(self, results: int, took: Micros) -> None:
+        """Note that windows were consolidated.
+
+        Args:
+            results: Rows of their results.
+            took: Time of the driver.
+        """
+        if results:
+            self.costs.merged(float(results), max(1, took) / MICROS_PER_SECOND)
+            self._results = 0.9 * self._results + results
+            self._partials += 0.5 * (results - self._partials) if self._partials else results
+            self.holds = False
+
+    def _swept(self, watermark: Micros, since: Micros, until: Micros) -> None:
+        """Learn from the arrival of a watermark, between two moments and at an even pace."""
+        before, self._known = self._known, max(self._known, watermark)
+        if self._known == before:
+            return
+        self._known_at = until
+        if before <= MIN_TIME:
+            return
+        span = self._known - before
+        for end in self._ends_between(before, self._known):
+            arrival = since + (until - since) * (end - before) // span
+            self._learn(end, arrival)
+        self._arrivals.clear()
+
+    def _ends_between(self, after: Micros, until: Micros) -> Iterable[Micros]:
+        """Return ends of windows in (after, until], ascending; of many the first ones."""
+        windows = {window for query in self.stream.state.running() for window in query.pane_windows}
+
+        def ends() -> Iterable[Micros]:
+            end = after
+            while windows and (end := min(window.first_end(end) for window in windows)) <= until:
+                yield end
+
+        return islice(ends(), EPOCHS_AT_ONCE)
+
+    def _learn(self, end: Micros, arrival: Micros) -> None:
+        """Remember a lag, unless the stream catches up with data that arrived at another pace than it happened."""
+        self._paces.append((end, arrival))
+        (first, came), delays, self._epoch = self._paces[0], self._epoch, DelayMoments()
+        if len(self._paces) == PACED and 2 * (arrival - came) < end - first:
+            self.lags = LagHistory(injected=self.lags.injected)
+        else:
+            self.lags.seen(arrival - end, delays)
+
+    # ---- what is known
+
+    def deadlines(self) -> Sequence[Deadline]:
+        """Return the next windows that a watermark of this stream completes, of its own queries."""
+        found = []
+        for query in self.stream.state.running():
+            end = self.stream.state.first_end(query)
+            if end is not None:
+                found.append(Deadline(end, UNSTATED if query.target is None else query.target.limit))
+        return found
+
+    def expected(self, end: Micros, now: Micros) -> float:
+        """Return when the watermark that reaches `end` is expected or known to have arrived."""
+        if end <= self._known:
+            return float(self._known_at)
+        if end not in self._arrivals:
+            self._arrivals[end] = self.lags.arrival(end, self._epoch)
+        arrival = self._arrivals[end]
+        after = now if self.stream.definition.policy.from_source else self._newest_read
+        return float(now) if arrival is None else arrival.expected(after)
+
+    def next_run(self) -> Micros:
+        """Return the expected time of a run of what waits now, microseconds."""
+        return round(MICROS_PER_SECOND * float(self.costs.costs.run(np.asarray(self.backlog), self._partials)))
+
+    def view(self, deadlines: Sequence[Deadline], cycle: float, now: Micros, at_once: bool) -> StreamView:
+        """Return the stream as a policy sees it.
+
+        Args:
+            deadlines: Those of its own queries and of the queries further down.
+            cycle: Length of a cycle, seconds.
+            now: Wall time.
+            at_once: Take it that all that will ever come is there.
+        """
+        costs = self.costs.costs
+        fixed, row = MICROS_PER_SECOND * float(costs.fixed), MICROS_PER_SECOND * float(costs.row)
+        cost = float(self.next_run())
+        known = [(self.expected(each.end, now), each.limit) for each in deadlines]
+        early = self.stream.state.next_early()
+        if early is not None:
+            known.append((float(early), UNSTATED))
+        if not known or at_once or self.stream.more:  # the watermark may well be in what waits
+            known = [(min(now, moment), limit) for moment, limit in known] or [(float(now), UNSTATED)]
+        expected = min(moment for moment, _ in known)
+        limit = min(moment + limit for moment, limit in known) - expected
+        total = cost + row * self.rate * max(0.0, expected - now)
+        return StreamView(
+            name=self.stream.name,
+            waiting_since=now if self.waiting_since is None else self.waiting_since,
+            ran_at=self.started_at,
+            cost=cost,
+            run=min(cost, max(fixed, MICROS_PER_SECOND * cycle)),
+            fixed=fixed,
+            total=total,
+            slack=expected + limit - now - total,
+            expected=expected,
+            limit=limit,
+            deadline=min((each.end for each in deadlines), default=MIN_TIME),
+            rate=min(1.0, self._results / self._rows) / max(row, 1e-6),
+            held=self.holds,
+        )

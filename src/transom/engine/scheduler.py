@@ -1,0 +1,127 @@
+"""Which stream runs next and how much of it: what is known of the streams, given to a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from transom.config import Settings
+from transom.engine.cuts import CutOutcome, LoggedCut
+from transom.engine.estimates import Deadline, StreamEstimate
+from transom.engine.state import Closing
+from transom.engine.stream import Stream
+from transom.model.time import MICROS_PER_SECOND, Clock, Micros
+from transom.scheduling.policies import policy_named
+
+CYCLE = 10.0
+"""Length of a cycle over the fixed cost of a job, if the settings give none: a tenth of the work is overhead then."""
+
+
+class Scheduler:
+    """Decides for the streams of one application; all methods run on the loop's thread.
+
+    Args:
+        streams: The streams.
+        settings: Policy, cycle, slots.
+        clock: Measures what decisions take.
+    """
+
+    def __init__(self, streams: Mapping[str, Stream], settings: Settings, clock: Clock) -> None:
+        self._streams = streams
+        self._settings = settings
+        self._clock = clock
+        self._policy = policy_named(settings.policy, settings.longest_wait)
+        self.once = False
+        """Whether all input is there from the start, so that no watermark is worth waiting for."""
+        self._estimates: dict[str, StreamEstimate] = {}
+        self.spent: Micros = 0
+        """Time that scheduling has taken."""
+
+    def of(self, stream: Stream, now: Micros) -> StreamEstimate:
+        """Return what is known of a stream."""
+        known = self._estimates.get(stream.name)
+        if known is None or known.stream is not stream:
+            known = self._estimates[stream.name] = StreamEstimate(stream, now)
+        return known
+
+    @property
+    def slots(self) -> int:
+        """Jobs that may run at once."""
+        return max(self._settings.slots, len(self._streams)) if self._policy.at_once else self._settings.slots
+
+    @property
+    def pools(self) -> bool:
+        """Whether each stream has a FAIR pool of its own."""
+        return self._policy.at_once
+
+    def max_rows(self, stream: Stream, now: Micros) -> int:
+        """Return the largest cut of a stream: what fits into a cycle, as far as there are others to wait for it."""
+        bound = self._settings.max_rows_per_cut
+        if self._policy.at_once or (len(self._streams) == 1 and self._settings.cycle is None):
+            return bound
+        fitting = float(self.of(stream, now).costs.costs.fitting(self._cycle()))
+        return bound if fitting >= bound else int(fitting)
+
+    def _cycle(self) -> float:
+        """Return the length of a cycle in seconds."""
+        if self._settings.cycle is not None:
+            return self._settings.cycle / MICROS_PER_SECOND
+        fixed = [float(estimate.costs.costs.fixed) for estimate in self._estimates.values()]
+        return CYCLE * max(0.01, float(np.median(fixed))) if fixed else 1.0
+
+    # ---- what happens
+
+    def looked(self, stream: Stream, now: Micros) -> None:
+        """Take in what the source of a stream has."""
+        begun = self._clock.now()
+        self.of(stream, now).looked(now)
+        self.spent += self._clock.now() - begun
+
+    def started(self, stream: Stream, cut: LoggedCut, now: Micros) -> None:
+        """Note that the job of a cut was submitted."""
+        self.of(stream, now).started(cut, now)
+
+    def finished(self, stream: Stream, outcome: CutOutcome, now: Micros) -> None:
+        """Note that a job is done and its rows are in the state."""
+        begun = self._clock.now()
+        self.of(stream, now).finished(outcome, now)
+        self.spent += self._clock.now() - begun
+
+    def closed(self, stream: Stream, closings: Iterable[Closing], took: Micros, now: Micros) -> None:
+        """Note that windows were consolidated."""
+        tables = [closing.results.table for closing in closings if closing.results is not None]
+        self.of(stream, now).closed(sum(table.num_rows for table in tables), took)
+
+    # ---- decisions
+
+    def order(self, ready: Sequence[str], now: Micros) -> list[str]:
+        """Return the streams to run now, the first one first; those left out are better run later.
+
+        Args:
+            ready: Streams with rows to read.
+            now: Wall time.
+        """
+        begun = self._clock.now()
+        cycle = self._cycle()
+        views = []
+        for name in ready:
+            estimate = self.of(self._streams[name], now)
+            deadlines = self._deadlines(estimate, now)
+            views.append(estimate.view(deadlines, cycle, now, self.once))
+        chosen = self._policy(views, now)
+        self.spent += self._clock.now() - begun
+        return chosen
+
+    def _deadlines(self, estimate: StreamEstimate, now: Micros) -> list[Deadline]:
+        """Return the deadlines of a stream, with those of the streams that wait for it, at any level.
+
+        A window further down has its limit less the runs in between, so that the slack is that of the whole pipeline;
+        each input of a join has the join's deadlines, so that the slack of the join is the least over its inputs.
+        """
+        found = list(estimate.deadlines())
+        for reader in estimate.stream.readers:
+            below = self.of(reader.child, now)
+            cost = below.next_run()
+            found += [Deadline(each.end + reader.behind, each.limit - cost) for each in self._deadlines(below, now)]
+        return found
