@@ -151,6 +151,7 @@ class Loop:
     def _recover(self) -> None:
         recovered = recover(self._checkpoint, self._streams)
         self._register = recovered.register
+        self._scheduler.restore(recovered.learned, self._clock.now())
         changed = self._changer.begin(recovered.register, recovered.fate, quiet=self._checkpoint.is_new)
         for stream in self._streams.values():
             for name, query in stream.state.queries.items():
@@ -405,7 +406,9 @@ class Loop:
         """Replace the log and the partials by the state that they lead to."""
         self.step("before snapshot")
         logged = {name: cut for name, (cut, _) in self._jobs.items()}
-        state, tables = snapshot_of(self._streams, self._register, logged, self._delivery.waiting())
+        state, tables = snapshot_of(
+            self._streams, self._register, logged, self._delivery.waiting(), self._scheduler.learned()
+        )
         self._checkpoint.write_snapshot(state, tables)
         self._snapshot_size = sum(table.nbytes for table in tables.values())
         self.step("after snapshot")

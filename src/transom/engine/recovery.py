@@ -35,6 +35,8 @@ class Recovered:
     """Results that no sink is known to have."""
     unfinished: dict[str, LoggedCut] = field(default_factory=dict)
     """Cuts that were logged and not committed, by stream."""
+    learned: Mapping[str, Any] = field(default_factory=dict)
+    """What the scheduler had learned at the last snapshot."""
 
 
 def snapshot_of(
@@ -42,6 +44,7 @@ def snapshot_of(
     register: Register,
     logged: Mapping[str, LoggedCut],
     waiting: Sequence[Parcel],
+    learned: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, pa.Table]]:
     """Return all that `recover` needs instead of the log so far, as JSON and tables.
 
@@ -50,8 +53,10 @@ def snapshot_of(
         register: The queries that the checkpoint knows.
         logged: Cuts that are logged and not committed, by stream.
         waiting: Results that no sink has taken.
+        learned: What the scheduler has learned; kept as it is, and decides no result.
     """
     state: dict[str, Any] = {"definitions": definitions(streams), "gone": register.gone, "streams": {}, "pending": []}
+    state["learned"] = dict(learned)
     tables: dict[str, pa.Table] = {}
     for name, stream in streams.items():
         values, held = stream.state.snapshot()
@@ -93,7 +98,7 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> Recovered:
     for record in checkpoint.records:
         register.take(record)
     job = definitions(streams, offered=True)
-    result = Recovered(register, fate(register, job))
+    result = Recovered(register, fate(register, job), learned=saved.get("learned", {}))
     _refuse_changed(register, job, result.fate)
     begins = _begins(before, checkpoint.records)
     for stream in streams.values():

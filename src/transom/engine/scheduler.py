@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -69,6 +70,15 @@ class Scheduler:
             return self._settings.cycle / MICROS_PER_SECOND
         fixed = [float(estimate.costs.costs.fixed) for estimate in self._estimates.values()]
         return CYCLE * max(0.01, float(np.median(fixed))) if fixed else 1.0
+
+    def learned(self) -> dict[str, Any]:
+        """Return what a restart should know again, as JSON, by stream: the lags of watermarks."""
+        return {name: estimate.lags.to_json() for name, estimate in self._estimates.items()}
+
+    def restore(self, learned: Mapping[str, Any], now: Micros) -> None:
+        """Take in what `learned` returned, for the streams that there still are."""
+        for name in learned.keys() & self._streams.keys():
+            self.of(self._streams[name], now).lags.restore(learned[name])
 
     # ---- what happens
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -120,6 +122,17 @@ class LagHistory:
 
     def __len__(self) -> int:
         return len(self._lags)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is remembered as JSON."""
+        delays = [[each.records, each.total, each.squares] for each in self._delays]
+        return {"lags": list(self._lags), "delays": delays, "levels": list(self._levels.items())}
+
+    def restore(self, value: Mapping[str, Any]) -> None:
+        """Take in what `to_json` returned, in place of what is remembered."""
+        self._lags = deque(value["lags"], maxlen=self._lags.maxlen)
+        self._delays = deque((DelayMoments(*each) for each in value["delays"]), maxlen=self._delays.maxlen)
+        self._levels = dict(value["levels"])
 
     def seen(self, lag: Micros, delays: DelayMoments) -> None:
         """Note a sweeping watermark that has arrived.
