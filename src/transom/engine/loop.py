@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from transom.checkpoint.store import Checkpoint
@@ -431,9 +432,10 @@ class Loop:
 
     def _progress(self) -> Progress:
         notes, self._notes = tuple(self._notes), []
-        return self._metrics.progress(
+        progress = self._metrics.progress(
             self._streams, self._delivery, self._changer.sink_texts, self._clock.now(), self._stopping, notes
         )
+        return replace(progress, scheduling=self._scheduler.spent)
 
     def _show(self) -> None:
         now = self._clock.now()

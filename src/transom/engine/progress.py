@@ -61,5 +61,7 @@ class Progress:
     streams: tuple[StreamProgress, ...]
     queries: tuple[QueryProgress, ...]
     stopping: bool = False
+    scheduling: Micros = 0
+    """Time that the choice of what runs next has taken, so far in this run."""
     notes: tuple[str, ...] = field(default=())
     """Sentences that a person should see once, e.g. a quarantined query; new since the last progress."""

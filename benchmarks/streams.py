@@ -1,0 +1,234 @@
+"""Many queries at once, each with streams of its own: Transom under a policy, or stock Structured Streaming.
+
+A worker's process (`benchmarks.worker`): both engines in one JVM, so that both are compiled and have the same memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.transom_runner import session
+from benchmarks.workloads import WORKLOADS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from transom.app import App
+    from transom.engine.progress import Progress
+    from transom.sinks.base import WindowResults
+
+
+@dataclass(frozen=True)
+class Job:
+    """A query of a workload on its own inputs."""
+
+    name: str
+    workload: str
+    shift: int
+    """Microseconds added to event time."""
+    inputs: tuple[str, ...]
+    """Directories."""
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Job:
+        """Return a job from JSON."""
+        return cls(value["name"], value["workload"], value["shift"], tuple(value["inputs"]))
+
+
+class Recorder:
+    """A sink that keeps results in memory and notes when it had them."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[str, float, pa.Table]] = []
+
+    def describe(self) -> str:
+        """Return what it is."""
+        return "recorder"
+
+    def open(self, query: str) -> None:
+        """Do nothing."""
+
+    def recover(self, query: str, next_cut: int, is_new: bool = False) -> None:
+        """Do nothing: there is one run."""
+
+    def write(self, results: WindowResults) -> None:
+        """Keep results."""
+        self.take(results.query, results.table)
+
+    def take(self, query: str, table: pa.Table) -> None:
+        """Keep a table of results, with the time."""
+        self.taken.append((query, time.time(), table))
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def save(self, directory: Path) -> None:
+        """Write one Parquet file per query, with the time in the column `visible`, seconds since the epoch."""
+        directory.mkdir(parents=True)
+        by_query: dict[str, list[pa.Table]] = {}
+        for query, moment, table in self.taken:
+            if table.num_rows:
+                visible = pa.array([moment] * table.num_rows)
+                by_query.setdefault(query, []).append(plain(table).append_column("visible", visible))
+        for query, tables in by_query.items():
+            pq.write_table(pa.concat_tables(tables, promote_options="permissive"), directory / f"{query}.parquet")
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """Return results with all columns as int64, window edges as microseconds."""
+    columns = {}
+    for name in table.column_names:
+        column = table.column(name)
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp("us", column.type.tz))
+        columns[name] = column.cast(pa.int64())
+    return pa.table(columns)
+
+
+def _schema(job: Job) -> str:
+    return f"{WORKLOADS[job.workload].schema}, at bigint"
+
+
+class _Transom:
+    """An application in a thread of its own."""
+
+    def __init__(self, jobs: Sequence[Job], place: Path, policy: str) -> None:
+        import transom as tm
+
+        self.recorder = Recorder()
+        self.app: App = tm.App(session(), checkpoint=str(place / "checkpoint"), policy=policy)
+        for job in jobs:
+            sources = [tm.files(f"{path}/*.parquet", schema=_schema(job)) for path in job.inputs]
+            WORKLOADS[job.workload].define(self.app, sources, job.name, self.recorder, job.shift)
+        self._progress: Progress | None = None
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._progress = self.app.run()
+        except BaseException as error:  # reported by `stop`
+            self._failure = error
+
+    def stop(self) -> dict[str, Any]:
+        """End it; return jobs, rows and the seconds that scheduling took."""
+        self.app.stop()
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+        assert self._progress is not None
+        failed = [f"{query.name}: {query.failure}" for query in self._progress.queries if query.failure]
+        if failed:
+            raise RuntimeError("; ".join(failed))
+        streams = self._progress.streams
+        return {
+            "jobs": sum(stream.cuts for stream in streams),
+            "rows": sum(stream.rows for stream in streams if not stream.source.startswith(("results", "inner join"))),
+            "scheduling": self._progress.scheduling / 1e6,
+        }
+
+
+class _Stock:
+    """One streaming query for each job, each in a pool of its own, as fast as they can."""
+
+    def __init__(self, jobs: Sequence[Job], place: Path) -> None:
+        self.recorder = Recorder()
+        self._queries: list[StreamingQuery] = []
+        self._rows: dict[str, int] = {}
+        spark = session()
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+        for job in jobs:
+            inputs = [spark.readStream.schema(_schema(job)).parquet(path) for path in job.inputs]
+            frame = WORKLOADS[job.workload].plain(inputs, job.shift)
+            spark.sparkContext.setLocalProperty("spark.scheduler.pool", job.name)
+            writer = frame.writeStream.foreachBatch(self._taking(job.name)).queryName(job.name).outputMode("append")
+            location = str(place / "checkpoint" / job.name)
+            self._queries.append(
+                writer.option("checkpointLocation", location).trigger(processingTime="0 seconds").start()
+            )
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
+
+    def _taking(self, name: str) -> Callable[[DataFrame, int], None]:
+        return lambda frame, _: self.recorder.take(name, frame.toArrow())
+
+    def stop(self) -> dict[str, Any]:
+        """End them; return jobs and rows."""
+        failed = [str(query.exception()) for query in self._queries if query.exception()]
+        progress = [query.recentProgress for query in self._queries]
+        for query in self._queries:
+            with contextlib.suppress(Exception):  # a batch that is cut short is no matter here
+                query.stop()
+        if failed:
+            raise RuntimeError(failed[0])
+        return {
+            "jobs": sum(len(each) for each in progress),
+            "rows": sum(batch["numInputRows"] for each in progress for batch in each),
+            "scheduling": 0.0,
+        }
+
+
+_live: list[tuple[Path, _Transom | _Stock]] = []
+
+
+def start(jobs: list[dict[str, Any]], place: str, policy: str) -> None:
+    """Start all queries under a policy, or as stock queries."""
+    where = Path(place)
+    parsed = [Job.of(job) for job in jobs]
+    _live.append((where, _Stock(parsed, where) if policy == "stock" else _Transom(parsed, where, policy)))
+
+
+def stop() -> dict[str, Any]:
+    """Stop them, save the results, and return what is known of the run."""
+    place, running = _live.pop()
+    found = running.stop()
+    running.recorder.save(place / "results")
+    shutil.rmtree(place / "checkpoint", ignore_errors=True)
+    return found
+
+
+@cache
+def _expected(job: str) -> pa.Table:
+    parsed = Job.of(json.loads(job))
+    spark = session()
+    inputs = [spark.read.schema(_schema(parsed)).parquet(path) for path in parsed.inputs]
+    return plain(WORKLOADS[parsed.workload].plain(inputs, parsed.shift).toArrow())
+
+
+def oracle(jobs: list[dict[str, Any]], output: str) -> None:
+    """Compute the results of jobs over complete inputs in a Spark batch, one Parquet file each."""
+    Path(output).mkdir(parents=True, exist_ok=True)
+    for job in jobs:
+        pq.write_table(_expected(json.dumps(job)), Path(output) / f"{job['name']}.parquet")
+
+
+def capacity(jobs: list[dict[str, Any]], place: str, rows: int) -> float:
+    """Run jobs over inputs that are all there, cuts of so many rows, with all slots busy; return the seconds."""
+    import transom as tm
+
+    where, recorder = Path(place), Recorder()
+    app = tm.App(session(), checkpoint=str(where / "checkpoint"), policy="fcfs", max_rows_per_cut=rows, cycle="1 hour")
+    for job in map(Job.of, jobs):
+        sources = [tm.files(f"{path}/*.parquet", schema=_schema(job)) for path in job.inputs]
+        WORKLOADS[job.workload].define(app, sources, job.name, recorder, job.shift)
+    began = time.perf_counter()
+    app.run(once=True)
+    seconds = time.perf_counter() - began
+    shutil.rmtree(where, ignore_errors=True)
+    return seconds
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {"start": start, "stop": stop, "oracle": oracle, "capacity": capacity}
