@@ -1,11 +1,13 @@
 """Feeds as files that become visible on a schedule, many inputs at once, in real time.
 
-`python -m benchmarks.replay PLAN BEGIN` renames the drafts that PLAN names (JSON lines: microseconds from the beginning,
-draft, target) at BEGIN (microseconds since the epoch) plus their time, and prints the largest delay in seconds.
+`python -m benchmarks.replay PLAN BEGIN` renames the drafts that PLAN names (JSON lines: microseconds from the
+beginning, draft, target) at BEGIN (microseconds since the epoch) plus their time, and prints the largest delay in
+seconds.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -46,7 +48,7 @@ def write(feed: Feed, directory: Path) -> Schedule:
     number = feed.arrival // EVERY
     edges = np.flatnonzero(np.diff(number, prepend=-1, append=number[-1] + 1))
     at = np.maximum.accumulate(feed.rows.column("at").to_numpy())
-    for first, last in zip(edges[:-1], edges[1:], strict=True):
+    for first, last in itertools.pairwise(edges):
         rows = feed.rows.slice(first, last - first)
         pq.write_table(rows, directory / f"{number[first]:06d}.parquet", compression="none", write_statistics=False)
     return Schedule(directory, (number[edges[:-1]] + 1) * EVERY, at[edges[1:] - 1], len(at))

@@ -36,7 +36,8 @@ def columns(random: np.random.Generator, at: Ints) -> dict[str, Any]:
 @cache
 def campaigns(spark: SparkSession) -> DataFrame:
     """Return the table of ads and their campaigns."""
-    return spark.createDataFrame([(ad, ad // (ADS // CAMPAIGNS)) for ad in range(ADS)], "ad bigint, campaign bigint")
+    ads = np.arange(ADS)
+    return spark.createDataFrame(pa.table({"ad": ads, "campaign": ads // (ADS // CAMPAIGNS)}))
 
 
 def views(frame: DataFrame) -> DataFrame:

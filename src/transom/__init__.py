@@ -15,6 +15,7 @@ from transom.errors import (
     StoppedError,
     TransomError,
 )
+from transom.gate import gate
 from transom.model.watermark import watermark
 from transom.model.window import calendar, session, sliding, tumbling
 from transom.sinks.base import WindowResults
@@ -95,6 +96,7 @@ __all__ = [
     "files",
     "first",
     "foreach",
+    "gate",
     "generator",
     "json",
     "last",

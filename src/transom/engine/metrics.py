@@ -98,7 +98,7 @@ class Metrics:
                 for name in stream.state.queries
             ),
             stopping,
-            notes,
+            notes=notes,
         )
 
     def _stream_progress(self, stream: Stream, now: Micros) -> StreamProgress:
