@@ -68,7 +68,7 @@ def test_results_are_those_without_the_gate(user: SparkSession, tmp_path: Path, 
         ]
         for query in queries:
             assert query.awaitTermination(PATIENCE)
-    assert sum(len(rows) for _, rows in found["plain"]) == 15
+    assert sum(len(rows) for _, rows in found["plain"]) == 21
     for name in "abc":
         assert found[name] == found["plain"]
 
@@ -154,7 +154,7 @@ def test_a_sink_is_written_as_a_format(user: SparkSession, tmp_path: Path, event
         frame = counts(user, events).select("window.end", "k", "count")
         write = gate.sink("parquet", str(tmp_path / "out"), window="10 seconds", compression="none")
         assert start(frame, write, tmp_path, "q").awaitTermination(PATIENCE)
-    assert user.read.parquet(str(tmp_path / "out")).count() == 15
+    assert user.read.parquet(str(tmp_path / "out")).count() == 21
 
 
 @pytest.mark.parametrize(
