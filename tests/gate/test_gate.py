@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import transom as tm
-from transom.gate import batch_of, moment
+from transom.gate import Gate, StoppedInGateError
+from transom.model.time import SystemClock
+from transom.scheduling.turns import BatchDone
 
 SECOND = 1_000_000
 NOON = 1_700_000_100 * SECOND
@@ -56,7 +59,7 @@ def start(frame: DataFrame, function: Any, place: Path, name: str) -> Any:
 
 
 def test_results_are_those_without_the_gate(user: SparkSession, tmp_path: Path, events: str) -> None:
-    found: dict[str, list[Any]] = {"plain": [], "a": [], "b": [], "c": []}
+    found: dict[str, list[Any]] = {"plain": [], "a": [], "b": []}
 
     def taking(name: str) -> Any:
         return lambda frame, number: found[name].append((number, sorted(map(tuple, frame.collect()))))
@@ -64,12 +67,12 @@ def test_results_are_those_without_the_gate(user: SparkSession, tmp_path: Path, 
     start(counts(user, events), taking("plain"), tmp_path, "plain").awaitTermination()
     with tm.gate(user, slots=1) as gate:
         queries = [
-            start(counts(user, events), gate.batch(taking(name), window="10 seconds"), tmp_path, name) for name in "abc"
+            start(counts(user, events), gate.batch(taking(name), window="10 seconds"), tmp_path, name) for name in "ab"
         ]
         for query in queries:
             assert query.awaitTermination(PATIENCE)
     assert sum(len(rows) for _, rows in found["plain"]) == 21
-    for name in "abc":
+    for name in "ab":
         assert found[name] == found["plain"]
 
 
@@ -107,27 +110,41 @@ def test_a_function_that_fails_ends_its_query_only(user: SparkSession, tmp_path:
     assert len(batches) >= 4
 
 
-def test_a_query_that_is_stopped_while_it_waits_leaves(user: SparkSession, tmp_path: Path, events: str) -> None:
+def test_a_query_that_is_stopped_while_it_waits_ends_and_goes_on_later(
+    user: SparkSession, tmp_path: Path, events: str
+) -> None:
     entered, leave = threading.Event(), threading.Event()
+    batches: list[int] = []
 
     def holds(frame: DataFrame, number: int) -> None:
         entered.set()
         leave.wait(PATIENCE)
         frame.count()
 
+    def write(frame: DataFrame, number: int) -> None:
+        batches.append(number)
+        frame.count()
+
     gate = tm.gate(user, slots=1)
     first = start(counts(user, events), gate.batch(holds), tmp_path, "first")
     assert entered.wait(PATIENCE)
-    second = start(counts(user, events), gate.batch(lambda f, n: f.count()), tmp_path, "second")
+    second = start(counts(user, events), gate.batch(write), tmp_path, "second")
+    with gate._changed:
+        assert gate._changed.wait_for(lambda: second.id in gate._turn_of, PATIENCE)
     stopper = threading.Thread(target=second.stop)
     stopper.start()
     stopper.join(PATIENCE)
     assert not stopper.is_alive()
+    assert second.awaitTermination(PATIENCE)
+    assert second.exception() is None, "as for every query that is stopped"
+    assert batches == []
     leave.set()
-    gate.close()
     assert first.awaitTermination(PATIENCE)
-    assert not gate._waiting
-    assert not gate._running
+    again = start(counts(user, events), gate.batch(write), tmp_path, "second")
+    assert again.awaitTermination(PATIENCE)
+    assert batches[:4] == [0, 1, 2, 3]
+    assert not gate._turn_of
+    gate.close()
 
 
 def test_a_closed_gate_lets_everything_through(user: SparkSession, tmp_path: Path, events: str) -> None:
@@ -178,13 +195,151 @@ def test_connect_is_refused() -> None:
         tm.gate(object())  # type: ignore[arg-type]
 
 
-def test_progress_is_read() -> None:
-    progress = {
-        "timestamp": "2023-11-14T22:15:00.250Z",
-        "numInputRows": 7,
-        "eventTime": {"max": "2023-11-14T22:15:00.000Z", "watermark": "1970-01-01T00:00:00.000Z"},
-    }
-    batch = batch_of(progress)
-    assert (batch.started, batch.rows, batch.newest, batch.watermark) == (NOON + SECOND // 4, 7, NOON, None)
-    assert moment("1970-01-01T00:00:01.500Z") == 1_500_000
-    assert batch_of({**progress, "eventTime": {}}).newest is None
+class FakeSpark:
+    """Queries that are threads of the test, named as they are."""
+
+    def __init__(self) -> None:
+        self.stopping: set[str] = set()
+
+    def query(self) -> str | None:
+        name = threading.current_thread().name
+        return None if name == "MainThread" else name
+
+    def done(self, query: str, batch: int) -> BatchDone | None:
+        return None
+
+    def stopped(self, query: str) -> bool:
+        return query in self.stopping
+
+
+class Queries:
+    """Threads that each run one batch; a batch runs until it is let go."""
+
+    def __init__(self, policy: str = "fcfs", slots: int = 1) -> None:
+        self.driver = FakeSpark()
+        self.gate = Gate(self.driver, policy, slots, 30 * SECOND, SystemClock())
+        self.ran: list[str] = []
+        self.errors: dict[str, Exception] = {}
+        self.go: dict[str, threading.Event] = {}
+        self.threads: dict[str, threading.Thread] = {}
+        self.function = self.gate.batch(self.write)
+
+    def write(self, frame: Any, number: int) -> None:
+        name = threading.current_thread().name
+        with self.gate._changed:
+            self.ran.append(name)
+            self.gate._changed.notify_all()
+        assert self.go[name].wait(PATIENCE)
+        if name.startswith("bad"):
+            raise ValueError("my own error")
+
+    def run(self, name: str) -> None:
+        try:
+            self.function(None, 0)  # type: ignore[arg-type]
+        except Exception as error:
+            self.errors[name] = error
+
+    def start(self, name: str) -> None:
+        """Start a query, and wait until its batch is at the gate or runs."""
+        self.go[name] = threading.Event()
+        self.threads[name] = threading.Thread(target=self.run, args=(name,), name=name)
+        self.threads[name].start()
+        self.wait(lambda: name in self.gate._turn_of or name in self.ran)
+
+    def wait(self, condition: Any) -> None:
+        with self.gate._changed:
+            assert self.gate._changed.wait_for(condition, PATIENCE)
+
+    def end(self, name: str) -> None:
+        """Let a batch end, and wait until it is through."""
+        self.go[name].set()
+        self.threads[name].join(PATIENCE)
+        assert not self.threads[name].is_alive()
+
+
+def test_they_run_one_after_the_other_in_the_order_of_the_policy() -> None:
+    queries = Queries("fcfs", slots=1)
+    for name in "cab":
+        queries.start(name)
+        queries.wait(lambda: queries.ran == ["c"])
+    for number, name in enumerate("cab"):
+        queries.wait(lambda number=number: len(queries.ran) > number)
+        assert queries.ran[number] == name
+        queries.end(name)
+    assert not queries.gate._turn_of
+    queries.gate.close()
+
+
+def test_an_error_is_the_users_and_frees_the_slot() -> None:
+    queries = Queries(slots=1)
+    queries.start("bad")
+    queries.start("good")
+    queries.end("bad")
+    assert str(queries.errors["bad"]) == "my own error"
+    queries.wait(lambda: queries.ran == ["bad", "good"])
+    queries.end("good")
+    assert queries.errors.keys() == {"bad"}
+    queries.gate.close()
+
+
+def test_stopped_queries_leave_whether_they_wait_or_run() -> None:
+    queries = Queries(slots=1)
+    for name in ("bad", "waits", "next"):
+        queries.start(name)
+    queries.driver.stopping = {"bad", "waits"}
+    queries.threads["waits"].join(PATIENCE)
+    assert isinstance(queries.errors["waits"], StoppedInGateError)
+    assert queries.ran == ["bad"]
+    queries.end("bad")
+    assert isinstance(queries.errors["bad"], StoppedInGateError), "what fails because it is stopped says so"
+    queries.wait(lambda: queries.ran == ["bad", "next"])
+    queries.end("next")
+    queries.gate.close()
+
+
+def test_closing_lets_through_what_waits_and_what_comes() -> None:
+    queries = Queries(slots=1)
+    with queries.gate:
+        queries.start("a")
+        queries.start("b")
+        assert queries.ran == ["a"]
+    queries.wait(lambda: queries.ran == ["a", "b"])
+    queries.start("c")
+    queries.wait(lambda: queries.ran == ["a", "b", "c"])
+    for name in "abc":
+        queries.end(name)
+    assert queries.errors == {}
+
+
+def test_a_gate_that_cannot_decide_lets_everything_through(caplog: pytest.LogCaptureFixture) -> None:
+    queries = Queries(slots=1)
+    queries.start("a")
+    queries.gate._turns.next = lambda now: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+    queries.start("b")
+    queries.wait(lambda: queries.ran == ["a", "b"])
+    for name in "ab":
+        queries.end(name)
+    assert "cannot decide" in caplog.text
+
+
+def test_outside_of_a_query_nothing_waits() -> None:
+    gate = Gate(FakeSpark(), "klink", 1, 30 * SECOND, SystemClock())
+    calls: list[int] = []
+
+    @gate.batch(window="10 seconds")
+    def write(frame: DataFrame, number: int) -> None:
+        """What it says."""
+        calls.append(number)
+
+    write(None, 3)  # type: ignore[arg-type]
+    assert calls == [3]
+    assert write.__doc__ == "What it says."
+
+
+def test_what_is_known_of_queries_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["transom.gate"], "QUERIES", 3)
+    gate = Gate(FakeSpark(), "klink", 1, 30 * SECOND, SystemClock())
+    for name in "abcab":
+        gate._estimate(name, None, SECOND)
+    gate._estimate("d", None, SECOND)
+    assert list(gate._estimates) == ["a", "b", "d"]

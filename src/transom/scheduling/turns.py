@@ -1,8 +1,8 @@
-"""Whose micro-batch runs next, among streaming queries that each decide for themselves what is in a micro-batch.
+"""Whose micro-batch runs next among streaming queries that Spark drives itself: what is known of each, and the slots.
 
-What a query tells after each micro-batch (its progress) is all that is known: when it began, its rows, the largest
-event time, the watermark in force. The watermark of a micro-batch follows from the rows before it, so that the one
-after a sweeping watermark emits the window.
+Spark has fixed what a micro-batch reads by the time that it can be held back, and what the batch will read is known
+only when it is done. So everything here is learned from batches that are done, and a held batch is judged by the rate
+of its rows and by the time since the batch before.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
+from transom.errors import DefinitionError
 from transom.model.calendar import CalendarSpec
 from transom.model.time import MICROS_PER_SECOND, MIN_TIME, Micros
 from transom.model.window import WindowSpec
@@ -18,145 +21,254 @@ from transom.scheduling.arrivals import DelayMoments, LagHistory
 from transom.scheduling.costs import CostHistory
 from transom.scheduling.policies import Policy, StreamView
 
+EPOCHS = 32
+"""Sweeping watermarks that are remembered; few, so that an outage is forgotten soon."""
+ENOUGH = 3
+"""With fewer lags nothing is foretold."""
+STEADY = 0.25
+"""Lags that spread by more than this share of the slide foretell nothing: old data is read faster than it happened, or
+the source comes and goes. A watermark that is not foretold is taken to be there, so that its query is never held for
+it."""
+POLLING: Micros = 50_000
+"""A query that began its batch so long after the batch before was polling its source, and took the rows when they came.
+"""
+RATE_WEIGHT = 0.3
+"""Of the newest batch in the rate of rows."""
 EPOCHS_AT_ONCE = 8
-"""Of more windows that a watermark completes at once only the first are learned from."""
-RATE_OVER: Micros = 5 * MICROS_PER_SECOND
-"""Time constant of the arrival rate."""
+"""Of more windows that one batch completes only the first are learned from."""
 
 
 @dataclass(frozen=True)
-class Batch:
-    """A micro-batch that has ended, as its progress tells; times in microseconds."""
+class BatchDone:
+    """A finished micro-batch, as Spark reports it in `StreamingQueryProgress`."""
 
-    started: Micros
+    batch: int
+    triggered: Micros
+    """Wall time when Spark asked the source what there is."""
+    ended: Micros
+    """Wall time when it was committed."""
     rows: int
+    """Rows read."""
     newest: Micros | None = None
-    """Largest event time of its rows; None without rows."""
+    """Largest event time among them; None without rows or without a watermark."""
     watermark: Micros | None = None
-    """In force; None before the first one."""
+    """In force during the batch: windows that end here or before are out; None as long as there is none."""
+    results: int = 0
+    """Rows that left the state, which are the results of windows."""
+
+    @classmethod
+    def of(cls, progress: Mapping[str, Any]) -> BatchDone:
+        """Return what a progress in the form of Spark's JSON tells.
+
+        Raises:
+            KeyError: It lacks a field that Spark always gives.
+            ValueError: A time is not ISO 8601.
+        """
+        triggered = _moment(progress["timestamp"])
+        times = progress.get("eventTime", {})
+        watermark = _moment(times["watermark"]) if "watermark" in times else 0
+        return cls(
+            batch=progress["batchId"],
+            triggered=triggered,
+            ended=triggered + 1_000 * progress["durationMs"].get("triggerExecution", 0),
+            rows=progress["numInputRows"],
+            newest=_moment(times["max"]) if "max" in times else None,
+            watermark=watermark if watermark > 0 else None,
+            results=sum(operator.get("numRowsRemoved", 0) for operator in progress.get("stateOperators", ())),
+        )
 
 
-class Turn:
-    """One query at the gate. Changed by `progressed`, `waits` and `ran` only.
+def _moment(text: str) -> Micros:
+    seconds = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return round(seconds.timestamp() * 1_000) * 1_000
+
+
+class QueryEstimate:
+    """What is known of one query.
 
     Args:
-        name: Its name.
-        window: The window whose results should be there in time; None when there is none.
-        limit: Latency limit, microseconds.
+        window: The windows of its results; None for a query without, or with sessions.
+        limit: Latency limit of its results, microseconds.
     """
 
-    def __init__(self, name: str, window: WindowSpec | CalendarSpec | None, limit: Micros) -> None:
-        self.name, self.window, self.limit = name, window, limit
-        self.lags = LagHistory()
+    def __init__(self, window: WindowSpec | CalendarSpec | None, limit: Micros) -> None:
+        self.window = window
+        self.limit = limit
         self.costs = CostHistory()
-        self._last: Batch | None = None
+        self.lags = LagHistory(EPOCHS)
+        self.rate = 0.0
+        """Rows that come per microsecond."""
+        self._last: BatchDone | None = None
+        self._took: tuple[int, Micros] | None = None
         self._newest: Micros = MIN_TIME
-        self._emitted: Micros = MIN_TIME
-        """The watermark of the last micro-batch: windows up to it are emitted."""
         self._delay: Micros | None = None
-        """How far the watermark is behind the largest event time; seen, not told."""
-        self._known_at: Micros = 0
-        """When the micro-batch that moved the newest watermark began."""
-        self._rate = 0.0
-        self._waiting_since: Micros = 0
-        self._ran_at: Micros = 0
+        self._emitted: Micros = MIN_TIME
+        self._swept: Micros = MIN_TIME
+        """The watermark that the rows of finished batches make; the next batch has it."""
+        self._swept_at: Micros = 0
+        self._arrived: Micros = 0
+        self._started: Micros = 0
+        self._results = self._rows = 1.0
+        self._held = False
 
-    def progressed(self, batch: Batch) -> None:
-        """Take in the micro-batch that ended before the one that waits; the same one again does nothing."""
-        last = self._last
-        if last is not None and batch.started <= last.started:
-            return
-        if batch.watermark is not None:
-            if self._newest > MIN_TIME:
-                behind = self._newest - batch.watermark
-                self._delay = behind if self._delay is None else min(self._delay, behind)
-            if last is not None and self._emitted > MIN_TIME:
-                self._learn(self._emitted, batch.watermark, last.started)
-            self._emitted = max(self._emitted, batch.watermark)
-        if batch.newest is not None and batch.newest > self._newest:
-            self._newest, self._known_at = batch.newest, batch.started
-        if last is not None:
-            passed = batch.started - last.started
-            share = 1 - math.exp(-passed / RATE_OVER)
-            self._rate += share * (batch.rows / passed - self._rate)
-        self._last = batch
+    # ---- what happens
 
-    def _learn(self, before: Micros, watermark: Micros, arrived: Micros) -> None:
-        if self.window is None:
-            return
-        end = self.window.first_end(before)
-        for _ in range(EPOCHS_AT_ONCE):
-            if end > watermark:
-                return
-            self.lags.seen(arrived - end, DelayMoments())
-            end = self.window.first_end(end)
-
-    def waits(self, now: Micros) -> None:
-        """Note that its next micro-batch waits from now on."""
-        self._waiting_since = now
-
-    def ran(self, started: Micros, took: Micros) -> None:
-        """Note that a micro-batch ran; how many rows it had, the next progress will tell.
+    def arrived(self, done: BatchDone | None, now: Micros) -> None:
+        """Take in that the next batch is ready to run.
 
         Args:
-            started: When it was let through.
-            took: Its duration.
+            done: The batch before; None when nothing is known of it.
+            now: Wall time.
         """
-        self.costs.ran(self._rows(), max(1, took) / MICROS_PER_SECOND)
-        self._ran_at = started
+        self._arrived = now
+        before = self._last
+        if done is None or (before is not None and done.batch <= before.batch):
+            return
+        if self._took is not None and self._took[0] == done.batch:
+            self.costs.ran(float(done.rows), self._took[1] / MICROS_PER_SECOND)
+        if before is not None and done.triggered > before.triggered:
+            share = RATE_WEIGHT if self.rate else 1.0
+            self.rate += share * (done.rows / (done.triggered - before.triggered) - self.rate)
+        self._results, self._rows = 0.9 * self._results + done.results, 0.9 * self._rows + done.rows
+        if done.watermark is not None:
+            if self._newest > MIN_TIME:
+                delay = max(0, self._newest - done.watermark)
+                self._delay = delay if self._delay is None else min(self._delay, delay)
+            if done.watermark > self._emitted:
+                self._held = False
+            self._emitted = max(self._emitted, done.watermark)
+        if done.newest is not None:
+            self._newest = max(self._newest, done.newest)
+            self._sweep(done)
+        self._last = done
 
-    def _rows(self) -> float:
-        """Return about how many rows the waiting micro-batch has: what came between the last one and it."""
-        return 0.0 if self._last is None else self._rate * max(0, self._waiting_since - self._last.started)
+    def _sweep(self, done: BatchDone) -> None:
+        """Learn when the watermarks that a batch brought had come: at an even pace since the batch before."""
+        before, last = self._swept, self._last
+        if self._delay is None:
+            return
+        self._swept = max(before, self._newest - self._delay)
+        if self._swept == before:
+            return
+        self._swept_at = done.triggered
+        if before <= MIN_TIME or last is None or self.window is None:
+            return
+        since = done.triggered if done.triggered > last.ended + POLLING else last.triggered
+        end = before
+        for _ in range(EPOCHS_AT_ONCE):
+            end = self.window.first_end(end)
+            if end > self._swept:
+                return
+            arrival = since + (done.triggered - since) * (end - before) // (self._swept - before)
+            self.lags.seen(arrival - end, DelayMoments())
 
-    def expected(self, now: Micros) -> float:
-        """Return when the sweeping watermark of the next window is expected, or known to have been read."""
-        if self.window is None:
-            return float(self._waiting_since)
-        if self._emitted <= MIN_TIME or self._last is None:
-            return float(now)
+    def started(self, now: Micros) -> None:
+        """Note that the batch runs."""
+        self._started = now
+        self._held = True
+
+    def finished(self, batch: int, now: Micros) -> None:
+        """Note that the batch has run; how many rows it had is known when the next one is ready."""
+        self._took = batch, max(1, now - self._started)
+
+    # ---- what is known
+
+    def expected(self) -> float:
+        """Return when the watermark that completes the next window has come or will come, wall time.
+
+        The arrival of the held batch where that cannot be foretold.
+        """
+        if self.window is None or self._last is None or self._emitted <= MIN_TIME:
+            return float(self._arrived)
         end = self.window.first_end(self._emitted)
-        if self._delay is not None and self._newest - self._delay >= end:
-            return float(self._known_at)
+        if end <= self._swept:
+            return float(self._swept_at)
         arrival = self.lags.arrival(end)
-        return float(now) if arrival is None else arrival.expected(self._last.started)
+        slide = self.window.first_end(end) - end
+        if arrival is None or len(self.lags) < ENOUGH or arrival.sigma > STEADY * slide:
+            return float(self._arrived)
+        return arrival.expected(self._last.triggered)
 
-    def view(self, now: Micros) -> StreamView:
+    def view(self, name: str, now: Micros) -> StreamView:
         """Return the query as a policy sees it.
 
-        What waits does not grow by waiting, so that nothing is gained by holding it back shortly before its watermark:
-        `run` is 0.
+        The batch that is held has the rows since the batch before; the watermark that the next window waits for is
+        among them or comes with the batch after it, which costs a job of its own.
         """
         costs = self.costs.costs
         fixed, row = MICROS_PER_SECOND * float(costs.fixed), MICROS_PER_SECOND * float(costs.row)
-        expected = self.expected(now)
-        cost = fixed + row * self._rows()
-        total = cost + row * self._rate * max(0.0, expected - now)
-        end = MIN_TIME if self.window is None or self._emitted <= MIN_TIME else self.window.first_end(self._emitted)
+        since = self._arrived if self._last is None else self._last.triggered
+        expected = self.expected()
+        run = fixed + row * self.rate * max(0, self._arrived - since)
+        ahead = max(0.0, expected - self._arrived)
+        total = run + (fixed + row * self.rate * ahead if ahead > 0 else 0.0)
+        end = 0 if self.window is None or self._emitted <= MIN_TIME else self.window.first_end(self._emitted)
         return StreamView(
-            name=self.name,
-            waiting_since=self._waiting_since,
-            ran_at=self._ran_at,
-            cost=cost,
+            name=name,
+            waiting_since=self._arrived,
+            ran_at=self._started,
+            cost=run,
+            run=run,
             fixed=fixed,
             total=total,
             slack=expected + self.limit - now - total,
             expected=expected,
             limit=float(self.limit),
             deadline=end,
-            rate=1 / max(row, 1e-6),
+            rate=min(1.0, self._results / self._rows) / max(row, 1e-6),
+            held=self._held,
         )
 
 
-def next_turns(waiting: Mapping[str, Turn], running: int, slots: int, policy: Policy, now: Micros) -> list[str]:
-    """Return the names of those that may run now, in order; what is better held back is not among them.
+class Turns:
+    """Who runs and who waits; changed by one thread at a time.
 
     Args:
-        waiting: The queries whose micro-batches wait, by name.
-        running: How many run.
-        slots: How many may run at once.
-        policy: Which goes first.
-        now: Wall time.
+        policy: The order of those who wait.
+        slots: How many run at once, if the policy does not run all at once.
+
+    Raises:
+        DefinitionError: There is no slot.
     """
-    free = len(waiting) if policy.at_once else slots - running
-    return policy([turn.view(now) for turn in waiting.values()], now)[:free] if free > 0 and waiting else []
+
+    def __init__(self, policy: Policy, slots: int) -> None:
+        if slots < 1:
+            raise DefinitionError(f"gate: slots is {slots}.", "Give at least 1.")
+        self._policy = policy
+        self._slots: float = math.inf if policy.at_once else slots
+        self._waiting: dict[str, QueryEstimate] = {}
+        self._running: set[str] = set()
+
+    @property
+    def pending(self) -> bool:
+        """Whether somebody waits who could run: time alone may then bring a turn."""
+        return bool(self._waiting) and len(self._running) < self._slots
+
+    def runs(self, name: str) -> bool:
+        """Tell whether it is this query's turn."""
+        return name in self._running
+
+    def arrived(self, name: str, estimate: QueryEstimate) -> None:
+        """Let a query wait for its turn."""
+        self._waiting[name] = estimate
+
+    def left(self, name: str) -> None:
+        """Forget a query that runs no more, or that waits no more; its slot is free."""
+        self._waiting.pop(name, None)
+        self._running.discard(name)
+
+    def next(self, now: Micros) -> list[str]:
+        """Give turns as far as slots are free; return whose they are. O(n log n) in the waiting.
+
+        Args:
+            now: Wall time.
+        """
+        if not self.pending:
+            return []
+        views = [estimate.view(name, now) for name, estimate in self._waiting.items()]
+        room = len(self._waiting) if math.isinf(self._slots) else int(self._slots) - len(self._running)
+        chosen = self._policy(views, now)[:room]
+        for name in chosen:
+            self._waiting.pop(name).started(now)
+            self._running.add(name)
+        return chosen
