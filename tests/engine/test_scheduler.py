@@ -274,3 +274,29 @@ def test_a_query_without_rows_has_no_deadline() -> None:
     stream = FakeStream("s", [tumbling("3 seconds")])
     stream.state.first_end = lambda query: None
     assert StreamEstimate(fake(stream), NOON).deadlines() == []
+
+
+def test_a_watermark_comes_with_the_piece_of_input_that_holds_it() -> None:
+    """Files of a quarter of a second: what is at an even pace in between is there when its file is."""
+    stream = FakeStream("s", [tumbling("3 seconds")])
+    decides = scheduler(stream)
+    for number in range(1, 41):
+        now = NOON + number * SECOND
+        for piece in range(4):
+            stream.source.arrivals.append(now - (3 - piece) * SECOND // 4)
+        stream.run(decides, now - 100_000, now)
+    end = stream.state.first_end(stream.queries[0])
+    assert abs(view(stream, decides, now).expected - (end + SECOND // 4)) < 1_000
+
+
+def test_one_lag_tells_nothing() -> None:
+    """Data of years ago is replayed at its own pace: the first lag is years, and no sign of what the next one is."""
+    stream = FakeStream("s", [tumbling("3 seconds")])
+    decides = scheduler(stream)
+    years = 3 * 365 * 86_400 * SECOND
+    for second in range(4):
+        now = NOON + years + second * SECOND
+        stream.source.arrivals.append(now)
+        stream.run(decides, NOON + second * SECOND, now)
+    assert len(decides.of(fake(stream), now).lags) == 1
+    assert view(stream, decides, now).expected == now

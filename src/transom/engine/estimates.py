@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -23,6 +24,8 @@ RATE_OVER: Micros = 2 * MICROS_PER_SECOND
 """Time constant of the arrival rate."""
 EPOCHS_AT_ONCE = 8
 """Of more windows that one watermark completes only the last are learned from."""
+PIECES = 16
+"""Of a cut of many rows the arrivals of so many pieces are looked at."""
 PACED = 8
 """Epochs whose pace tells whether a stream is live."""
 
@@ -104,7 +107,7 @@ class StreamEstimate:
         stream = self.stream
         value = stream.source.watermark(stream.latest)
         if value is not None:
-            self._swept(max(self._known, value - stream.definition.policy.delay), now, now)
+            self._swept(max(self._known, value - stream.definition.policy.delay), now, [now])
 
     def started(self, cut: LoggedCut, now: Micros) -> None:
         """Note that the job of a cut was submitted."""
@@ -123,10 +126,11 @@ class StreamEstimate:
         self._committed += rows
         self._rows = 0.9 * self._rows + rows
         before = self._newest_read
-        self._newest_read = max(before or 0, stream.source.ingested_at(cut.start, cut.end))
+        pieces = self._pieces(cut)
+        self._newest_read = max(before or 0, pieces[-1])
         if not stream.definition.policy.from_source:
             known = stream.state.watermark.advanced(stream.definition.policy, now).value
-            self._swept(known, before or self._newest_read, self._newest_read)
+            self._swept(known, before or pieces[0], pieces)
         self._arrivals.clear()
 
     def closed(self, results: int, took: Micros) -> None:
@@ -142,18 +146,34 @@ class StreamEstimate:
             self._partials += 0.5 * (results - self._partials) if self._partials else results
             self.holds = False
 
-    def _swept(self, watermark: Micros, since: Micros, until: Micros) -> None:
-        """Learn from the arrival of a watermark, between two moments and at an even pace."""
+    def _pieces(self, cut: LoggedCut) -> list[Micros]:
+        """Return the arrivals of the pieces that a cut was made of, ascending; of many rows those of a few pieces."""
+        source, most, arrivals, at = self.stream.source, max(1, cut.rows // PIECES), [0], cut.start
+        while at != cut.end and len(arrivals) <= 2 * PIECES:
+            end = source.cut(at, most).end
+            arrivals.append(max(arrivals[-1], source.ingested_at(at, end)))
+            at = end
+        last = source.ingested_at(cut.start, cut.end)
+        return [arrival for arrival in arrivals[1:] if arrival < last] + [last]
+
+    def _swept(self, watermark: Micros, since: Micros, pieces: Sequence[Micros]) -> None:
+        """Learn from the arrival of a watermark that rose evenly until it came with one of some pieces of input.
+
+        Args:
+            watermark: The newest one.
+            since: When the one before had arrived.
+            pieces: Arrivals of what came since, ascending: rows are there when their piece is.
+        """
         before, self._known = self._known, max(self._known, watermark)
         if self._known == before:
             return
-        self._known_at = until
+        self._known_at = pieces[-1]
         if before <= MIN_TIME:
             return
         span = self._known - before
         for end in self._ends_between(before, self._known):
-            arrival = since + (until - since) * (end - before) // span
-            self._learn(end, arrival)
+            even = since + (pieces[-1] - since) * (end - before) // span
+            self._learn(end, pieces[bisect.bisect_left(pieces, even, hi=len(pieces) - 1)])
         self._arrivals.clear()
 
     def _ends_between(self, after: Micros, until: Micros) -> Iterable[Micros]:

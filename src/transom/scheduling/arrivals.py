@@ -192,14 +192,14 @@ class LagHistory:
     def _moments(self, delays: DelayMoments | None) -> tuple[float, float] | None:
         """Return mean and standard deviation of a lag: of past lags, or of records where these tell more or alone."""
         known = [*self._delays, *([delays] if delays is not None and delays.records else [])]
-        if known and (self.injected or not self._lags):
+        if known and (self.injected or len(self._lags) < 2):
             mean = sum(moments.mean for moments in known) / len(known)
             square = sum(moments.mean_square for moments in known) / len(known)
             return mean, math.sqrt(max(0.0, square - mean * mean))
-        if not self._lags:
+        if len(self._lags) < 2:  # one lag has no spread, and may be years when old data is replayed
             return None
         lags = np.array(self._lags)
-        return float(lags.mean()), float(lags.std(ddof=1)) if len(lags) > 1 else abs(float(lags[0]))
+        return float(lags.mean()), float(lags.std(ddof=1))
 
 
 def shortest_span(values: np.ndarray[tuple[int], np.dtype[np.float64]], level: float) -> tuple[float, float]:
