@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from transom.model.time import ManualClock
-from transom.sources.base import CORRUPT, PARTITION, Source
+from transom.sources.base import ARRIVAL, CORRUPT, PARTITION, Source
 from transom.sources.files import files
 from transom.sources.generator import generator
 from transom.sources.memory import memory
@@ -111,17 +111,20 @@ def case(request: pytest.FixtureRequest, tmp_path: Path, spark: object) -> Case:
 
 def collect(source: Source, spark: Any, start: Any, end: Any) -> list[tuple[Any, ...]]:
     frame = source.read(spark, start, end)
-    optional = [name for name in frame.columns if name in (CORRUPT, PARTITION)]
+    optional = [name for name in frame.columns if name in (CORRUPT, PARTITION, ARRIVAL)]
     assert frame.columns == [*source.schema.names, *optional]
     fields = [(field.name, field.dataType) for field in frame.schema.fields][: len(source.schema.names)]
     assert fields == [(field.name, field.dataType) for field in source.schema.fields]
     rows = [tuple(row) for row in frame.collect()]
     if PARTITION in optional:
-        assert {row[-1] for row in rows} <= set(range(len(source.partitions)))
+        assert {row[frame.columns.index(PARTITION)] for row in rows} <= set(range(len(source.partitions)))
     else:
         assert len(source.partitions) == 1
     if CORRUPT in optional:
         assert {row[frame.columns.index(CORRUPT)] for row in rows} <= {None}
+    if rows:
+        newest = max(row[frame.columns.index(ARRIVAL)] for row in rows)
+        assert 0 <= source.ingested_at(start, end) - newest < 1_000, "Spark knows a file's time to the millisecond"
     return sorted(rows)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from transom.errors import DefinitionError, SourceError
 from transom.model.time import ManualClock
-from transom.sources.base import PARTITION, Cut
+from transom.sources.base import ARRIVAL, PARTITION, Cut
 from transom.sources.memory import memory
 
 UTC = timezone.utc
@@ -54,7 +54,7 @@ def test_tables_and_data_frames_are_taken(spark: Any) -> None:
     for data in (table, table.to_batches()[0], table.to_pandas(), polars.from_arrow(table)):
         source.add(data)
     source.add(spark.createDataFrame([(1, "x"), (2, "y")], "a int, b string"))
-    rows = [tuple(row) for row in source.read(spark, 0, source.latest()).collect()]
+    rows = [tuple(row)[:2] for row in source.read(spark, 0, source.latest()).collect()]
     assert rows == [(1, "x"), (2, "y")] * 5
 
 
@@ -84,7 +84,7 @@ def test_partitions_and_ingestion_time(spark: Any, tmp_path: Path) -> None:
     rows = source.read(spark, 1, 3).collect()
     assert [(row.a, row[PARTITION]) for row in rows] == [(2, 1), (3, 0)]
     assert (source.ingested_at(0, 2), source.ingested_at(0, 3)) == (100, 105)
-    assert source.read(spark, 1, 1).columns == ["a", PARTITION]
+    assert source.read(spark, 1, 1).columns == ["a", PARTITION, ARRIVAL]
 
 
 def test_rows_that_do_not_fit_are_refused(spark: Any) -> None:

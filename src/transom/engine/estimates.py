@@ -125,6 +125,7 @@ class StreamEstimate:
         self.costs.ran(float(rows), max(1, now - self._submitted) / MICROS_PER_SECOND)
         self._committed += rows
         self._rows = 0.9 * self._rows + rows
+        self._epoch += outcome.stats.delays
         before = self._newest_read
         pieces = self._pieces(cut)
         self._newest_read = max(before or 0, pieces[-1])

@@ -20,6 +20,9 @@ CORRUPT = "_corrupt_record"
 """Optional column of `read`: the text of a row that could not be parsed, null for good rows."""
 PARTITION = "_source_partition"
 """Optional column of `read`: index (int) into `partitions` of the row's source partition; absent means partition 0."""
+ARRIVAL = "_source_arrival"
+"""Optional column of `read`: when the row arrived in the source (bigint, microseconds since the epoch). From it the
+delays of the rows are measured, which tell when a watermark is to be expected while none has come yet."""
 
 
 @dataclass(frozen=True)

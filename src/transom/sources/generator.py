@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from transom.errors import DefinitionError, SourceError
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_time
-from transom.sources.base import PARTITION, Cut, Offset
+from transom.sources.base import ARRIVAL, PARTITION, Cut, Offset
 from transom.sources.files_log import replace_file
 from transom.sources.schemas import check_reserved, position
 
@@ -199,6 +199,7 @@ class GeneratorSource:
         columns = [f"({sql}) AS {_quoted(name)}" for name, sql in self._columns.items()]
         if len(self._partitions) > 1:
             columns.append(f"CAST(id % {len(self._partitions)} AS INT) AS {PARTITION}")
+        columns.append(f"unix_micros(event_time) AS {ARRIVAL}")
         return frame.selectExpr(*columns)
 
     def _durable_start(self, path: Path, now: Micros) -> Micros:

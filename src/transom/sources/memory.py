@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from transom.errors import DefinitionError, SourceError
 from transom.model.time import MIN_TIME, Clock, Micros, SystemClock
-from transom.sources.base import PARTITION, Cut, Offset
+from transom.sources.base import ARRIVAL, PARTITION, Cut, Offset
 from transom.sources.schemas import as_struct, check_reserved, position
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class MemorySource:
 
     def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:
         """Return the rows in [start, end)."""
-        from pyspark.sql.types import IntegerType, StructType
+        from pyspark.sql.types import IntegerType, LongType, StructType
 
         first, last = position(start), position(end)
         tables = []
@@ -163,12 +163,15 @@ class MemorySource:
                 if len(self._partitions) > 1:
                     numbers = pa.repeat(pa.scalar(chunk.partition, pa.int32()), table.num_rows)
                     table = table.append_column(PARTITION, numbers)
-                tables.append(table)
+                arrived = pa.repeat(pa.scalar(chunk.time, pa.int64()), table.num_rows)
+                tables.append(table.append_column(ARRIVAL, arrived))
         schema = StructType(list(self._schema.fields))
         arrow = self._arrow
         if len(self._partitions) > 1:
             schema = schema.add(PARTITION, IntegerType(), False)
             arrow = arrow.append(pa.field(PARTITION, pa.int32(), False))
+        schema = schema.add(ARRIVAL, LongType(), False)
+        arrow = arrow.append(pa.field(ARRIVAL, pa.int64(), False))
         whole = pa.concat_tables(tables).cast(arrow) if tables else arrow.empty_table()
         return spark.createDataFrame(whole.combine_chunks(), schema)
 

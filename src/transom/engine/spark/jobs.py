@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,7 +20,8 @@ from transom.model.expression import Expression
 from transom.model.query import Query
 from transom.model.time import MIN_TIME, Micros
 from transom.model.window import WindowSpec
-from transom.sources.base import CORRUPT, PARTITION
+from transom.scheduling.arrivals import DelayMoments
+from transom.sources.base import ARRIVAL, CORRUPT, PARTITION
 from transom.windows.components import ROWS, Component
 from transom.windows.panes import Times
 from transom.windows.sessions import TIMES
@@ -45,6 +46,8 @@ class CutStats:
     null_time: int = 0
     ahead: int = 0
     corrupt: int = 0
+    delays: DelayMoments = field(default_factory=DelayMoments)
+    """Arrival minus event time of the rows that queries see; none where the source does not tell when they arrived."""
 
     @property
     def bad(self) -> int:
@@ -59,12 +62,14 @@ class CutStats:
             "null_time": self.null_time,
             "ahead": self.ahead,
             "corrupt": self.corrupt,
+            "delays": [self.delays.records, self.delays.total, self.delays.squares],
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> CutStats:
         """Return what `to_json` wrote."""
-        return cls(**{**value, "newest": tuple(value["newest"])})
+        delays = DelayMoments(*value.get("delays", ()))
+        return cls(**{**value, "newest": tuple(value["newest"]), "delays": delays})
 
 
 @dataclass(frozen=True)
@@ -92,17 +97,25 @@ def _stat_columns(given: Sequence[str], partitions: int, ahead: Micros | None) -
     columns.append(F.expr(f"count_if({parsed} AND {TIME} IS NULL)").alias("null_time"))
     columns.append(F.expr(f"count_if({parsed} AND {beyond})").alias("ahead"))
     columns.append(F.expr(f"count_if(NOT ({parsed}))").alias("corrupt"))
+    if ARRIVAL in given:
+        delay = f"(CAST({ARRIVAL} AS DOUBLE) - CAST({TIME} AS DOUBLE))"
+        seen = f"{parsed} AND {TIME} IS NOT NULL AND NOT {beyond}"
+        columns.append(F.expr(f"sum(IF({seen}, {delay}, NULL))").alias("delay"))
+        columns.append(F.expr(f"sum(IF({seen}, {delay} * {delay}, NULL))").alias("delay_squares"))
     return columns
 
 
 def _stats_of(values: Mapping[str, Any], partitions: int) -> CutStats:
-    return CutStats(
+    stats = CutStats(
         rows=values["rows"],
         newest=tuple(values[f"newest{i}"] for i in range(partitions)),
         null_time=values["null_time"],
         ahead=values["ahead"],
         corrupt=values["corrupt"],
     )
+    if values.get("delay") is None:
+        return stats
+    return replace(stats, delays=DelayMoments(stats.rows - stats.bad, values["delay"], values["delay_squares"]))
 
 
 def run_cut(
@@ -220,7 +233,7 @@ def write_dead_letters(
         reason += f"WHEN {TIME} > {ahead}L THEN 'too far ahead' "
     if has_corrupt:
         reason = f"WHEN {CORRUPT} IS NOT NULL THEN 'corrupt' {reason}"
-    user_columns = [F.col(f"`{c.replace('`', '``')}`") for c in raw.columns if c not in (CORRUPT, PARTITION)]
+    user_columns = [F.col(f"`{c.replace('`', '``')}`") for c in raw.columns if c not in (CORRUPT, PARTITION, ARRIVAL)]
     record = F.to_json(F.struct(*user_columns)) if user_columns else F.lit("{}")
     if has_corrupt:
         record = F.coalesce(F.col(CORRUPT), record)

@@ -16,7 +16,7 @@ from transom.errors import DefinitionError
 from transom.model.expression import Expression
 from transom.model.time import Micros
 from transom.model.window import WindowKind, WindowSpec
-from transom.sources.base import CORRUPT, PARTITION
+from transom.sources.base import ARRIVAL, CORRUPT, PARTITION
 from transom.windows.aggregates.base import Primitive
 from transom.windows.aggregates.udaf import executor_function_of
 from transom.windows.components import Component
@@ -88,7 +88,7 @@ def good_rows(timed: DataFrame, ahead: Micros | None, columns: Sequence[str]) ->
     condition = believed(ahead)
     if CORRUPT in columns:
         condition = f"{CORRUPT} IS NULL AND {condition}"
-    extra = [name for name in (CORRUPT, PARTITION) if name in columns]
+    extra = [name for name in (CORRUPT, PARTITION, ARRIVAL) if name in columns]
     good = timed.where(condition)
     return good.drop(*extra) if extra else good
 

@@ -1,0 +1,39 @@
+"""What the job of a cut tells of its rows beside the partials: their delays, and that a restart knows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from exact_helpers import NOON, SECOND, PiecewiseSource
+from pyspark.sql import SparkSession
+
+import transom as tm
+from transom.checkpoint.store import Checkpoint
+from transom.model.time import ManualClock
+
+
+@pytest.mark.parametrize("branches", [1, 2])
+def test_delays_of_the_rows_that_queries_see_are_summed(spark: SparkSession, tmp_path: Path, branches: int) -> None:
+    clock = ManualClock(NOON)
+    source = PiecewiseSource("t timestamp, k int", (40,))
+    source.open(spark, tmp_path, clock)
+    for second in range(1, 121):
+        clock.advance(SECOND)
+        delay = second % 3 * SECOND
+        source.add([((NOON + second * SECOND - delay), second % 5)])
+        source.add([(None, 0), (NOON + 10**6 * SECOND, 0)])  # without a time, and far ahead
+    app = tm.App(spark, tmp_path / "checkpoint", clock=clock)
+    stream = app.stream(source, event_time="t", watermark=tm.watermark("2 seconds", max_ahead="1 minute"), name="s")
+    for number in range(branches):
+        rows = stream.map(lambda frame, n=number: frame.where(f"k != {n}"))
+        rows.group_by("k").window("10 seconds").agg(n=tm.count()).to(tm.memory_sink(), f"q{number}")
+    app.run(once=True)
+    with Checkpoint.open(tmp_path / "checkpoint", clock) as checkpoint:
+        assert checkpoint.snapshot is not None
+        learned = checkpoint.snapshot.state["learned"]["s"]
+    records, total, squares = (sum(each) for each in zip(*learned["delays"], strict=True))
+    assert len(learned["lags"]) >= 9
+    assert 80 < records <= 120
+    assert total / records == pytest.approx(SECOND, rel=0.05)
+    assert squares / records == pytest.approx(5 / 3 * SECOND**2, rel=0.05)
