@@ -21,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import ysb
+from benchmarks import plots, ysb
 
 CORES = 2
 """Threads given to every engine."""
@@ -82,11 +82,21 @@ def paired_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> 
     median = math.exp(statistics.median(logs))
     if len(logs) < 2:
         return Interval(median, math.nan, math.nan, len(logs))
-    degrees = len(logs) - 1
-    quantile = _T95[degrees - 1] if degrees <= len(_T95) else 1.96
-    half = quantile * statistics.stdev(logs) / math.sqrt(len(logs))
-    mean = statistics.fmean(logs)
+    mean, half = mean_interval(logs)
     return Interval(median, math.exp(mean - half), math.exp(mean + half), len(logs))
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean of some runs and the half width of its 95 % interval (Student's t; 0 with one run).
+
+    >>> mean_interval([2.0, 2.0])
+    (2.0, 0.0)
+    """
+    count = len(values)
+    if count < 2:
+        return statistics.fmean(values), 0.0
+    quantile = _T95[count - 2] if count - 1 <= len(_T95) else 1.96
+    return statistics.fmean(values), quantile * statistics.stdev(values) / math.sqrt(count)
 
 
 def percentile(values: Sequence[float], quantile: float) -> float:
@@ -141,6 +151,8 @@ class Run:
     figures: dict[str, float] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     compared: int = 0
+    plots: Path | None = None
+    """Directory for figures; None when none are wanted."""
     console: Console = field(default_factory=lambda: Console(width=110, highlight=False))
 
     def say(self, text: str) -> None:
@@ -192,6 +204,11 @@ class Run:
             table.add_row(*[f"{cell:,.4g}" if isinstance(cell, float) else str(cell) for cell in row])
         self.console.print(table)
 
+    def draw(self, figure: plots.Figure) -> None:
+        """Write a figure, if figures are wanted."""
+        if self.plots is not None:
+            self.say(f"figure: {plots.draw(figure, self.plots)}")
+
     def last_line(self) -> str:
         """Return the JSON object for the last line; what is not finite becomes null."""
         figures = {k: v if math.isfinite(v) else None for k, v in self.figures.items()}
@@ -223,7 +240,7 @@ def versions() -> dict[str, str]:
 
 
 @contextmanager
-def benchmark(name: str, reduced: str, arguments: Sequence[str] | None = None) -> Iterator[Run]:
+def benchmark(name: str, reduced: str, arguments: Sequence[str] | None = None, figures: bool = False) -> Iterator[Run]:
     """Parse the options, give the body a `Run`, and print the last line.
 
     Exits with status 1 when results differ, so that a failing comparison is not overlooked.
@@ -232,13 +249,19 @@ def benchmark(name: str, reduced: str, arguments: Sequence[str] | None = None) -
         name: The benchmark's name.
         reduced: What `--quick` reduces; printed when it is given.
         arguments: Instead of the command line's.
+        figures: Whether it draws any with `--plot`.
     """
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}")
     parser.add_argument("--quick", action="store_true", help=f"end within 5 minutes: {reduced}")
     parser.add_argument("--data", type=Path, default=ysb.default_cache(), help="directory for generated events")
+    parser.add_argument("--plot", type=Path, metavar="DIR", help="write the figures as SVG into this directory")
     options = parser.parse_args(arguments)
+    if options.plot is not None and not figures:
+        parser.error(f"--plot: {name} has no figures; its tables say it all.")
+    if options.plot is not None and not plots.available():
+        parser.error('--plot needs matplotlib: pip install -e ".[bench]".')
     with tempfile.TemporaryDirectory(prefix=f"transom-{name}-") as work:
-        run = Run(name, options.quick, options.data, Path(work))
+        run = Run(name, options.quick, options.data, Path(work), plots=options.plot)
         if run.quick:
             run.say(f"quick: {reduced}")
         yield run

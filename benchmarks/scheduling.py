@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from benchmarks import replay
+from benchmarks import replay, scheduling_figures
 from benchmarks.harness import CORES, Run, benchmark, percentile
 from benchmarks.latency import cpu_seconds
 from benchmarks.replay import Schedule
@@ -303,13 +303,14 @@ def plan_of(run: Run) -> Plan:
 
 def main() -> None:
     """Run the benchmark."""
-    with benchmark("scheduling", REDUCED) as run, Worker("streams", run.work) as worker:
+    with benchmark("scheduling", REDUCED, figures=True) as run, Worker("streams", run.work) as worker:
         plan = plan_of(run)
         feeds = Feeds(run, plan.seconds)
         for _ in range(WARM_UPS):
             able = capacity(run, worker, feeds)
         lost_all: list[str] = []
         overheads = []
+        found: dict[str, dict[str, list[Measured]]] = {}
         for load in QUICK_LOADS if run.quick else LOADS:
             share, burst = LOADS[load]
             queries, offered = queries_for(share, burst, able, feeds)
@@ -321,12 +322,15 @@ def main() -> None:
             for _ in range(plan.repeats):
                 for policy in POLICIES:
                     runs[policy].append(measure(run, worker, queries, policy, plan, expected))
+            found[load] = runs
             lost_all += report(run, load, offered, runs)
             overheads += [each.overhead for each in runs["klink"]]
         for name in lost_all:
             run.say(f"Klink is worse: {name}")
         run.figure("klink_worse", float(len(lost_all)))
         run.figure("overhead", fmean(overheads))
+        for figure in scheduling_figures.figures(found, plan.seconds):
+            run.draw(figure)
 
 
 if __name__ == "__main__":

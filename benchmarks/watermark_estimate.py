@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.harness import benchmark
+from benchmarks.harness import Run, benchmark
+from benchmarks.plots import Figure, Form, Panel, Series
 from transom.demo.flights import load_flights
 from transom.scheduling.arrivals import EPOCHS, DelayMoments, LagHistory
 
@@ -103,6 +104,12 @@ class Hits:
         """Share of the watermarks that fell inside, percent."""
         return 100 * float(np.mean(self.inside))
 
+    @property
+    def half(self) -> float:
+        """Half width of the 95 % interval of the share, percent."""
+        share = float(np.mean(self.inside))
+        return 196 * float(np.sqrt(share * (1 - share) / len(self.inside)))
+
     def width_over_shortest(self, lags: Floats) -> float:
         """Return the mean width over the shortest fixed interval that holds as many of the same watermarks."""
         ordered, held = np.sort(lags), max(2, sum(self.inside))
@@ -141,17 +148,42 @@ def measure(watermarks: Watermarks) -> tuple[dict[float, Hits], Hits]:
     return hits, line
 
 
+def draw(run: Run, found: dict[str, tuple[dict[float, Hits], Hits, Floats]]) -> None:
+    """Write the Klink paper's figure 9c: accuracy by law of delay and confidence, and how wide the intervals are."""
+    names = [f"Klink, f = {100 * confidence:.0f} %" for confidence in CONFIDENCES] + ["linear regression"]
+    all_hits = [[*hits.values(), line] for hits, line, _ in found.values()]
+    columns = list(zip(names, zip(*all_hits, strict=True), strict=True))
+    shares = tuple(Series(name, (), [one.share for one in case], [one.half for one in case]) for name, case in columns)
+    lags = [known for *_, known in found.values()]
+    widths = tuple(
+        Series(name, (), [one.width_over_shortest(known) for one, known in zip(case, lags, strict=True)])
+        for name, case in columns
+    )
+    groups = tuple(name.replace(".", "\n") for name in found)
+    promised = {f"f = {100 * confidence:.0f}": 100 * confidence for confidence in CONFIDENCES}
+    inside = Panel(Form.BARS, "Accuracy", "", "watermarks in the interval (%)", shares, groups, promised, y_top=105)
+    wide = Panel(Form.BARS, "Width", "", "width over the shortest (ratio)", widths, groups, {"shortest": 1.0})
+    text = (
+        "Share of sweeping watermarks that arrived inside the interval foretold for them, and the mean width of the "
+        "interval over that of the shortest fixed one that holds as many, for injected and derived watermarks, uniform "
+        "and Zipf(0.99) delays, and the delays of flights."
+    )
+    run.draw(Figure("watermark_accuracy", "Foretelling the next sweeping watermark", text, (inside, wide)))
+
+
 def main() -> None:
     """Run the benchmark."""
-    with benchmark("watermark_estimate", REDUCED) as run:
+    with benchmark("watermark_estimate", REDUCED, figures=True) as run:
         count = EPOCHS + (2_000 if run.quick else 20_000)
         kinds = {"injected": injected, "derived": derived}
         cases = {f"{kind}.{law}": make(LAWS[law], count) for kind, make in kinds.items() for law in LAWS}
         cases["flights"] = flights()
         rows: list[list[object]] = []
+        found: dict[str, tuple[dict[float, Hits], Hits, Floats]] = {}
         for name, watermarks in cases.items():
             hits, line = measure(watermarks)
             known = watermarks.lags[EPOCHS:]
+            found[name] = hits, line, known
             width = hits[0.95].width_over_shortest(known)
             run.figure(f"{name}.f95", hits[0.95].share)
             if name != "flights":
@@ -166,6 +198,7 @@ def main() -> None:
             run.check(off)
         columns = ["watermarks", "number", "f95 %", "width95", "f90 %", "width90", "regression %"]
         run.table("Sweeping watermarks inside their interval (widths relative to the shortest)", columns, rows)
+        draw(run, found)
 
 
 if __name__ == "__main__":

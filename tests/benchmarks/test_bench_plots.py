@@ -1,0 +1,110 @@
+import random
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from benchmarks import harness, plots, scheduling, scheduling_figures
+from benchmarks.plots import Figure, Form, Panel, Series
+
+pytestmark = pytest.mark.skipif(not plots.available(), reason="matplotlib is not installed")
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def texts(path: Path) -> set[str]:
+    root = ElementTree.parse(path).getroot()
+    assert root.tag == f"{SVG}svg"
+    return {(each.text or "").strip() for each in root.iter(f"{SVG}text")}
+
+
+def one_of_each() -> Figure:
+    names = ("klink", "fcfs", "something else")
+    lines = tuple(
+        Series(name, (1, 10, 80), (0.1, 0.5, 7.0 + place), (0.0, 0.1, 1.0)) for place, name in enumerate(names)
+    )
+    values = tuple(Series(name, (), [0.1, 0.2, 5.0 + place]) for place, name in enumerate(names))
+    bars = tuple(Series(name, (), (1.0, 2.0), (0.1, 0.2)) for name in names)
+    times = tuple(Series(name, range(50), range(50)) for name in names)
+    panels = (
+        Panel(Form.LINES, "a", "queries", "latency (s)", lines),
+        Panel(Form.CDF, "b", "latency (s)", "results (%)", values, x_log=True),
+        Panel(Form.BARS, "c", "load", "latency (s)", bars, ("load70", "load90")),
+        Panel(Form.TIMES, "d", "time (s)", "memory (GB)", times, levels={"limit <1>": 20.0}),
+    )
+    return Figure("every_form", "Every form & more", "What it shows: <everything>.", panels)
+
+
+def test_a_figure_names_every_series_axis_and_level(tmp_path: Path) -> None:
+    path = plots.draw(one_of_each(), tmp_path / "new")
+    assert path == tmp_path / "new" / "every_form.svg"
+    found = texts(path)
+    assert {"klink", "fcfs", "something else", "latency (s)", "memory (GB)", "load90", "limit <1>"} <= found
+    root = ElementTree.parse(path).getroot()
+    assert [each.tag for each in root[:2]] == [f"{SVG}title", f"{SVG}desc"]
+    assert (root[0].text, root[1].text) == ("Every form & more", "What it shows: <everything>.")
+
+
+def test_the_same_data_gives_the_same_bytes(tmp_path: Path) -> None:
+    one, other = (plots.draw(one_of_each(), tmp_path / name).read_bytes() for name in "ab")
+    assert one == other
+
+
+def test_a_name_has_one_look_in_all_figures_and_the_policies_differ() -> None:
+    few, many = plots._looks(["klink"]), plots._looks(["x", "fair", "klink"])
+    assert few["klink"] == many["klink"] != many["x"]
+    known = [few[policy] for policy in scheduling.POLICIES]
+    assert len({look.colour for look in known}) == len({look.marker for look in known}) == len(known)
+    assert [look.strong for look in known] == [policy == "klink" for policy in scheduling.POLICIES]
+
+
+def test_what_cannot_be_drawn_is_refused() -> None:
+    with pytest.raises(ValueError, match="klink: 2 x, 1 y"):
+        Series("klink", (1, 2), (1,))
+    with pytest.raises(ValueError, match="no series"):
+        Panel(Form.LINES, "a", "x", "y", ())
+    with pytest.raises(ValueError, match="each of 2 groups"):
+        Panel(Form.BARS, "a", "x", "y", (Series("klink", (), (1,)),), ("g", "h"))
+
+
+def measured(policy: int, load: float, repeat: int) -> scheduling.Measured:
+    draw = random.Random(100 * policy + repeat)
+    found = scheduling.Measured(rows=1_000_000, cores=1.5, overhead=0.002)
+    for query in ("q00", "q01"):
+        found.latencies[query] = [draw.expovariate(2 / (load + policy)) for _ in range(50)]
+        found.limits[query] = 1.5
+    return found
+
+
+def test_the_figures_of_the_policies_on_spark(tmp_path: Path) -> None:
+    found = {
+        load: {
+            policy: [measured(place, share, repeat) for repeat in range(3)]
+            for place, policy in enumerate(scheduling.POLICIES)
+        }
+        for load, (share, _) in scheduling.LOADS.items()
+    }
+    paths = [plots.draw(figure, tmp_path) for figure in scheduling_figures.figures(found, 40)]
+    assert [path.name for path in paths] == ["scheduling.svg", "scheduling_cdf.svg"]
+    for path in paths:
+        assert set(scheduling.POLICIES) | set(scheduling.LOADS) <= texts(path)
+
+
+def test_plot_is_an_option_of_every_benchmark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with harness.benchmark("some", "", ["--plot", str(tmp_path)], figures=True) as run:
+        run.draw(one_of_each())
+    assert (tmp_path / "every_form.svg").exists()
+    with harness.benchmark("some", "", [], figures=True) as run:
+        run.draw(Figure("none", "", "", one_of_each().panels))
+    assert not (tmp_path / "none.svg").exists()
+    with pytest.raises(SystemExit), harness.benchmark("other", "", ["--plot", str(tmp_path)]):
+        pass
+    assert "other has no figures" in capsys.readouterr().err
+
+
+def test_without_matplotlib_the_extra_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plots, "available", lambda: False)
+    with pytest.raises(SystemExit), harness.benchmark("some", "", ["--plot", str(tmp_path)], figures=True):
+        pass
+    assert 'pip install -e ".[bench]"' in capsys.readouterr().err
