@@ -61,7 +61,7 @@ class App:
         *,
         name: str | None = None,
         clock: Clock | None = None,
-        **settings: Duration,
+        **settings: Duration | float,
     ) -> None:
         if not hasattr(spark, "createDataFrame"):
             raise SessionError(f"{type(spark).__name__} is no Spark session.", "Use session_builder().getOrCreate().")

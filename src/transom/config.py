@@ -31,6 +31,11 @@ class Settings:
     another one. Default: ten times what a job costs without rows, as measured; no bound where there is one stream."""
     longest_wait: Micros = LONGEST_WAIT
     """A stream that has waited longer goes before all others, whatever the policy."""
+    memory_bound: float = 0.8
+    """Share of memory, of the driver, of Spark's cache or of the JVM's heap, from which on the streams go first that
+    free most of it; 1 for never."""
+    memory_limit: int | None = None
+    """Bytes that the driver's process may use; half of the machine's memory if not given."""
     sink_workers: int = 4
     """Sinks that write at once."""
     max_waiting_bytes: int = 256 << 20
@@ -53,6 +58,10 @@ class Settings:
         ):
             if getattr(self, name) <= 0:
                 raise DefinitionError(f"settings: {name} is {getattr(self, name)}.", "Give more than 0.")
+        if not 0 < self.memory_bound <= 1:
+            raise DefinitionError(f"settings: memory_bound is {self.memory_bound}.", "Give a share above 0, up to 1.")
+        if self.memory_limit is not None and self.memory_limit <= 0:
+            raise DefinitionError(f"settings: memory_limit is {self.memory_limit}.", "Give bytes, more than 0.")
         for name in ("cycle", "longest_wait"):
             value = getattr(self, name)
             if value is not None and value <= 0:
@@ -62,7 +71,7 @@ class Settings:
             raise DefinitionError(f"settings: trigger is {format_duration(self.trigger)}.", "Give 0 or more.")
 
     @classmethod
-    def of(cls, values: Mapping[str, Duration]) -> Settings:
+    def of(cls, values: Mapping[str, Duration | float]) -> Settings:
         """Return settings from what users wrote.
 
         Raises:
@@ -76,7 +85,13 @@ class Settings:
                 hint = f"Did you mean {near[0]}?" if near else f"Settings are {', '.join(known)}."
                 raise DefinitionError(f"settings: there is no {name!r}.", hint)
             if name in ("trigger", "poll", "cycle", "longest_wait"):
+                if isinstance(value, float):
+                    raise DefinitionError(f"settings: {name} is {value!r}.", 'Write for example "30 seconds".')
                 parsed[name] = parse_duration(value, f"settings: {name}")
+            elif name == "memory_bound":
+                if not isinstance(value, (int, float)) or isinstance(value, bool):
+                    raise DefinitionError(f"settings: memory_bound is {value!r}.", "Give a share such as 0.8.")
+                parsed[name] = float(value)
             elif name == "policy":
                 if not isinstance(value, str):
                     raise DefinitionError(f"settings: policy is {value!r}.", 'Give a name, for example "klink".')

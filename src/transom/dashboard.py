@@ -70,10 +70,16 @@ def render(progress: Progress, notes: list[str], ended: bool = False) -> Rendera
     ran = format_duration(_second(progress.at - progress.started) if progress.at > progress.started else 0)
     head = "finishing the micro-batch, Ctrl-C again stops at once" if progress.stopping else "Ctrl-C stops"
     head = "ended" if ended else head
-    title = Text.assemble(("transom", "bold cyan"), f"  {ran}  ", (head, "dim"))
+    title = Text.assemble(("transom", "bold cyan"), f"  {ran}  ", (head, "dim"), *_memory(progress))
     parts: list[RenderableType] = [title, _streams(progress), _queries(progress)]
     parts.extend(Text.assemble(("! ", "bold yellow"), note) for note in notes)
     return Group(*parts)
+
+
+def _memory(progress: Progress) -> list[tuple[str, str]]:
+    if progress.memory_mode:
+        return [(f"  memory {progress.memory:.0%}: what frees it goes first", "yellow")]
+    return [(f"  memory {progress.memory:.0%}", "dim")] if progress.memory else []
 
 
 def _streams(progress: Progress) -> Table:

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from transom.config import Settings
 from transom.engine.cuts import CutOutcome, LoggedCut
+from transom.engine.derived import ResultsSource
 from transom.engine.estimates import UNSTATED, StreamEstimate
+from transom.engine.memory import Shares
 from transom.engine.scheduler import Scheduler
 from transom.engine.spark.jobs import CutStats
 from transom.engine.stream import Stream
@@ -300,3 +302,63 @@ def test_one_lag_tells_nothing() -> None:
         stream.run(decides, NOON + second * SECOND, now)
     assert len(decides.of(fake(stream), now).lags) == 1
     assert view(stream, decides, now).expected == now
+
+
+def held(stream: FakeStream, rows: int) -> None:
+    """Let rows wait in memory."""
+    source = ResultsSource("parent", "query")
+    source._items = [SimpleNamespace(position=1, rows=rows, table=SimpleNamespace(nbytes=100 * rows))]  # type: ignore[list-item]
+    stream.source = cast(Any, source)
+
+
+def test_while_memory_is_short_what_frees_it_goes_first_and_what_adds_to_it_waits() -> None:
+    names = ["file", "held", "more"]
+    streams = {name: FakeStream(name, [tumbling("1 second")]) for name in names}
+    notes: list[str] = []
+    shares = [Shares(driver=0.5)]
+    decides = Scheduler(
+        {name: fake(stream) for name, stream in streams.items()},
+        Settings(policy="fcfs"),
+        ManualClock(NOON),
+        lambda: shares[0],
+        notes.append,
+    )
+    for name, stream in streams.items():
+        estimate = decides.of(fake(stream), NOON)
+        estimate.backlog, estimate.waiting_since = 1_000, NOON - names.index(name)
+    held(streams["held"], 1_000)
+    held(streams["more"], 5_000)
+    decides.of(fake(streams["more"]), NOON).backlog = 5_000
+    assert decides.order(names, NOON) == ["more", "held", "file"]
+    decides.of(fake(streams["more"]), NOON).waiting_since = NOON + 1
+    assert decides.order(names, NOON) == ["held", "file", "more"]
+    shares[0] = Shares(driver=0.5, heap=0.85)
+    assert decides.order(names, NOON + 2 * SECOND) == ["more", "held"]
+    assert decides.mode.active
+    assert "heap 85%" in notes[0]
+    shares[0] = Shares(heap=0.42)
+    assert decides.order(names, NOON + 4 * SECOND) == ["held", "file", "more"]
+    assert not decides.mode.active
+    assert len(notes) == 1
+
+
+def test_memory_mode_ends_after_its_time_and_can_be_left_out() -> None:
+    stream = FakeStream("s", [tumbling("1 second")])
+    for bound, modes in ((0.8, [True, True, True, False, False, False, True]), (1.0, [False] * 7)):
+        settings = Settings(policy="fcfs", memory_bound=bound)
+        decides = Scheduler({"s": fake(stream)}, settings, ManualClock(NOON), lambda: Shares(cache=0.95))
+        seen = []
+        for second in range(7):
+            decides.order(["s"], NOON + second * SECOND)
+            seen.append(decides.mode.active)
+        assert seen == modes
+
+
+def test_a_stream_that_only_adds_to_memory_runs_after_the_bound() -> None:
+    stream = FakeStream("s", [tumbling("1 second")])
+    stream.source.arrivals = [NOON]
+    settings = Settings(longest_wait=2 * SECOND)
+    decides = Scheduler({"s": fake(stream)}, settings, ManualClock(NOON), lambda: Shares(driver=0.9))
+    decides.looked(fake(stream), NOON)
+    assert decides.order(["s"], NOON) == []
+    assert decides.order(["s"], NOON + 5 * SECOND // 2) == ["s"]

@@ -12,11 +12,12 @@ from itertools import islice
 import numpy as np
 
 from transom.engine.cuts import CutOutcome, LoggedCut
+from transom.engine.derived import DerivedSource
 from transom.engine.stream import Stream
 from transom.model.time import MICROS_PER_SECOND, MIN_TIME, Micros
 from transom.scheduling.arrivals import Arrival, DelayMoments, LagHistory
 from transom.scheduling.costs import CostHistory
-from transom.scheduling.policies import StreamView
+from transom.scheduling.policies import StreamView, eliminated
 
 UNSTATED: Micros = 10 * MICROS_PER_SECOND
 """Latency limit of a query that states none."""
@@ -75,6 +76,8 @@ class StreamEstimate:
         self._arrivals: dict[Micros, Arrival | None] = {}
         self._results = self._rows = 1.0
         self._partials = 0.0
+        self._kept = 0.1
+        """Rows of partials for each row read."""
 
     # ---- what happens
 
@@ -126,6 +129,8 @@ class StreamEstimate:
         self._committed += rows
         self._rows = 0.9 * self._rows + rows
         self._epoch += outcome.stats.delays
+        if rows:
+            self._kept += 0.3 * (sum(table.num_rows for table in outcome.tables) / rows - self._kept)
         before = self._newest_read
         pieces = self._pieces(cut)
         self._newest_read = max(before or 0, pieces[-1])
@@ -256,5 +261,28 @@ class StreamEstimate:
             limit=limit,
             deadline=min((each.end for each in deadlines), default=MIN_TIME),
             rate=min(1.0, self._results / self._rows) / max(row, 1e-6),
+            freed=self._freed(expected <= now, cycle),
             held=self.holds,
         )
+
+    def _freed(self, closes: bool, cycle: float) -> float:
+        """Return the rows that a run takes out of memory; fewer than none if it adds some.
+
+        Klink's p_k over two operators, the job and the consolidation. Rows of partials are queued before the second;
+        rows before the first only where the source holds them in this process. Where it does not, as with files, the
+        partials of what is read come on top.
+
+        Args:
+            closes: Whether a window is likely to close after it.
+            cycle: Length of a cycle, seconds.
+        """
+        costs = self.costs.costs
+        source = self.stream.source
+        in_memory = isinstance(source, DerivedSource) and source.held_bytes > 0
+        held = float(self.backlog) if in_memory else 0.0
+        due = self._partials if closes else 0.0
+        kept, emitted = min(1.0, self._kept), 1.0 if self.stream.readers else 0.0
+        queued, per_row = np.array([held, due]), np.array([float(costs.row), float(costs.partial)])
+        freed = eliminated(queued, np.array([kept, emitted]), per_row, cycle)
+        read = min(float(self.backlog), float(costs.fitting(cycle)))
+        return freed if in_memory else freed - kept * read

@@ -16,6 +16,7 @@ from transom.engine.changing import Changer
 from transom.engine.cuts import CutOutcome, LoggedCut
 from transom.engine.delivery import Delivery, Parcel
 from transom.engine.derived import DerivedSource
+from transom.engine.memory import MemoryGauge
 from transom.engine.metrics import Metrics
 from transom.engine.progress import Progress
 from transom.engine.recovery import recover, snapshot_of
@@ -89,7 +90,8 @@ class Loop:
         self._register = Register()
         self._changer = Changer(self._streams, self._sinks, self._delivery, self, requests or Requests(), forget)
         self._changer.requests.wake = self._wakeups.wake
-        self._scheduler = Scheduler(self._streams, settings, clock)
+        gauge = MemoryGauge(next(iter(self._streams.values())).session, settings.memory_limit)
+        self._scheduler = Scheduler(self._streams, settings, clock, gauge.measure, self.note)
         self._pool = ThreadPoolExecutor(self._scheduler.slots, thread_name_prefix="transom-job")
         self._adapters: dict[str, Adapter] = {}
         self.costs: Costs | None = None
@@ -435,7 +437,8 @@ class Loop:
         progress = self._metrics.progress(
             self._streams, self._delivery, self._changer.sink_texts, self._clock.now(), self._stopping, notes
         )
-        return replace(progress, scheduling=self._scheduler.spent)
+        memory, mode = self._scheduler.memory.largest, self._scheduler.mode.active
+        return replace(progress, scheduling=self._scheduler.spent, memory=memory, memory_mode=mode)
 
     def _show(self) -> None:
         now = self._clock.now()

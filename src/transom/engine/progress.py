@@ -63,5 +63,9 @@ class Progress:
     stopping: bool = False
     scheduling: Micros = 0
     """Time that the choice of what runs next has taken, so far in this run."""
+    memory: float = 0.0
+    """Largest share of memory in use: of the driver, of Spark's cache, of the JVM's heap."""
+    memory_mode: bool = False
+    """Whether the streams go first that free most memory."""
     notes: tuple[str, ...] = field(default=())
     """Sentences that a person should see once, e.g. a quarantined query; new since the last progress."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,13 +10,23 @@ import numpy as np
 from transom.config import Settings
 from transom.engine.cuts import CutOutcome, LoggedCut
 from transom.engine.estimates import Deadline, StreamEstimate
+from transom.engine.memory import Shares
 from transom.engine.state import Closing
 from transom.engine.stream import Stream
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros
-from transom.scheduling.policies import policy_named
+from transom.scheduling.memory import MemoryMode
+from transom.scheduling.policies import Columns, Floats, Policy, bounded, freeing, policy_named
 
 CYCLE = 10.0
 """Length of a cycle over the fixed cost of a job, if the settings give none: a tenth of the work is overhead then."""
+
+LOOK: Micros = MICROS_PER_SECOND
+"""How often memory is measured."""
+
+
+def _freeing(streams: Columns, now: float) -> Floats:
+    """Return the priorities while memory is short: what only adds to it waits."""
+    return np.where(streams.freed < 0, np.inf, freeing(streams, now))
 
 
 class Scheduler:
@@ -26,13 +36,29 @@ class Scheduler:
         streams: The streams.
         settings: Policy, cycle, slots.
         clock: Measures what decisions take.
+        measure: Returns the shares of memory in use; None for no memory mode.
+        note: Tells people once.
     """
 
-    def __init__(self, streams: Mapping[str, Stream], settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self,
+        streams: Mapping[str, Stream],
+        settings: Settings,
+        clock: Clock,
+        measure: Callable[[], Shares] | None = None,
+        note: Callable[[str], None] = lambda text: None,
+    ) -> None:
         self._streams = streams
         self._settings = settings
         self._clock = clock
         self._policy = policy_named(settings.policy, settings.longest_wait)
+        self._freeing = bounded(Policy("memory", _freeing), settings.longest_wait)
+        self._measure = measure if settings.memory_bound < 1 else None
+        self._measured_at: Micros | None = None
+        self._note = note
+        self.memory = Shares()
+        """At the last look."""
+        self.mode = MemoryMode(settings.memory_bound)
         self.once = False
         """Whether all input is there from the start, so that no watermark is worth waiting for."""
         self._estimates: dict[str, StreamEstimate] = {}
@@ -119,9 +145,18 @@ class Scheduler:
             estimate = self.of(self._streams[name], now)
             deadlines = self._deadlines(estimate, now)
             views.append(estimate.view(deadlines, cycle, now, self.once))
-        chosen = self._policy(views, now)
+        self._look_at_memory(now)
+        chosen = (self._freeing if self.mode.active else self._policy)(views, now)
         self.spent += self._clock.now() - begun
         return chosen
+
+    def _look_at_memory(self, now: Micros) -> None:
+        if self._measure is None or (self._measured_at is not None and now < self._measured_at + LOOK):
+            return
+        self._measured_at, self.memory = now, self._measure()
+        before, self.mode = self.mode, self.mode.observed(self.memory.largest, now)
+        if self.mode.active and not before.active and before.rest_until is None:
+            self._note(f"Memory is short ({self.memory}): the streams go first whose rows and windows free most of it.")
 
     def _deadlines(self, estimate: StreamEstimate, now: Micros) -> list[Deadline]:
         """Return the deadlines of a stream, with those of the streams that wait for it, at any level.

@@ -1,0 +1,106 @@
+"""How much memory is in use: of the driver's process, of Spark's cache, of the JVM's heap, each against its limit."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HALF = 0.5
+"""Of the machine's memory is the driver's if the settings do not say: the JVM and the system need theirs."""
+CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Shares of memory in use, 0 to 1 and a little more; 0 where it cannot be measured."""
+
+    driver: float = 0.0
+    """Resident bytes of this process over its limit."""
+    cache: float = 0.0
+    """Bytes that Spark's executors hold as blocks, over what they may."""
+    heap: float = 0.0
+    """Bytes of the JVM's heap that the last collection left in use, over its maximum: garbage does not count."""
+
+    @property
+    def largest(self) -> float:
+        """The largest of them, which decides."""
+        return max(self.driver, self.cache, self.heap)
+
+    def __str__(self) -> str:
+        return f"driver {self.driver:.0%}, cache {self.cache:.0%}, heap {self.heap:.0%}"
+
+
+class MemoryGauge:
+    """Measures memory; a measurement takes about a millisecond.
+
+    Args:
+        session: Transom's session; with Spark Connect only the driver is measured.
+        limit: Bytes that the driver's process may use; None for half of the machine's memory, or of the container's.
+    """
+
+    def __init__(self, session: SparkSession, limit: int | None) -> None:
+        self._limit = limit or default_limit()
+        self._context: Any = session.sparkContext if hasattr(session, "_jsparkSession") else None
+        self._pools: list[Any] = []
+        if self._context is not None:
+            beans = self._java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
+            heap = [bean for bean in beans if bean.getType().name() == "HEAP" and bean.getCollectionUsage() is not None]
+            self._pools = [bean for bean in heap if "Eden" not in bean.getName() and "Survivor" not in bean.getName()]
+
+    def measure(self) -> Shares:
+        """Return the shares now; what cannot be measured, as when the JVM is gone, counts as nothing."""
+        driver = resident_bytes() / self._limit
+        if self._context is None:
+            return Shares(driver)
+        from py4j.protocol import Py4JError
+
+        with suppress(Py4JError, OSError):
+            return Shares(driver, self._cache(), self._heap())
+        return Shares(driver)
+
+    def _cache(self) -> float:
+        used = most = 0
+        statuses = self._context._jsc.sc().getExecutorMemoryStatus().values().iterator()
+        while statuses.hasNext():
+            status = statuses.next()
+            most += status._1()
+            used += status._1() - status._2()
+        return used / most if most else 0.0
+
+    def _heap(self) -> float:
+        used = sum(pool.getCollectionUsage().getUsed() for pool in self._pools)
+        return float(used / self._java.lang.Runtime.getRuntime().maxMemory())
+
+    @property
+    def _java(self) -> Any:
+        return self._context._jvm.java
+
+
+def resident_bytes() -> int:
+    """Return the resident memory of this process; its peak where the system does not tell the present."""
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        try:
+            import resource
+        except ImportError:  # Windows
+            return 0
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1_024
+
+
+def default_limit() -> int:
+    """Return half of the memory of the machine, or of its container where that is less."""
+    found = []
+    with suppress(OSError, ValueError, AttributeError):
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for path in CGROUP_LIMITS:
+        with suppress(OSError, ValueError):  # "max" where there is no limit
+            found.append(int(path.read_text()))
+    return round(HALF * min(found)) if found else 4 << 30

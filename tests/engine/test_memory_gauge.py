@@ -1,0 +1,42 @@
+"""What the gauge measures is what is in use."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pyspark import StorageLevel
+from pyspark.sql import SparkSession
+
+from transom.engine.memory import MemoryGauge, Shares, default_limit, resident_bytes
+
+MEGABYTE = 1 << 20
+
+
+def test_resident_bytes_follow_what_is_allocated() -> None:
+    before = resident_bytes()
+    held = np.ones(128 * MEGABYTE, np.uint8)
+    assert resident_bytes() - before > 100 * MEGABYTE
+    assert held.sum() == len(held)
+
+
+def test_default_limit_is_a_part_of_the_machine() -> None:
+    assert 64 * MEGABYTE < default_limit() < 1 << 50
+
+
+def test_cache_and_heap_are_measured(spark: SparkSession) -> None:
+    gauge = MemoryGauge(spark, 8 << 30)
+    cached = spark.range(2_000_000).selectExpr("uuid() AS text").persist(StorageLevel.MEMORY_ONLY)
+    before = gauge.measure()
+    cached.count()
+    after = gauge.measure()
+    cached.unpersist(blocking=True)
+    assert after.cache > before.cache + 0.01
+    assert gauge.measure().cache < after.cache
+    spark.sparkContext._jvm.java.lang.System.gc()  # type: ignore[union-attr]
+    assert 0 < gauge.measure().heap < 1
+    assert after.driver == pytest.approx(resident_bytes() / (8 << 30), rel=0.2)
+
+
+def test_the_largest_share_decides() -> None:
+    assert Shares(0.1, 0.3, 0.2).largest == 0.3
+    assert str(Shares(0.1, 0.3, 0.25)) == "driver 10%, cache 30%, heap 25%"
