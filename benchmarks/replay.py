@@ -42,16 +42,16 @@ class Schedule:
         return int(self.visible[first]) if first < len(self.newest) else None
 
 
-def write(feed: Feed, directory: Path) -> Schedule:
-    """Write a feed as Parquet files: each holds what arrives within `EVERY`, and is visible at the end of that time."""
+def write(feed: Feed, directory: Path, every: int = EVERY) -> Schedule:
+    """Write a feed as Parquet files: each holds what arrives within `every`, and is visible at the end of that time."""
     directory.mkdir(parents=True)
-    number = feed.arrival // EVERY
+    number = feed.arrival // every
     edges = np.flatnonzero(np.diff(number, prepend=-1, append=number[-1] + 1))
     at = np.maximum.accumulate(feed.rows.column("at").to_numpy())
     for first, last in itertools.pairwise(edges):
         rows = feed.rows.slice(first, last - first)
         pq.write_table(rows, directory / f"{number[first]:06d}.parquet", compression="none", write_statistics=False)
-    return Schedule(directory, (number[edges[:-1]] + 1) * EVERY, at[edges[1:] - 1], len(at))
+    return Schedule(directory, (number[edges[:-1]] + 1) * every, at[edges[1:] - 1], len(at))
 
 
 def prepare(schedules: dict[Path, Schedule], until: int, plan: Path) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from transom.app import App
     from transom.engine.progress import Progress
+    from transom.gate import Gate
     from transom.sinks.base import WindowResults
 
 
@@ -143,32 +144,39 @@ class _Transom:
 
 
 class _Stock:
-    """One streaming query for each job, each in a pool of its own, as fast as they can."""
+    """One streaming query for each job, each in a pool of its own, as fast as they can; through a gate or not."""
 
-    def __init__(self, jobs: Sequence[Job], place: Path) -> None:
+    def __init__(self, jobs: Sequence[Job], place: Path, gate: Gate | None = None) -> None:
         self.recorder = Recorder()
+        self._gate = gate
         self._queries: list[StreamingQuery] = []
         self._rows: dict[str, int] = {}
         spark = session()
         spark.conf.set("spark.sql.shuffle.partitions", "2")
+        spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000")
         for job in jobs:
             inputs = [spark.readStream.schema(_schema(job)).parquet(path) for path in job.inputs]
             frame = WORKLOADS[job.workload].plain(inputs, job.shift)
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", job.name)
-            writer = frame.writeStream.foreachBatch(self._taking(job.name)).queryName(job.name).outputMode("append")
+            writer = frame.writeStream.foreachBatch(self._taking(job)).queryName(job.name).outputMode("append")
             location = str(place / "checkpoint" / job.name)
             self._queries.append(
                 writer.option("checkpointLocation", location).trigger(processingTime="0 seconds").start()
             )
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
 
-    def _taking(self, name: str) -> Callable[[DataFrame, int], None]:
-        return lambda frame, _: self.recorder.take(name, frame.toArrow())
+    def _taking(self, job: Job) -> Callable[[DataFrame, int], None]:
+        def take(frame: DataFrame, number: int) -> None:
+            self.recorder.take(job.name, frame.toArrow())
+
+        return take if self._gate is None else self._gate.batch(take, **_windows(job))
 
     def stop(self) -> dict[str, Any]:
         """End them; return jobs and rows."""
         failed = [str(query.exception()) for query in self._queries if query.exception()]
         progress = [query.recentProgress for query in self._queries]
+        if self._gate is not None:
+            self._gate.close()
         for query in self._queries:
             with contextlib.suppress(Exception):  # a batch that is cut short is no matter here
                 query.stop()
@@ -181,6 +189,15 @@ class _Stock:
         }
 
 
+def _windows(job: Job) -> dict[str, Any]:
+    """Return the windows of a job, and how soon its results should be there, as `gate.batch` takes them."""
+    import transom as tm
+
+    workload = WORKLOADS[job.workload]
+    window = tm.sliding(workload.length, workload.slide)
+    return {"window": window, "limit": workload.limit}
+
+
 _live: list[tuple[Path, _Transom | _Stock]] = []
 
 
@@ -188,7 +205,19 @@ def start(jobs: list[dict[str, Any]], place: str, policy: str) -> None:
     """Start all queries under a policy, or as stock queries."""
     where = Path(place)
     parsed = [Job.of(job) for job in jobs]
-    _live.append((where, _Stock(parsed, where) if policy == "stock" else _Transom(parsed, where, policy)))
+    _live.append((where, _engine(parsed, where, policy)))
+
+
+def _engine(jobs: Sequence[Job], place: Path, policy: str) -> _Transom | _Stock:
+    """Return the engine of a policy: one of Transom's, "stock", or "gated.POLICY" for stock queries through a gate."""
+    kind, _, order = policy.partition(".")
+    if kind == "stock":
+        return _Stock(jobs, place)
+    if kind == "gated":
+        import transom as tm
+
+        return _Stock(jobs, place, tm.gate(session(), policy=order))
+    return _Transom(jobs, place, policy)
 
 
 def stop() -> dict[str, Any]:
