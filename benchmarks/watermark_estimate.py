@@ -72,7 +72,7 @@ def derived(law: Callable[[np.random.Generator, int], Floats], count: int) -> Wa
 
 def moments(delays: Floats) -> DelayMoments:
     """Return the sums over some records."""
-    return DelayMoments(len(delays), float(delays.sum()), float((delays * delays).sum()))
+    return DelayMoments.of(delays)
 
 
 def flights() -> Watermarks:

@@ -81,7 +81,7 @@ def test_the_shortest_span_holds_enough_and_none_is_shorter(values, level):
 
 
 def test_a_cold_start_uses_the_records_delays_and_injected_watermarks_always_do():
-    delays = DelayMoments(2, 30.0, 500.0)  # 10 and 20
+    delays = DelayMoments(2, 30.0, 50.0)  # 10 and 20
     assert LagHistory().arrival(100) is None
     assert LagHistory().interval(100, 0.95) is None
     cold = LagHistory().arrival(100, delays)
@@ -124,3 +124,22 @@ def test_few_lags_are_not_trusted():
     assert low < 0.5 < high
     with pytest.raises(ValueError, match="confidence"):
         few.interval(0, 1.0)
+
+
+@given(
+    st.lists(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20), min_size=1, max_size=6),
+    st.sampled_from([0.0, 1e14]),
+)
+def test_moments_add_up_also_far_from_zero(parts: list[list[float]], far: float) -> None:
+    whole = np.concatenate([np.array(part) for part in parts])
+    moments = sum((DelayMoments.of(np.array(part) + far) for part in parts), DelayMoments())
+    assert moments.records == len(whole)
+    assert moments.mean == pytest.approx(whole.mean() + far, abs=0.1)
+    assert math.sqrt(moments.variance) == pytest.approx(whole.std(), abs=1.0)
+
+
+def test_moments_of_records_count_from_where_the_watermark_is() -> None:
+    history = LagHistory(behind=1_000)
+    arrival = history.arrival(0, DelayMoments.of(np.array([10.0, 20.0])))
+    assert arrival is not None
+    assert (arrival.mean, arrival.sigma) == (1_015.0, 5.0)

@@ -54,7 +54,7 @@ class StreamEstimate:
     def __init__(self, stream: Stream, now: Micros) -> None:
         self.stream = stream
         self.costs = CostHistory()
-        self.lags = LagHistory(injected=stream.definition.policy.from_source)
+        self.lags = self._no_lags()
         self.backlog = 0
         """Rows that wait in the source, as far as it knows."""
         self.waiting_since: Micros | None = None
@@ -193,12 +193,16 @@ class StreamEstimate:
 
         return islice(ends(), EPOCHS_AT_ONCE)
 
+    def _no_lags(self) -> LagHistory:
+        policy = self.stream.definition.policy
+        return LagHistory(injected=policy.from_source, behind=policy.delay)
+
     def _learn(self, end: Micros, arrival: Micros) -> None:
         """Remember a lag, unless the stream catches up with data that arrived at another pace than it happened."""
         self._paces.append((end, arrival))
         (first, came), delays, self._epoch = self._paces[0], self._epoch, DelayMoments()
         if len(self._paces) == PACED and 2 * (arrival - came) < end - first:
-            self.lags = LagHistory(injected=self.lags.injected)
+            self.lags = self._no_lags()
         else:
             self.lags.seen(arrival - end, delays)
 

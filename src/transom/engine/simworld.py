@@ -184,7 +184,7 @@ def _lags(stream: StreamTruth, random: np.random.Generator, windows: int) -> Flo
 def _foretold(stream: StreamTruth, lags: Floats, random: np.random.Generator) -> tuple[Floats, Floats]:
     """Return what an engine that has seen k sweeping watermarks expects of the lag of the next one."""
     delays = LAWS[stream.delay](random, (1_000,))
-    cold = DelayMoments(len(delays), float(delays.sum()), float((delays * delays).sum()))
+    cold = DelayMoments.of(delays)
     history = LagHistory()
     means, sigmas, arrival = np.empty(len(lags)), np.empty(len(lags)), Arrival(cold.mean, cold.mean)
     for place, lag in enumerate(lags):

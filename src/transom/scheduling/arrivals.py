@@ -31,16 +31,30 @@ _ROOT_HALF = math.sqrt(0.5)
 
 @dataclass(frozen=True)
 class DelayMoments:
-    """Sums over the records of one epoch: what a cut's own job brings back."""
+    """Moments of the delays of the records of one epoch: what a cut's own job brings back.
+
+    The second one is central: delays of years, as when old data is replayed, would leave nothing of a difference of
+    sums of squares.
+    """
 
     records: int = 0
     total: float = 0.0
     """Sum of the delays, microseconds."""
-    squares: float = 0.0
-    """Sum of their squares."""
+    spread: float = 0.0
+    """Sum of the squares of their differences from their mean."""
+
+    @classmethod
+    def of(cls, delays: np.ndarray[tuple[int], np.dtype[np.float64]]) -> DelayMoments:
+        """Return the moments of some delays, microseconds."""
+        return cls(len(delays), float(delays.sum()), float(((delays - delays.mean()) ** 2).sum()))
 
     def __add__(self, other: DelayMoments) -> DelayMoments:
-        return DelayMoments(self.records + other.records, self.total + other.total, self.squares + other.squares)
+        if not self.records or not other.records:
+            return self if self.records else other
+        apart = other.mean - self.mean
+        records = self.records + other.records
+        between = apart * apart * self.records * other.records / records  # Chan, Golub and LeVeque 1979
+        return DelayMoments(records, self.total + other.total, self.spread + other.spread + between)
 
     @property
     def mean(self) -> float:
@@ -48,9 +62,9 @@ class DelayMoments:
         return self.total / self.records
 
     @property
-    def mean_square(self) -> float:
-        """Mean square of the delays (chi_n)."""
-        return self.squares / self.records
+    def variance(self) -> float:
+        """Variance of the delays: chi_n - mu_n^2, chi_n being the mean of their squares."""
+        return self.spread / self.records
 
 
 @dataclass(frozen=True)
@@ -112,10 +126,11 @@ class LagHistory:
     Args:
         epochs: How many are remembered.
         injected: Whether the source injects the watermarks, so that they are delayed as records are.
+        behind: How far the watermark is behind the event times, or behind what the source injects; microseconds.
     """
 
-    def __init__(self, epochs: int = EPOCHS, injected: bool = False) -> None:
-        self.injected = injected
+    def __init__(self, epochs: int = EPOCHS, injected: bool = False, behind: Micros = 0) -> None:
+        self.injected, self.behind = injected, behind
         self._lags: deque[float] = deque(maxlen=epochs)
         self._delays: deque[DelayMoments] = deque(maxlen=epochs)
         self._levels: dict[float, float] = {}
@@ -125,7 +140,7 @@ class LagHistory:
 
     def to_json(self) -> dict[str, Any]:
         """Return what is remembered as JSON."""
-        delays = [[each.records, each.total, each.squares] for each in self._delays]
+        delays = [[each.records, each.total, each.spread] for each in self._delays]
         return {"lags": list(self._lags), "delays": delays, "levels": list(self._levels.items())}
 
     def restore(self, value: Mapping[str, Any]) -> None:
@@ -193,9 +208,9 @@ class LagHistory:
         """Return mean and standard deviation of a lag: of past lags, or of records where these tell more or alone."""
         known = [*self._delays, *([delays] if delays is not None and delays.records else [])]
         if known and (self.injected or len(self._lags) < 2):
-            mean = sum(moments.mean for moments in known) / len(known)
-            square = sum(moments.mean_square for moments in known) / len(known)
-            return mean, math.sqrt(max(0.0, square - mean * mean))
+            means = np.array([moments.mean for moments in known])
+            within = sum(moments.variance for moments in known) / len(known)
+            return self.behind + float(means.mean()), math.sqrt(within + float(means.var()))
         if len(self._lags) < 2:  # one lag has no spread, and may be years when old data is replayed
             return None
         lags = np.array(self._lags)

@@ -62,7 +62,7 @@ class CutStats:
             "null_time": self.null_time,
             "ahead": self.ahead,
             "corrupt": self.corrupt,
-            "delays": [self.delays.records, self.delays.total, self.delays.squares],
+            "delays": [self.delays.records, self.delays.total, self.delays.spread],
         }
 
     @classmethod
@@ -101,7 +101,7 @@ def _stat_columns(given: Sequence[str], partitions: int, ahead: Micros | None) -
         delay = f"(CAST({ARRIVAL} AS DOUBLE) - CAST({TIME} AS DOUBLE))"
         seen = f"{parsed} AND {TIME} IS NOT NULL AND NOT {beyond}"
         columns.append(F.expr(f"sum(IF({seen}, {delay}, NULL))").alias("delay"))
-        columns.append(F.expr(f"sum(IF({seen}, {delay} * {delay}, NULL))").alias("delay_squares"))
+        columns.append(F.expr(f"var_pop(IF({seen}, {delay}, NULL))").alias("delay_variance"))
     return columns
 
 
@@ -115,7 +115,8 @@ def _stats_of(values: Mapping[str, Any], partitions: int) -> CutStats:
     )
     if values.get("delay") is None:
         return stats
-    return replace(stats, delays=DelayMoments(stats.rows - stats.bad, values["delay"], values["delay_squares"]))
+    seen = stats.rows - stats.bad
+    return replace(stats, delays=DelayMoments(seen, values["delay"], seen * values["delay_variance"]))
 
 
 def run_cut(
