@@ -78,6 +78,7 @@ class FakeStream:
         )
         self.readers: list[Any] = []
         self.more = False
+        self.compiled = name
 
     @property
     def latest(self) -> int:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import bisect
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 
@@ -78,6 +77,9 @@ class StreamEstimate:
         self._partials = 0.0
         self._kept = 0.1
         """Rows of partials for each row read."""
+        self._deadlines: tuple[object, list[Deadline]] | None = None
+        """Of its own queries, with what they follow from."""
+        self._costs()
 
     # ---- what happens
 
@@ -110,7 +112,7 @@ class StreamEstimate:
         stream = self.stream
         value = stream.source.watermark(stream.latest)
         if value is not None:
-            self._swept(max(self._known, value - stream.definition.policy.delay), now, [now])
+            self._swept(value - stream.definition.policy.delay, now, now, None)
 
     def started(self, cut: LoggedCut, now: Micros) -> None:
         """Note that the job of a cut was submitted."""
@@ -126,18 +128,18 @@ class StreamEstimate:
             return
         rows = outcome.stats.rows
         self.costs.ran(float(rows), max(1, now - self._submitted) / MICROS_PER_SECOND)
+        self._costs()
         self._committed += rows
         self._rows = 0.9 * self._rows + rows
         self._epoch += outcome.stats.delays
         if rows:
             self._kept += 0.3 * (sum(table.num_rows for table in outcome.tables) / rows - self._kept)
         before = self._newest_read
-        pieces = self._pieces(cut)
-        self._newest_read = max(before or 0, pieces[-1])
+        self._newest_read = max(before or 0, stream.source.ingested_at(cut.start, cut.end))
+        self._deadlines = None
         if not stream.definition.policy.from_source:
             known = stream.state.watermark.advanced(stream.definition.policy, now).value
-            self._swept(known, before or pieces[0], pieces)
-        self._arrivals.clear()
+            self._swept(known, before, self._newest_read, cut)
 
     def closed(self, results: int, took: Micros) -> None:
         """Note that windows were consolidated.
@@ -148,6 +150,7 @@ class StreamEstimate:
         """
         if results:
             self.costs.merged(float(results), max(1, took) / MICROS_PER_SECOND)
+            self._costs()
             self._results = 0.9 * self._results + results
             self._partials += 0.5 * (results - self._partials) if self._partials else results
             self.holds = False
@@ -162,36 +165,39 @@ class StreamEstimate:
         last = source.ingested_at(cut.start, cut.end)
         return [arrival for arrival in arrivals[1:] if arrival < last] + [last]
 
-    def _swept(self, watermark: Micros, since: Micros, pieces: Sequence[Micros]) -> None:
-        """Learn from the arrival of a watermark that rose evenly until it came with one of some pieces of input.
+    def _swept(self, watermark: Micros, since: Micros | None, until: Micros, cut: LoggedCut | None) -> None:
+        """Learn when the watermarks came that complete windows: at an even pace, but each with its piece of input.
 
         Args:
             watermark: The newest one.
-            since: When the one before had arrived.
-            pieces: Arrivals of what came since, ascending: rows are there when their piece is.
+            since: When the one before had arrived; None for the first.
+            until: When it had arrived.
+            cut: What brought it; None where it came by itself.
         """
         before, self._known = self._known, max(self._known, watermark)
         if self._known == before:
             return
-        self._known_at = pieces[-1]
-        if before <= MIN_TIME:
+        self._known_at = until
+        ends = [] if before <= MIN_TIME or since is None else self._ends_between(before, self._known)
+        if since is None or not ends:
             return
-        span = self._known - before
-        for end in self._ends_between(before, self._known):
-            even = since + (pieces[-1] - since) * (end - before) // span
+        pieces = [until] if cut is None else self._pieces(cut)
+        for end in ends:
+            even = since + (until - since) * (end - before) // (self._known - before)
             self._learn(end, pieces[bisect.bisect_left(pieces, even, hi=len(pieces) - 1)])
         self._arrivals.clear()
 
-    def _ends_between(self, after: Micros, until: Micros) -> Iterable[Micros]:
+    def _ends_between(self, after: Micros, until: Micros) -> list[Micros]:
         """Return ends of windows in (after, until], ascending; of many the first ones."""
         windows = {window for query in self.stream.state.running() for window in query.pane_windows}
-
-        def ends() -> Iterable[Micros]:
-            end = after
-            while windows and (end := min(window.first_end(end) for window in windows)) <= until:
-                yield end
-
-        return islice(ends(), EPOCHS_AT_ONCE)
+        ends: list[Micros] = []
+        end = after
+        while windows and len(ends) < EPOCHS_AT_ONCE:
+            end = min(window.first_end(end) for window in windows)
+            if end > until:
+                break
+            ends.append(end)
+        return ends
 
     def _no_lags(self) -> LagHistory:
         policy = self.stream.definition.policy
@@ -210,12 +216,16 @@ class StreamEstimate:
 
     def deadlines(self) -> Sequence[Deadline]:
         """Return the next windows that a watermark of this stream completes, of its own queries."""
-        found = []
-        for query in self.stream.state.running():
-            end = self.stream.state.first_end(query)
-            if end is not None:
-                found.append(Deadline(end, UNSTATED if query.target is None else query.target.limit))
-        return found
+        state = self.stream.state
+        cause = state.closed, self.stream.compiled
+        if self._deadlines is None or self._deadlines[0] != cause:
+            limits: dict[Micros, Micros] = {}
+            for query in state.running():
+                end, limit = state.first_end(query), UNSTATED if query.target is None else query.target.limit
+                if end is not None:
+                    limits[end] = min(limit, limits.get(end, limit))
+            self._deadlines = cause, [Deadline(end, limit) for end, limit in sorted(limits.items())]
+        return self._deadlines[1]
 
     def expected(self, end: Micros, now: Micros) -> float:
         """Return when the watermark that reaches `end` is expected or known to have arrived."""
@@ -229,7 +239,14 @@ class StreamEstimate:
 
     def next_run(self) -> Micros:
         """Return the expected time of a run of what waits now, microseconds."""
-        return round(MICROS_PER_SECOND * float(self.costs.costs.run(np.asarray(self.backlog), self._partials)))
+        return round(self._fixed + self._row * self.backlog + self._partial * self._partials)
+
+    def _costs(self) -> None:
+        """Take over what the costs are now: microseconds of a job, of a row, of a row of results."""
+        costs = self.costs.costs
+        self._fixed, self._row, self._partial = (
+            MICROS_PER_SECOND * float(each) for each in (costs.fixed, costs.row, costs.partial)
+        )
 
     def view(self, deadlines: Sequence[Deadline], cycle: float, now: Micros, at_once: bool) -> StreamView:
         """Return the stream as a policy sees it.
@@ -240,8 +257,6 @@ class StreamEstimate:
             now: Wall time.
             at_once: Take it that all that will ever come is there.
         """
-        costs = self.costs.costs
-        fixed, row = MICROS_PER_SECOND * float(costs.fixed), MICROS_PER_SECOND * float(costs.row)
         cost = float(self.next_run())
         known = [(self.expected(each.end, now), each.limit) for each in deadlines]
         early = self.stream.state.next_early()
@@ -251,25 +266,24 @@ class StreamEstimate:
             known = [(min(now, moment), limit) for moment, limit in known] or [(float(now), UNSTATED)]
         expected = min(moment for moment, _ in known)
         limit = min(moment + limit for moment, limit in known) - expected
-        total = cost + row * self.rate * max(0.0, expected - now)
+        total = cost + self._row * self.rate * max(0.0, expected - now)
         return StreamView(
             name=self.stream.name,
             waiting_since=now if self.waiting_since is None else self.waiting_since,
             ran_at=self.started_at,
             cost=cost,
-            run=min(cost, max(fixed, MICROS_PER_SECOND * cycle)),
-            fixed=fixed,
+            run=min(cost, max(self._fixed, MICROS_PER_SECOND * cycle)),
+            fixed=self._fixed,
             total=total,
             slack=expected + limit - now - total,
             expected=expected,
             limit=limit,
             deadline=min((each.end for each in deadlines), default=MIN_TIME),
-            rate=min(1.0, self._results / self._rows) / max(row, 1e-6),
-            freed=self._freed(expected <= now, cycle),
+            rate=min(1.0, self._results / self._rows) / max(self._row, 1e-6),
             held=self.holds,
         )
 
-    def _freed(self, closes: bool, cycle: float) -> float:
+    def freed(self, closes: bool, cycle: float) -> float:
         """Return the rows that a run takes out of memory; fewer than none if it adds some.
 
         Klink's p_k over two operators, the job and the consolidation. Rows of partials are queued before the second;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -139,13 +140,15 @@ class Scheduler:
             now: Wall time.
         """
         begun = self._clock.now()
+        self._look_at_memory(now)
         cycle = self._cycle()
         views = []
         for name in ready:
             estimate = self.of(self._streams[name], now)
-            deadlines = self._deadlines(estimate, now)
-            views.append(estimate.view(deadlines, cycle, now, self.once))
-        self._look_at_memory(now)
+            view = estimate.view(self._deadlines(estimate, now), cycle, now, self.once)
+            if self.mode.active:
+                view = replace(view, freed=estimate.freed(view.expected <= now, cycle))
+            views.append(view)
         chosen = (self._freeing if self.mode.active else self._policy)(views, now)
         self.spent += self._clock.now() - begun
         return chosen
