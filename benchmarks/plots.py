@@ -103,7 +103,7 @@ class _Look:
         return {
             "color": self.colour,
             "linewidth": 2.4 if self.strong else 1.3,
-            "zorder": 5 if self.strong else 3,
+            "zorder": 2.5 if self.strong else 3,  # a thin line on a thick one is seen, the reverse is not
             "linestyle": (0, self.dashes) if self.dashes else "-",
         }
 
@@ -158,7 +158,9 @@ def draw(figure: Figure, directory: Path) -> Path:
     rows = -(-len(figure.panels) // columns)
     looks = _looks([one.name for panel in figure.panels for one in panel.series])
     with matplotlib.rc_context(_STYLE):
-        canvas = Canvas(figsize=(3.9 * columns + 1.3, 2.9 * rows + 0.5), layout="constrained")
+        canvas = Canvas(
+            figsize=((7.0 if columns == 1 else 3.9 * columns) + 1.3, 2.9 * rows + 0.5), layout="constrained"
+        )
         canvas.get_layout_engine().set(w_pad=0.1, h_pad=0.08, wspace=0.02)
         grid = canvas.subplots(rows, columns, squeeze=False)
         for axes in grid.flat[len(figure.panels) :]:

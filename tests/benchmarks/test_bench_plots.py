@@ -2,8 +2,9 @@ import random
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import numpy as np
 import pytest
-from benchmarks import harness, plots, scheduling, scheduling_figures
+from benchmarks import harness, klink_figures, klink_sim, plots, scheduling, scheduling_figures
 from benchmarks.plots import Figure, Form, Panel, Series
 
 pytestmark = pytest.mark.skipif(not plots.available(), reason="matplotlib is not installed")
@@ -108,3 +109,31 @@ def test_without_matplotlib_the_extra_is_named(
     with pytest.raises(SystemExit), harness.benchmark("some", "", ["--plot", str(tmp_path)], figures=True):
         pass
     assert 'pip install -e ".[bench]"' in capsys.readouterr().err
+
+
+def test_the_figures_of_the_policies_in_simulation(tmp_path: Path) -> None:
+    draw = np.random.default_rng(3)
+
+    def sampled(queries: int, place: int) -> klink_figures.Sampled:
+        mean = 0.1 + 0.002 * queries * (1 + place) + draw.uniform(0, 0.02, 3)
+        return klink_figures.Sampled(
+            latencies=draw.exponential(mean.mean(), 500),
+            mean=mean,
+            throughput=np.full(3, 10_000.0 * queries),
+            memory=1e9 * np.abs(draw.normal(0.05 * queries, 0.3, (3, 200))),
+            cores=np.clip(draw.normal(queries / 80, 0.05, (3, 200)), 0, 1),
+        )
+
+    sweep = {
+        queries: {policy: sampled(queries, place) for place, policy in enumerate(klink_sim.POLICIES)}
+        for queries in (1, 20, 60)
+    }
+    found = klink_figures.figures(dict.fromkeys(("ysb", "lrb", "nyt"), sweep), 100, 17.5e9)
+    paths = [plots.draw(figure, tmp_path) for figure in found]
+    assert [path.stem for path in paths] == ["klink_ysb", "klink_lrb_nyt", "klink_over_time", "klink_by_throughput"]
+    for path in paths[:2]:
+        assert set(klink_sim.POLICIES) <= texts(path)
+    for path in paths[2:]:
+        assert set(klink_figures.TWO) <= texts(path)
+    slow = {one.name: one.y for one in found[0].panels[2].series}
+    assert min(values[0] for values in slow.values()) == pytest.approx(1)  # the fastest query alone is the ideal
