@@ -7,7 +7,7 @@ from statistics import fmean
 
 import numpy as np
 
-from benchmarks import replay
+from benchmarks import replay, scheduling_figures
 from benchmarks.harness import CORES, Run, benchmark, paired_ratio, percentile
 from benchmarks.replay import Schedule
 from benchmarks.scheduling import Measured, Plan, Query, measure
@@ -96,7 +96,7 @@ def in_turn(engines: Sequence[str], repeat: int) -> list[str]:
 
 def main() -> None:
     """Run the benchmark."""
-    with benchmark("gate", REDUCED) as run, Worker("streams", run.work) as worker:
+    with benchmark("gate", REDUCED, figures=True) as run, Worker("streams", run.work) as worker:
         plan = plan_of(run)
         chosen = queries(run, plan.seconds)
         expected = run.work / "expected"
@@ -110,6 +110,7 @@ def main() -> None:
                 run.say(f"repeat {repeat + 1}: {name}")
                 runs[name].append(measure(run, worker, chosen, ENGINES[name], plan, expected))
         report(run, runs, plan.counted)
+        run.draw(scheduling_figures.gate_figure(runs))
 
 
 if __name__ == "__main__":

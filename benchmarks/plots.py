@@ -109,7 +109,7 @@ class _Look:
 
 
 _BLUE, _ORANGE, _GREEN, _PURPLE = "#0072B2", "#E69F00", "#009E73", "#CC79A7"
-_SKY, _VERMILION, _BLACK = "#56B4E9", "#D55E00", "#333333"
+_SKY, _VERMILION, _GREY = "#56B4E9", "#D55E00", "#777777"
 # The colours of Okabe and Ito, which people with any kind of colour blindness tell apart. One colour per name.
 _LOOKS = {
     "klink": _Look(_BLUE, "o", strong=True),
@@ -118,8 +118,9 @@ _LOOKS = {
     "highest_rate": _Look(_PURPLE, "D"),
     "streambox": _Look(_SKY, "v", (5, 1.5)),
     "fair": _Look(_VERMILION, "P", (3, 1, 1, 1)),
-    "stock": _Look(_BLACK, "X", (1.5, 1)),
+    "stock": _Look(_GREY, "X", (1.5, 1)),
 }
+_SAME_AS = {"gated": "klink", "ungated": "stock"}
 
 _STYLE: dict[str, Any] = {
     "svg.hashsalt": "transom",
@@ -179,9 +180,10 @@ def draw(figure: Figure, directory: Path) -> Path:
 
 def _looks(names: Sequence[str]) -> dict[str, _Look]:
     """Return the look of each name; names that are no policy take the colours that are left, in order."""
-    unknown = [name for name in dict.fromkeys(names) if name not in _LOOKS]
+    same = {name: _LOOKS[policy] for name, policy in _SAME_AS.items()}
+    unknown = [name for name in dict.fromkeys(names) if name not in {**_LOOKS, **same}]
     left = [replace(look, strong=False) for name, look in _LOOKS.items() if name not in names] or list(_LOOKS.values())
-    return {**_LOOKS, **{name: left[place % len(left)] for place, name in enumerate(unknown)}}
+    return {**_LOOKS, **same, **{name: left[place % len(left)] for place, name in enumerate(unknown)}}
 
 
 def _described(svg: str, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Figures of the policies on Spark, in the form of figures 6, 7 and 9 of the Klink paper, by load."""
+"""Figures of what was measured on Spark, in the form of figures 6, 7 and 9 of the Klink paper."""
 
 from __future__ import annotations
 
@@ -26,16 +26,36 @@ def figures(found: Found, seconds: float) -> list[Figure]:
     return [_by_load(found, seconds), _distributions(found)]
 
 
+def gate_figure(found: Mapping[str, Sequence[Measured]]) -> Figure:
+    """Return the figure of the gate.
+
+    Args:
+        found: Repeats with and without it.
+    """
+    series = tuple(Series(name, (), [s for one in repeats for s in one.all()]) for name, repeats in found.items())
+    panels = (
+        Panel(Form.CDF, "Latency of results", "latency (s)", "results (%)", series, x_log=True),
+        _bars({"": found}, "Mean latency", "latency (s)", lambda each: fmean(each.all()), x_label=""),
+        _bars({"": found}, "99th percentile", "latency (s)", lambda each: percentile(each.all(), 0.99), x_label=""),
+        _bars({"": found}, "Within the limit", "results (%)", lambda each: 100 * each.share(), x_label=""),
+        _bars({"": found}, "Processor", "cores in use", lambda each: each.cores, x_label=""),
+    )
+    text = (
+        "Latency of the results of 16 stock Structured Streaming queries, share within their limit, and cores in use, "
+        "with and without the gate; means over the repeats with 95 % intervals."
+    )
+    return Figure("gate", "The gate for stock queries", text, panels, columns=3)
+
+
 def _by_load(found: Found, seconds: float) -> Figure:
-    bars = [
-        ("Mean latency", "latency (s)", lambda each: fmean(each.all()), {}),
-        ("99th percentile", "latency (s)", lambda each: percentile(each.all(), 0.99), {}),
-        ("Within the limit", "results (%)", lambda each: 100 * each.share(), {}),
-        ("Throughput", "events (1000/s)", lambda each: each.rows / seconds / 1e3, {}),
-        ("Processor", "cores in use", lambda each: each.cores, {}),
-        ("Scheduler", "time (% of the cores)", lambda each: 100 * each.overhead, {"0.5 %": 0.5}),
-    ]
-    panels = tuple(_bars(found, *one) for one in bars)
+    panels = (
+        _bars(found, "Mean latency", "latency (s)", lambda each: fmean(each.all())),
+        _bars(found, "99th percentile", "latency (s)", lambda each: percentile(each.all(), 0.99)),
+        _bars(found, "Within the limit", "results (%)", lambda each: 100 * each.share()),
+        _bars(found, "Throughput", "events (1000/s)", lambda each: each.rows / seconds / 1e3),
+        _bars(found, "Processor", "cores in use", lambda each: each.cores),
+        _bars(found, "Scheduler", "time (% of the cores)", lambda each: 100 * each.overhead, {"0.5 %": 0.5}),
+    )
     text = (
         "Mean and 99th percentile of result latency, share of results within their limit, throughput, cores in use and "
         "the scheduler's own time, by load, for each policy and for stock Structured Streaming; means over the "
@@ -45,7 +65,12 @@ def _by_load(found: Found, seconds: float) -> Figure:
 
 
 def _bars(
-    found: Found, title: str, y_label: str, value: Callable[[Measured], float], levels: Mapping[str, float]
+    found: Found,
+    title: str,
+    y_label: str,
+    value: Callable[[Measured], float],
+    levels: Mapping[str, float] | None = None,
+    x_label: str = "load",
 ) -> Panel:
     policies = list(next(iter(found.values())))
     series = []
@@ -54,7 +79,8 @@ def _bars(
             *(mean_interval([value(each) for each in repeats[policy]]) for repeats in found.values()), strict=True
         )
         series.append(Series(policy, (), middle, half))
-    return Panel(Form.BARS, title, "load", y_label, tuple(series), tuple(found), levels)
+    top = 100.0 if "(%)" in y_label else None
+    return Panel(Form.BARS, title, x_label, y_label, tuple(series), tuple(found), levels, y_top=top)
 
 
 def _distributions(found: Found) -> Figure:

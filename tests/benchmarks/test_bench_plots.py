@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import harness, klink_figures, klink_sim, plots, scheduling, scheduling_figures
+from benchmarks import gate, harness, klink_figures, klink_sim, plots, scheduling, scheduling_figures
 from benchmarks.plots import Figure, Form, Panel, Series
 
 pytestmark = pytest.mark.skipif(not plots.available(), reason="matplotlib is not installed")
@@ -88,6 +88,12 @@ def test_the_figures_of_the_policies_on_spark(tmp_path: Path) -> None:
     assert [path.name for path in paths] == ["scheduling.svg", "scheduling_cdf.svg"]
     for path in paths:
         assert set(scheduling.POLICIES) | set(scheduling.LOADS) <= texts(path)
+
+
+def test_the_figure_of_the_gate(tmp_path: Path) -> None:
+    found = {name: [measured(place, 0.7, repeat) for repeat in range(2)] for place, name in enumerate(gate.ENGINES)}
+    found["gated"][1].latencies["q00"] = []
+    assert set(gate.ENGINES) <= texts(plots.draw(scheduling_figures.gate_figure(found), tmp_path))
 
 
 def test_plot_is_an_option_of_every_benchmark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
