@@ -33,6 +33,7 @@ from transom.model.window import Window, window_of
 from transom.pipeline import QueryBuilder, Rowwise, Stream
 from transom.sinks.base import Sink, explained
 from transom.sources.base import Source
+from transom.sources.shared import SharedSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,6 +73,8 @@ class App:
         self._clock = clock or SystemClock()
         self._streams: dict[str, Stream] = {}
         self._derived: list[Derivation] = []
+        self._shared: dict[int, SharedSource] = {}
+        """The sources, by identity: several streams may read one."""
         self._sinks: dict[str, Sink] = {}
         self._loop: Loop | None = None
         self._requests = Requests()
@@ -92,6 +95,8 @@ class App:
     ) -> Stream:
         """Return the rows of a source as a stream.
 
+        Several streams may read one source, each at its own pace (compare `Stream.apart`).
+
         Args:
             source: What `files`, `generator` or `memory` return.
             event_time: Column or SQL expression of type timestamp.
@@ -111,7 +116,12 @@ class App:
             raise DefinitionError(f"stream: there are two streams {label!r}.", "Give one of them another name.")
         policy = watermark if isinstance(watermark, WatermarkPolicy) else make_watermark(watermark)
         time = Expression.of(event_time, "event_time")
-        stream = Stream(self._add, self._results, label, lambda: source, time, policy)
+        make_source = self._shared.setdefault(id(source), SharedSource(source)).read_by(label)
+
+        def twin(name: str | None) -> Stream:
+            return self.stream(source, event_time=event_time, watermark=policy, name=name)
+
+        stream = Stream(self._add, self._results, twin, label, make_source, time, policy)
         self._streams[label] = stream
         return stream
 
@@ -153,7 +163,13 @@ class App:
         return self._derive(ResultsOf(builder, name))
 
     def _derive(self, derivation: Derivation) -> Stream:
-        stream = Stream(self._add, self._results, derivation.name, derivation.source, WINDOW_TIME, FED)
+        def twin(name: str | None) -> Stream:
+            raise DefinitionError(
+                f"apart: {derivation.name} comes from other queries, which feed one stream.",
+                "Let the stream of a source be read apart, or add the query to this one.",
+            )
+
+        stream = Stream(self._add, self._results, twin, derivation.name, derivation.source, WINDOW_TIME, FED)
         derivation.stream = stream
         self._derived.append(derivation)
         return stream

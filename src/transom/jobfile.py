@@ -36,7 +36,7 @@ _GENERATOR = ("generator", "rows_per_second", "rows", "start", "partitions")
 _SOURCE = ("name", "event_time", *_WATERMARK, *_FILES, *_GENERATOR)
 _QUERY = (
     *("name", "source", "from", "where", "select", "group_by", "windows", "aggregates"),
-    *("early", "lateness", "fill", "within", "quantile", "sink"),
+    *("early", "lateness", "fill", "within", "quantile", "sink", "own_stream"),
 )
 _SINKS: dict[str, type] = {"parquet": str, "json": str, "sqlite": str, "console": int}
 
@@ -79,6 +79,8 @@ class QuerySpec:
     """Latency limit and quantile."""
     early: str | None = None
     lateness: str | None = None
+    own_stream: bool = False
+    """Whether it reads its source apart from the other queries."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +205,10 @@ class _Queries:
             parent = query.parent
             seen = self.rows[str(query.source)] if parent is None else self._results[parent].results(parent)
             self._mapped[which] = selected(seen, query.where, query.select)
-        grouped = self._mapped[which].group_by(*query.group_by)
+        rows = self._mapped[which]
+        if query.own_stream:
+            rows = selected(self.rows[str(query.source)].apart(query.name), query.where, query.select)
+        grouped = rows.group_by(*query.group_by)
         windowed = grouped.window(*map(make_window, query.windows), early=query.early, lateness=query.lateness or 0)
         result = windowed.agg(**dict(map(parse_aggregate, query.aggregates)))
         if query.fill is not None:
@@ -315,6 +320,11 @@ def _query(file: str, table: Table, sources: Sequence[str], above: Sequence[str]
     limit, quantile = keys.get("within", str), keys.get("quantile", (float, int))
     if quantile is not None and limit is None:
         raise keys.error("quantile is given without within", 'Add for example within = "2 seconds".')
+    own_stream = table.get("own_stream", False)
+    if not isinstance(own_stream, bool):
+        raise keys.error(f"own_stream = {own_stream!r} is neither true nor false", "Write own_stream = true.")
+    if own_stream and parent is not None:
+        raise keys.error("own_stream: its rows come from another query", "Leave it out, or read a source.")
     return QuerySpec(
         name=keys.need("name", str),
         source=source,
@@ -329,4 +339,5 @@ def _query(file: str, table: Table, sources: Sequence[str], above: Sequence[str]
         within=None if limit is None else (limit, 0.99 if quantile is None else float(quantile)),
         early=keys.get("early", str),
         lateness=keys.get("lateness", str),
+        own_stream=own_stream,
     )

@@ -28,6 +28,8 @@ class Stream:
     """Makes a query part of the application: stream, sink, name if any, and the query given its name."""
     derive: Callable[[QueryBuilder, str | None], Stream]
     """Returns a query's results as a stream; the name is for a query without a sink."""
+    twin: Callable[[str | None], Stream]
+    """Returns another stream over the same source."""
     name: str
     make_source: Callable[[], Source]
     event_time: Expression
@@ -37,6 +39,21 @@ class Stream:
         self.queries: list[Query] = []
         self._branches: list[tuple[Transformation, ...]] = []
         self._conditions: list[Expression] = []
+
+    def apart(self, name: str | None = None) -> Stream:
+        """Return a stream of its own over the same source, for queries that are too heavy for the limits of the others.
+
+        It has its own micro-batches and its own watermark, and is scheduled by its own limits; in return it reads the
+        source once more and shares no partials. Which stream a query belongs to must not change while a checkpoint is
+        used.
+
+        Args:
+            name: Names the stream in progress and checkpoint; default stream1, stream2, ...
+
+        Raises:
+            DefinitionError: The name is taken, the application is running, or the rows come from other queries.
+        """
+        return self.twin(name)
 
     def map(self, transformation: Transformation) -> Rowwise:
         """Return the rows after a row-wise PySpark transformation: filters, columns, joins with static tables."""

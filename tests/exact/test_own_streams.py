@@ -1,0 +1,101 @@
+"""Streams that read one source, each at its own pace: results are those of one stream, also after a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from exact_helpers import NOON, SECOND, Bench, PiecewiseSource
+from pyspark.sql import SparkSession
+
+import transom as tm
+from transom.app import App
+from transom.sinks.memory import MemorySink
+from transom.sources.shared import SharedSource
+
+
+def rows_source() -> PiecewiseSource:
+    source = PiecewiseSource("k int, x bigint, at timestamp", (30,))
+    source.add([(i % 4, i, NOON + i * SECOND) for i in range(200)])
+    return source
+
+
+def define(source: PiecewiseSource, apart: bool) -> Any:
+    def defined(app: App, sink: MemorySink) -> None:
+        stream = app.stream(source, event_time="at", watermark=tm.watermark(0, max_ahead=None), name="events")
+        other = stream.apart("heavy") if apart else stream
+        stream.group_by("k").window("10 seconds").agg(n=tm.count()).to(sink, "light")
+        heavy = other.where("x % 2 = 0").group_by("k").window("30 seconds")
+        heavy.agg(m=tm.max("x")).within("10 seconds").to(sink, "heavy")
+
+    return defined
+
+
+def results(spark: SparkSession, place: Path, apart: bool, crashes: Sequence[tuple[str, int]] = ()) -> Any:
+    bench = Bench(spark, place, define(rows_source(), apart))
+    for crash in crashes:
+        assert bench.run(crash_at=crash) is None
+    progress = bench.run()
+    return {name: bench.rows(name) for name in ("light", "heavy")}, progress
+
+
+def test_an_own_stream_gives_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    together, _ = results(spark, tmp_path / "one", apart=False)
+    crashes = [("committed", 3), ("cut logged", 4), ("windows closed", 2)]
+    assert results(spark, tmp_path / "three", apart=True, crashes=crashes)[0] == together
+    alone, progress = results(spark, tmp_path / "two", apart=True)
+    assert alone == together
+    assert [(stream.name, stream.rows) for stream in progress.streams] == [("events", 200), ("heavy", 200)]
+    assert len(alone["heavy"]) > 10
+
+
+def test_a_query_keeps_its_stream_while_the_checkpoint_is_used(spark: SparkSession, tmp_path: Path) -> None:
+    results(spark, tmp_path, apart=False)
+    with pytest.raises(tm.JobChangedError, match="stream: heavy"):
+        results(spark, tmp_path, apart=True)
+
+
+def test_files_are_discovered_once_and_released_by_the_slower_reader(spark: SparkSession, tmp_path: Path) -> None:
+    incoming = tmp_path / "in"
+    incoming.mkdir()
+    for number in range(3):
+        lines = [f'{{"x": {i}, "at": "2026-01-01T00:00:{number * 10 + i:02d}Z"}}' for i in range(10)]
+        (incoming / f"{number}.json").write_text("\n".join(lines))
+    source = tm.files(f"{incoming}/*.json", schema="x int, at timestamp", max_files_per_cut=1)
+    app, sink = tm.App(spark, tmp_path / "checkpoint"), tm.memory_sink()
+    stream = app.stream(source, event_time="at", name="events")
+    for name, rows in (("a", stream), ("b", stream.apart("again"))):
+        rows.window("10 seconds").agg(n=tm.count()).to(sink, name)
+    app.run(once=True, close_all=True)
+    assert [row["n"] for row in sink.rows("a")] == [row["n"] for row in sink.rows("b")] == [10, 10, 10]
+    directories = [path.parent.name for path in (tmp_path / "checkpoint").rglob("oldest-needed.json")]
+    assert directories == ["events"]
+
+
+def test_nothing_is_released_that_a_reader_may_need() -> None:
+    released: list[Any] = []
+
+    class Source:
+        def release(self, oldest_needed: Any) -> None:
+            released.append(oldest_needed)
+
+    shared = SharedSource(Source())  # type: ignore[arg-type]
+    one, other = [make() for make in [shared.read_by("a"), shared.read_by("b")]]
+    one.release(5)
+    assert released == []
+    other.release(3)
+    one.release(9)
+    other.release(7)
+    assert released == [3, 3, 7]
+
+
+def test_results_of_others_are_read_once(spark: SparkSession, tmp_path: Path) -> None:
+    app = tm.App(spark, tmp_path)
+    stream = app.stream(rows_source(), event_time="at", name="events")
+    derived = stream.window("10 seconds").agg(n=tm.count()).results("counts")
+    with pytest.raises(tm.DefinitionError, match="apart"):
+        derived.apart("more")
+    with pytest.raises(tm.DefinitionError, match="two streams"):
+        stream.apart("events")
