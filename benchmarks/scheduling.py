@@ -291,6 +291,12 @@ def report(run: Run, load: str, offered: float, runs: dict[str, list[Measured]])
     ]
 
 
+def in_turn(number: int) -> tuple[str, ...]:
+    """Return the policies, each time beginning with another one, so that none always runs after the same."""
+    first = 3 * number % len(POLICIES)
+    return POLICIES[first:] + POLICIES[:first]
+
+
 def run_seconds(run: Run) -> int:
     """Return for how long events happen in a run."""
     return plan_of(run).seconds
@@ -319,8 +325,8 @@ def main() -> None:
             jobs = [query.job(one.directory for one in query.inputs) for query in queries]
             worker.call("oracle", jobs=jobs, output=expected)
             runs: dict[str, list[Measured]] = {policy: [] for policy in POLICIES}
-            for _ in range(plan.repeats):
-                for policy in POLICIES:
+            for repeat in range(plan.repeats):
+                for policy in in_turn(repeat + len(found)):
                     runs[policy].append(measure(run, worker, queries, policy, plan, expected))
             found[load] = runs
             lost_all += report(run, load, offered, runs)

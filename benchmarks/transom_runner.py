@@ -214,7 +214,7 @@ def fixed(source: str, output: str, count: int) -> dict[str, Any]:
     incoming = Path(output) / "_in"
     incoming.mkdir(parents=True)
     files = watched(str(incoming), 1)
-    live = _Live(build(files, Path(output), QUERIES[:count], trigger=0, poll=10_000))
+    live = _Live(build(files, Path(output), QUERIES[:count], trigger=0, poll=10_000, policy="fcfs"))
     try:
         seconds = feed.one_by_one(
             Path(source), incoming, lambda number: len(files.committed) > number, lambda: live.alive
