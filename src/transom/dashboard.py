@@ -49,7 +49,8 @@ def log_lines(progress: Progress) -> list[str]:
         dead = sum(stream.dead_letters.values())
         lines.append(
             f"{at} stream {stream.name}: {stream.rows:,} rows, {stream.rows_per_second:,.0f} rows/s, backlog "
-            f"{stream.backlog:,} rows, watermark {_moment(stream.watermark)}{_lag(stream)}, "
+            f"{stream.backlog:,} rows{_rest(stream, progress.at)}, "
+            f"watermark {_moment(stream.watermark)}{_lag(stream)}, "
             f"{stream.cuts:,} micro-batches, last {_seconds(stream.batch_micros)}"
             + (f", {dead:,} dead letters" if dead else "")
         )
@@ -100,7 +101,7 @@ def _streams(progress: Progress) -> Table:
             Text(stream.name, style="bold"),
             f"{stream.rows:,}",
             f"{stream.rows_per_second:,.0f}",
-            f"{stream.backlog:,}",
+            Text.assemble(f"{stream.backlog:,}", (_rest(stream, progress.at), "dim")),
             _moment(stream.watermark),
             _lag(stream).strip(" ()").removesuffix(" behind the newest row") or "-",
             f"{stream.cuts:,}",
@@ -166,6 +167,13 @@ def _lag(stream: StreamProgress) -> str:
         return ""
     lag = max(stream.max_event_time - stream.watermark, 0)
     return f" ({format_duration(_second(lag) if lag >= MICROS_PER_SECOND else lag)} behind the newest row)"
+
+
+def _rest(stream: StreamProgress, now: Micros) -> str:
+    """Say that a backlog waits on purpose: it is read when its next window is near."""
+    if stream.rests_until is None or not stream.backlog or stream.rests_until <= now:
+        return ""
+    return f" for a window in {_seconds(stream.rests_until - now)}"
 
 
 def _moment(at: Micros) -> str:

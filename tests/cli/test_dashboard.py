@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -127,3 +128,19 @@ def test_the_live_view_on_a_terminal():
 def test_a_pipe_gets_lines():
     assert isinstance(make_view(io.StringIO(), io.StringIO(), False), LineView)
     assert isinstance(make_view(io.StringIO(), io.StringIO(), True), JsonView)
+
+
+def test_a_backlog_that_waits_on_purpose_says_so():
+    at = progress(1)
+    rests = replace(at, streams=(replace(at.streams[0], rests_until=at.at + 6_400_000),))
+    assert "backlog 1,000 rows for a window in 6.4 s, watermark" in log_lines(rests)[0]
+    assert "1,000 for a window in 6.4 s" in text(render(rests, []))
+    over = replace(at, streams=(replace(at.streams[0], rests_until=at.at - 1),))
+    assert log_lines(over) == log_lines(at)
+
+
+def test_memory_is_shown():
+    assert "memory 43%" in text(render(replace(progress(1), memory=0.43), []))
+    assert "memory 91%: what frees it goes first" in text(
+        render(replace(progress(1), memory=0.91, memory_mode=True), [])
+    )

@@ -438,7 +438,9 @@ class Loop:
             self._streams, self._delivery, self._changer.sink_texts, self._clock.now(), self._stopping, notes
         )
         memory, mode = self._scheduler.memory.largest, self._scheduler.mode.active
-        return replace(progress, scheduling=self._scheduler.spent, memory=memory, memory_mode=mode)
+        resting = self._scheduler.resting
+        streams = tuple(replace(stream, rests_until=resting.get(stream.name)) for stream in progress.streams)
+        return replace(progress, streams=streams, scheduling=self._scheduler.spent, memory=memory, memory_mode=mode)
 
     def _show(self) -> None:
         now = self._clock.now()

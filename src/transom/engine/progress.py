@@ -50,6 +50,8 @@ class StreamProgress:
     """Rows by reason; a late row counts once for each query that lost it."""
     batch_micros: Micros
     """Duration of the last micro-batch."""
+    rests_until: Micros | None = None
+    """When the watermark of its next window is expected, for which its backlog waits on purpose; None otherwise."""
 
 
 @dataclass(frozen=True)

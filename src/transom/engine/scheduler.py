@@ -60,6 +60,8 @@ class Scheduler:
         self.memory = Shares()
         """At the last look."""
         self.mode = MemoryMode(settings.memory_bound)
+        self.resting: dict[str, Micros] = {}
+        """Streams that were left alone the last time, with when the watermark of their next window is expected."""
         self.once = False
         """Whether all input is there from the start, so that no watermark is worth waiting for."""
         self._estimates: dict[str, StreamEstimate] = {}
@@ -150,6 +152,7 @@ class Scheduler:
                 view = replace(view, freed=estimate.freed(view.expected <= now, cycle))
             views.append(view)
         chosen = (self._freeing if self.mode.active else self._policy)(views, now)
+        self.resting = {view.name: round(view.expected) for view in views if view.name not in chosen}
         self.spent += self._clock.now() - begun
         return chosen
 
