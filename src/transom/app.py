@@ -116,12 +116,13 @@ class App:
             raise DefinitionError(f"stream: there are two streams {label!r}.", "Give one of them another name.")
         policy = watermark if isinstance(watermark, WatermarkPolicy) else make_watermark(watermark)
         time = Expression.of(event_time, "event_time")
-        make_source = self._shared.setdefault(id(source), SharedSource(source)).read_by(label)
+        shared = self._shared.setdefault(id(source), SharedSource(source))
+        make_source = shared.read_by(label)
 
         def twin(name: str | None) -> Stream:
             return self.stream(source, event_time=event_time, watermark=policy, name=name)
 
-        stream = Stream(self._add, self._results, twin, label, make_source, time, policy)
+        stream = Stream(self._add, self._results, twin, label, make_source, time, policy, shared.names[0])
         self._streams[label] = stream
         return stream
 

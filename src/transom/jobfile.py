@@ -320,9 +320,7 @@ def _query(file: str, table: Table, sources: Sequence[str], above: Sequence[str]
     limit, quantile = keys.get("within", str), keys.get("quantile", (float, int))
     if quantile is not None and limit is None:
         raise keys.error("quantile is given without within", 'Add for example within = "2 seconds".')
-    own_stream = table.get("own_stream", False)
-    if not isinstance(own_stream, bool):
-        raise keys.error(f"own_stream = {own_stream!r} is neither true nor false", "Write own_stream = true.")
+    own_stream = keys.get("own_stream", bool, False)
     if own_stream and parent is not None:
         raise keys.error("own_stream: its rows come from another query", "Leave it out, or read a source.")
     return QuerySpec(

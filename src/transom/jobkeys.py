@@ -11,7 +11,14 @@ from transom.errors import JobFileError
 Table: TypeAlias = "Mapping[str, Any]"
 """A table of the file, as `tomllib` reads it."""
 
-_NAMES = {str: "a text", list: "a list", dict: "a table", int: "a whole number", float: "a number"}
+_NAMES = {
+    str: "a text",
+    list: "a list",
+    dict: "a table",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+}
 
 
 class Keys:
@@ -42,7 +49,7 @@ class Keys:
     def get(self, key: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
         """Return the value of an optional key, checked for its type."""
         value = self.table.get(key, default)
-        if key in self.table and (not isinstance(value, kind) or isinstance(value, bool)):
+        if key in self.table and (not isinstance(value, kind) or isinstance(value, bool) != (kind is bool)):
             names = " or ".join(_NAMES[one] for one in (kind if isinstance(kind, tuple) else (kind,)))
             raise self.error(f"{key} = {value!r} is not {names}", f"Write {key} as {names}.")
         return value

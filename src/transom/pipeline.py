@@ -34,6 +34,8 @@ class Stream:
     make_source: Callable[[], Source]
     event_time: Expression
     policy: WatermarkPolicy
+    origin: str = ""
+    """The stream that its source belongs to; empty for itself."""
 
     def __post_init__(self) -> None:
         self.queries: list[Query] = []
@@ -45,7 +47,7 @@ class Stream:
 
         It has its own micro-batches and its own watermark, and is scheduled by its own limits; in return it reads the
         source once more and shares no partials. Which stream a query belongs to must not change while a checkpoint is
-        used.
+        used. A stream that is new to a checkpoint starts where another one over the source has come to.
 
         Args:
             name: Names the stream in progress and checkpoint; default stream1, stream2, ...
@@ -73,7 +75,7 @@ class Stream:
 
     def definition(self) -> StreamDefinition:
         """Return the stream as the engine takes it."""
-        return StreamDefinition(self.name, self.make_source(), self.rows, self.policy, tuple(self.queries))
+        return StreamDefinition(self.name, self.make_source(), self.rows, self.policy, tuple(self.queries), self.origin)
 
     @property
     def rows(self) -> Rows:

@@ -101,6 +101,7 @@ def test_a_generator_as_source():
         ("[[query]]", "[[qery]]", "unknown key 'qery'.*'query'"),
         ('name = "fares"', "name = 3", "name = 3 is not a text"),
         ('name = "fares"', 'name = "fares"\nfrom = "fares"', "from: there is no query 'fares' above"),
+        ('within = "2 seconds"', "own_stream = 1", "own_stream = 1 is not true or false"),
         ('sink = {parquet = "out/fares"}', "", "the query 'fares' has no sink"),
         ("checkpoint = ", "checkpoint : ", "not valid TOML"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from exact_helpers import NOON, SECOND, Bench, PiecewiseSource
@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 
 import transom as tm
 from transom.app import App
+from transom.model.time import ManualClock
 from transom.sinks.memory import MemorySink
-from transom.sources.shared import SharedSource
+from transom.sources.shared import SharedSource, SourceReader, least
 
 
 def rows_source() -> PiecewiseSource:
@@ -74,21 +75,89 @@ def test_files_are_discovered_once_and_released_by_the_slower_reader(spark: Spar
     assert directories == ["events"]
 
 
-def test_nothing_is_released_that_a_reader_may_need() -> None:
+def test_looks_are_shared_and_nothing_is_released_that_a_reader_may_need(tmp_path: Path) -> None:
     released: list[Any] = []
 
     class Source:
+        looks = 0
+
+        def open(self, *_: Any) -> None:
+            pass
+
+        def start(self) -> int:
+            return 0
+
+        def latest(self) -> int:
+            self.looks += 1
+            return self.looks
+
         def release(self, oldest_needed: Any) -> None:
             released.append(oldest_needed)
 
-    shared = SharedSource(Source())  # type: ignore[arg-type]
-    one, other = [make() for make in [shared.read_by("a"), shared.read_by("b")]]
+    source: Any = Source()
+    shared = SharedSource(source)
+    one, other = cast("Sequence[SourceReader]", [make() for make in [shared.read_by("a"), shared.read_by("b")]])
+    for reader in (one, other):
+        reader.open(None, tmp_path, ManualClock(NOON))  # type: ignore[arg-type]
+    one.needed = lambda: 5
     one.release(5)
-    assert released == []
+    other.needed = lambda: 3
     other.release(3)
+    one.needed = lambda: 9
     one.release(9)
-    other.release(7)
-    assert released == [3, 3, 7]
+    other.needed = lambda: None  # its queries failed
+    one.release(9)
+    assert released == [0, 3, 3, 9]
+    looks = [each.latest() for each in (one, other, other, one, one, one, other)]
+    assert looks == [1, 1, 2, 2, 3, 4, 4], "who has seen the last look makes another"
+
+
+def test_the_least_offset_leaves_out_partitions_that_a_reader_has_not_come_to() -> None:
+    assert least([7, 3, 5]) == 3
+    assert least([{"a": 4, "b": 1}, {"a": 2, "b": 9, "c": 1}]) == {"a": 2, "b": 1}
+
+
+def test_a_stream_that_comes_at_a_restart_starts_where_the_other_one_is(spark: SparkSession, tmp_path: Path) -> None:
+    """What was read before may be deleted by then."""
+    source = PiecewiseSource("k int, x bigint, at timestamp", (5,))
+    source.add([(0, i, NOON + i * SECOND) for i in range(25)])
+    names = ["first"]
+
+    def defined(app: App, sink: MemorySink) -> None:
+        stream = app.stream(source, event_time="at", watermark=tm.watermark(0, max_ahead=None), name="events")
+        for rows, name in zip((stream, stream.apart("more")), names, strict=False):
+            rows.group_by("k").window("10 seconds").agg(n=tm.count(), s=tm.sum("x")).to(sink, name)
+
+    bench = Bench(spark, tmp_path, defined)
+    bench.run(close_all=False)
+    source.add([(0, i, NOON + i * SECOND) for i in range(25, 60)])
+    names.append("second")
+    assert bench.run(crash_at=("before snapshot", 0)) is None  # the query is logged, the place where it starts is not
+    assert bench.run(crash_at=("committed", 3)) is None
+    progress = bench.run()
+    assert progress is not None
+    assert bench.cuts_of("more")[0].start == 25
+    assert bench.rows("second") == [row for row in bench.rows("first") if row[0] >= NOON + 30 * SECOND]
+    assert len(bench.rows("second")) == 3
+
+
+def test_a_stream_read_apart_may_be_the_only_one_and_be_read_by_others(spark: SparkSession, tmp_path: Path) -> None:
+    def defined(app: App, sink: MemorySink) -> None:
+        stream = app.stream(rows_source(), event_time="at", watermark=tm.watermark(0, max_ahead=None), name="a/b")
+        tens = stream.apart("own").window("10 seconds").agg(n=tm.count())
+        tens.results("tens").window("20 seconds").agg(n=tm.sum("n")).to(sink, "twenties")
+
+    bench = Bench(spark, tmp_path, defined)
+    streams = bench.app().explain()["streams"]
+    assert [(stream["name"], stream["shares_source_with"]) for stream in streams] == [
+        ("own", "a/b"),
+        ("tens.results", None),
+    ]
+    bench.run()
+    assert [row[-1] for row in bench.rows("twenties")] == [20] * 10
+    directories = {path.name for path in (bench.checkpoint / "sources").iterdir()}
+    assert "own" not in directories, "the source is where it is when the first stream has queries, too"
+    assert len(directories) == 2
 
 
 def test_results_of_others_are_read_once(spark: SparkSession, tmp_path: Path) -> None:

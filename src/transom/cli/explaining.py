@@ -46,7 +46,10 @@ def tree(title: str, plan: Plan) -> Tree:
     names = {name: component["name"] for component in plan["graph"]["components"] for name in component["operators"]}
     feeds = _feeds(plan, operators, names)
     for stream in plan["streams"]:
-        branch = root.add(Text.assemble(("stream ", _HEAD), (stream["name"], "bold"), f": {stream['source']}"))
+        other = stream["shares_source_with"]
+        apart: list[str | tuple[str, str]] = [("; read apart from ", _DIM), other] if other else []
+        head = ("stream ", _HEAD), (stream["name"], "bold"), f": {stream['source']}"
+        branch = root.add(Text.assemble(*head, *apart))
         branch.add(
             Text.assemble(
                 ("event time ", _DIM), stream["event_time"], ("; watermark ", _DIM), stream["watermark"],

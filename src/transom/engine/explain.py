@@ -47,6 +47,7 @@ def explain(
             {
                 "name": definition.name,
                 "source": definition.source.describe(),
+                "shares_source_with": definition.origin if definition.source_name != definition.name else None,
                 "event_time": definition.rows.event_time.text,
                 "watermark": str(definition.policy),
                 "scans_per_cut": 1,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from transom.engine.changes import SetChange
@@ -122,6 +122,22 @@ def repeat(stream: Stream, change: SetChange) -> None:
         resumed={name: max(moment, now.resumed[name]) for name, moment in change.resumed.items()},
     )
     enact(stream, replace(proposal, change=later))
+
+
+def begin_beside(streams: Mapping[str, Stream], begun: Set[str]) -> None:
+    """Let streams that are new to a checkpoint start where another stream of the same source has come to.
+
+    What is before that may have been released. For their queries it is as if they were added to that stream.
+
+    Args:
+        streams: The streams, as they were recovered.
+        begun: Names of those of which the checkpoint knows how far they are.
+    """
+    for stream in streams.values():
+        name = stream.definition.source_name
+        others = [other for other in streams.values() if other.definition.source_name == name and other.name in begun]
+        if others and stream.name not in begun:
+            stream.state.begin_at(next((other for other in others if other.name == name), others[0]).state)
 
 
 def begin_with(stream: Stream, states: dict[str, QueryState]) -> None:

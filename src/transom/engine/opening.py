@@ -15,6 +15,7 @@ from transom.engine.stream import Stream, StreamDefinition
 from transom.errors import SourceError
 from transom.model.time import Clock
 from transom.sources.base import Source
+from transom.sources.shared import SourceReader
 from transom.windows.operators import Schema
 
 if TYPE_CHECKING:
@@ -43,12 +44,14 @@ def open_streams(
         source = definition.source
         if isinstance(source, DerivedSource):
             source.learn({name: (stream.definition, stream.compiled) for name, stream in streams.items()}, session)
-        source.open(session, checkpoint.directory("sources", definition.name), clock)
+        source.open(session, checkpoint.directory("sources", definition.source_name), clock)
         letters = checkpoint.directory("dead-letters", definition.name)
         stream = Stream(definition, session, is_ansi(session), letters, clock.now(), share)
         streams[definition.name] = stream
         if isinstance(source, DerivedSource):
             source.bind(stream, streams)
+        elif isinstance(source, SourceReader):
+            source.needed = stream.needed
     return streams
 
 

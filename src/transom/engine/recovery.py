@@ -15,7 +15,7 @@ from transom.engine.changes import RECORD, Fate, Register, SetChange, fate
 from transom.engine.cuts import CutOutcome, LoggedCut
 from transom.engine.delivery import Parcel
 from transom.engine.derived import DerivedSource
-from transom.engine.membership import begin_with, repeat
+from transom.engine.membership import begin_beside, begin_with, repeat
 from transom.engine.spark.jobs import CutStats
 from transom.engine.stream import Stream
 from transom.errors import JobChangedError
@@ -130,6 +130,8 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> Recovered:
     for number, record in enumerate(checkpoint.records):
         alive = {name for name in job if begins.get(name, number + 1) <= number}
         _replay(checkpoint, record, streams, delivered, alive, result)
+    begun = {*saved.get("streams", {}), *(r["stream"] for r in checkpoint.records if r["type"] == "cut")}
+    begin_beside(streams, begun)
     for name in result.fate.dismissed:
         for stream in streams.values():
             stream.withdraw(name)

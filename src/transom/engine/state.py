@@ -86,7 +86,7 @@ class CompiledQuery:
 class StreamState:
     """Panes, watermark and position of a stream.
 
-    Changed only by `commit`, `close`, `arrange`, `drop_query` and `restore`.
+    Changed only by `commit`, `close`, `arrange`, `drop_query`, `begin_at` and `restore`.
 
     Args:
         compiled: The queries with their types.
@@ -394,6 +394,11 @@ class StreamState:
         """Take a query out; its panes go when `arrange` is called with the remaining ones."""
         self._asked = {}
         self.queries[name] = replace(self.queries[name], failure=failure)
+
+    def begin_at(self, other: StreamState) -> None:
+        """Start where another stream of the same source has come to, without its panes."""
+        self._asked = {}
+        self.cut, self.closed, self.offset, self.watermark = other.cut, other.closed, other.offset, other.watermark
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         """Return everything as JSON and tables."""

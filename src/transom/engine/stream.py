@@ -25,7 +25,7 @@ from transom.errors import CheckpointError, CheckpointFullError, SourceError
 from transom.model.query import Query
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.watermark import WatermarkPolicy
-from transom.sources.base import Source
+from transom.sources.base import Offset, Source
 from transom.windows.components import DEFAULT, Arrangement
 
 if TYPE_CHECKING:
@@ -45,6 +45,13 @@ class StreamDefinition:
     rows: Rows
     policy: WatermarkPolicy
     queries: tuple[Query, ...]
+    origin: str = ""
+    """The stream that its source belongs to; empty for itself."""
+
+    @property
+    def source_name(self) -> str:
+        """Name of the stream that its source belongs to."""
+        return self.origin or self.name
 
 
 class _Abandoned(BaseException):
@@ -243,6 +250,10 @@ class Stream:
     def backlog(self) -> int:
         """Return the rows, as the source estimates them, that it had at the last look and that are not committed."""
         return self.source.cut(self.state.offset, ALL_ROWS).rows
+
+    def needed(self) -> Offset | None:
+        """Return the offset from which on rows may be read again; None when no query can run any more."""
+        return self.state.offset if any(query.failure is None for query in self.state.queries.values()) else None
 
     def run(self, cut: LoggedCut, all_queries: Compiled) -> CutOutcome:
         """Run the job of a cut; called on a worker thread, touches no state.

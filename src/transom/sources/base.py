@@ -39,6 +39,9 @@ class Source(Protocol):
 
     `open` is called once before anything else. Everything that decides offsets is durable in `directory` before an
     offset leaves the source, so that a restarted application reads the same rows for the same offsets.
+
+    Several streams may read one source: `read` and `unreadable` are called from the threads of their jobs, at once and
+    while the loop's thread calls the other methods, for any offsets that are not released.
     """
 
     @property
@@ -92,7 +95,11 @@ class Source(Protocol):
         """Return when the newest row of [start, end) arrived in the source (file time, generator schedule)."""
 
     def watermark(self, end: Offset) -> Micros | None:
-        """Return the watermark that the source itself injected before `end`; None when it injects none."""
+        """Return the watermark that the source itself injected before `end`; None when it injects none.
+
+        Asked for `latest()` at each look, so that a watermark is known to be there before its rows are read: it should
+        take no longer than `cut`.
+        """
 
     def exhausted(self, offset: Offset) -> bool:
         """Tell whether no row after `offset` can come any more without somebody adding data (for `run(once=True)`)."""

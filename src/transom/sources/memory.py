@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from transom.errors import DefinitionError, SourceError
-from transom.model.time import MIN_TIME, Clock, Micros, SystemClock
+from transom.model.time import Clock, Micros, SystemClock
 from transom.sources.base import ARRIVAL, PARTITION, Cut, Offset
 from transom.sources.schemas import as_struct, check_reserved, position
 
@@ -53,6 +53,8 @@ class _Chunk:
     partition: int
     time: Micros
     """When the rows were added, or the watermark."""
+    watermark: Micros | None
+    """The highest one so far."""
 
     @property
     def end(self) -> int:
@@ -185,9 +187,10 @@ class MemorySource:
         return max((chunk.time for chunk in chunks if chunk.table is not None), default=0)
 
     def watermark(self, end: Offset) -> Micros | None:
-        """Return the highest watermark added before `end`, or None."""
-        times = [chunk.time for chunk in self._between(0, position(end)) if chunk.table is None]
-        return max(times, default=MIN_TIME) if times else None
+        """Return the highest watermark added before `end`, or None; O(log of what was added)."""
+        with self._lock:
+            before = bisect.bisect_left(self._chunks, position(end), key=lambda chunk: chunk.first)
+            return self._chunks[before - 1].watermark if before else None
 
     def exhausted(self, offset: Offset) -> bool:
         """Tell whether everything that was added lies before `offset`."""
@@ -202,7 +205,10 @@ class MemorySource:
     def _append(self, table: pa.Table | None, partition: int, time: Micros) -> None:
         with self._lock:
             first = self._chunks[-1].end if self._chunks else 0
-            self._chunks.append(_Chunk(first, table, partition, time))
+            highest = self._chunks[-1].watermark if self._chunks else None
+            if table is None:
+                highest = time if highest is None else max(highest, time)
+            self._chunks.append(_Chunk(first, table, partition, time, highest))
 
     def _between(self, start: int, end: int) -> list[_Chunk]:
         with self._lock:

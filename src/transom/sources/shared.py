@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-from transom.model.time import Clock
-from transom.sources.base import Offset, Source
+from transom.model.time import Clock, Micros
+from transom.sources.base import Cut, Offset, Source
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 class SharedSource:
-    """A source and the streams that read it. It is opened once, in the directory of the first one.
+    """A source and the streams that read it. It is opened once, and looked at once for all of them.
 
     Args:
         source: The source.
@@ -22,74 +23,137 @@ class SharedSource:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self._names: list[str] = []
-        self._needed: dict[str, Offset | None] = {}
+        self.names: list[str] = []
+        """The streams that read it; it belongs to the first one."""
+        self._readers: list[SourceReader] = []
         self._opened = False
+        self._newest: Offset = 0
+        self._looks = 0
 
     def read_by(self, name: str) -> Callable[[], Source]:
         """Note a stream that reads it; return what makes its source when the application starts."""
-        self._names.append(name)
-        return lambda: self._source_of(name)
+        self.names.append(name)
+        return lambda: self.source if len(self.names) == 1 else SourceReader(self)
 
-    def _source_of(self, name: str) -> Source:
-        if len(self._names) == 1:
-            return self.source
-        self._needed[name] = None
-        return cast("Source", _View(self, name))
-
-    def open(self, name: str, spark: SparkSession, directory: Path, clock: Clock) -> None:
+    def open(self, reader: SourceReader, spark: SparkSession, directory: Path, clock: Clock) -> None:
         """Open the source for its first reader."""
+        self._readers.append(reader)
         if not self._opened:
-            home = directory.with_name(self._names[0]) if directory.name == name else directory
-            home.mkdir(exist_ok=True)
-            self.source.open(spark, home, clock)
-            self._opened = True
+            self._opened, self._looks = True, 0
+            self.source.open(spark, directory, clock)
 
-    def release(self, name: str, oldest_needed: Offset) -> None:
-        """Release what none of the streams needs any more; nothing before each of them has committed once."""
-        self._needed[name] = oldest_needed
-        known = [offset for offset in self._needed.values() if offset is not None]
-        if len(known) == len(self._needed):
-            self.source.release(least(known))
+    def latest(self, seen: int) -> tuple[Offset, int]:
+        """Return the newest offset and the number of the look that found it.
+
+        Args:
+            seen: The look that the reader knows already; only who knows the last one makes another.
+        """
+        if seen == self._looks:
+            self._newest = self.source.latest()
+            self._looks += 1
+        return self._newest, self._looks
+
+    def release(self) -> None:
+        """Release what none of the streams needs any more."""
+        needed = [offset for offset in (reader.needed() for reader in self._readers) if offset is not None]
+        if needed:
+            self.source.release(least(needed))
 
     def close(self) -> None:
         """Close the source with its first reader."""
         if self._opened:
+            self._opened = False
+            self._readers.clear()
             self.source.close()
-        self._opened = False
-        self._needed.clear()
 
 
-class _View:
-    """The source as one of its streams sees it."""
+class SourceReader:
+    """What one stream sees of a shared source; `transom.sources.base.Source` says what the methods do.
 
-    def __init__(self, shared: SharedSource, name: str) -> None:
-        self._shared, self._name = shared, name
+    Args:
+        shared: The source.
+    """
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._shared.source, name)
+    def __init__(self, shared: SharedSource) -> None:
+        self._shared = shared
+        self._source = shared.source
+        self._seen = 0
+        self.needed: Callable[[], Offset | None] = self._source.start
+        """Returns the oldest offset that the stream may read again, None for none; set when there is a stream."""
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of `read`, without the optional ones."""
+        return self._source.schema
+
+    @property
+    def partitions(self) -> Sequence[str]:
+        """Names of the source partitions."""
+        return self._source.partitions
+
+    def describe(self) -> str:
+        """Return what it is and reads, in one line for people."""
+        return self._source.describe()
 
     def open(self, spark: SparkSession, directory: Path, clock: Clock) -> None:
         """Prepare for reading."""
-        self._shared.open(self._name, spark, directory, clock)
+        self._seen = 0
+        self._shared.open(self, spark, directory, clock)
+
+    def start(self) -> Offset:
+        """Return the offset before the first row that is still there."""
+        return self._source.start()
+
+    def latest(self) -> Offset:
+        """Return the offset after the newest row, as this reader or another one has just found it."""
+        newest, self._seen = self._shared.latest(self._seen)
+        return newest
+
+    def cut(self, start: Offset, max_rows: int) -> Cut:
+        """Return the end of a piece from `start`."""
+        return self._source.cut(start, max_rows)
+
+    def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:
+        """Return the rows in [start, end)."""
+        return self._source.read(spark, start, end, skip)
+
+    def unreadable(self, spark: SparkSession, start: Offset, end: Offset) -> dict[str, str]:
+        """Return the units in [start, end) that cannot be read at all."""
+        return self._source.unreadable(spark, start, end)
+
+    def ingested_at(self, start: Offset, end: Offset) -> Micros:
+        """Return when the newest row of [start, end) arrived."""
+        return self._source.ingested_at(start, end)
+
+    def watermark(self, end: Offset) -> Micros | None:
+        """Return the watermark that the source injected before `end`."""
+        return self._source.watermark(end)
+
+    def exhausted(self, offset: Offset) -> bool:
+        """Tell whether no row after `offset` can come any more."""
+        return self._source.exhausted(offset)
 
     def release(self, oldest_needed: Offset) -> None:
-        """Note what this stream does not need any more."""
-        self._shared.release(self._name, oldest_needed)
+        """Release what no stream needs; this one has just committed what is before the offset."""
+        self._shared.release()
 
     def close(self) -> None:
         """Let go of everything."""
         self._shared.close()
 
 
-def least(offsets: list[Offset]) -> Offset:
-    """Return the offset before which no reader reads again; of offsets by source partition, that of each.
+def least(offsets: Sequence[Offset]) -> Offset:
+    """Return the offset before which none of some readers reads again; at least one is given.
 
-    >>> least([{"a": 3, "b": 1}, {"a": 2, "b": 4}])
-    {'a': 2, 'b': 1}
+    A source partition that one of them has not come to is left out: nothing of it is released.
+
+    >>> least([7, 3])
+    3
+    >>> least([{"a": 3, "b": 1}, {"a": 2}])
+    {'a': 2}
     """
-    first = offsets[0]
-    if isinstance(first, int):
-        return min(cast("list[int]", offsets))
-    by_partition = cast("list[dict[str, int]]", offsets)
-    return {name: min(offset.get(name, 0) for offset in by_partition) for name in first}
+    numbers = [offset for offset in offsets if isinstance(offset, int)]
+    if numbers:
+        return min(numbers)
+    parts = [offset for offset in offsets if not isinstance(offset, int)]
+    return {name: min(each[name] for each in parts) for name in parts[0] if all(name in each for each in parts)}
