@@ -14,6 +14,7 @@ from transom.checkpoint.control import Inbox
 from transom.checkpoint.store import Checkpoint
 from transom.config import Settings
 from transom.engine.derived import FED, WINDOW_TIME
+from transom.engine.executors import Executor
 from transom.engine.interrupts import interrupts
 from transom.engine.loop import Loop
 from transom.engine.opening import compile_aside, open_streams
@@ -84,6 +85,7 @@ class App:
         self._retired: list[Sink] = []
         self._extend: Callable[[str, Sequence[str]], Sequence[Change]] | None = None
         self._on_step: Callable[[str], None] = lambda step: None
+        self._executor: Executor | None = None
 
     def stream(
         self,
@@ -343,6 +345,7 @@ class App:
                     self._on_step,
                     requests=self._requests,
                     forget=self._forget,
+                    executor=self._executor,
                 )
                 self._loop = loop
                 remote = Remote(Inbox(checkpoint.path, self._clock), self._clock, self._asked)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
@@ -16,15 +16,14 @@ from transom.engine.changing import Changer
 from transom.engine.cuts import CutOutcome, LoggedCut
 from transom.engine.delivery import Delivery, Parcel
 from transom.engine.derived import DerivedSource
+from transom.engine.executors import Executor, SparkExecutor
 from transom.engine.memory import MemoryGauge
 from transom.engine.metrics import Metrics
 from transom.engine.progress import Progress
 from transom.engine.recovery import recover, snapshot_of
 from transom.engine.requests import Requests
 from transom.engine.scheduler import Scheduler
-from transom.engine.spark.compile import Compiled
 from transom.engine.spark.isolation import describe_failure
-from transom.engine.spark.session import in_pool
 from transom.engine.stream import Stream
 from transom.engine.wakeups import Wakeups
 from transom.errors import QueryFailedError, SinkError
@@ -53,6 +52,7 @@ class Loop:
         on_step: Called with the name of each step that a crash could follow; for fault tests.
         requests: Changes of the set of queries that are asked for while it runs.
         forget: Called with the name of each query that leaves.
+        executor: Runs the jobs of cuts; Spark if None.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class Loop:
         on_step: Callable[[str], None] = lambda step: None,
         requests: Requests | None = None,
         forget: Callable[[str], None] = lambda name: None,
+        executor: Executor | None = None,
     ) -> None:
         self._streams = dict(streams)
         self._sinks = dict(sinks)
@@ -92,7 +93,7 @@ class Loop:
         self._changer.requests.wake = self._wakeups.wake
         gauge = MemoryGauge(next(iter(self._streams.values())).session, settings.memory_limit)
         self._scheduler = Scheduler(self._streams, settings, clock, gauge.measure, self.note)
-        self._pool = ThreadPoolExecutor(self._scheduler.slots, thread_name_prefix="transom-job")
+        self._executor = executor or SparkExecutor(self._scheduler.slots, self._scheduler.pools)
         self._adapters: dict[str, Adapter] = {}
         self.costs: Costs | None = None
         """What the arrangement of the queries goes by, instead of what is measured."""
@@ -145,7 +146,7 @@ class Loop:
         finally:
             if not finished:
                 self.abandon()
-            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._executor.close()
             self._delivery.close(wait=finished)
             self._changer.close()
 
@@ -241,7 +242,6 @@ class Loop:
         self.step("windows closed")
 
     def _submit(self, stream: Stream, cut: LoggedCut) -> None:
-        compiled = stream.compiled
         now = self._clock.now()
         self._adapter(stream).started(now)
         self._scheduler.started(stream, cut, now)
@@ -251,14 +251,9 @@ class Loop:
             self._jobs[stream.name] = (cut, future)
             self._wakeups.wake()
             return
-        future = self._pool.submit(self._run, stream, cut, compiled)
+        future = self._executor.submit(stream, cut, stream.compiled)
         future.add_done_callback(lambda _: self._wakeups.wake())
         self._jobs[stream.name] = (cut, future)
-
-    def _run(self, stream: Stream, cut: LoggedCut, compiled: Compiled) -> CutOutcome:
-        """Run the job of a cut; called on a worker thread."""
-        with in_pool(stream.session, stream.name if self._scheduler.pools else None):
-            return stream.run(cut, compiled)
 
     def _take_outcomes(self) -> None:
         for name, (_, future) in list(self._jobs.items()):
@@ -452,4 +447,5 @@ class Loop:
         poll = self._settings.poll
         if self._jobs and all(name in self._jobs for name in self._streams):
             poll = max(poll, PROGRESS_EVERY)
-        self._wakeups.wait(poll, busy=bool(self._jobs) or self._delivery.busy)
+        runs = bool(self._jobs) and self._executor.in_real_time
+        self._wakeups.wait(poll, busy=runs or self._delivery.busy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import re
 import time
 from collections.abc import Callable
@@ -173,3 +174,29 @@ class ManualClock:
         """Let `wake` look once without blocking, then jump to the moment."""
         wake(0)
         self._now = max(self._now, until)
+
+
+class VirtualClock(ManualClock):
+    """A clock that waiting moves from one thing on its agenda to the next.
+
+    Used by one thread; others may only read the time.
+    """
+
+    def __init__(self, now: Micros = 0) -> None:
+        super().__init__(now)
+        self._agenda: list[tuple[Micros, int, Callable[[], object]]] = []
+        self._noted = 0
+
+    def at(self, moment: Micros, action: Callable[[], object]) -> None:
+        """Do something when the clock comes to a moment; things of one moment in the order in which they were noted."""
+        heapq.heappush(self._agenda, (moment, self._noted, action))
+        self._noted += 1
+
+    def wait(self, until: Micros, wake: Callable[[Micros], bool]) -> None:
+        """Return at once when woken; else go on to the agenda's next moment or `until`, and do what is due."""
+        if wake(0):
+            return
+        moment = min([until, *(entry[0] for entry in self._agenda[:1])])
+        self._now = max(self._now, moment)
+        while self._agenda and self._agenda[0][0] <= self._now:
+            heapq.heappop(self._agenda)[2]()

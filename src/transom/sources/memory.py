@@ -156,6 +156,13 @@ class MemorySource:
         """Return the rows in [start, end)."""
         from pyspark.sql.types import IntegerType, LongType, StructType
 
+        schema = StructType(list(self._schema.fields))
+        if len(self._partitions) > 1:
+            schema = schema.add(PARTITION, IntegerType(), False)
+        return spark.createDataFrame(self.rows(start, end), schema.add(ARRIVAL, LongType(), False))
+
+    def rows(self, start: Offset, end: Offset) -> pa.Table:
+        """Return the rows in [start, end) as `read` does, but as they lie in memory."""
         first, last = position(start), position(end)
         tables = []
         for chunk in self._between(first, last):
@@ -167,15 +174,12 @@ class MemorySource:
                     table = table.append_column(PARTITION, numbers)
                 arrived = pa.repeat(pa.scalar(chunk.time, pa.int64()), table.num_rows)
                 tables.append(table.append_column(ARRIVAL, arrived))
-        schema = StructType(list(self._schema.fields))
         arrow = self._arrow
         if len(self._partitions) > 1:
-            schema = schema.add(PARTITION, IntegerType(), False)
             arrow = arrow.append(pa.field(PARTITION, pa.int32(), False))
-        schema = schema.add(ARRIVAL, LongType(), False)
         arrow = arrow.append(pa.field(ARRIVAL, pa.int64(), False))
         whole = pa.concat_tables(tables).cast(arrow) if tables else arrow.empty_table()
-        return spark.createDataFrame(whole.combine_chunks(), schema)
+        return whole.combine_chunks()
 
     def unreadable(self, spark: SparkSession, start: Offset, end: Offset) -> dict[str, str]:
         """Return nothing: rows in memory are readable."""

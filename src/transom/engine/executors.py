@@ -1,0 +1,58 @@
+"""Where the jobs of cuts run: Spark, on threads."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol
+
+from transom.engine.cuts import CutOutcome, LoggedCut
+from transom.engine.spark.compile import Compiled
+from transom.engine.spark.session import in_pool
+from transom.engine.stream import Stream
+
+
+class Executor(Protocol):
+    """Runs the jobs of cuts. Called on the loop's thread."""
+
+    @property
+    def in_real_time(self) -> bool:
+        """Whether jobs end by themselves while real time passes; else the clock's moving ends them."""
+
+    def submit(self, stream: Stream, cut: LoggedCut, compiled: Compiled) -> Future[CutOutcome]:
+        """Start the job of a cut that reads rows.
+
+        Args:
+            stream: The stream.
+            cut: The cut, already in the log.
+            compiled: The queries that ran when it was logged.
+        """
+
+    def close(self) -> None:
+        """Wait for the jobs that run; those that have not begun never do."""
+
+
+class SparkExecutor:
+    """Runs `Stream.run` on threads, each of which waits for its Spark jobs.
+
+    Args:
+        slots: Jobs that run at once.
+        pools: Whether each stream has a FAIR pool of its own.
+    """
+
+    in_real_time = True
+
+    def __init__(self, slots: int, pools: bool) -> None:
+        self._threads = ThreadPoolExecutor(slots, thread_name_prefix="transom-job")
+        self._pools = pools
+
+    def submit(self, stream: Stream, cut: LoggedCut, compiled: Compiled) -> Future[CutOutcome]:
+        """Start the job of a cut."""
+        return self._threads.submit(self._run, stream, cut, compiled)
+
+    def _run(self, stream: Stream, cut: LoggedCut, compiled: Compiled) -> CutOutcome:
+        with in_pool(stream.session, stream.name if self._pools else None):
+            return stream.run(cut, compiled)
+
+    def close(self) -> None:
+        """Wait for the jobs that run."""
+        self._threads.shutdown(wait=True, cancel_futures=True)

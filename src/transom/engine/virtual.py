@@ -1,0 +1,129 @@
+"""Jobs in virtual time: the real loop, scheduler and state, with a cost model in place of Spark's execution.
+
+For transcripts and experiments: what runs when, and what comes out, does not depend on the machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from transom.engine.cuts import CutOutcome, LoggedCut
+from transom.engine.inmemory import run_in_memory
+from transom.engine.spark.compile import Compiled
+from transom.engine.stream import Stream
+from transom.errors import DefinitionError
+from transom.model.time import MICROS_PER_SECOND, Micros, VirtualClock
+
+Work = Callable[[Stream, LoggedCut, Compiled], CutOutcome]
+
+
+@dataclass(frozen=True)
+class JobCosts:
+    """How long the job of a cut takes on one core.
+
+    Raises:
+        DefinitionError: A negative cost, no cost at all, or no core.
+    """
+
+    fixed: Micros = MICROS_PER_SECOND // 10
+    """Microseconds without rows."""
+    row: float = 1.0
+    """Microseconds per row."""
+    cores: int = 2
+    """Jobs beyond this share them evenly, as in Spark's FAIR pools."""
+
+    def __post_init__(self) -> None:
+        if self.fixed <= 0 or not 0 <= self.row < math.inf or self.cores < 1:
+            raise DefinitionError(
+                f"job costs: fixed {self.fixed}, row {self.row}, cores {self.cores}.",
+                "Give a fixed cost of at least 1 us, 0 or more per row, and at least one core.",
+            )
+
+
+@dataclass
+class _Job:
+    future: Future[CutOutcome]
+    result: CutOutcome | Exception
+    left: float
+    """Microseconds of one core."""
+
+
+class SimulatedExecutor:
+    """Runs jobs at the cost that a model says; what they bring is there when the clock has come so far.
+
+    Args:
+        clock: The application's clock too.
+        costs: Cost of every job, or those of each stream by name.
+        work: What a job brings: from rows in memory, without Spark; or `Stream.run`, as Spark computes it, for queries
+            that `run_in_memory` does not know.
+    """
+
+    in_real_time = False
+
+    def __init__(
+        self, clock: VirtualClock, costs: JobCosts | Callable[[str], JobCosts], work: Work = run_in_memory
+    ) -> None:
+        self._clock = clock
+        self._costs_of = costs if callable(costs) else lambda _: costs
+        self._work = work
+        self._jobs: list[_Job] = []
+        self._since = clock.now()
+        self._cores = 0
+        self._version = 0
+
+    def submit(self, stream: Stream, cut: LoggedCut, compiled: Compiled) -> Future[CutOutcome]:
+        """Start the job of a cut; an error of it is there as late as its result would be."""
+        try:
+            result: CutOutcome | Exception = self._work(stream, cut, compiled)
+        except Exception as error:
+            result = error
+        costs = self._costs_of(stream.name)
+        self._advance()
+        self._cores = costs.cores
+        job = _Job(Future(), result, costs.fixed + costs.row * cut.rows)
+        job.future.set_running_or_notify_cancel()
+        self._jobs.append(job)
+        self._foresee()
+        return job.future
+
+    @property
+    def _share(self) -> float:
+        """Share of a core that each job has."""
+        return min(1.0, self._cores / max(1, len(self._jobs)))
+
+    def _advance(self) -> None:
+        """Let the jobs have done what they could until now."""
+        now = self._clock.now()
+        for job in self._jobs:
+            job.left -= (now - self._since) * self._share
+        self._since = now
+
+    def _foresee(self) -> None:
+        """Put the next end of a job on the clock's agenda; those that were foreseen before no longer count."""
+        self._version += 1
+        version = self._version
+        if self._jobs:
+            left = min(job.left for job in self._jobs)
+            end = self._clock.now() + max(0, math.ceil(left / self._share))
+            self._clock.at(end, lambda: self._end(version))
+
+    def _end(self, version: int) -> None:
+        if version != self._version:
+            return
+        self._advance()
+        ended = [job for job in self._jobs if job.left < 1]
+        self._jobs = [job for job in self._jobs if job.left >= 1]
+        self._foresee()
+        for job in ended:
+            if isinstance(job.result, Exception):
+                job.future.set_exception(job.result)
+            else:
+                job.future.set_result(job.result)
+
+    def close(self) -> None:
+        """Forget the jobs that run: nothing waits for them any more."""
+        self._jobs.clear()
+        self._version += 1
