@@ -363,3 +363,16 @@ def test_a_stream_that_only_adds_to_memory_runs_after_the_bound() -> None:
     decides.looked(fake(stream), NOON)
     assert decides.order(["s"], NOON) == []
     assert decides.order(["s"], NOON + 5 * SECOND // 2) == ["s"]
+
+
+def test_a_stream_without_a_past_is_as_urgent_as_its_oldest_row() -> None:
+    """Else it would starve while others, whose watermarks are known to be late, always go first."""
+    known, new = FakeStream("known", [tumbling("3 seconds")]), FakeStream("new", [tumbling("3 seconds")])
+    decides = scheduler(known, new)
+    now = live(known, decides, 30, lag=0)
+    new.source.arrivals.append(now)
+    decides.looked(fake(new), now)
+    late = now + 6 * SECOND
+    known.source.arrivals.append(late)
+    decides.looked(fake(known), late)
+    assert decides.order(["known", "new"], late) == ["new", "known"]

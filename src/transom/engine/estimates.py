@@ -228,14 +228,20 @@ class StreamEstimate:
         return self._deadlines[1]
 
     def expected(self, end: Micros, now: Micros) -> float:
-        """Return when the watermark that reaches `end` is expected or known to have arrived."""
+        """Return when the watermark that reaches `end` is expected or known to have arrived.
+
+        Without a past it may be there with the oldest row that waits: a stream must not seem at ease for being new.
+        """
         if end <= self._known:
             return float(self._known_at)
         if end not in self._arrivals:
             self._arrivals[end] = self.lags.arrival(end, self._epoch)
         arrival = self._arrivals[end]
         after = now if self.stream.definition.policy.from_source else self._newest_read
-        return float(now) if arrival is None else arrival.expected(after)
+        return float(self._oldest(now)) if arrival is None else arrival.expected(after)
+
+    def _oldest(self, now: Micros) -> Micros:
+        return now if self.waiting_since is None else self.waiting_since
 
     def next_run(self) -> Micros:
         """Return the expected time of a run of what waits now, microseconds."""
@@ -263,13 +269,13 @@ class StreamEstimate:
         if early is not None:
             known.append((float(early), UNSTATED))
         if not known or at_once or self.stream.more:  # the watermark may well be in what waits
-            known = [(min(now, moment), limit) for moment, limit in known] or [(float(now), UNSTATED)]
+            known = [(min(now, moment), limit) for moment, limit in known] or [(float(self._oldest(now)), UNSTATED)]
         expected = min(moment for moment, _ in known)
         limit = min(moment + limit for moment, limit in known) - expected
         total = cost + self._row * self.rate * max(0.0, expected - now)
         return StreamView(
             name=self.stream.name,
-            waiting_since=now if self.waiting_since is None else self.waiting_since,
+            waiting_since=self._oldest(now),
             ran_at=self.started_at,
             cost=cost,
             run=min(cost, max(self._fixed, MICROS_PER_SECOND * cycle)),
