@@ -22,7 +22,7 @@ from transom.engine.progress import Progress
 from transom.engine.remote import Remote
 from transom.engine.requests import Addition, Change, Request, Requests
 from transom.engine.spark.rows import WindowJoin
-from transom.engine.spark.session import active_session_kept, private_session
+from transom.engine.spark.session import active_session_kept, private_session, require_pools
 from transom.engine.stream import StreamDefinition
 from transom.errors import DefinitionError, SessionError
 from transom.model.expression import Expression, Input
@@ -32,6 +32,7 @@ from transom.model.watermark import WatermarkPolicy
 from transom.model.watermark import watermark as make_watermark
 from transom.model.window import Window, window_of
 from transom.pipeline import QueryBuilder, Rowwise, Stream
+from transom.scheduling.policies import policy_named
 from transom.sinks.base import Sink, explained
 from transom.sources.base import Source
 from transom.sources.shared import SharedSource
@@ -303,6 +304,7 @@ class App:
             SourceError: A source cannot be read.
             SinkError: A sink cannot be opened, holds results of another checkpoint, or still fails at the end.
             QueryFailedError: Every query failed.
+            SessionError: The policy is `fair`, and the Spark session has no FAIR pools.
             KeyboardInterrupt: The second Ctrl-C.
         """
         if close_all and not once:
@@ -328,6 +330,8 @@ class App:
         close_all: bool,
         on_progress: Callable[[Progress], None] | None,
     ) -> Progress:
+        if policy_named(self.settings.policy).at_once:
+            require_pools(self.spark)
         session = private_session(self.spark)
         with active_session_kept(self.spark), Checkpoint.open(self.checkpoint, self._clock) as checkpoint:
             try:

@@ -73,6 +73,22 @@ def private_session(spark: SparkSession) -> SparkSession:
     return private
 
 
+def require_pools(spark: SparkSession) -> None:
+    """Make sure that FAIR pools share the cores.
+
+    Raises:
+        SessionError: The session has none: its scheduler is FIFO, or it is a Spark Connect session.
+    """
+    fair = (
+        hasattr(spark, "_jsparkSession") and spark.sparkContext.getConf().get("spark.scheduler.mode", "FIFO") == "FAIR"
+    )
+    if not fair:
+        raise SessionError(
+            "policy 'fair' runs all streams at once in FAIR pools, which this Spark session does not have.",
+            "Make it with session_builder(), which sets spark.scheduler.mode=FAIR, or choose another policy.",
+        )
+
+
 @contextmanager
 def in_pool(spark: SparkSession, pool: str | None) -> Iterator[None]:
     """Run the jobs that this thread starts in a FAIR pool, each of which gets the same share of the cores.
