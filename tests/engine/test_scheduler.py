@@ -292,6 +292,20 @@ def test_a_watermark_comes_with_the_piece_of_input_that_holds_it() -> None:
     assert abs(view(stream, decides, now).expected - (end + SECOND // 4)) < 1_000
 
 
+@pytest.mark.parametrize(("once", "more", "told"), [(False, False, 1), (True, False, 0), (False, True, 0)])
+def test_a_query_whose_limit_is_out_of_reach_is_named_once(once: bool, more: bool, told: int) -> None:
+    """Not while it catches up, nor where all input was there from the start."""
+    stream = FakeStream("s", [tumbling("3 seconds")] * 2, [SECOND // 4, 2 * SECOND])
+    notes: list[str] = []
+    decides = Scheduler({"s": fake(stream)}, Settings.of({}), ManualClock(NOON), note=notes.append)
+    decides.once, stream.more = once, more
+    for number in range(1, 21):
+        stream.source.arrivals.append(NOON + number * SECOND)
+        stream.run(decides, NOON + number * SECOND, NOON + number * SECOND, took=SECOND // 2)
+    assert len(notes) == told
+    assert all(note.startswith("s0 has a limit of") and "own_stream" in note for note in notes)
+
+
 def test_one_lag_tells_nothing() -> None:
     """Data of years ago is replayed at its own pace: the first lag is years, and no sign of what the next one is."""
     stream = FakeStream("s", [tumbling("3 seconds")])

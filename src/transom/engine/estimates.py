@@ -15,7 +15,7 @@ from transom.engine.derived import DerivedSource
 from transom.engine.stream import Stream
 from transom.model.time import MICROS_PER_SECOND, MIN_TIME, Micros
 from transom.scheduling.arrivals import Arrival, DelayMoments, LagHistory
-from transom.scheduling.costs import CostHistory
+from transom.scheduling.costs import RUNS, CostHistory
 from transom.scheduling.policies import StreamView, eliminated
 
 UNSTATED: Micros = 10 * MICROS_PER_SECOND
@@ -62,6 +62,8 @@ class StreamEstimate:
         self.holds = False
         self.rate = 0.0
         """Rows that arrive per microsecond."""
+        self.runs: deque[Micros] = deque(maxlen=RUNS)
+        """Durations of the last runs that took all there was."""
         self._looked: tuple[object, object] | None = None
         self._arrived, self._arrived_at = 0, now
         self._committed = 0
@@ -128,6 +130,8 @@ class StreamEstimate:
             return
         rows = outcome.stats.rows
         self.costs.ran(float(rows), max(1, now - self._submitted) / MICROS_PER_SECOND)
+        if not stream.more:
+            self.runs.append(now - self._submitted)
         self._costs()
         self._committed += rows
         self._rows = 0.9 * self._rows + rows

@@ -10,11 +10,13 @@ import numpy as np
 
 from transom.config import Settings
 from transom.engine.cuts import CutOutcome, LoggedCut
-from transom.engine.estimates import Deadline, StreamEstimate
+from transom.engine.derived import DerivedSource
+from transom.engine.estimates import UNSTATED, Deadline, StreamEstimate
 from transom.engine.memory import Shares
 from transom.engine.state import Closing
 from transom.engine.stream import Stream
-from transom.model.time import MICROS_PER_SECOND, Clock, Micros
+from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_duration
+from transom.scheduling.limits import out_of_reach
 from transom.scheduling.memory import MemoryMode
 from transom.scheduling.policies import Columns, Floats, Policy, bounded, freeing, policy_named
 
@@ -57,6 +59,8 @@ class Scheduler:
         self._measure = measure if settings.memory_bound < 1 else None
         self._measured_at: Micros | None = None
         self._note = note
+        self._told: set[str] = set()
+        """Queries whose limit is known to be out of reach."""
         self.memory = Shares()
         """At the last look."""
         self.mode = MemoryMode(settings.memory_bound)
@@ -124,8 +128,27 @@ class Scheduler:
     def finished(self, stream: Stream, outcome: CutOutcome, now: Micros) -> None:
         """Note that a job is done and its rows are in the state."""
         begun = self._clock.now()
-        self.of(stream, now).finished(outcome, now)
+        estimate = self.of(stream, now)
+        estimate.finished(outcome, now)
+        if not self.once:
+            self._tell_who_misses(estimate)
         self.spent += self._clock.now() - begun
+
+    def _tell_who_misses(self, estimate: StreamEstimate) -> None:
+        """Say once of each query when its stream is too slow for its limit; the rows of derived streams come once."""
+        stream = estimate.stream
+        if isinstance(stream.source, DerivedSource):
+            return
+        queries = stream.state.running()
+        limits = {query.name: UNSTATED if query.target is None else query.target.limit for query in queries}
+        for name in out_of_reach(estimate.runs, limits):
+            if name not in self._told:
+                self._told.add(name)
+                self._note(
+                    f"{name} has a limit of {format_duration(limits[name])}, but the micro-batches of {stream.name}, "
+                    f"with {len(queries)} queries, take longer. If it needs less by itself, let it read apart: "
+                    "stream.apart(), or own_stream = true in TOML."
+                )
 
     def closed(self, stream: Stream, closings: Iterable[Closing], took: Micros, now: Micros) -> None:
         """Note that windows were consolidated."""
