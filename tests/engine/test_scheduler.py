@@ -306,6 +306,21 @@ def test_a_query_whose_limit_is_out_of_reach_is_named_once(once: bool, more: boo
     assert all(note.startswith("s0 has a limit of") and "own_stream" in note for note in notes)
 
 
+@pytest.mark.parametrize("seconds", [1, 3, 10])
+def test_long_cuts_do_not_make_watermarks_seem_late(seconds: int) -> None:
+    """100 rows a second arrive on time: the sweeping watermark of a window is there with the row at its end."""
+    stream = FakeStream("s", [tumbling("3 seconds")])
+    decides = scheduler(stream)
+    found: list[tuple[Micros, Micros]] = []
+    decides.of(fake(stream), NOON)._learn = lambda end, arrival: found.append((end, arrival))  # type: ignore[method-assign]
+    for number in range(1, 31):
+        now = NOON + number * seconds * SECOND
+        stream.source.arrivals += range(now - seconds * SECOND + SECOND // 100, now + 1, SECOND // 100)
+        stream.run(decides, now, now)
+    assert len(found) >= seconds * 9
+    assert max(abs(arrival - end) for end, arrival in found) <= seconds * SECOND // 256 + SECOND // 100
+
+
 def test_one_lag_tells_nothing() -> None:
     """Data of years ago is replayed at its own pace: the first lag is years, and no sign of what the next one is."""
     stream = FakeStream("s", [tumbling("3 seconds")])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import math
 from collections import deque
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ RATE_OVER: Micros = 2 * MICROS_PER_SECOND
 EPOCHS_AT_ONCE = 8
 """Of more windows that one watermark completes only the last are learned from."""
 PIECES = 16
-"""Of a cut of many rows the arrivals of so many pieces are looked at."""
+"""Of a cut the arrivals of so many pieces are looked at, and of a piece of it those of as many."""
 PACED = 8
 """Epochs whose pace tells whether a stream is live."""
 
@@ -159,15 +158,27 @@ class StreamEstimate:
             self._partials += 0.5 * (results - self._partials) if self._partials else results
             self.holds = False
 
-    def _pieces(self, cut: LoggedCut) -> list[Micros]:
-        """Return the arrivals of the pieces that a cut was made of, ascending; of many rows those of a few pieces."""
-        source, most, arrivals, at = self.stream.source, max(1, cut.rows // PIECES), [0], cut.start
-        while at != cut.end and len(arrivals) <= 2 * PIECES:
-            end = source.cut(at, most).end
-            arrivals.append(max(arrivals[-1], source.ingested_at(at, end)))
-            at = end
-        last = source.ingested_at(cut.start, cut.end)
-        return [arrival for arrival in arrivals[1:] if arrival < last] + [last]
+    def _came(self, cut: LoggedCut, even: float, until: Micros) -> Micros:
+        """Return when the piece of a cut's input arrived that was the first to arrive at a moment or later.
+
+        The cut is divided into some pieces, and the one that is found again: cuts of seconds would else be known to a
+        sixteenth, always too late.
+
+        Args:
+            cut: What brought the input.
+            even: The moment.
+            until: When the last piece arrived.
+        """
+        source, at, most, came = self.stream.source, cut.start, cut.rows, until
+        for _ in range(2):
+            most = max(1, most // PIECES)
+            for _ in range(2 * PIECES):
+                end = source.cut(at, most).end
+                came = source.ingested_at(at, end)
+                if came >= even or end == cut.end:
+                    break
+                at = end
+        return min(until, max(came, round(even)))
 
     def _swept(self, watermark: Micros, since: Micros | None, until: Micros, cut: LoggedCut | None) -> None:
         """Learn when the watermarks came that complete windows: at an even pace, but each with its piece of input.
@@ -185,10 +196,9 @@ class StreamEstimate:
         ends = [] if before <= MIN_TIME or since is None else self._ends_between(before, self._known)
         if since is None or not ends:
             return
-        pieces = [until] if cut is None else self._pieces(cut)
         for end in ends:
-            even = since + (until - since) * (end - before) // (self._known - before)
-            self._learn(end, pieces[bisect.bisect_left(pieces, even, hi=len(pieces) - 1)])
+            even = since + (until - since) * (end - before) / (self._known - before)
+            self._learn(end, until if cut is None else self._came(cut, even, until))
         self._arrivals.clear()
 
     def _ends_between(self, after: Micros, until: Micros) -> list[Micros]:

@@ -122,6 +122,12 @@ class FileLog:
         last = bisect.bisect_left(self._entries, end, lo=first, key=lambda entry: entry.position)
         return self._entries[first:last]
 
+    def since(self, start: int) -> Iterator[FileEntry]:
+        """Give the entries with start <= position, one by one; O(log n) before the first."""
+        entries = self._entries
+        first = bisect.bisect_left(entries, start, key=lambda entry: entry.position)
+        return (entries[place] for place in range(first, len(entries)))
+
     def append(self, files: Sequence[tuple[str, int, Micros]]) -> None:
         """Add (path, size, mtime) of new files; durable on return, all or nothing in memory.
 

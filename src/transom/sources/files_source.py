@@ -128,7 +128,7 @@ class FileSource:
         """Return the end of a piece of whole files with about at most `max_rows` rows; at least one file."""
         first = position(start)
         end, rows = first, 0
-        for count, entry in enumerate(self._log.between(first, self._log.next)):
+        for count, entry in enumerate(self._log.since(first)):
             more = self._estimate(entry)
             if count and (rows + more > max_rows or (self._max_files and count >= self._max_files)):
                 break
