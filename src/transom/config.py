@@ -33,14 +33,14 @@ class Settings:
     """A stream that has waited longer goes before all others, whatever the policy."""
     memory_bound: float = 0.8
     """Share of memory, of the driver, of Spark's cache or of the JVM's heap, from which on the streams go first that
-    free most of it; 1 for never."""
+    free most of it, and those that only add to it wait while others free some; 1 for never."""
     memory_limit: int | None = None
-    """Bytes that the driver's process may use; half of the machine's memory if not given."""
+    """Bytes that the driver's process may use; half of the machine's or container's memory if not given."""
     sink_workers: int = 4
     """Sinks that write at once."""
     max_waiting_bytes: int = 256 << 20
     """Bound on the results that wait for one sink. Beyond it a failing sink's query is taken out; for one that is only
-    slow, no more rows are read until it has caught up."""
+    slow, the stream of the query is not read until it has caught up."""
     snapshot_bytes: int = 32 << 20
     """The checkpoint's log and partials are replaced by a snapshot when they exceed this and the last snapshot."""
     share: bool = True

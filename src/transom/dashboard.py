@@ -45,6 +45,8 @@ def log_lines(progress: Progress) -> list[str]:
     """Return log lines: the notes, then one line per stream and one per query."""
     at = format_time(_second(progress.at))
     lines = notes(progress)
+    if progress.memory_mode:
+        lines.append(f"{at} memory {progress.memory:.0%}: what frees it goes first")
     for stream in progress.streams:
         dead = sum(stream.dead_letters.values())
         lines.append(

@@ -89,6 +89,16 @@ def test_log_lines():
     assert "latency p50 400 ms p95 2.5 s p99 3.0 s (target p95 2.0 s), 7 late rows, ok" in lines[2]
 
 
+def test_short_memory_is_told():
+    short = replace(progress(1), memory=0.85, memory_mode=True)
+    assert "memory 85%: what frees it goes first" in log_lines(short)[0]
+    assert "memory 85%: what frees it goes first" in text(render(short, []))
+    assert (to_json(short)["memory"], to_json(short)["memory_mode"]) == (0.85, True)
+    calm = replace(short, memory=0.4, memory_mode=False)
+    assert not any("memory" in line for line in log_lines(calm))
+    assert "memory 40%" in text(render(calm, []))
+
+
 def test_lines_come_every_few_seconds_and_notes_at_once():
     out = io.StringIO()
     with LineView(out, io.StringIO()) as view:

@@ -19,12 +19,27 @@ def test_resident_bytes_follow_what_is_allocated() -> None:
     assert held.sum() == len(held)
 
 
+def test_what_is_freed_is_given_back_and_the_jvm_is_asked_now_and_then(spark: SparkSession) -> None:
+    gauge = MemoryGauge(spark, resident_bytes() + 200 * MEGABYTE, every=2)
+    pieces = [bytes(5_000) for _ in range(40_000)]
+    full = gauge.measure()
+    last = pieces[-1]  # at the end of the heap, so that freeing alone gives nothing back
+    del pieces
+    asked: list[int] = []
+    gauge._heap = lambda: float(asked.append(1) or 0.5)  # type: ignore[method-assign,func-returns-value]
+    assert gauge.measure().heap == full.heap
+    assert len(asked) == 0
+    assert gauge.measure().driver < full.driver - 0.1
+    assert len(asked) == 1
+    assert len(last) == 5_000
+
+
 def test_default_limit_is_a_part_of_the_machine() -> None:
     assert 64 * MEGABYTE < default_limit() < 1 << 50
 
 
 def test_cache_and_heap_are_measured(spark: SparkSession) -> None:
-    gauge = MemoryGauge(spark, 8 << 30)
+    gauge = MemoryGauge(spark, 8 << 30, every=1)
     cached = spark.range(2_000_000).selectExpr("uuid() AS text").persist(StorageLevel.MEMORY_ONLY)
     before = gauge.measure()
     cached.count()

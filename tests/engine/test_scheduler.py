@@ -384,14 +384,49 @@ def test_memory_mode_ends_after_its_time_and_can_be_left_out() -> None:
         assert seen == modes
 
 
-def test_a_stream_that_only_adds_to_memory_runs_after_the_bound() -> None:
+def test_what_only_adds_to_memory_waits_for_what_frees_some_and_no_longer_than_the_bound() -> None:
+    adds, frees = FakeStream("adds", [tumbling("1 second")]), FakeStream("frees", [tumbling("1 second")])
+    adds.source.arrivals = [NOON]
+    shares = [Shares(driver=0.9)]
+    settings = Settings(longest_wait=20 * SECOND)
+    streams = {"adds": fake(adds), "frees": fake(frees)}
+    decides = Scheduler(streams, settings, ManualClock(NOON), lambda: shares[0])
+    decides.looked(fake(adds), NOON)
+    assert decides.order(["adds"], NOON) == ["adds"], "nothing frees memory, so that waiting would not help"
+    held(frees, 1_000)
+    decides.of(fake(frees), NOON).backlog = 1_000
+    for tenth in range(200):  # the memory mode itself rests half of the time
+        assert decides.order(["adds"], NOON + tenth * SECOND // 10) == []
+    assert decides.order(["adds"], NOON + 21 * SECOND) == ["adds"]
+    shares[0] = Shares(driver=0.7)
+    decides.of(fake(adds), NOON).started_at = NOON + 21 * SECOND
+    assert decides.order(["adds"], NOON + 31 * SECOND) == ["adds"]
+
+
+def test_while_memory_is_short_results_on_their_way_to_sinks_are_waited_for() -> None:
     stream = FakeStream("s", [tumbling("1 second")])
     stream.source.arrivals = [NOON]
-    settings = Settings(longest_wait=2 * SECOND)
-    decides = Scheduler({"s": fake(stream)}, settings, ManualClock(NOON), lambda: Shares(driver=0.9))
+    decides = Scheduler({"s": fake(stream)}, Settings(), ManualClock(NOON), lambda: Shares(driver=0.9))
     decides.looked(fake(stream), NOON)
-    assert decides.order(["s"], NOON) == []
-    assert decides.order(["s"], NOON + 5 * SECOND // 2) == ["s"]
+    assert decides.order(["s"], NOON, delivering=True) == []
+    assert decides.order(["s"], NOON, delivering=False) == ["s"]
+
+
+def test_what_a_run_frees_is_told_in_bytes() -> None:
+    stream, reader = FakeStream("s", [tumbling("1 second")]), FakeStream("r", [tumbling("1 second")])
+    estimate = StreamEstimate(fake(stream), NOON)
+    estimate.backlog = 1_000
+    estimate._kept, estimate._partial_bytes, estimate._partials = 0.1, 50.0, 400.0
+    assert estimate.freed(False, 1e9) == pytest.approx(-1_000 * 0.1 * 50), "partials of rows that wait in files"
+    assert estimate.freed(True, 1e9) == pytest.approx(400 * 50 - 1_000 * 0.1 * 50)
+    held(stream, 1_000)
+    assert estimate.freed(False, 1e9) == pytest.approx(1_000 * (100 - 0.1 * 50))
+    estimate._kept = 3.0
+    assert estimate.freed(False, 1e9) == pytest.approx(1_000 * (100 - 150)), "partials are larger than the rows"
+    estimate._kept = 0.1
+    assert estimate.freed(True, 1e9) == pytest.approx(1_000 * 100 + 400 * 50), "and the windows that close leave"
+    stream.readers = [reader]
+    assert estimate.freed(True, 1e9) == pytest.approx(1_000 * (100 - 0.1 * 50)), "unless others read them"
 
 
 def test_a_stream_without_a_past_is_as_urgent_as_its_oldest_row() -> None:

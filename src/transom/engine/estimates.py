@@ -78,6 +78,8 @@ class StreamEstimate:
         self._partials = 0.0
         self._kept = 0.1
         """Rows of partials for each row read."""
+        self._partial_bytes = 32.0
+        """Size of a row of partials."""
         self._deadlines: tuple[object, list[Deadline]] | None = None
         """Of its own queries, with what they follow from."""
         self._costs()
@@ -136,7 +138,11 @@ class StreamEstimate:
         self._rows = 0.9 * self._rows + rows
         self._epoch += outcome.stats.delays
         if rows:
-            self._kept += 0.3 * (sum(table.num_rows for table in outcome.tables) / rows - self._kept)
+            kept = sum(table.num_rows for table in outcome.tables)
+            self._kept += 0.3 * (kept / rows - self._kept)
+            if kept:
+                size = sum(table.nbytes for table in outcome.tables) / kept
+                self._partial_bytes += 0.3 * (size - self._partial_bytes)
         before = self._newest_read
         self._newest_read = max(before or 0, stream.source.ingested_at(cut.start, cut.end))
         self._deadlines = None
@@ -304,23 +310,30 @@ class StreamEstimate:
         )
 
     def freed(self, closes: bool, cycle: float) -> float:
-        """Return the rows that a run takes out of memory; fewer than none if it adds some.
+        """Return the bytes that a run takes out of memory; below 0 if it adds some.
 
-        Klink's p_k over two operators, the job and the consolidation. Rows of partials are queued before the second;
-        rows before the first only where the source holds them in this process. Where it does not, as with files, the
-        partials of what is read come on top.
+        Klink's p_k over two operators, the job (S_1) and the consolidation (S_2), in bytes instead of events:
+
+            p_1 = held (1 - S_1)    p_2 = held (1 - S_1 S_2) + due (1 - S_2), if windows close
+
+        `due` are the partials of the windows that close, `held` the rows that wait in this process, both as far as a
+        cycle takes them; S_1 is bytes of partials per byte of a row, S_2 is 1 where results become the rows of another
+        stream, else 0, as results leave through a sink. Rows that wait elsewhere, as in files, take no memory: what a
+        run makes of them comes on top, and so it does where partials are larger than rows.
 
         Args:
             closes: Whether a window is likely to close after it.
             cycle: Length of a cycle, seconds.
         """
-        costs = self.costs.costs
-        source = self.stream.source
-        in_memory = isinstance(source, DerivedSource) and source.held_bytes > 0
-        held = float(self.backlog) if in_memory else 0.0
-        due = self._partials if closes else 0.0
-        kept, emitted = min(1.0, self._kept), 1.0 if self.stream.readers else 0.0
-        queued, per_row = np.array([held, due]), np.array([float(costs.row), float(costs.partial)])
-        freed = eliminated(queued, np.array([kept, emitted]), per_row, cycle)
-        read = min(float(self.backlog), float(costs.fitting(cycle)))
-        return freed if in_memory else freed - kept * read
+        costs, source = self.costs.costs, self.stream.source
+        row = source.held_bytes / max(1, self.backlog) if isinstance(source, DerivedSource) else 0.0
+        added, partial = self._kept * self._partial_bytes, self._partial_bytes
+        emitted = 1.0 if self.stream.readers else 0.0
+        shrinks, operators = added < row, slice(2 if closes else 1)
+        freed = eliminated(
+            np.array([self.backlog * row if shrinks else 0.0, self._partials * partial])[operators],
+            np.array([added / row if shrinks else 1.0, emitted])[operators],
+            np.array([float(costs.row) / row if shrinks else 0.0, float(costs.partial) / partial])[operators],
+            cycle,
+        )
+        return freed if shrinks else freed - (added - row) * min(float(self.backlog), float(costs.fitting(cycle)))

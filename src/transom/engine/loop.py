@@ -131,7 +131,8 @@ class Loop:
                 self._take_outcomes()
                 self._take_deliveries()
                 self._change_queries()
-                if not self._stopping and self._runs_a_query() and not self._sinks_are_behind():
+                self._look_at_sinks()
+                if not self._stopping and self._runs_a_query():
                     self._start_cuts()
                 self._bound_checkpoint()
                 if self._finished(once):
@@ -190,7 +191,7 @@ class Loop:
         for name, stream in self._streams.items():
             if name in self._jobs or name in self._changer.held or not stream.state.running():
                 continue
-            if stream.waits_for_readers(self._settings.max_waiting_bytes):
+            if self._held_up(stream):
                 continue
             max_rows = self._scheduler.max_rows(stream, now)
             cut = stream.next_cut(now, max_rows, False)
@@ -202,7 +203,7 @@ class Loop:
         due = {name for name, cut in cuts.items() if self._streams[name].has_due(cut.watermark, now)}
         ready = [name for name, cut in cuts.items() if not cut.empty and not self._too_early(name, name in due, now)]
         free = self._scheduler.slots - sum(not cut.empty for cut, _ in self._jobs.values())
-        chosen = self._scheduler.order(ready, now)[:free] if free > 0 and ready else []
+        chosen = self._scheduler.order(ready, now, self._delivery.busy)[:free] if free > 0 and ready else []
         for name in sorted(due, key=lambda name: name not in chosen):
             self._log_cut(self._streams[name], cuts[name] if name in chosen else cuts[name].only_closing())
         for name in chosen:
@@ -364,13 +365,19 @@ class Loop:
                 self._fail(stream, query, reason)
                 self._end_orphans()
 
-    def _sinks_are_behind(self) -> bool:
-        """Tell whether to read no more rows until slow sinks have taken their results; says so once per time."""
+    def _look_at_sinks(self) -> None:
+        """Find out which sinks are slow, and say so once per time."""
         slow = set(self._delivery.slow())
         for query in slow - self._behind:
-            self.note(f"The sink of {query} is slow; no more rows are read until it has taken what waits for it.")
+            self.note(f"The sink of {query} is slow; its stream is not read until it has taken what waits for it.")
         self._behind = slow
-        return bool(slow)
+
+    def _held_up(self, stream: Stream) -> bool:
+        """Tell whether to read no more rows of a stream until what is fed by it, at any level, has caught up."""
+        if not self._behind.isdisjoint(stream.state.queries):
+            return True
+        waits = stream.waits_for_readers(self._settings.max_waiting_bytes)
+        return waits or any(self._held_up(reader.child) for reader in stream.readers)
 
     def _waits_in_vain(self) -> bool:
         """Tell whether the results that are left wait for failing sinks only: after one try when stopping."""

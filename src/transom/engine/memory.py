@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HALF = 0.5
 """Of the machine's memory is the driver's if the settings do not say: the JVM and the system need theirs."""
+TRIMMED = 0.5
+"""From this share on, memory that the driver has freed but not given back is given back before it is measured."""
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
@@ -37,14 +42,18 @@ class Shares:
 
 
 class MemoryGauge:
-    """Measures memory; a measurement takes about a millisecond.
+    """Measures memory. The process is asked each time (20 microseconds), the JVM now and then (a millisecond).
 
     Args:
         session: Transom's session; with Spark Connect only the driver is measured.
         limit: Bytes that the driver's process may use; None for half of the machine's memory, or of the container's.
+        every: The JVM is asked each time that so many measurements were made.
     """
 
-    def __init__(self, session: SparkSession, limit: int | None) -> None:
+    def __init__(self, session: SparkSession, limit: int | None, every: int = 5) -> None:
+        self._every = every
+        self._made = 0
+        self._known = Shares()
         self._limit = limit or default_limit()
         self._context: Any = session.sparkContext if hasattr(session, "_jsparkSession") else None
         self._pools: list[Any] = []
@@ -56,13 +65,20 @@ class MemoryGauge:
     def measure(self) -> Shares:
         """Return the shares now; what cannot be measured, as when the JVM is gone, counts as nothing."""
         driver = resident_bytes() / self._limit
+        often = self._made % self._every
+        self._made += 1
+        if driver >= TRIMMED and not often:
+            give_back()
+            driver = resident_bytes() / self._limit
         if self._context is None:
             return Shares(driver)
-        from py4j.protocol import Py4JError
+        if not often:
+            from py4j.protocol import Py4JError
 
-        with suppress(Py4JError, OSError):
-            return Shares(driver, self._cache(), self._heap())
-        return Shares(driver)
+            self._known = Shares()
+            with suppress(Py4JError, OSError):
+                self._known = Shares(0.0, self._cache(), self._heap())
+        return replace(self._known, driver=driver)
 
     def _cache(self) -> float:
         used = most = 0
@@ -80,6 +96,13 @@ class MemoryGauge:
     @property
     def _java(self) -> Any:
         return self._context._jvm.java
+
+
+def give_back() -> None:
+    """Give freed memory back to the system, where it can: else garbage would count as memory in use."""
+    pa.default_memory_pool().release_unused()
+    with suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)  # glibc only
 
 
 def resident_bytes() -> int:

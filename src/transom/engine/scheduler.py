@@ -17,19 +17,14 @@ from transom.engine.state import Closing
 from transom.engine.stream import Stream
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_duration
 from transom.scheduling.limits import out_of_reach
-from transom.scheduling.memory import MemoryMode
-from transom.scheduling.policies import Columns, Floats, Policy, bounded, freeing, policy_named
+from transom.scheduling.memory import MemoryMode, holding
+from transom.scheduling.policies import Policy, bounded, freeing, policy_named
 
 CYCLE = 10.0
 """Length of a cycle over the fixed cost of a job, if the settings give none: a tenth of the work is overhead then."""
 
-LOOK: Micros = MICROS_PER_SECOND
+LOOK: Micros = MICROS_PER_SECOND // 5
 """How often memory is measured."""
-
-
-def _freeing(streams: Columns, now: float) -> Floats:
-    """Return the priorities while memory is short: what only adds to it waits."""
-    return np.where(streams.freed < 0, np.inf, freeing(streams, now))
 
 
 class Scheduler:
@@ -55,7 +50,7 @@ class Scheduler:
         self._settings = settings
         self._clock = clock
         self._policy = policy_named(settings.policy, settings.longest_wait)
-        self._freeing = bounded(Policy("memory", _freeing), settings.longest_wait)
+        self._freeing = bounded(Policy("memory", freeing), settings.longest_wait)
         self._measure = measure if settings.memory_bound < 1 else None
         self._measured_at: Micros | None = None
         self._note = note
@@ -157,29 +152,44 @@ class Scheduler:
 
     # ---- decisions
 
-    def order(self, ready: Sequence[str], now: Micros) -> list[str]:
+    def order(self, ready: Sequence[str], now: Micros, delivering: bool = False) -> list[str]:
         """Return the streams to run now, the first one first; those left out are better run later.
 
         Args:
             ready: Streams with rows to read.
             now: Wall time.
+            delivering: Whether a sink is taking results.
         """
         begun = self._clock.now()
-        self._look_at_memory(now)
+        self.look(now)
         cycle = self._cycle()
         views = []
         for name in ready:
             estimate = self.of(self._streams[name], now)
             view = estimate.view(self._deadlines(estimate, now), cycle, now, self.once)
-            if self.mode.active:
+            if self.short:
                 view = replace(view, freed=estimate.freed(view.expected <= now, cycle))
             views.append(view)
-        chosen = (self._freeing if self.mode.active else self._policy)(views, now)
-        self.resting = {view.name: round(view.expected) for view in views if view.name not in chosen}
+        policy = self._freeing if self.mode.active else self._policy
+        if self.short and (delivering or any(view.freed > 0 for view in views) or self._waits_in_memory(cycle, now)):
+            policy = bounded(holding(policy), self._settings.longest_wait)
+        chosen = policy(views, now)
+        rests = (view for view in views if view.name not in chosen and view.expected > now)
+        self.resting = {view.name: round(view.expected) for view in rests}
         self.spent += self._clock.now() - begun
         return chosen
 
-    def _look_at_memory(self, now: Micros) -> None:
+    @property
+    def short(self) -> bool:
+        """Whether memory is short, be it that the memory mode rests."""
+        return self.mode.active or (self._measure is not None and self.memory.largest >= self.mode.enter)
+
+    def _waits_in_memory(self, cycle: float, now: Micros) -> bool:
+        """Tell whether a stream frees memory with the rows that it reads now or next."""
+        return any(self.of(stream, now).freed(False, cycle) > 0 for stream in self._streams.values())
+
+    def look(self, now: Micros) -> None:
+        """Measure memory, if it was not done just now."""
         if self._measure is None or (self._measured_at is not None and now < self._measured_at + LOOK):
             return
         self._measured_at, self.memory = now, self._measure()

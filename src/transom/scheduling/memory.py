@@ -1,11 +1,14 @@
-"""When memory decides what runs next: a state machine."""
+"""When memory decides what runs next: a state machine, and what waits meanwhile."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from transom.errors import DefinitionError
 from transom.model.time import MICROS_PER_SECOND, Micros
+from transom.scheduling.policies import Columns, Floats, Policy
 
 
 @dataclass(frozen=True)
@@ -56,3 +59,16 @@ class MemoryMode:
         if now >= self.since + self.longest:
             return replace(self, since=None, rest_until=now + self.longest)
         return self
+
+
+def holding(policy: Policy) -> Policy:
+    """Return the policy without the streams whose run only adds to memory (`freed` below 0).
+
+    For the time that memory is short and something else frees some: whichever order is in force, what is freed must
+    not be taken again at once. Wrap it with `bounded`, so that no stream waits without end.
+    """
+
+    def priority(streams: Columns, now: float) -> Floats:
+        return np.where(streams.freed < 0, np.inf, policy.priority(streams, now))
+
+    return replace(policy, priority=priority)
