@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
@@ -12,7 +13,6 @@ from benchmarks.harness import CORES, Run, benchmark, paired_ratio, percentile
 from benchmarks.replay import Schedule
 from benchmarks.scheduling import Measured, Plan, Query, measure
 from benchmarks.worker import Worker
-from benchmarks.workloads import WORKLOADS
 from benchmarks.workloads.base import SECOND
 from benchmarks.workloads.everyday import EVERYDAY
 
@@ -35,7 +35,7 @@ def plan_of(run: Run) -> Plan:
 
 
 def queries(run: Run, seconds: int) -> list[Query]:
-    """Return the queries, each with windows of its own phase, over written feeds."""
+    """Return the queries, which start at random times and have windows of their own phases, over written feeds."""
     random = np.random.default_rng(5)
     known: dict[tuple[str, int], tuple[Schedule, ...]] = {}
     chosen = []
@@ -48,8 +48,9 @@ def queries(run: Run, seconds: int) -> list[Query]:
             known[workload.name, seed] = tuple(
                 replay.write(feed, place / str(i), EVERY) for i, feed in enumerate(feeds)
             )
-        shift = int(random.integers(0, workload.slide))
-        chosen.append(Query(f"q{number:02d}", WORKLOADS[workload.name], shift, known[workload.name, seed]))
+        shift, start = int(random.integers(0, workload.slide)), int(random.integers(0, EVERY))
+        inputs = tuple(replace(one, visible=one.visible + start) for one in known[workload.name, seed])
+        chosen.append(Query(f"q{number:02d}", workload, shift, inputs))
     return chosen
 
 

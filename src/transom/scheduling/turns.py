@@ -8,6 +8,7 @@ of its rows and by the time since the batch before.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,25 +18,19 @@ from transom.errors import DefinitionError
 from transom.model.calendar import CalendarSpec
 from transom.model.time import MICROS_PER_SECOND, MIN_TIME, Micros
 from transom.model.window import WindowSpec
-from transom.scheduling.arrivals import DelayMoments, LagHistory
 from transom.scheduling.costs import CostHistory
 from transom.scheduling.policies import Policy, StreamView
 
-EPOCHS = 32
-"""Sweeping watermarks that are remembered; few, so that an outage is forgotten soon."""
+BATCHES = 8
+"""Batches with rows whose watermarks are remembered."""
 ENOUGH = 3
-"""With fewer lags nothing is foretold."""
-STEADY = 0.25
-"""Lags that spread by more than this share of the slide foretell nothing: old data is read faster than it happened, or
-the source comes and goes. A watermark that is not foretold is taken to be there, so that its query is never held for
-it."""
-POLLING: Micros = 50_000
-"""A query that began its batch so long after the batch before was polling its source, and took the rows when they came.
-"""
+"""With fewer nothing is foretold."""
+UNSTEADY = 0.5
+"""Watermarks whose lags spread by more than this share of the time that they took foretell nothing: old data is read
+faster than it happened, or the source comes and goes. A watermark that is not foretold is taken to be there, so that
+its query is never held for it."""
 RATE_WEIGHT = 0.3
 """Of the newest batch in the rate of rows."""
-EPOCHS_AT_ONCE = 8
-"""Of more windows that one batch completes only the first are learned from."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +40,6 @@ class BatchDone:
     batch: int
     triggered: Micros
     """Wall time when Spark asked the source what there is."""
-    ended: Micros
-    """Wall time when it was committed."""
     rows: int
     """Rows read."""
     newest: Micros | None = None
@@ -64,13 +57,11 @@ class BatchDone:
             KeyError: It lacks a field that Spark always gives.
             ValueError: A time is not ISO 8601.
         """
-        triggered = _moment(progress["timestamp"])
         times = progress.get("eventTime", {})
         watermark = _moment(times["watermark"]) if "watermark" in times else 0
         return cls(
             batch=progress["batchId"],
-            triggered=triggered,
-            ended=triggered + 1_000 * progress["durationMs"].get("triggerExecution", 0),
+            triggered=_moment(progress["timestamp"]),
             rows=progress["numInputRows"],
             newest=_moment(times["max"]) if "max" in times else None,
             watermark=watermark if watermark > 0 else None,
@@ -95,7 +86,6 @@ class QueryEstimate:
         self.window = window
         self.limit = limit
         self.costs = CostHistory()
-        self.lags = LagHistory(EPOCHS)
         self.rate = 0.0
         """Rows that come per microsecond."""
         self._last: BatchDone | None = None
@@ -106,6 +96,8 @@ class QueryEstimate:
         self._swept: Micros = MIN_TIME
         """The watermark that the rows of finished batches make; the next batch has it."""
         self._swept_at: Micros = 0
+        self._seen: deque[tuple[Micros, Micros]] = deque(maxlen=BATCHES)
+        """When watermarks were found, and their lags: how far they were behind that."""
         self._arrived: Micros = 0
         self._started: Micros = 0
         self._results = self._rows = 1.0
@@ -124,7 +116,7 @@ class QueryEstimate:
         before = self._last
         if done is None or (before is not None and done.batch <= before.batch):
             return
-        if self._took is not None and self._took[0] == done.batch:
+        if self._took is not None and self._took[0] == done.batch and done.rows:
             self.costs.ran(float(done.rows), self._took[1] / MICROS_PER_SECOND)
         if before is not None and done.triggered > before.triggered:
             share = RATE_WEIGHT if self.rate else 1.0
@@ -143,24 +135,14 @@ class QueryEstimate:
         self._last = done
 
     def _sweep(self, done: BatchDone) -> None:
-        """Learn when the watermarks that a batch brought had come: at an even pace since the batch before."""
-        before, last = self._swept, self._last
+        """Note the watermark that a batch brought."""
+        before = self._swept
         if self._delay is None:
             return
         self._swept = max(before, self._newest - self._delay)
-        if self._swept == before:
-            return
-        self._swept_at = done.triggered
-        if before <= MIN_TIME or last is None or self.window is None:
-            return
-        since = done.triggered if done.triggered > last.ended + POLLING else last.triggered
-        end = before
-        for _ in range(EPOCHS_AT_ONCE):
-            end = self.window.first_end(end)
-            if end > self._swept:
-                return
-            arrival = since + (done.triggered - since) * (end - before) // (self._swept - before)
-            self.lags.seen(arrival - end, DelayMoments())
+        if self._swept > before:
+            self._swept_at = done.triggered
+            self._seen.append((done.triggered, done.triggered - self._swept))
 
     def started(self, now: Micros) -> None:
         """Note that the batch runs."""
@@ -174,20 +156,21 @@ class QueryEstimate:
     # ---- what is known
 
     def expected(self) -> float:
-        """Return when the watermark that completes the next window has come or will come, wall time.
+        """Return when the watermark that completes the next window has come, or when it may come; wall time.
 
-        The arrival of the held batch where that cannot be foretold.
+        It is not before the window's end and the least lag of past watermarks; how much later depends on how the source
+        portions its rows, which a progress does not tell. Too early costs a batch, too late delays a result. Where
+        nothing can be foretold, it is the arrival of the held batch.
         """
-        if self.window is None or self._last is None or self._emitted <= MIN_TIME:
+        if self.window is None or self._emitted <= MIN_TIME:
             return float(self._arrived)
         end = self.window.first_end(self._emitted)
         if end <= self._swept:
             return float(self._swept_at)
-        arrival = self.lags.arrival(end)
-        slide = self.window.first_end(end) - end
-        if arrival is None or len(self.lags) < ENOUGH or arrival.sigma > STEADY * slide:
+        lags = [lag for _, lag in self._seen]
+        if len(lags) < ENOUGH or max(lags) - min(lags) > UNSTEADY * (self._seen[-1][0] - self._seen[0][0]):
             return float(self._arrived)
-        return arrival.expected(self._last.triggered)
+        return float(end + min(lags))
 
     def view(self, name: str, now: Micros) -> StreamView:
         """Return the query as a policy sees it.
