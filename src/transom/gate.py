@@ -26,8 +26,6 @@ logger = logging.getLogger(__name__)
 BatchFunction: TypeAlias = "Callable[[DataFrame, int], None]"
 """What `foreachBatch` takes: the rows of a micro-batch and its number."""
 
-SLOTS = 2
-"""Micro-batches that run at once: one has the cores while the other plans or commits."""
 LIMIT: Duration = "10 seconds"
 LOOK = 0.02
 """Seconds after which the policy is asked again while somebody waits for the right moment."""
@@ -282,7 +280,7 @@ def gate(
     spark: SparkSession,
     policy: str = "klink",
     *,
-    slots: int = SLOTS,
+    slots: int | None = None,
     longest_wait: Duration = LONGEST_WAIT,
     clock: Clock | None = None,
 ) -> Gate:
@@ -313,7 +311,8 @@ def gate(
         spark: The classic session that starts the queries. Of queries that other sessions of the same context start,
             the progress is not known; they take turns, and are never held.
         policy: As in the settings of `App`; with "fair" nobody waits.
-        slots: Micro-batches that run at once.
+        slots: Micro-batches that run at once; default half of the cores, and at least 2, so that one has the cores
+            while another plans or commits.
         longest_wait: A batch that has waited longer goes first.
         clock: The time; tests pass their own.
 
