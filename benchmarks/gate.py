@@ -19,19 +19,19 @@ from benchmarks.workloads.everyday import EVERYDAY
 QUERIES = 16
 FEEDS = 2
 """Different feeds of each workload; queries share them, with other phases of their windows."""
-EVERY: int = 5 * SECOND
+EVERY: int = 7 * SECOND
 """Time between two files of an input. It makes the load: without the gate a query runs a batch for each file, and one
 for each watermark that completes windows."""
 ENGINES = {"ungated": "stock", "gated": "gated.klink"}
 """The same queries, by what their figures are called."""
-WARM_UP = Plan(2, 38, 1)
+WARM_UP = Plan(2, 30, 1)
 """Run once and not counted: the JVM compiles what a batch needs."""
-REDUCED = "two repeats of 28 s counted after 12 s, instead of 5 of 90 s after 30 s"
+REDUCED = "two repeats of 32 s counted after 10 s, instead of 5 of 90 s after 30 s"
 
 
 def plan_of(run: Run) -> Plan:
     """Return how long and how often."""
-    return Plan(12, 28, 2) if run.quick else Plan(30, 90, 5)
+    return Plan(10, 32, 2) if run.quick else Plan(30, 90, 5)
 
 
 def queries(run: Run, seconds: int) -> list[Query]:

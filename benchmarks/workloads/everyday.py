@@ -46,8 +46,8 @@ def counted(name: str, key: str, length: int, slide: int, rate: int, limit: int)
 
 
 EVERYDAY = (
-    counted("every10", "campaign", 10, 10, 2_000, 3),
-    counted("every20by10", "campaign", 20, 10, 2_000, 3),
-    counted("every20", "campaign", 20, 20, 6_000, 5),
-    counted("users30", "user", 30, 30, 3_000, 10),
+    counted("every20", "campaign", 20, 20, 2_000, 3),
+    counted("every40by20", "campaign", 40, 20, 2_000, 3),
+    counted("every30", "campaign", 30, 30, 6_000, 5),
+    counted("users60", "user", 60, 60, 3_000, 10),
 )

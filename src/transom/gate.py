@@ -327,6 +327,6 @@ def gate(
 
     if not isinstance(spark.sparkContext._gateway, ClientServer):
         raise SessionError("gate: Python's threads are not pinned to Java's.", "Leave PYSPARK_PIN_THREAD unset.")
-    return Gate(
-        _Classic(spark), policy, slots, parse_duration(longest_wait, "gate: longest_wait"), clock or SystemClock()
-    )
+    count = max(2, spark.sparkContext.defaultParallelism // 2) if slots is None else slots
+    longest = parse_duration(longest_wait, "gate: longest_wait")
+    return Gate(_Classic(spark), policy, count, longest, clock or SystemClock())

@@ -273,6 +273,7 @@ def test_they_run_one_after_the_other_in_the_order_of_the_policy() -> None:
 def test_an_error_is_the_users_and_frees_the_slot() -> None:
     queries = Queries(slots=1)
     queries.start("bad")
+    queries.wait(lambda: queries.ran == ["bad"])
     queries.start("good")
     queries.end("bad")
     assert str(queries.errors["bad"]) == "my own error"
@@ -286,6 +287,7 @@ def test_stopped_queries_leave_whether_they_wait_or_run() -> None:
     queries = Queries(slots=1)
     for name in ("bad", "waits", "next"):
         queries.start(name)
+        queries.wait(lambda: queries.ran == ["bad"])
     queries.driver.stopping = {"bad", "waits"}
     queries.threads["waits"].join(PATIENCE)
     assert isinstance(queries.errors["waits"], StoppedInGateError)
@@ -301,6 +303,7 @@ def test_closing_lets_through_what_waits_and_what_comes() -> None:
     queries = Queries(slots=1)
     with queries.gate:
         queries.start("a")
+        queries.wait(lambda: queries.ran == ["a"])
         queries.start("b")
         assert queries.ran == ["a"]
     queries.wait(lambda: queries.ran == ["a", "b"])
@@ -314,6 +317,7 @@ def test_closing_lets_through_what_waits_and_what_comes() -> None:
 def test_a_gate_that_cannot_decide_lets_everything_through(caplog: pytest.LogCaptureFixture) -> None:
     queries = Queries(slots=1)
     queries.start("a")
+    queries.wait(lambda: queries.ran == ["a"])
     queries.gate._turns.next = lambda now: 1 / 0  # type: ignore[method-assign, assignment, return-value]
     queries.start("b")
     queries.wait(lambda: queries.ran == ["a", "b"])

@@ -160,7 +160,7 @@ class QueryEstimate:
 
         It is not before the window's end and the least lag of past watermarks; how much later depends on how the source
         portions its rows, which a progress does not tell. Too early costs a batch, too late delays a result. Where
-        nothing can be foretold, it is the arrival of the held batch.
+        nothing can be foretold, and where it may be there already, it is the arrival of the held batch.
         """
         if self.window is None or self._emitted <= MIN_TIME:
             return float(self._arrived)
@@ -170,7 +170,7 @@ class QueryEstimate:
         lags = [lag for _, lag in self._seen]
         if len(lags) < ENOUGH or max(lags) - min(lags) > UNSTEADY * (self._seen[-1][0] - self._seen[0][0]):
             return float(self._arrived)
-        return float(end + min(lags))
+        return float(max(end + min(lags), self._arrived))
 
     def view(self, name: str, now: Micros) -> StreamView:
         """Return the query as a policy sees it.
