@@ -12,16 +12,18 @@ whether a watermark waits in a backlog.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from transom.engine.simoutcome import Outcome
 from transom.engine.simworld import SECOND, World
 from transom.errors import DefinitionError
 from transom.model.time import Micros
 from transom.scheduling.arrivals import inverse_mills
-from transom.scheduling.costs import CostHistory
+from transom.scheduling.costs import CostHistory, Costs, cycle
 from transom.scheduling.memory import MemoryMode
 from transom.scheduling.policies import Columns, Policy, freeing
 
@@ -34,7 +36,11 @@ LOOK = 0.2 * SECOND
 """Virtual time between two measurements of memory and rates."""
 TAIL = 5 * SECOND
 """Windows completed so shortly before the end are not counted: there was no time to be late."""
+GOLDEN = 0.6180339887
+"""Multiples of it are spread evenly over [0, 1), however many there are."""
 ROW_BYTES, PARTIAL_BYTES = 250.0, 100.0
+BOUND_BY_MEMORY = ("klink", "least_slack")
+"""Policies that have a memory mode."""
 
 
 @dataclass(frozen=True)
@@ -48,53 +54,20 @@ class Machine:
     cores: int = 24
     tick: Micros = 10_000
     """Grid of virtual time: decisions are made, and jobs end, on it."""
-    cycle: float = 10.0
-    """Length of a cycle r over the fixed cost of a job: a run takes no more rows than fit into it."""
+    cycle: float | None = None
+    """Length of a cycle r, seconds: a run takes no more rows than fit into it; None ties it to what is measured."""
     trigger: Micros = 200_000
     """Least time between two starts of a stream."""
     memory: float | None = None
     """Bytes for rows and partials; None for no memory mode."""
 
     def __post_init__(self) -> None:
-        if min(self.cores, self.tick, self.cycle, self.memory or 1) <= 0 or self.trigger < 0:
+        if min(self.cores, self.tick, self.cycle or 1, self.memory or 1) <= 0 or self.trigger < 0:
             raise DefinitionError("simulated machine: numbers must be positive.", "Give more than 0.")
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """What runs gave; one entry per run unless said otherwise."""
-
-    latency: Floats
-    """Of each window's result after its sweeping watermark arrived, seconds, (runs, queries, windows); NaN where it did
-    not arrive between warm-up and the last seconds. A result that is missing at the end counts with the time until
-    then, which is less than it took."""
-    limit: Floats
-    """Latency limit of each query, seconds."""
-    throughput: Floats
-    """Rows per second that were processed."""
-    memory: Floats
-    """Mean bytes of rows and partials."""
-    peak: Floats
-    """Most bytes."""
-    busy: Floats
-    """Share of the cores that was in use."""
-    jobs: Floats
-    """Jobs per window that was due."""
-    missing: Floats
-    """Share of the windows without result at the end."""
-
-    def mean(self) -> Floats:
-        """Return the mean latency of each run, seconds."""
-        return np.asarray(np.nanmean(self.latency, axis=(1, 2)))
-
-    def quantile(self, share: float) -> Floats:
-        """Return a quantile of the latencies of each run, seconds."""
-        return np.asarray(np.nanquantile(self.latency, share, axis=(1, 2)))
-
-    def within(self) -> Floats:
-        """Return the share of the windows of each run whose result came within its limit."""
-        known = ~np.isnan(self.latency)
-        return np.asarray((known & (self.latency <= self.limit[:, None])).sum((1, 2)) / known.sum((1, 2)))
+    def cycle_of(self, fixed: Floats, busy: Floats) -> Floats:
+        """Return the length of a cycle, seconds; see `scheduling.costs.cycle`."""
+        return cycle(fixed, busy) if self.cycle is None else np.full_like(fixed, self.cycle)
 
 
 @dataclass
@@ -117,48 +90,62 @@ class _State:
     started: Floats
     done: Ints
     """Windows whose sweeping watermark was read."""
+    swept: Floats
+    """Arrival of the next sweeping watermark."""
+    mean: Floats
+    """Expected arrival of it, by those before alone."""
+    sigma: Floats
+    """Predictive standard deviation of that."""
     expected: Floats
-    """Expected arrival of the next sweeping watermark, given that it was not read."""
+    """Expected arrival of it, given that it was not read."""
     jobs: Ints
     held: npt.NDArray[np.bool_]
+    running: Ints
+    """(runs,): jobs that run."""
     complete: Ints
     """(runs, queries): windows that all inputs have completed."""
-    results: Floats
-    """(runs, queries, windows): when the result was there."""
+    latency: npt.NDArray[np.float32]
+    """(runs, queries, windows): seconds from the arrival of the sweeping watermark until the result was there."""
     driver: Floats
     """(runs,): when the driver has merged all that it was given."""
 
 
-@dataclass
 class Simulation:
-    """Runs of one world under one policy.
+    """All runs of a world under each of several policies.
+
+    Policies times runs go side by side, the runs of the first policy first.
 
     Args:
         world: Arrivals and truths.
-        policy: Which stream runs next.
+        policies: Which stream runs next.
         machine: Cores and settings.
     """
 
-    world: World
-    policy: Policy
-    machine: Machine = field(default_factory=Machine)
-
-    def __post_init__(self) -> None:
-        world, shape = self.world, self.world.ends.shape
-        self._job, self._row = SECOND * world.column("job"), SECOND * world.column("row")
-        self._slide, self._limit = world.column("slide"), world.column("limit")
-        self._partials, self._partial = world.column("partials"), SECOND * world.column("partial")
-        selectivity = world.column("results") / (world.column("rate") * self._slide / SECOND)
-        self._selectivity = np.minimum(1.0, selectivity)
-        self._open = self._partials * np.maximum(1.0, world.column("length") / self._slide) * PARTIAL_BYTES
-        self._injected = np.array([each.watermark_every is not None for each in world.streams])
-        self._inputs = world.streams[0].inputs
+    def __init__(self, world: World, policies: Sequence[Policy], machine: Machine | None = None) -> None:
+        self.world, self.policies, self.machine = world, tuple(policies), machine or Machine()
+        each, streams = world.ends.shape
+        runs = each * len(self.policies)
+        shape = (runs, streams)
+        self._world_run = np.arange(runs) % each
+        self._job, self._row = SECOND * self._of("job"), SECOND * self._of("row")
+        self._slide, self._limit = self._of("slide"), self._of("limit")
+        self._partials, self._partial = self._of("partials"), SECOND * self._of("partial")
+        self._selectivity = np.minimum(1.0, self._of("results") / (self._of("rate") * self._slide / SECOND))
+        self._alive = world.alive[self._world_run]
+        self._open = self._partials * np.maximum(1.0, self._of("length") / self._slide) * PARTIAL_BYTES
+        self._injected = self._of("injected") > 0
+        self._ends = world.ends[self._world_run]
+        self._query_swept = world.swept.reshape(each, streams // world.inputs, world.inputs, -1).max(axis=2)
+        query = np.arange(streams) // world.inputs
+        self._rank = 2 * (query * GOLDEN % 1) - 1
         self._costs = CostHistory(shape)
         self._rate, self._counted = np.zeros(shape), np.zeros(shape)
-        self._cycle = self.machine.cycle * self._costs.costs.fixed
-        self._modes = [MemoryMode() for _ in range(shape[0])]
-        windows = world.swept.shape[2]
-        queries = (shape[0], shape[1] // self._inputs)
+        self._cycle = np.ones((runs, 1))
+        self._modes = [MemoryMode() for _ in range(runs)]
+        self._at_once = np.repeat([policy.at_once for policy in self.policies], each)
+        self._memory_bound = np.repeat([policy.name in BOUND_BY_MEMORY for policy in self.policies], each)
+        queries = (runs, streams // world.inputs)
+        lag, sigma, swept = (part[self._world_run, :, 0] for part in (world.lag, world.sigma, world.swept))
         self._state = _State(
             arrived=np.zeros(shape),
             read=np.zeros(shape),
@@ -169,137 +156,177 @@ class Simulation:
             took=np.zeros(shape),
             started=np.full(shape, -1e12),
             done=np.zeros(shape, dtype=np.int64),
-            expected=world.ends + world.lag[:, :, 0],
+            swept=swept,
+            mean=self._ends + lag,
+            sigma=sigma,
+            expected=self._ends + lag,
             jobs=np.zeros(shape, dtype=np.int64),
             held=np.zeros(shape, dtype=bool),
+            running=np.zeros(runs, dtype=np.int64),
             complete=np.zeros(queries, dtype=np.int64),
-            results=np.full((*queries, windows), np.inf),
-            driver=np.zeros(shape[0]),
+            latency=np.full((*queries, world.swept.shape[2]), np.inf, dtype=np.float32),
+            driver=np.zeros(runs),
         )
 
-    def run(self, warm_up: Micros = 0) -> Outcome:
-        """Go through the whole time; O(ticks x runs x streams).
+    def _of(self, name: str) -> Floats:
+        return self.world.column(name)[self._world_run]
+
+    def run(self, warm_up: Micros = 0) -> list[Outcome]:
+        """Go through the whole time; return what each policy gave. O(ticks x runs x streams).
 
         Args:
             warm_up: Windows whose sweeping watermark arrives before are not counted.
         """
         state, tick, cores = self._state, float(self.machine.tick), self.machine.cores
-        runs = len(state.driver)
-        busy, held, peak, samples = np.zeros(runs), np.zeros(runs), np.zeros(runs), 0
+        busy, held, used = np.zeros(len(state.driver)), [], []
         look = max(1, round(LOOK / tick))
-        per_second, rates = round(SECOND / tick), self.world.rates * tick
+        per_second = round(SECOND / tick)
+        rates = np.zeros_like(state.arrived)
         for step in range(round(self.world.duration / tick)):
             now = step * tick
-            running = np.isfinite(state.left).sum(axis=1)
-            share = np.minimum(1.0, cores / np.maximum(running, 1))
-            busy += running * share
+            if step % per_second == 0:
+                self._rates = self.world.rates[self._world_run, :, step // per_second]
+                rates = self._rates * tick
+            share = np.minimum(1.0, cores / np.maximum(state.running, 1))
+            busy += state.running * share
             state.left -= (tick * share)[:, None]
-            ended = state.left < tick / 2
-            if ended.any():
-                self._commit(now, *np.nonzero(ended))
-            state.arrived += rates[:, :, step // per_second]
-            free = (len(self.world.streams) if self.policy.at_once else cores) - np.isfinite(state.left).sum(axis=1)
-            if free.any():
-                self._decide(now, free)
+            ended = np.nonzero(state.left < tick / 2)
+            if len(ended[0]):
+                self._commit(now, *ended)
+            state.arrived += rates
+            free = np.where(self._at_once, len(state.arrived[0]), cores) - state.running
+            some = np.flatnonzero(free)
+            if len(some):
+                self._decide(now, some, free[some])
             if step % look == 0:
                 self._look_around()
-                used = self._memory_used()
-                held, peak, samples = held + used, np.maximum(peak, used), samples + 1
-                if self.machine.memory is not None:
-                    shares = (used / self.machine.memory).tolist()
-                    observed = zip(self._modes, shares, strict=True)
-                    self._modes = [mode.observed(each, round(now)) for mode, each in observed]
-        return self._outcome(busy * tick / self.world.duration / cores, held / samples, peak, warm_up)
+                held.append(self._memory_used())
+                used.append(state.running * np.minimum(1.0, cores / np.maximum(state.running, 1)) / cores)
+                self._observe_memory(now, held[-1])
+        timelines = np.stack(held, axis=1), np.stack(used, axis=1)
+        return self._outcomes(busy * tick / self.world.duration / cores, *timelines, warm_up)
 
     def _memory_used(self) -> Floats:
         """Return the bytes of rows that are not committed, in the backlog or in a job, and of open windows."""
         rows = (self._state.arrived - self._state.read).sum(axis=1)
-        return np.asarray(rows * ROW_BYTES + self._open.sum())
+        return np.asarray(rows * ROW_BYTES + (self._open * self._alive).sum(axis=1))
+
+    def _observe_memory(self, now: float, used: Floats) -> None:
+        if self.machine.memory is None:
+            return
+        for run in np.flatnonzero(self._memory_bound):
+            self._modes[run] = self._modes[run].observed(float(used[run]) / self.machine.memory, round(now))
 
     # ---- jobs
 
-    def _decide(self, now: float, free: Ints) -> None:
-        """Start jobs on the free cores, the streams of least priority first."""
+    def _decide(self, now: float, some: Ints, free: Ints) -> None:
+        """Start jobs on the free cores of some runs, the streams of least priority first."""
         state = self._state
-        backlog = state.arrived - state.read
-        ready = np.isinf(state.left) & (backlog >= 1) & (state.started + self.machine.trigger <= now)
-        wanted = ready.sum(axis=1)
-        if not wanted.any():
+        backlog = state.arrived[some] - state.read[some]
+        ready = np.isinf(state.left[some]) & (backlog >= 1) & (state.started[some] + self.machine.trigger <= now)
+        wanted = ready.any(axis=1)
+        if not wanted.all():
+            some, free, backlog, ready = some[wanted], free[wanted], backlog[wanted], ready[wanted]
+        if not len(some):
             return
-        columns = self._columns(now, backlog)
-        priority = np.broadcast_to(self.policy.priority(columns, now), backlog.shape)
-        short = [place for place, mode in enumerate(self._modes) if mode.active]
-        if short:
-            priority = priority.copy()
-            priority[short] = freeing(columns, now)[short]
-        order = np.argsort(np.where(ready, priority, np.inf), axis=1, kind="stable")
-        count = np.minimum(free, (ready & np.isfinite(priority)).sum(axis=1))
-        run, place = np.nonzero(np.arange(order.shape[1]) < count[:, None])
-        self._start(now, backlog, run, order[run, place])
+        columns = self._columns(now, some, backlog)
+        priority = np.empty(backlog.shape)
+        each = len(self.world.streams)
+        bounds = np.searchsorted(some, np.arange(len(self.policies) + 1) * each)
+        for policy, start, stop in zip(self.policies, bounds[:-1], bounds[1:], strict=True):
+            priority[start:stop] = policy.priority(columns.part(start, stop), now)
+        for place in [place for place, run in enumerate(some) if self._modes[run].active]:
+            priority[place] = freeing(columns.part(place, place + 1), now)[0]
+        priority[~ready] = np.inf
+        order = np.argsort(priority, axis=1, kind="stable")
+        count = np.minimum(free, np.isfinite(priority).sum(axis=1))
+        row, place = np.nonzero(np.arange(order.shape[1]) < count[:, None])
+        if len(row):
+            stream = order[row, place]
+            self._start(now, backlog[row, stream], some[row], stream)
 
-    def _columns(self, now: float, backlog: Floats) -> Columns:
-        """Return what the policy may know."""
-        state, costs = self._state, self._costs.costs
-        expected = self._foretold(now)
-        ahead = np.maximum(0.0, expected - now)
-        due = 1.0 + np.maximum(0.0, np.floor((now - expected) / self._slide))
-        cost = SECOND * costs.run(backlog, due * self._partials)
-        total = cost + SECOND * costs.row * self._rate * ahead
+    def _columns(self, now: float, some: Ints, backlog: Floats) -> Columns:
+        """Return what the policies may know in some runs."""
+        state, known = self._state, self._costs.costs
+        costs = Costs(known.fixed[some], known.row[some], known.partial[some])
+        slide, partials, limit = self._slide[some], self._partials[some], self._limit[some]
+        expected = self._foretold(now, some)
+        late = np.maximum(0.0, np.floor((now - expected) / slide))
+        due = np.where(expected <= now, 1.0 + late, 0.0)
+        cost = SECOND * costs.run(backlog, (1.0 + late) * partials)
+        total = cost + SECOND * costs.row * self._rate[some] * np.maximum(0.0, expected - now)
+        selectivity, cycle = self._selectivity[some], self._cycle[some]
         return Columns(
-            waiting_since=state.newest,
-            ran_at=state.started,
+            waiting_since=state.newest[some],
+            ran_at=state.started[some],
             cost=cost,
-            run=SECOND * np.minimum(cost / SECOND, self._cycle),
+            run=np.minimum(cost, SECOND * cycle),
             fixed=SECOND * costs.fixed,
             total=total,
-            slack=expected + self._limit - now - total,
+            slack=expected + limit - now - total,
             expected=expected,
-            limit=np.broadcast_to(self._limit, cost.shape),
-            deadline=self.world.ends + state.done * self._slide,
-            rate=self._selectivity / np.maximum(costs.row, 1e-12),
-            freed=np.minimum(backlog, costs.fitting(self._cycle)) * (1 - self._selectivity),
-            held=state.held,
+            limit=limit,
+            deadline=self._ends[some] + state.done[some] * slide,
+            rate=selectivity / np.maximum(costs.row, 1e-12),
+            freed=np.minimum(backlog, costs.fitting(cycle)) * (1 - selectivity),
+            held=state.held[some],
+            due=due,
+            period=slide,
+            cycle=np.broadcast_to(SECOND * cycle, cost.shape),
+            rank=np.broadcast_to(self._rank, cost.shape),
         )
 
-    def _foretold(self, now: float) -> Floats:
+    def _foretold(self, now: float, some: Ints) -> Floats:
         """Return when the next sweeping watermark comes, as far as it is known.
 
         A source that injects watermarks says which is the newest to have come (`Source.watermark(Source.latest())`);
         of derived ones nothing is known before the rows are read.
         """
-        state, world = self._state, self.world
-        if not self._injected.any():
-            return state.expected
-        following = state.done[:, :, None]
-        swept = np.take_along_axis(world.swept, following, 2)[:, :, 0]
-        lag = np.take_along_axis(world.lag, following, 2)[:, :, 0]
-        sigma = np.take_along_axis(world.sigma, following, 2)[:, :, 0]
-        mean = world.ends + state.done * self._slide + lag
-        seen = np.where(swept <= now, swept, _truncated(mean, sigma, np.full_like(mean, now)))
-        return np.where(self._injected, seen, state.expected)
+        state = self._state
+        expected = state.expected[some]
+        injected = self._injected[some]
+        if not injected.any():
+            return self._joint(expected, some)
+        swept, mean, sigma = state.swept[some], state.mean[some], state.sigma[some]
+        expected = np.where(injected, np.where(swept <= now, swept, mean), expected)
+        near = injected & (swept > now) & (now - mean > -4 * np.maximum(sigma, 1.0))
+        expected[near] = _truncated(mean[near], sigma[near], np.full(near.sum(), now))
+        return self._joint(expected, some)
+
+    def _joint(self, expected: Floats, some: Ints) -> Floats:
+        """Let the inputs of a join wait for the last watermark of the window that the join needs next."""
+        inputs = self.world.inputs
+        if inputs == 1:
+            return expected
+        grouped = expected.reshape(len(some), -1, inputs)
+        done = self._state.done[some].reshape(grouped.shape)
+        behind = done == done.min(axis=2, keepdims=True)
+        last = np.where(behind, grouped, -np.inf).max(axis=2, keepdims=True)
+        return np.where(behind, last, grouped).reshape(expected.shape)
 
     def _look_around(self) -> None:
         """Measure what changes slowly: the rates at which rows come, and the length of a cycle."""
-        state = self._state
+        state, costs = self._state, self._costs.costs
         self._rate += 0.3 * ((state.arrived - self._counted) / LOOK - self._rate)
         self._counted = state.arrived.copy()
-        self._cycle = self.machine.cycle * np.maximum(0.01, np.median(self._costs.costs.fixed, axis=1))[:, None]
+        fixed = np.nanmedian(np.where(self._alive, costs.fixed, np.nan), axis=1)
+        busy = (self._rate * SECOND * costs.row).sum(axis=1) / self.machine.cores
+        self._cycle = self.machine.cycle_of(fixed, busy)[:, None]
 
     def _start(self, now: float, backlog: Floats, run: Ints, stream: Ints) -> None:
-        at = (run, stream)
-        rows, state = backlog[at], self._state
-        if not self.policy.at_once:
-            rows = np.minimum(rows, self._costs.costs.fitting(self._cycle)[at])
-        behind = backlog[at] - rows
-        rate = self.world.rates[run, stream, int(now // SECOND)]
+        at, state, costs = (run, stream), self._state, self._costs.costs
+        cycle = np.where(self._at_once[run], np.inf, self._cycle[run, 0])
+        rows = np.minimum(backlog, Costs(costs.fixed[at], costs.row[at], costs.partial[at]).fitting(cycle))
+        behind = backlog - rows
         state.cut[at] = state.read[at] + rows
-        newest = np.maximum(state.newest[at], now - behind / np.maximum(rate, 1e-12))
+        newest = np.maximum(state.newest[at], now - behind / np.maximum(self._rates[at], 1e-12))
         state.cut_newest[at] = np.where(behind < 1, now, newest)
-        noise = self.world.noise[run, stream, state.jobs[at] % self.world.noise.shape[2]]
-        state.left[at] = state.took[at] = (self._job[stream] + self._row[stream] * rows) * noise
+        noise = self.world.noise[self._world_run[run], stream, state.jobs[at] % self.world.noise.shape[2]]
+        state.left[at] = state.took[at] = (self._job[at] + self._row[at] * rows) * noise
         state.started[at] = now
         state.jobs[at] += 1
         state.held[at] = True
+        state.running += np.bincount(run, minlength=len(state.running))
 
     def _commit(self, now: float, run: Ints, stream: Ints) -> None:
         """Take in jobs that have ended: learn their cost, close the windows whose watermark they read."""
@@ -308,53 +335,64 @@ class Simulation:
         rows = state.cut[at] - state.read[at]
         self._costs.ran(rows, state.took[at] / SECOND, at)
         state.read[at], state.newest[at], state.left[at] = state.cut[at], state.cut_newest[at], np.inf
+        state.running -= np.bincount(run, minlength=len(state.running))
         before = state.done[at]
-        done = before.copy()
+        done, place = before.copy(), self._world_run[run]
         last = world.swept.shape[2] - 1
-        while (more := (world.swept[run, stream, done] <= state.newest[at]) & (done < last)).any():
+        while (more := (world.swept[place, stream, done] <= state.newest[at]) & (done < last)).any():
             done += more
-        state.done[at] = done
         closed = done > before
         if closed.any():
+            state.done[at] = done
+            state.swept[at] = world.swept[place, stream, done]
+            state.mean[at] = self._ends[at] + done * self._slide[at] + world.lag[place, stream, done]
+            state.sigma[at] = world.sigma[place, stream, done]
             state.held[at] &= ~closed
             self._consolidate(now, run[closed], stream[closed], (done - before)[closed])
-        mean = world.ends[at] + done * self._slide[stream] + world.lag[run, stream, done]
-        state.expected[at] = _truncated(mean, world.sigma[run, stream, done], state.newest[at])
+        state.expected[at] = _truncated(state.mean[at], state.sigma[at], state.newest[at])
 
     def _consolidate(self, now: float, run: Ints, stream: Ints, windows: Ints) -> None:
         """Give the driver the partials of closed windows, and note when the results are there."""
-        state = self._state
-        partials = windows * self._partials[stream]
-        seconds = partials * self._partial[stream]
-        self._costs.merged(np.maximum(partials, 1.0), seconds / SECOND, (run, stream))
+        state, at = self._state, (run, stream)
+        partials = windows * self._partials[at]
+        seconds = partials * self._partial[at]
+        self._costs.merged(np.maximum(partials, 1.0), seconds / SECOND, at)
         added = np.bincount(run, seconds, len(state.driver))
         state.driver = np.where(added > 0, np.maximum(state.driver, now) + added, state.driver)
-        query = stream // self._inputs
+        query = stream // self.world.inputs
         while True:
-            inputs = state.done.reshape(*state.complete.shape, self._inputs)[run, query].min(axis=1)
+            inputs = state.done.reshape(*state.complete.shape, -1)[run, query].min(axis=1)
             more = state.complete[run, query] < inputs
             if not more.any():
                 return
             run, query = run[more], query[more]
-            state.results[run, query, state.complete[run, query]] = state.driver[run]
-            state.complete[run, query] = state.complete[run, query] + 1
+            window = state.complete[run, query]
+            came = self._query_swept[self._world_run[run], query, window]
+            state.latency[run, query, window] = (state.driver[run] - came) / SECOND
+            state.complete[run, query] = window + 1
 
-    def _outcome(self, busy: Floats, memory: Floats, peak: Floats, warm_up: Micros) -> Outcome:
-        state, world = self._state, self.world
-        swept = world.swept.reshape(*state.complete.shape, self._inputs, -1).max(axis=2)
-        came = (swept >= warm_up) & (swept < world.duration - TAIL)
-        missing = came & ~(state.results <= world.duration)
-        latency = (np.minimum(state.results, world.duration) - np.where(came, swept, 0)) / SECOND
-        return Outcome(
-            latency=np.where(came, latency, np.nan),
-            limit=self._limit[:: self._inputs] / SECOND,
-            throughput=state.read.sum(axis=1) / (world.duration / SECOND),
-            memory=memory,
-            peak=peak,
-            busy=busy,
-            jobs=state.jobs.sum(axis=1) / np.isfinite(world.swept).sum(axis=(1, 2)),
-            missing=missing.sum(axis=(1, 2)) / came.sum(axis=(1, 2)),
-        )
+    def _outcomes(self, busy: Floats, held: Floats, used: Floats, warm_up: Micros) -> list[Outcome]:
+        state, world, each = self._state, self.world, len(self.world.streams)
+        came = (self._query_swept >= warm_up) & (self._query_swept < world.duration - TAIL)
+        until = np.where(came, world.duration - self._query_swept, np.nan) / SECOND
+        windows = np.isfinite(world.swept).sum(axis=(1, 2))
+        found = []
+        for start in range(0, len(state.driver), each):
+            here = slice(start, start + each)
+            latency = np.minimum(state.latency[here], until)
+            found.append(
+                Outcome(
+                    latency=latency,
+                    limit=self._limit[here, :: world.inputs] / SECOND,
+                    throughput=state.read[here].sum(axis=1) / (world.duration / SECOND),
+                    held=held[here],
+                    used=used[here],
+                    busy=busy[here],
+                    jobs=state.jobs[here].sum(axis=1) / windows,
+                    missing=(latency >= until).sum(axis=(1, 2)) / came.sum(axis=(1, 2)),
+                )
+            )
+        return found
 
 
 def _truncated(mean: Floats, sigma: Floats, after: Floats) -> Floats:

@@ -94,6 +94,11 @@ class StreamTruth:
             raise DefinitionError(f"simulated stream: there is no delay law {self.delay!r}.", f"{', '.join(LAWS)}.")
 
     @property
+    def injected(self) -> bool:
+        """Whether the source injects watermarks."""
+        return self.watermark_every is not None
+
+    @property
     def work(self) -> float:
         """Cores that it needs when each window gets one job: the least that keeps up with every window by itself."""
         return self.job * MICROS_PER_SECOND / self.slide + self.row * self.rate
@@ -106,9 +111,10 @@ def load(streams: Sequence[StreamTruth], cores: int) -> float:
 
 @dataclass(frozen=True)
 class World:
-    """Runs of the same streams with different seeds; arrays of shape (runs, streams, ...), times in microseconds."""
+    """Runs of streams with different seeds; arrays of shape (runs, streams, ...), times in microseconds."""
 
-    streams: tuple[StreamTruth, ...]
+    streams: tuple[tuple[StreamTruth, ...], ...]
+    """Of each run; runs with fewer streams than others have places where nothing happens."""
     ends: Floats
     """First end of a window, (runs, streams)."""
     swept: Floats
@@ -124,9 +130,53 @@ class World:
     duration: float
     """Length of the runs."""
 
+    @property
+    def inputs(self) -> int:
+        """Streams that complete a window together."""
+        return self.streams[0][0].inputs
+
+    @property
+    def alive(self) -> npt.NDArray[np.bool_]:
+        """Where there is a stream, (runs, streams)."""
+        counts = np.array([len(each) for each in self.streams])
+        return np.arange(self.ends.shape[1]) < counts[:, None]
+
     def column(self, name: str) -> Floats:
-        """Return a field of the streams as an array over the streams."""
-        return np.array([getattr(stream, name) for stream in self.streams], dtype=np.float64)
+        """Return a field of the streams, (runs, streams); where there is no stream, that of the last one."""
+        width = self.ends.shape[1]
+        padded = ([*each, *[each[-1]] * (width - len(each))] for each in self.streams)
+        return np.array([[getattr(stream, name) for stream in each] for each in padded], dtype=np.float64)
+
+
+def together(worlds: Sequence[World]) -> World:
+    """Return the runs of several worlds of the same length as one, in this order.
+
+    Raises:
+        DefinitionError: The worlds differ in length, or in how many streams are joined.
+    """
+    if len({(world.duration, world.inputs) for world in worlds}) != 1:
+        raise DefinitionError("simulation: worlds differ in length or joins.", "Put together what is alike.")
+    width, windows = (max(world.swept.shape[axis] for world in worlds) for axis in (1, 2))
+
+    def padded(name: str, value: float) -> Floats:
+        parts = []
+        for world in worlds:
+            part = getattr(world, name)
+            longer = windows - part.shape[2] if name in ("swept", "lag", "sigma") else 0
+            widths = [(0, 0), (0, width - part.shape[1]), (0, longer)][: part.ndim]
+            parts.append(np.pad(part, widths, constant_values=value))
+        return np.concatenate(parts)
+
+    return World(
+        streams=tuple(each for world in worlds for each in world.streams),
+        ends=padded("ends", 0.0),
+        swept=padded("swept", np.inf),
+        rates=padded("rates", 0.0),
+        lag=padded("lag", 0.0),
+        sigma=padded("sigma", 0.0),
+        noise=padded("noise", 1.0),
+        duration=worlds[0].duration,
+    )
 
 
 def make_world(streams: Sequence[StreamTruth], seeds: Sequence[int], seconds: int) -> World:
@@ -143,7 +193,7 @@ def make_world(streams: Sequence[StreamTruth], seeds: Sequence[int], seconds: in
             raise DefinitionError("simulation: inputs of a join must be equal neighbours.", "Put them side by side.")
     made = [_one_run(streams, np.random.default_rng(seed), seconds) for seed in seeds]
     ends, swept, rates, lag, sigma, noise = (np.stack(parts) for parts in zip(*made, strict=True))
-    return World(tuple(streams), ends, swept, rates, lag, sigma, noise, seconds * SECOND)
+    return World((tuple(streams),) * len(seeds), ends, swept, rates, lag, sigma, noise, seconds * SECOND)
 
 
 def _one_run(streams: Sequence[StreamTruth], random: np.random.Generator, seconds: int) -> tuple[Floats, ...]:

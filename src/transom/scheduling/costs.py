@@ -58,6 +58,27 @@ class Costs:
         return np.asarray(np.maximum(1.0, np.where(self.row > 0, rows, np.inf)))
 
 
+CYCLE = 10.0
+"""Least length of a cycle over the fixed cost of a job: a tenth of the work is overhead then."""
+LONGEST_CYCLE = 30.0
+"""No cycle is longer, seconds."""
+
+
+def cycle(fixed: Floats, busy: Floats) -> Floats:
+    """Return the length of a cycle, seconds: runs of full length leave room for all the rows that come.
+
+    With the rows alone using a share b of the cores, jobs may spend no more than 1 - b on their fixed cost, so that a
+    full run must be at least fixed / (1 - b) long; twice that leaves half of the room free. Above a load of 1 a stream
+    then takes in several windows at once instead of falling behind for ever.
+
+    Args:
+        fixed: Seconds of a job without rows.
+        busy: Cores that the rows alone keep busy, rate x cost per row, over the slots.
+    """
+    room = np.maximum(1e-6, 1.0 - busy)
+    return np.minimum(LONGEST_CYCLE, np.maximum(0.01, fixed) * np.maximum(CYCLE, 2.0 / room))
+
+
 def line(rows: Floats, seconds: Floats, believed: Floats | float = 0.0) -> tuple[Floats, Floats]:
     """Return intercept and slope of lines through points, both at least 0.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TypeAlias
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +56,14 @@ class StreamView:
     """Rows or bytes of memory that a run eliminates; see `eliminated`."""
     held: bool = False
     """Whether it was chosen before and has not completed a window since."""
+    due: float = 0.0
+    """Windows whose sweeping watermark should have come: results that a run of all that waits brings."""
+    period: float = 0.0
+    """Time between two sweeping watermarks, microseconds."""
+    cycle: float = 0.0
+    """Length of a cycle, microseconds, the same for all."""
+    rank: float = 0.0
+    """Which of equal streams goes first, always the same: from -1, the last, to 1; see `rank_of`."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +83,31 @@ class Columns:
     rate: Floats
     freed: Floats
     held: npt.NDArray[np.bool_]
+    due: Floats
+    period: Floats
+    cycle: Floats
+    rank: Floats
+
+    def part(self, start: int, stop: int) -> Columns:
+        """Return some entries of the first axis."""
+        return Columns(*(getattr(self, name)[start:stop] for name in _COLUMNS))
 
     @classmethod
     def of(cls, views: Sequence[StreamView]) -> Columns:
         """Return views as columns."""
         return cls(*(np.array([getattr(view, one.name) for view in views]) for one in fields(cls)))
 
+
+def rank_of(name: str) -> float:
+    """Return a number from -1 to 1 for a stream, always the same: a hash of its name.
+
+    >>> -1 <= rank_of("orders") == rank_of("orders") <= 1
+    True
+    """
+    return crc32(name.encode()) / 0x7FFFFFFF - 1
+
+
+_COLUMNS = tuple(one.name for one in fields(Columns))
 
 Priority: TypeAlias = "Callable[[Columns, float], Floats]"
 """The streams and the wall time in microseconds give an array of shape (..., streams): the least runs first, and what
@@ -109,26 +137,35 @@ EARLIEST, LATEST = 2.0, 0.5
 """A run before its watermark starts at most so many times the expected work ahead, at least so many times its own."""
 WORTHWHILE = 2.0
 """A run before its watermark goes behind all others unless it takes so many times the fixed cost of a job."""
-HEAD_START = 0.3 * MICROS_PER_SECOND
-"""A stream whose watermark should be there goes before one whose watermark is to come with so much less slack."""
-LIMIT_COUNTS = 0.5 * MICROS_PER_SECOND
-"""What of a latency limit counts as slack at most."""
+AGAIN = 3.0
+"""Work that needs further runs before its watermark counts so many times more: each of them waits for a core again."""
+KEPT = 2.0
+"""A result that can still keep its limit goes before others that are late by so many times the limit."""
+KEPT_AT_MOST = 2.0
+"""And by at most so many cycles."""
+SPREAD = 0.25
+"""By so much more or less, always the same for a stream, so that above a load of 1 the same streams stay in time."""
 
 
 def _klink(streams: Columns, now: float) -> Floats:
-    """Least expected slack, no run that only costs a job, and limits that are not used up for nothing.
+    """Least expected slack, no run that only costs a job, and limits kept where they can be.
 
-    Departures from Algorithm 1, all because a run is a Spark job here, with a fixed cost and without preemption
-    (docs/decisions/0014). While the watermark has not come, a run only pays if it shortens the run after it: not so
-    early that most rows are yet to come, not so late that the watermark has to wait for it, not for few rows. A stream
-    that would not gain is left alone even if a core idles. And of a long limit only the first part counts, or a result
-    that could be there at once would wait until its limit has nearly passed.
+    Departures from Algorithm 1 (docs/decisions/0014). A run is a Spark job here, with a fixed cost and without
+    preemption: while the watermark has not come, it only pays if it shortens the run after it, so not so early that most
+    rows are yet to come, not so late that the watermark has to wait for it, not for few rows. A stream that would not
+    gain is left alone even if a core idles. And a latency limit is no time to spare: streams go by how late their next
+    result will be, but one that can still keep its limit, by its newest window if several are due, goes first. When
+    not all can, those that missed it wait until their next window is due as well, and one job serves both.
     """
     ahead = streams.expected - now
-    pays = (ahead <= EARLIEST * streams.total) & (ahead >= LATEST * streams.run)
-    slack = streams.slack - np.maximum(0.0, streams.limit - LIMIT_COUNTS)
-    small = _AHEAD * (streams.run < WORTHWHILE * streams.fixed)
-    return np.where(ahead <= 0, slack - HEAD_START, np.where(pays, slack + small, np.inf))
+    come = ahead <= 0
+    large = streams.run >= WORTHWHILE * streams.fixed
+    late = streams.total - ahead + np.where(~come & large, AGAIN * (streams.cost - streams.run), 0.0)
+    pays = (ahead <= np.maximum(EARLIEST * streams.total, late + ahead)) & (ahead >= LATEST * streams.run)
+    newest = late - np.maximum(0.0, streams.due - 1) * streams.period
+    head_start = np.minimum(KEPT * streams.limit, KEPT_AT_MOST * streams.cycle) * (1 + SPREAD * streams.rank)
+    first = late + np.where(come & (newest <= streams.limit), head_start, 0.0)
+    return np.where(come, -first, np.where(pays, np.where(large, 0.0, _AHEAD) - first, np.inf))
 
 
 klink = Policy("klink", _klink)
