@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from benchmarks.harness import Run, benchmark
-from transom.engine.sim import Machine, Outcome, Simulation
-from transom.engine.simworld import StreamTruth, World, load, make_world
+from transom.engine.sim import Machine, Simulation
+from transom.engine.simoutcome import Outcome
+from transom.engine.simworld import StreamTruth, World, load, make_world, together
 from transom.model.time import MICROS_PER_SECOND as SECOND
 from transom.scheduling.policies import policy_named
 
@@ -109,10 +110,39 @@ def figures_of(outcome: Outcome) -> dict[str, np.ndarray]:
     return dict(zip(METRICS, values, strict=True))
 
 
-def simulate(world: World, policy: str, warm_up: int) -> dict[str, np.ndarray]:
-    """Return the figures of a policy in a world."""
-    machine = Machine(cores=CORES, tick=SECOND // 50, memory=MEMORY if policy == "klink" else None)
-    return figures_of(Simulation(world, policy_named(policy), machine).run(warm_up * SECOND))
+def simulate(
+    levels: Mapping[str, Sequence[StreamTruth]],
+    policies: Sequence[str],
+    seeds: Sequence[int],
+    seconds: int,
+    warm_up: int,
+) -> dict[str, dict[str, Outcome]]:
+    """Return what each policy gives at each level, side by side and on the same arrivals; by level and policy."""
+    arrivals: dict[int, World] = {}
+    worlds = []
+    for streams in levels.values():
+        if len(streams) not in arrivals:  # levels with as many queries differ in the cost of rows alone
+            arrivals[len(streams)] = make_world(streams, seeds, seconds)
+        worlds.append(replace(arrivals[len(streams)], streams=(tuple(streams),) * len(seeds)))
+    machine = Machine(cores=CORES, tick=SECOND // 50, memory=MEMORY)
+    outcomes = Simulation(together(worlds), [policy_named(policy) for policy in policies], machine).run(
+        warm_up * SECOND
+    )
+    count = len(seeds)
+    return {
+        name: {
+            policy: outcome.part(place * count, (place + 1) * count)
+            for policy, outcome in zip(policies, outcomes, strict=True)
+        }
+        for place, name in enumerate(levels)
+    }
+
+
+def alone(streams: Sequence[StreamTruth], seconds: int, warm_up: int) -> np.ndarray:
+    """Return the mean latency of each query by itself, seconds: with as many cores as streams nobody waits for one."""
+    world = make_world(streams, [0], seconds)
+    machine = Machine(cores=len(streams), tick=SECOND // 50)
+    return np.asarray(Simulation(world, [policy_named("klink")], machine).run(warm_up * SECOND)[0].by_query()[0])
 
 
 def lost(klink: np.ndarray, other: np.ndarray, less_is_better: bool) -> bool:
@@ -122,23 +152,29 @@ def lost(klink: np.ndarray, other: np.ndarray, less_is_better: bool) -> bool:
     return bool(worse.mean() - half > 1e-9)
 
 
-def level(run: Run, workload: str, name: str, seeds: int, seconds: int, warm_up: int) -> list[str]:
-    """Run all policies on one workload at one load; return the comparisons that Klink lost."""
-    world = make_world(streams_of(workload, name), range(seeds), seconds)
-    found = {policy: simulate(world, policy, warm_up) for policy in POLICIES}
-    for policy, values in found.items():
+def report(run: Run, workload: str, name: str, found: Mapping[str, Outcome], ideal: np.ndarray) -> list[str]:
+    """Report what all policies gave at one load; return the comparisons that Klink lost."""
+    values = {policy: figures_of(outcome) for policy, outcome in found.items()}
+    for policy, each in values.items():
         for metric in METRICS:
-            run.figure(f"{workload}.{name}.{policy}.{metric}", float(values[metric].mean()))
+            run.figure(f"{workload}.{name}.{policy}.{metric}", float(each[metric].mean()))
     run.table(
-        f"{workload} {name}: {len(world.streams)} streams, {seconds} s",
-        ["policy", *METRICS],
-        [[policy, *(float(values[metric].mean()) for metric in METRICS)] for policy, values in found.items()],
+        f"{workload} {name}: {len(streams_of(workload, name))} streams",
+        ["policy", *METRICS, "slowdown"],
+        [
+            [
+                policy,
+                *(float(each[metric].mean()) for metric in METRICS),
+                float(found[policy].slowdown(ideal).mean()),
+            ]
+            for policy, each in values.items()
+        ],
     )
     return [
         f"{workload}.{name}.{policy}.{metric}"
         for policy in POLICIES[1:]
         for metric in METRICS[:3]
-        if lost(found["klink"][metric], found[policy][metric], metric != "within_share")
+        if lost(values["klink"][metric], values[policy][metric], metric != "within_share")
     ]
 
 
@@ -163,8 +199,11 @@ def main() -> None:
         )
         worse: list[str] = []
         for workload in WORKLOADS:
+            levels = {name: streams_of(workload, name) for name in LOADS}
+            found = simulate(levels, POLICIES, range(seeds), seconds, warm_up)
             for name in LOADS:
-                worse += level(run, workload, name, seeds, seconds, warm_up)
+                ideal = alone(levels[name], QUICK_SECONDS, QUICK_WARM_UP)
+                worse += report(run, workload, name, found[name], ideal)
                 check(run, workload, name)
         for name in worse:
             run.say(f"Klink is worse: {name}")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from benchmarks import klink_sim
 
-from transom.engine.simworld import load, make_world
+from transom.engine.simworld import load
 
 
 @pytest.mark.parametrize("level", klink_sim.LOADS)
@@ -23,8 +23,9 @@ def test_lost_means_worse_in_every_run() -> None:
 
 
 def test_klink_wins_at_a_high_load() -> None:
-    world = make_world(klink_sim.streams_of("ysb", "load95"), range(2), 60)
-    found = {policy: klink_sim.simulate(world, policy, 30) for policy in ("klink", "fcfs", "fair")}
+    levels = {"load95": klink_sim.streams_of("ysb", "load95")}
+    outcomes = klink_sim.simulate(levels, ("klink", "fcfs", "fair"), range(2), 60, 30)["load95"]
+    found = {policy: klink_sim.figures_of(outcome) for policy, outcome in outcomes.items()}
     for other in ("fcfs", "fair"):
         assert found["klink"]["mean_s"].mean() < 0.6 * found[other]["mean_s"].mean()
         assert found["klink"]["within_share"].mean() > found[other]["within_share"].mean()

@@ -211,9 +211,13 @@ def test_a_stream_has_the_deadlines_of_those_that_wait_for_it() -> None:
     decides = scheduler(parent, child)
     found = decides._deadlines(decides.of(fake(parent), NOON), NOON)
     below = decides.of(fake(child), NOON).next_run()
-    ends = sorted((each.end, each.limit) for each in found)
-    assert ends[0] == (tumbling("10 seconds").first_end(NOON) + 2 * SECOND, SECOND - below)
-    assert ends[1][1] == UNSTATED
+    first, second = sorted(found, key=lambda each: each.end)
+    end = tumbling("10 seconds").first_end(NOON) + 2 * SECOND
+    assert (first.end, first.limit, first.below, first.period) == (end, SECOND, below, 10 * SECOND)
+    assert (second.limit, second.below) == (UNSTATED, 0)
+    seen = view(parent, decides, NOON)
+    assert seen.total >= decides.of(fake(parent), NOON).next_run() + below, "what follows further down is still to do"
+    assert seen.slack == seen.expected + seen.limit - NOON - seen.total
 
 
 @pytest.mark.parametrize("policy", ["klink", "fcfs", "round_robin", "highest_rate", "streambox", "least_slack"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from transom.engine.sim import Machine, Simulation, _truncated
-from transom.engine.simworld import LAWS, StreamTruth, load, make_world
+from transom.engine.simworld import LAWS, StreamTruth, load, make_world, together
 from transom.errors import DefinitionError
 from transom.scheduling.arrivals import Arrival
 from transom.scheduling.policies import POLICIES, bounded, policy_named
@@ -21,7 +21,7 @@ STREAM = StreamTruth(
 
 def run(streams, policy="klink", seconds=60, seeds=(1, 2), **machine):
     world = make_world(streams, seeds, seconds)
-    return world, Simulation(world, policy_named(policy), Machine(**machine)).run(25 * S)
+    return world, Simulation(world, [policy_named(policy)], Machine(**machine)).run(25 * S)[0]
 
 
 def test_one_stream_alone_takes_its_job_and_its_rows():
@@ -65,6 +65,31 @@ def test_the_same_seeds_give_the_same_and_arrivals_do_not_depend_on_the_policy()
     assert np.array_equal(first.latency[1:], alone.latency, equal_nan=True), "runs do not touch one another"
     other = run(streams, "fcfs", cores=1)[1]
     assert np.array_equal(np.isnan(first.latency), np.isnan(other.latency))
+
+
+def test_policies_and_worlds_side_by_side_are_what_each_gives_alone():
+    light, heavy = [STREAM] * 6, [replace(STREAM, row=2.4e-5)] * 8
+    worlds = [make_world(streams, (1, 2), 50) for streams in (light, heavy)]
+    policies = [policy_named(name) for name in ("klink", "fair", "fcfs")]
+    outcomes = Simulation(together(worlds), policies, Machine(cores=2)).run(25 * S)
+    for policy, outcome in zip(policies, outcomes, strict=True):
+        for place, world in enumerate(worlds):
+            alone = Simulation(world, [policy], Machine(cores=2)).run(25 * S)[0]
+            part = outcome.part(2 * place, 2 * place + 2)
+            queries = alone.latency.shape[1]
+            assert np.array_equal(part.latency[:, :queries], alone.latency, equal_nan=True)
+            assert np.isnan(part.latency[:, queries:]).all(), "where there is no stream nothing happens"
+            assert part.throughput == pytest.approx(alone.throughput)
+
+
+def test_above_a_load_of_1_a_cycle_takes_in_several_windows_and_latency_settles():
+    """Rows alone fill 0.96 of the cores, with a job per window 1.06: only runs over several windows keep up."""
+    streams = [replace(STREAM, row=2.9e-5)] * 13
+    assert load(streams, 4) > 1.05
+    short, long = (run(streams, "klink", seconds, cores=4)[1] for seconds in (150, 300))
+    assert long.mean().max() < 1.5 * short.mean().min()
+    _, bound = run(streams, "klink", 300, cores=4, cycle=1.0)
+    assert bound.mean().min() > 1.5 * long.mean().max(), "and no more than a window at a time does not"
 
 
 def test_klink_beats_the_others_when_cores_are_short():

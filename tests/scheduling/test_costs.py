@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from transom.errors import DefinitionError
-from transom.scheduling.costs import RUNS, CostHistory, Costs, line
+from transom.scheduling.costs import LONGEST_CYCLE, RUNS, CostHistory, Costs, cycle_seconds, line
 
 FIXED, ROW = 0.1, 3e-5
 
@@ -102,3 +104,11 @@ def test_what_cannot_be_is_refused():
         CostHistory(fixed=0)
     with pytest.raises(DefinitionError, match="even"):
         CostHistory(runs=7)
+
+
+@given(st.floats(0.01, 1.0), st.floats(0.0, 0.97))
+def test_full_runs_leave_room_for_all_rows(fixed, busy):
+    cycle = float(cycle_seconds(np.array(fixed), np.array(busy)))
+    assert cycle == LONGEST_CYCLE or fixed / cycle <= (1 - busy) / 2 + 1e-9
+    assert cycle >= min(LONGEST_CYCLE, 10 * fixed)
+    assert cycle_seconds(np.array(fixed), np.array(1.2)) == LONGEST_CYCLE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,6 @@ from hypothesis import strategies as st
 
 from transom.errors import DefinitionError
 from transom.scheduling.policies import (
-    LIMIT_COUNTS,
     POLICIES,
     Columns,
     Policy,
@@ -29,14 +29,18 @@ from transom.scheduling.policies import (
     least_slack,
     pipeline_cost,
     policy_named,
+    rank_of,
     round_robin,
     streambox,
+    windows_due,
 )
 
 S = 1_000_000
-A = StreamView("a", waiting_since=5 * S, ran_at=1 * S, slack=3.0, rate=2.0, deadline=9 * S, freed=10)
-B = StreamView("b", waiting_since=4 * S, ran_at=2 * S, slack=1.0, rate=1.0, deadline=8 * S, freed=99)
-C = StreamView("c", waiting_since=6 * S, ran_at=0 * S, slack=-2.0, rate=3.0, deadline=11 * S, freed=10, held=True)
+A = StreamView("a", expected=9 * S, waiting_since=5 * S, ran_at=1 * S, slack=3.0, rate=2.0, deadline=9 * S, freed=10)
+B = StreamView("b", expected=8 * S, waiting_since=4 * S, ran_at=2 * S, slack=1.0, rate=1.0, deadline=8 * S, freed=99)
+C = StreamView(
+    "c", expected=7 * S, waiting_since=6 * S, ran_at=0 * S, slack=-2.0, rate=3.0, deadline=11 * S, freed=10, held=True
+)
 
 
 @pytest.mark.parametrize(
@@ -88,11 +92,42 @@ def test_klink_puts_early_runs_that_are_mostly_fixed_cost_last():
     assert klink([small, large], now) == ["large", "small"]
 
 
-def test_klink_does_not_use_up_long_limits():
-    patient = StreamView("patient", 0, slack=9.0 * S, limit=10.0 * S)
-    urgent = StreamView("urgent", 0, slack=0.2 * S, limit=0.3 * S)
-    assert klink([patient, urgent], S) == ["patient", "urgent"], f"only {LIMIT_COUNTS} us of the 10 s count"
-    assert least_slack([patient, urgent], S) == ["urgent", "patient"]
+def due(name: str, since: float, limit: float, windows: float = 1, **more: float) -> StreamView:
+    """A stream whose watermark came `since` seconds before 100 s and whose run takes half a second."""
+    now = 100 * S
+    times = {"cost": 0.5 * S, "run": 0.5 * S, "total": 0.5 * S, "fixed": 0.1 * S, "cycle": 1.0 * S, "period": 3.0 * S}
+    return StreamView(name, 0, expected=now - since * S, limit=limit * S, due=windows, **(times | more))
+
+
+def test_a_limit_is_no_time_to_spare():
+    assert klink([due("patient", 0.2, 10), due("urgent", 0.1, 9)], 100 * S) == ["patient", "urgent"]
+
+
+def test_what_can_still_keep_its_limit_goes_before_what_cannot():
+    kept, missed, long_missed = due("kept", 0.1, 1.0), due("missed", 1.5, 1.0), due("old", 2.5, 1.0)
+    assert klink([missed, kept, long_missed], 100 * S) == ["old", "kept", "missed"], "by two seconds, not for ever"
+    assert klink([due("a", 3.1, 1.0, 2), kept], 100 * S) == ["a", "kept"], "its newest window can keep it"
+
+
+def test_equal_streams_have_an_order_of_their_own():
+    first, last = due("a", 0.1, 1.0, rank=-1.0), due("b", 0.1, 1.0, rank=1.0)
+    assert klink([first, last], 100 * S) == ["b", "a"]
+    ranks = [rank_of(f"stream {number}") for number in range(400)]
+    assert -1 <= min(ranks) < -0.9 < 0.9 < max(ranks) <= 1
+    assert abs(np.mean(ranks)) < 0.1
+
+
+def test_work_that_needs_several_runs_starts_sooner():
+    now = 100 * S
+    one = StreamView("one", 0, cost=S, run=S, fixed=0.1 * S, total=1.5 * S, expected=now + S)
+    two = replace(one, name="two", cost=1.5 * S)
+    assert klink([one, two], now) == ["two", "one"]
+
+
+@pytest.mark.parametrize(("expected", "count"), [(101, 0), (100, 1), (98, 1), (97, 2), (91, 4)])
+def test_windows_that_are_due_are_counted_by_their_period(expected, count):
+    assert windows_due(expected * S, 3 * S, 100 * S) == count
+    assert windows_due(expected * S, 0, 100 * S) == min(count, 1)
 
 
 def test_many_decisions_at_once_are_those_of_each():

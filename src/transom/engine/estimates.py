@@ -15,7 +15,7 @@ from transom.engine.stream import Stream
 from transom.model.time import MICROS_PER_SECOND, MIN_TIME, Micros
 from transom.scheduling.arrivals import Arrival, DelayMoments, LagHistory
 from transom.scheduling.costs import RUNS, CostHistory
-from transom.scheduling.policies import StreamView, eliminated
+from transom.scheduling.policies import StreamView, eliminated, rank_of, windows_due
 
 UNSTATED: Micros = 10 * MICROS_PER_SECOND
 """Latency limit of a query that states none."""
@@ -36,7 +36,11 @@ class Deadline:
     end: Micros
     """The watermark that completes it, event time."""
     limit: Micros
-    """Time from the arrival of that watermark until the result should be there, less what is done further down."""
+    """Time from the arrival of that watermark until the result should be there."""
+    below: Micros = 0
+    """Expected time of the runs further down."""
+    period: Micros = 0
+    """From one of its windows to the next."""
 
 
 class StreamEstimate:
@@ -52,6 +56,7 @@ class StreamEstimate:
     def __init__(self, stream: Stream, now: Micros) -> None:
         self.stream = stream
         self.costs = CostHistory()
+        self._rank = rank_of(stream.name)
         self.lags = self._no_lags()
         self.backlog = 0
         """Rows that wait in the source, as far as it knows."""
@@ -239,12 +244,14 @@ class StreamEstimate:
         state = self.stream.state
         cause = state.closed, self.stream.compiled
         if self._deadlines is None or self._deadlines[0] != cause:
-            limits: dict[Micros, Micros] = {}
+            found: dict[Micros, Deadline] = {}
             for query in state.running():
                 end, limit = state.first_end(query), UNSTATED if query.target is None else query.target.limit
                 if end is not None:
-                    limits[end] = min(limit, limits.get(end, limit))
-            self._deadlines = cause, [Deadline(end, limit) for end, limit in sorted(limits.items())]
+                    period = min((window.first_end(end) - end for window in query.pane_windows), default=0)
+                    one = Deadline(end, limit, period=period)
+                    found[end] = min(one, found.get(end, one), key=lambda each: each.limit)
+            self._deadlines = cause, [found[end] for end in sorted(found)]
         return self._deadlines[1]
 
     def expected(self, end: Micros, now: Micros) -> float:
@@ -284,15 +291,20 @@ class StreamEstimate:
             at_once: Take it that all that will ever come is there.
         """
         cost = float(self.next_run())
-        known = [(self.expected(each.end, now), each.limit) for each in deadlines]
+        known = [(self.expected(each.end, now), each) for each in deadlines]
         early = self.stream.state.next_early()
         if early is not None:
-            known.append((float(early), UNSTATED))
+            known.append((float(early), Deadline(early, UNSTATED)))
         if not known or at_once or self.stream.more:  # the watermark may well be in what waits
-            known = [(min(now, moment), limit) for moment, limit in known] or [(float(self._oldest(now)), UNSTATED)]
+            oldest = self._oldest(now)
+            known = [(min(now, moment), each) for moment, each in known] or [
+                (float(oldest), Deadline(oldest, UNSTATED))
+            ]
         expected = min(moment for moment, _ in known)
-        limit = min(moment + limit for moment, limit in known) - expected
-        total = cost + self._row * self.rate * max(0.0, expected - now)
+        moment, tightest = min(known, key=lambda one: one[0] + one[1].limit - one[1].below)
+        limit = moment + tightest.limit - expected
+        period = min((each.period for each in deadlines if each.period), default=0)
+        total = cost + self._row * self.rate * max(0.0, expected - now) + tightest.below
         return StreamView(
             name=self.stream.name,
             waiting_since=self._oldest(now),
@@ -307,6 +319,10 @@ class StreamEstimate:
             deadline=min((each.end for each in deadlines), default=MIN_TIME),
             rate=min(1.0, self._results / self._rows) / max(self._row, 1e-6),
             held=self.holds,
+            due=windows_due(expected, period, now),
+            period=float(period),
+            cycle=MICROS_PER_SECOND * cycle,
+            rank=self._rank,
         )
 
     def freed(self, closes: bool, cycle: float) -> float:

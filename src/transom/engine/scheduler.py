@@ -16,12 +16,10 @@ from transom.engine.memory import Shares
 from transom.engine.state import Closing
 from transom.engine.stream import Stream
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_duration
+from transom.scheduling.costs import cycle_seconds
 from transom.scheduling.limits import out_of_reach
 from transom.scheduling.memory import MemoryMode, holding
 from transom.scheduling.policies import Policy, bounded, freeing, policy_named
-
-CYCLE = 10.0
-"""Length of a cycle over the fixed cost of a job, if the settings give none: a tenth of the work is overhead then."""
 
 LOOK: Micros = MICROS_PER_SECOND // 5
 """How often memory is measured."""
@@ -96,8 +94,11 @@ class Scheduler:
         """Return the length of a cycle in seconds."""
         if self._settings.cycle is not None:
             return self._settings.cycle / MICROS_PER_SECOND
-        fixed = [float(estimate.costs.costs.fixed) for estimate in self._estimates.values()]
-        return CYCLE * max(0.01, float(np.median(fixed))) if fixed else 1.0
+        if not self._estimates:
+            return 1.0
+        fixed = np.median([estimate.costs.costs.fixed for estimate in self._estimates.values()])
+        busy = sum(MICROS_PER_SECOND * each.rate * float(each.costs.costs.row) for each in self._estimates.values())
+        return float(cycle_seconds(fixed, np.asarray(busy / self._settings.slots)))
 
     def learned(self) -> dict[str, Any]:
         """Return what a restart should know again, as JSON, by stream: the lags of watermarks."""
@@ -200,12 +201,15 @@ class Scheduler:
     def _deadlines(self, estimate: StreamEstimate, now: Micros) -> list[Deadline]:
         """Return the deadlines of a stream, with those of the streams that wait for it, at any level.
 
-        A window further down has its limit less the runs in between, so that the slack is that of the whole pipeline;
+        A window further down has the runs in between before its limit, so that the slack is that of the whole pipeline;
         each input of a join has the join's deadlines, so that the slack of the join is the least over its inputs.
         """
         found = list(estimate.deadlines())
         for reader in estimate.stream.readers:
             below = self.of(reader.child, now)
             cost = below.next_run()
-            found += [Deadline(each.end + reader.behind, each.limit - cost) for each in self._deadlines(below, now)]
+            found += [
+                replace(each, end=each.end + reader.behind, below=each.below + cost)
+                for each in self._deadlines(below, now)
+            ]
         return found

@@ -23,7 +23,7 @@ from transom.engine.simworld import SECOND, World
 from transom.errors import DefinitionError
 from transom.model.time import Micros
 from transom.scheduling.arrivals import inverse_mills
-from transom.scheduling.costs import CostHistory, Costs, cycle
+from transom.scheduling.costs import CostHistory, Costs, cycle_seconds
 from transom.scheduling.memory import MemoryMode
 from transom.scheduling.policies import Columns, Policy, freeing
 
@@ -66,8 +66,8 @@ class Machine:
             raise DefinitionError("simulated machine: numbers must be positive.", "Give more than 0.")
 
     def cycle_of(self, fixed: Floats, busy: Floats) -> Floats:
-        """Return the length of a cycle, seconds; see `scheduling.costs.cycle`."""
-        return cycle(fixed, busy) if self.cycle is None else np.full_like(fixed, self.cycle)
+        """Return the length of a cycle, seconds; see `scheduling.costs.cycle_seconds`."""
+        return cycle_seconds(fixed, busy) if self.cycle is None else np.array([self.cycle] * len(fixed))
 
 
 @dataclass
@@ -169,7 +169,7 @@ class Simulation:
         )
 
     def _of(self, name: str) -> Floats:
-        return self.world.column(name)[self._world_run]
+        return np.asarray(self.world.column(name)[self._world_run])
 
     def run(self, warm_up: Micros = 0) -> list[Outcome]:
         """Go through the whole time; return what each policy gave. O(ticks x runs x streams).
@@ -235,8 +235,8 @@ class Simulation:
         bounds = np.searchsorted(some, np.arange(len(self.policies) + 1) * each)
         for policy, start, stop in zip(self.policies, bounds[:-1], bounds[1:], strict=True):
             priority[start:stop] = policy.priority(columns.part(start, stop), now)
-        for place in [place for place, run in enumerate(some) if self._modes[run].active]:
-            priority[place] = freeing(columns.part(place, place + 1), now)[0]
+        for short in [place for place, run in enumerate(some) if self._modes[run].active]:
+            priority[short] = freeing(columns.part(short, short + 1), now)[0]
         priority[~ready] = np.inf
         order = np.argsort(priority, axis=1, kind="stable")
         count = np.minimum(free, np.isfinite(priority).sum(axis=1))

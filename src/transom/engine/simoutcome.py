@@ -75,4 +75,4 @@ class Outcome:
         Args:
             alone: Mean latency of each query by itself, seconds, (queries,) or (runs, queries).
         """
-        return np.asarray(np.nanmean(self.by_query() / alone, axis=1))
+        return np.asarray(np.nanmean(self.by_query()[:, : alone.shape[-1]] / alone, axis=1))

@@ -64,7 +64,7 @@ LONGEST_CYCLE = 30.0
 """No cycle is longer, seconds."""
 
 
-def cycle(fixed: Floats, busy: Floats) -> Floats:
+def cycle_seconds(fixed: Floats, busy: Floats) -> Floats:
     """Return the length of a cycle, seconds: runs of full length leave room for all the rows that come.
 
     With the rows alone using a share b of the cores, jobs may spend no more than 1 - b on their fixed cost, so that a
@@ -76,7 +76,7 @@ def cycle(fixed: Floats, busy: Floats) -> Floats:
         busy: Cores that the rows alone keep busy, rate x cost per row, over the slots.
     """
     room = np.maximum(1e-6, 1.0 - busy)
-    return np.minimum(LONGEST_CYCLE, np.maximum(0.01, fixed) * np.maximum(CYCLE, 2.0 / room))
+    return np.asarray(np.minimum(LONGEST_CYCLE, np.maximum(0.01, fixed) * np.maximum(CYCLE, 2.0 / room)))
 
 
 def line(rows: Floats, seconds: Floats, believed: Floats | float = 0.0) -> tuple[Floats, Floats]:

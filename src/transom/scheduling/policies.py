@@ -6,6 +6,7 @@ at once, with any leading axes, so that the same code decides in the engine and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TypeAlias
@@ -98,6 +99,13 @@ class Columns:
         return cls(*(np.array([getattr(view, one.name) for view in views]) for one in fields(cls)))
 
 
+def windows_due(expected: float, period: float, now: float) -> float:
+    """Return how many windows are due when the sweeping watermark of the first of them should come at `expected`."""
+    if expected > now:
+        return 0.0
+    return 1.0 + (math.floor((now - expected) / period) if period > 0 else 0.0)
+
+
 def rank_of(name: str) -> float:
     """Return a number from -1 to 1 for a stream, always the same: a hash of its name.
 
@@ -151,11 +159,11 @@ def _klink(streams: Columns, now: float) -> Floats:
     """Least expected slack, no run that only costs a job, and limits kept where they can be.
 
     Departures from Algorithm 1 (docs/decisions/0014). A run is a Spark job here, with a fixed cost and without
-    preemption: while the watermark has not come, it only pays if it shortens the run after it, so not so early that most
-    rows are yet to come, not so late that the watermark has to wait for it, not for few rows. A stream that would not
-    gain is left alone even if a core idles. And a latency limit is no time to spare: streams go by how late their next
-    result will be, but one that can still keep its limit, by its newest window if several are due, goes first. When
-    not all can, those that missed it wait until their next window is due as well, and one job serves both.
+    preemption: while the watermark has not come, it only pays if it shortens the run after it, so not so early that
+    most rows are yet to come, not so late that the watermark has to wait for it, not for few rows. A stream that would
+    not gain is left alone even if a core idles. And a latency limit is no time to spare: streams go by how late their
+    next result will be, but one that can still keep its limit, by its newest window if several are due, goes first.
+    When not all can, those that missed it wait until their next window is due as well, and one job serves both.
     """
     ahead = streams.expected - now
     come = ahead <= 0

@@ -18,8 +18,8 @@ from transom.errors import DefinitionError
 from transom.model.calendar import CalendarSpec
 from transom.model.time import MICROS_PER_SECOND, MIN_TIME, Micros
 from transom.model.window import WindowSpec
-from transom.scheduling.costs import CostHistory
-from transom.scheduling.policies import Policy, StreamView
+from transom.scheduling.costs import CYCLE, CostHistory
+from transom.scheduling.policies import Policy, StreamView, rank_of
 
 BATCHES = 8
 """Batches with rows whose watermarks are remembered."""
@@ -200,6 +200,8 @@ class QueryEstimate:
             deadline=end,
             rate=min(1.0, self._results / self._rows) / max(row, 1e-6),
             held=self._held,
+            cycle=CYCLE * fixed,
+            rank=rank_of(name),
         )
 
 
