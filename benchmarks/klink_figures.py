@@ -125,7 +125,8 @@ def _over_time(
         first = value(runs[policy])[0]
         first = np.array([part.mean() for part in np.array_split(first, min(len(first), POINTS))])
         series.append(Series(policy, np.linspace(0, seconds, len(first), endpoint=False), first))
-    return Panel(Form.TIMES, title, "time (s)", y_label, tuple(series))
+    top = 101.0 if "(%)" in y_label else None
+    return Panel(Form.TIMES, title, "time (s)", y_label, tuple(series), y_top=top)
 
 
 def _by_throughput(sweep: Sweep, memory: float) -> Figure:
@@ -156,7 +157,8 @@ def _against(
             for runs in sweep.values()
         ]
         series.append(Series(policy, *zip(*sorted(points), strict=True)))
-    return Panel(Form.LINES, title, "events (1000/s)", y_label, tuple(series), levels=levels)
+    top = 103.0 if "(%)" in y_label else None
+    return Panel(Form.LINES, title, "events (1000/s)", y_label, tuple(series), levels=levels, y_top=top)
 
 
 def _p90(values: Floats) -> Floats:

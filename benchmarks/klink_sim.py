@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from benchmarks import klink_figures
 from benchmarks.harness import Run, benchmark
+from benchmarks.klink_figures import Sampled
 from transom.engine.sim import Machine, Simulation
 from transom.engine.simoutcome import Outcome
 from transom.engine.simworld import StreamTruth, World, load, make_world, together
@@ -87,6 +89,10 @@ LOADS = {
     "n80": (80, 80 / FULL_AT),
 }
 """Queries, and offered work over capacity."""
+
+
+DRAWN = (1, 10, 20, 40, 60, 80)
+"""Numbers of queries in the figures, with the paper's rates."""
 
 
 def at_load(streams: Sequence[StreamTruth], share: float) -> list[StreamTruth]:
@@ -191,9 +197,29 @@ def check(run: Run, workload: str, name: str) -> None:
     run.check(wrong)
 
 
+def sampled(outcome: Outcome) -> Sampled:
+    """Return what the figures show of an outcome."""
+    latencies = outcome.latency[~np.isnan(outcome.latency)]
+    return Sampled(latencies, outcome.mean(), outcome.throughput, outcome.held, outcome.used)
+
+
+def draw(run: Run, seeds: int, seconds: int, warm_up: int) -> None:
+    """Run what the figures show, and write them."""
+    found = {}
+    for workload in ("ysb", "lrb", "nyt"):
+        levels = {str(queries): at_load(WORKLOADS[workload](queries), queries / FULL_AT) for queries in DRAWN}
+        outcomes = simulate(levels, POLICIES, range(seeds), seconds, warm_up)
+        found[workload] = {
+            int(queries): {policy: sampled(outcome) for policy, outcome in each.items()}
+            for queries, each in outcomes.items()
+        }
+    for figure in klink_figures.figures(found, seconds, MEMORY):
+        run.draw(figure)
+
+
 def main() -> None:
     """Run the benchmark."""
-    with benchmark("klink_sim", REDUCED) as run:
+    with benchmark("klink_sim", REDUCED, figures=True) as run:
         seeds, seconds, warm_up = (
             (QUICK_SEEDS, QUICK_SECONDS, QUICK_WARM_UP) if run.quick else (SEEDS, SECONDS, WARM_UP)
         )
@@ -208,6 +234,8 @@ def main() -> None:
         for name in worse:
             run.say(f"Klink is worse: {name}")
         run.figure("klink_worse", float(len(worse)))
+        if run.plots is not None:
+            draw(run, seeds, seconds, warm_up)
 
 
 if __name__ == "__main__":

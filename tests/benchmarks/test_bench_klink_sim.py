@@ -29,3 +29,13 @@ def test_klink_wins_at_a_high_load() -> None:
     for other in ("fcfs", "fair"):
         assert found["klink"]["mean_s"].mean() < 0.6 * found[other]["mean_s"].mean()
         assert found["klink"]["within_share"].mean() > found[other]["within_share"].mean()
+
+
+def test_the_samples_over_time_have_the_means_that_are_reported() -> None:
+    found = klink_sim.simulate({"one": klink_sim.streams_of("ysb", "load70")}, ["klink", "fair"], range(2), 40, 20)
+    for outcome in found["one"].values():
+        drawn = klink_sim.sampled(outcome)
+        assert drawn.memory.mean(axis=1) == pytest.approx(outcome.memory)
+        assert drawn.cores.mean(axis=1) == pytest.approx(outcome.busy, rel=0.1)  # looked at now and then
+        assert 0 <= drawn.cores.min() <= drawn.cores.max() <= 1
+        assert not np.isnan(drawn.latencies).any()
