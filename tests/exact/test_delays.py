@@ -11,11 +11,16 @@ from pyspark.sql import SparkSession
 import transom as tm
 from transom.checkpoint.store import Checkpoint
 from transom.model.time import ManualClock
-from transom.scheduling.arrivals import DelayMoments
+from transom.scheduling.arrivals import DelayMoments, LagHistory
 
 
-@pytest.mark.parametrize("branches", [1, 2])
-def test_delays_of_the_rows_that_queries_see_are_summed(spark: SparkSession, tmp_path: Path, branches: int) -> None:
+@pytest.mark.parametrize(("branches", "needed"), [(1, True), (2, True), (1, None)])
+def test_delays_of_the_rows_that_queries_see_are_summed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, branches: int, needed: bool | None
+) -> None:
+    """Of all cuts as long as they are needed; a derived watermark needs those of the cold start only."""
+    if needed:
+        monkeypatch.setattr(LagHistory, "needs_delays", needed)
     clock = ManualClock(NOON)
     source = PiecewiseSource("t timestamp, k int", (40,))
     source.open(spark, tmp_path, clock)
@@ -35,7 +40,7 @@ def test_delays_of_the_rows_that_queries_see_are_summed(spark: SparkSession, tmp
         learned = checkpoint.snapshot.state["learned"]["s"]
     records, total, _ = (sum(each) for each in zip(*learned["delays"], strict=True))
     assert len(learned["lags"]) >= 9
-    assert 80 < records <= 120
+    assert (80 < records <= 120) if needed else (0 < records <= 80)
     assert total / records == pytest.approx(SECOND, rel=0.05)
     moments = sum((DelayMoments(*each) for each in learned["delays"]), DelayMoments())
-    assert moments.variance == pytest.approx(2 / 3 * SECOND**2, rel=0.05)
+    assert moments.variance == pytest.approx(2 / 3 * SECOND**2, rel=0.1)

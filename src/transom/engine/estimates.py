@@ -125,6 +125,7 @@ class StreamEstimate:
     def started(self, cut: LoggedCut, now: Micros) -> None:
         """Note that the job of a cut was submitted."""
         self._submitted = now
+        self.stream.measures_delays = self.lags.needs_delays
         if not cut.empty:
             self.started_at = now
             self.holds = True

@@ -25,7 +25,7 @@ from transom.errors import CheckpointError, CheckpointFullError, SourceError
 from transom.model.query import Query
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.watermark import WatermarkPolicy
-from transom.sources.base import Offset, Source
+from transom.sources.base import ARRIVAL, Offset, Source
 from transom.windows.components import DEFAULT, Arrangement
 
 if TYPE_CHECKING:
@@ -100,6 +100,8 @@ class Stream:
         """Set when the application ends at once: the micro-batch under way runs no further job."""
         self.latest = self.state.offset
         """The source's newest offset at the last look."""
+        self.measures_delays = True
+        """Whether the jobs of its cuts sum the delays of the rows, which costs some percent of their time."""
         self.more = False
         """Whether the source had more rows than the last planned cut takes."""
         self.readers: list[Reader] = []
@@ -331,8 +333,9 @@ class Stream:
 
     def _job(self, cut: LoggedCut, compiled: Compiled, skip: Sequence[str]) -> CutPartials:
         def partials(plan: StreamPlan) -> CutPartials:
+            rows = self._rows(cut, skip)
             return jobs.run_cut(
-                self._rows(cut, skip),
+                rows if self.measures_delays else rows.drop(ARRIVAL),
                 plan,
                 partitions=len(self.source.partitions),
                 ahead=cut.ahead,

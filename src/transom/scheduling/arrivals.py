@@ -135,6 +135,11 @@ class LagHistory:
         self._delays: deque[DelayMoments] = deque(maxlen=epochs)
         self._levels: dict[float, float] = {}
 
+    @property
+    def needs_delays(self) -> bool:
+        """Whether the delays of records tell anything here: of injected watermarks, and before two lags are known."""
+        return self.injected or len(self._lags) < 2
+
     def __len__(self) -> int:
         return len(self._lags)
 
@@ -207,7 +212,7 @@ class LagHistory:
     def _moments(self, delays: DelayMoments | None) -> tuple[float, float] | None:
         """Return mean and standard deviation of a lag: of past lags, or of records where these tell more or alone."""
         known = [*self._delays, *([delays] if delays is not None and delays.records else [])]
-        if known and (self.injected or len(self._lags) < 2):
+        if known and self.needs_delays:
             means = np.array([moments.mean for moments in known])
             within = sum(moments.variance for moments in known) / len(known)
             return self.behind + float(means.mean()), math.sqrt(within + float(means.var()))
