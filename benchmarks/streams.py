@@ -139,7 +139,7 @@ class _Transom:
         return {
             "jobs": sum(stream.cuts for stream in streams),
             "rows": sum(stream.rows for stream in streams if not stream.source.startswith(("results", "inner join"))),
-            "scheduling": self._progress.scheduling / 1e6,
+            "scheduling": self._progress.scheduling,
         }
 
 

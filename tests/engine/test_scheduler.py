@@ -104,7 +104,7 @@ def fake(stream: FakeStream) -> Stream:
 
 
 def scheduler(*streams: FakeStream, **settings: Any) -> Scheduler:
-    return Scheduler({each.name: fake(each) for each in streams}, Settings.of(settings), ManualClock(NOON))
+    return Scheduler({each.name: fake(each) for each in streams}, Settings.of(settings))
 
 
 def live(stream: FakeStream, decides: Scheduler, seconds: int, lag: Micros, every: Micros = SECOND // 10) -> Micros:
@@ -301,7 +301,7 @@ def test_a_query_whose_limit_is_out_of_reach_is_named_once(once: bool, more: boo
     """Not while it catches up, nor where all input was there from the start."""
     stream = FakeStream("s", [tumbling("3 seconds")] * 2, [SECOND // 4, 2 * SECOND])
     notes: list[str] = []
-    decides = Scheduler({"s": fake(stream)}, Settings.of({}), ManualClock(NOON), note=notes.append)
+    decides = Scheduler({"s": fake(stream)}, Settings.of({}), note=notes.append)
     decides.once, stream.more = once, more
     for number in range(1, 21):
         stream.source.arrivals.append(NOON + number * SECOND)
@@ -353,7 +353,6 @@ def test_while_memory_is_short_what_frees_it_goes_first_and_what_adds_to_it_wait
     decides = Scheduler(
         {name: fake(stream) for name, stream in streams.items()},
         Settings(policy="fcfs"),
-        ManualClock(NOON),
         lambda: shares[0],
         notes.append,
     )
@@ -380,7 +379,7 @@ def test_memory_mode_ends_after_its_time_and_can_be_left_out() -> None:
     stream = FakeStream("s", [tumbling("1 second")])
     for bound, modes in ((0.8, [True, True, True, False, False, False, True]), (1.0, [False] * 7)):
         settings = Settings(policy="fcfs", memory_bound=bound)
-        decides = Scheduler({"s": fake(stream)}, settings, ManualClock(NOON), lambda: Shares(cache=0.95))
+        decides = Scheduler({"s": fake(stream)}, settings, lambda: Shares(cache=0.95))
         seen = []
         for second in range(7):
             decides.order(["s"], NOON + second * SECOND)
@@ -394,7 +393,7 @@ def test_what_only_adds_to_memory_waits_for_what_frees_some_and_no_longer_than_t
     shares = [Shares(driver=0.9)]
     settings = Settings(longest_wait=20 * SECOND)
     streams = {"adds": fake(adds), "frees": fake(frees)}
-    decides = Scheduler(streams, settings, ManualClock(NOON), lambda: shares[0])
+    decides = Scheduler(streams, settings, lambda: shares[0])
     decides.looked(fake(adds), NOON)
     assert decides.order(["adds"], NOON) == ["adds"], "nothing frees memory, so that waiting would not help"
     held(frees, 1_000)
@@ -410,7 +409,7 @@ def test_what_only_adds_to_memory_waits_for_what_frees_some_and_no_longer_than_t
 def test_while_memory_is_short_results_on_their_way_to_sinks_are_waited_for() -> None:
     stream = FakeStream("s", [tumbling("1 second")])
     stream.source.arrivals = [NOON]
-    decides = Scheduler({"s": fake(stream)}, Settings(), ManualClock(NOON), lambda: Shares(driver=0.9))
+    decides = Scheduler({"s": fake(stream)}, Settings(), lambda: Shares(driver=0.9))
     decides.looked(fake(stream), NOON)
     assert decides.order(["s"], NOON, delivering=True) == []
     assert decides.order(["s"], NOON, delivering=False) == ["s"]

@@ -92,7 +92,7 @@ class Loop:
         self._changer = Changer(self._streams, self._sinks, self._delivery, self, requests or Requests(), forget)
         self._changer.requests.wake = self._wakeups.wake
         gauge = MemoryGauge(next(iter(self._streams.values())).session, settings.memory_limit)
-        self._scheduler = Scheduler(self._streams, settings, clock, gauge.measure, self.note)
+        self._scheduler = Scheduler(self._streams, settings, gauge.measure, self.note)
         self._executor = executor or SparkExecutor(self._scheduler.slots, self._scheduler.pools)
         self._adapters: dict[str, Adapter] = {}
         self.costs: Costs | None = None

@@ -63,8 +63,8 @@ class Progress:
     streams: tuple[StreamProgress, ...]
     queries: tuple[QueryProgress, ...]
     stopping: bool = False
-    scheduling: Micros = 0
-    """Time that the choice of what runs next has taken, so far in this run."""
+    scheduling: float = 0.0
+    """Seconds of processor time that the choice of what runs next has taken, so far in this run."""
     memory: float = 0.0
     """Largest share of memory in use: of the driver, of Spark's cache, of the JVM's heap."""
     memory_mode: bool = False

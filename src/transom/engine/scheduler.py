@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,7 @@ from transom.engine.estimates import UNSTATED, Deadline, StreamEstimate
 from transom.engine.memory import Shares
 from transom.engine.state import Closing
 from transom.engine.stream import Stream
-from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_duration
+from transom.model.time import MICROS_PER_SECOND, Micros, format_duration
 from transom.scheduling.costs import cycle_seconds
 from transom.scheduling.limits import out_of_reach
 from transom.scheduling.memory import MemoryMode, holding
@@ -31,7 +32,6 @@ class Scheduler:
     Args:
         streams: The streams.
         settings: Policy, cycle, slots.
-        clock: Measures what decisions take.
         measure: Returns the shares of memory in use; None for no memory mode.
         note: Tells people once.
     """
@@ -40,13 +40,11 @@ class Scheduler:
         self,
         streams: Mapping[str, Stream],
         settings: Settings,
-        clock: Clock,
         measure: Callable[[], Shares] | None = None,
         note: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._streams = streams
         self._settings = settings
-        self._clock = clock
         self._policy = policy_named(settings.policy, settings.longest_wait)
         self._freeing = bounded(Policy("memory", freeing), settings.longest_wait)
         self._measure = measure if settings.memory_bound < 1 else None
@@ -62,8 +60,8 @@ class Scheduler:
         self.once = False
         """Whether all input is there from the start, so that no watermark is worth waiting for."""
         self._estimates: dict[str, StreamEstimate] = {}
-        self.spent: Micros = 0
-        """Time that scheduling has taken."""
+        self.spent = 0.0
+        """Seconds of processor time that scheduling has taken."""
 
     def of(self, stream: Stream, now: Micros) -> StreamEstimate:
         """Return what is known of a stream."""
@@ -113,9 +111,9 @@ class Scheduler:
 
     def looked(self, stream: Stream, now: Micros) -> None:
         """Take in what the source of a stream has."""
-        begun = self._clock.now()
+        begun = time.thread_time()
         self.of(stream, now).looked(now)
-        self.spent += self._clock.now() - begun
+        self.spent += time.thread_time() - begun
 
     def started(self, stream: Stream, cut: LoggedCut, now: Micros) -> None:
         """Note that the job of a cut was submitted."""
@@ -123,12 +121,12 @@ class Scheduler:
 
     def finished(self, stream: Stream, outcome: CutOutcome, now: Micros) -> None:
         """Note that a job is done and its rows are in the state."""
-        begun = self._clock.now()
+        begun = time.thread_time()
         estimate = self.of(stream, now)
         estimate.finished(outcome, now)
         if not self.once:
             self._tell_who_misses(estimate)
-        self.spent += self._clock.now() - begun
+        self.spent += time.thread_time() - begun
 
     def _tell_who_misses(self, estimate: StreamEstimate) -> None:
         """Say once of each query when its stream is too slow for its limit; the rows of derived streams come once."""
@@ -161,7 +159,7 @@ class Scheduler:
             now: Wall time.
             delivering: Whether a sink is taking results.
         """
-        begun = self._clock.now()
+        begun = time.thread_time()
         self.look(now)
         cycle = self._cycle()
         views = []
@@ -177,7 +175,7 @@ class Scheduler:
         chosen = policy(views, now)
         rests = (view for view in views if view.name not in chosen and view.expected > now)
         self.resting = {view.name: round(view.expected) for view in rests}
-        self.spent += self._clock.now() - begun
+        self.spent += time.thread_time() - begun
         return chosen
 
     @property

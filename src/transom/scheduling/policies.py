@@ -149,8 +149,8 @@ AGAIN = 3.0
 """Work that needs further runs before its watermark counts so many times more: each of them waits for a core again."""
 KEPT = 2.0
 """A result that can still keep its limit goes before others that are late by so many times the limit."""
-KEPT_AT_MOST = 2.0
-"""And by at most so many cycles."""
+KEPT_AT_MOST = 0.3
+"""And by at most so much of a cycle: three jobs without rows."""
 SPREAD = 0.25
 """By so much more or less, always the same for a stream, so that above a load of 1 the same streams stay in time."""
 
