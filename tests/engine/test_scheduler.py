@@ -21,7 +21,7 @@ from transom.engine.spark.jobs import CutStats
 from transom.engine.stream import Stream
 from transom.engine.watermarks import WatermarkState
 from transom.model.query import LatencyTarget
-from transom.model.time import MIN_TIME, ManualClock, Micros
+from transom.model.time import MIN_TIME, Micros
 from transom.model.watermark import watermark
 from transom.model.window import WindowSpec, tumbling
 
