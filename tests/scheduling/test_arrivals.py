@@ -16,7 +16,6 @@ from transom.scheduling.arrivals import (
     DelayMoments,
     LagHistory,
     inverse_mills,
-    known_slack,
     shortest_span,
 )
 
@@ -51,7 +50,6 @@ def test_an_overdue_watermark_in_the_unread_backlog_stays_urgent():
     arrival = Arrival(3_000.0, 300.0)
     assert arrival.slack(60_000, newest_read=2_000, limit=0, cost=500) < -57_000
     assert arrival.slack(60_000, newest_read=None, limit=10_000, cost=500) == 3_000 + 10_000 - 60_000 - 500
-    assert known_slack(3_000, 4_000, 2_000, 500) == 500
 
 
 @given(st.floats(-30, 1e9))

@@ -18,16 +18,13 @@ from transom.scheduling.policies import (
     Policy,
     StreamView,
     bounded,
-    chain_slack,
     eliminated,
     fair,
     first_come_first_served,
     freeing,
     highest_rate,
-    join_slack,
     klink,
     least_slack,
-    pipeline_cost,
     policy_named,
     rank_of,
     round_robin,
@@ -188,14 +185,3 @@ def test_what_is_eliminated_grows_with_the_time_and_is_no_more_than_is_queued(op
     freed = [eliminated(queued, kept, cost, budget) for budget in (0.0, 1.0, 10.0, 1e9)]
     assert all(a <= b + 1e-9 for a, b in itertools.pairwise(freed))
     assert 0 <= freed[-1] <= queued.sum() + 1e-9
-
-
-def test_the_cost_of_a_pipeline_follows_selectivities():
-    queued, kept, cost = np.array([10.0, 4.0]), np.array([0.5, 0.1]), np.array([1.0, 3.0])
-    assert pipeline_cost(queued, kept, cost) == 10 * (1 + 0.5 * 3) + 4 * 3
-
-
-def test_joins_and_chains():
-    assert join_slack(np.array([[3.0, -1.0], [2.0, 5.0]])).tolist() == [[-1.0, -1.0], [2.0, 2.0]]
-    assert chain_slack(5.0, []) == 5.0
-    assert chain_slack(5.0, [(4.0, 3.0), (9.0, 1.0)]) == 1.0

@@ -115,11 +115,6 @@ def inverse_mills(a: float) -> float:
     return a + 1 / a - 2 / a**3  # asymptotic series, relative error below 1e-6 from here on
 
 
-def known_slack(arrived: Micros, now: Micros, limit: Micros, cost: float) -> float:
-    """Return the slack when the sweeping watermark has arrived already."""
-    return arrived + limit - now - cost
-
-
 class LagHistory:
     """The lags of past sweeping watermarks and the delays of past records of one stream.
 

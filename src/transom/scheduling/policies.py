@@ -258,34 +258,3 @@ def eliminated(queued: Floats, kept: Floats, cost: Floats, budget: float) -> flo
             freed += rows * (1 - through)
         best = max(best, freed)
     return float(best)
-
-
-def pipeline_cost(queued: Floats, kept: Floats, cost: Floats) -> float:
-    """Return the seconds to process all that is queued along operators: sum_k queue_k sum_{j>=k} c_j prod_{i<j} S_i.
-
-    Args:
-        queued: Rows before each operator of the pipeline, in order.
-        kept: Selectivity of each operator.
-        cost: Seconds per row of each operator.
-    """
-    total, seconds = 0.0, 0.0
-    for place in range(len(queued) - 1, -1, -1):
-        seconds = cost[place] + kept[place] * seconds
-        total += queued[place] * seconds
-    return float(total)
-
-
-def join_slack(inputs: Floats) -> Floats:
-    """Return the slack of each input of a join, (..., inputs): the least of them, since the result waits for all."""
-    return np.broadcast_to(inputs.min(axis=-1, keepdims=True), inputs.shape)
-
-
-def chain_slack(own: float, downstream: Sequence[tuple[float, float]]) -> float:
-    """Return the slack of a stream whose results feed others: that of the whole pipeline.
-
-    Args:
-        own: The stream's slack by its own limits.
-        downstream: For each query fed at any level the slack by its limit, and the cost of what lies between in the
-            same unit.
-    """
-    return min([own, *(slack - cost for slack, cost in downstream)])
