@@ -83,7 +83,8 @@ class Measured:
     """Seconds, by query; a result that is missing at the end counts with the time until then."""
     limits: dict[str, float] = field(default_factory=dict)
     missing: int = 0
-    rows: int = 0
+    throughput: float = 0.0
+    """Rows per second whose results came: of each query what is offered, times the share of its results."""
     jobs: int = 0
     cores: float = 0.0
     overhead: float = 0.0
@@ -193,7 +194,6 @@ def measure(run: Run, worker: Worker, queries: Sequence[Query], policy: str, pla
     report = worker.call("stop")
     slip = float(feeder.communicate()[0])
     found = Measured(
-        rows=report["rows"],
         jobs=report["jobs"],
         cores=cores,
         overhead=report["scheduling"] / (finish - begin / 1e6 + START / SECOND) / CORES,
@@ -204,7 +204,10 @@ def measure(run: Run, worker: Worker, queries: Sequence[Query], policy: str, pla
         visible = times(results, finish)
         found.limits[query.name] = query.workload.limit / SECOND
         closings = query.closings(plan.warm_up * SECOND, end - TAIL)
-        found.missing += len(closings.keys() - visible.keys())
+        missing = len(closings.keys() - visible.keys())
+        found.missing += missing
+        offered = sum(one.rows for one in query.inputs) / plan.seconds
+        found.throughput += offered * (1 - missing / len(closings) if closings else 1.0)
         found.latencies[query.name] = [
             visible.get(window_end, finish) - (begin + arrival) / 1e6 for window_end, arrival in closings.items()
         ]
@@ -272,7 +275,7 @@ def report(run: Run, load: str, offered: float, runs: dict[str, list[Measured]])
             "mean_s": fmean(fmean(each.all()) for each in found),
             "p99_s": fmean(percentile(each.all(), 0.99) for each in found),
             "within_share": fmean(each.share() for each in found),
-            "throughput": fmean(each.rows for each in found) / (run_seconds(run) or 1),
+            "throughput": fmean(each.throughput for each in found),
         }
         for name, value in figures.items():
             run.figure(f"{load}.{policy}.{name}", value)
@@ -295,11 +298,6 @@ def in_turn(number: int) -> tuple[str, ...]:
     """Return the policies, each time beginning with another one, so that none always runs after the same."""
     first = 3 * number % len(POLICIES)
     return POLICIES[first:] + POLICIES[:first]
-
-
-def run_seconds(run: Run) -> int:
-    """Return for how long events happen in a run."""
-    return plan_of(run).seconds
 
 
 def plan_of(run: Run) -> Plan:
@@ -335,7 +333,7 @@ def main() -> None:
             run.say(f"Klink is worse: {name}")
         run.figure("klink_worse", float(len(lost_all)))
         run.figure("overhead", fmean(overheads))
-        for figure in scheduling_figures.figures(found, plan.seconds):
+        for figure in scheduling_figures.figures(found):
             run.draw(figure)
 
 

@@ -16,14 +16,13 @@ Found = Mapping[str, Mapping[str, Sequence["Measured"]]]
 """Repeats, by load and policy."""
 
 
-def figures(found: Found, seconds: float) -> list[Figure]:
+def figures(found: Found) -> list[Figure]:
     """Return the figures.
 
     Args:
         found: What was measured; every load has the same policies.
-        seconds: For how long events happen in a repeat.
     """
-    return [_by_load(found, seconds), _distributions(found)]
+    return [_by_load(found), _distributions(found)]
 
 
 def gate_figure(found: Mapping[str, Sequence[Measured]]) -> Figure:
@@ -47,12 +46,12 @@ def gate_figure(found: Mapping[str, Sequence[Measured]]) -> Figure:
     return Figure("gate", "The gate for stock queries", text, panels, columns=3)
 
 
-def _by_load(found: Found, seconds: float) -> Figure:
+def _by_load(found: Found) -> Figure:
     panels = (
         _bars(found, "Mean latency", "latency (s)", lambda each: fmean(each.all())),
         _bars(found, "99th percentile", "latency (s)", lambda each: percentile(each.all(), 0.99)),
         _bars(found, "Within the limit", "results (%)", lambda each: 100 * each.share()),
-        _bars(found, "Throughput", "events (1000/s)", lambda each: each.rows / seconds / 1e3),
+        _bars(found, "Throughput", "events (1000/s)", lambda each: each.throughput / 1e3),
         _bars(found, "Processor", "cores in use", lambda each: each.cores),
         _bars(found, "Scheduler", "time (% of the cores)", lambda each: 100 * each.overhead, {"0.5 %": 0.5}),
     )

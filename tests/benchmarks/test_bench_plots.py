@@ -69,7 +69,7 @@ def test_what_cannot_be_drawn_is_refused() -> None:
 
 def measured(policy: int, load: float, repeat: int) -> scheduling.Measured:
     draw = random.Random(100 * policy + repeat)
-    found = scheduling.Measured(rows=1_000_000, cores=1.5, overhead=0.002)
+    found = scheduling.Measured(throughput=50_000, cores=1.5, overhead=0.002)
     for query in ("q00", "q01"):
         found.latencies[query] = [draw.expovariate(2 / (load + policy)) for _ in range(50)]
         found.limits[query] = 1.5
@@ -84,7 +84,7 @@ def test_the_figures_of_the_policies_on_spark(tmp_path: Path) -> None:
         }
         for load, (share, _) in scheduling.LOADS.items()
     }
-    paths = [plots.draw(figure, tmp_path) for figure in scheduling_figures.figures(found, 40)]
+    paths = [plots.draw(figure, tmp_path) for figure in scheduling_figures.figures(found)]
     assert [path.name for path in paths] == ["scheduling.svg", "scheduling_cdf.svg"]
     for path in paths:
         assert set(scheduling.POLICIES) | set(scheduling.LOADS) <= texts(path)
