@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from benchmarks.harness import Run, benchmark
 from benchmarks.plots import Figure, Form, Panel, Series
+from benchmarks.workloads.base import DELAYS
 from transom.demo.flights import load_flights
 from transom.scheduling.arrivals import EPOCHS, DelayMoments, LagHistory
 
@@ -22,20 +23,6 @@ RATE = 10_000
 CONFIDENCES = (0.95, 0.9)
 HOUR = 3_600
 REDUCED = "2,000 watermarks of each kind and law instead of 20,000"
-
-
-def uniform(random: np.random.Generator, count: int) -> Floats:
-    """Return delays between 0 and 1 s, all as likely; microseconds."""
-    return random.uniform(0, PERIOD, count)
-
-
-def zipf(random: np.random.Generator, count: int) -> Floats:
-    """Return delays of 1 to 1000 ms by Zipf's law with exponent 0.99; microseconds."""
-    weights = np.arange(1, 1_001) ** -0.99
-    return 1_000.0 * (1 + np.searchsorted(np.cumsum(weights / weights.sum()), random.uniform(0, 1, count)))
-
-
-LAWS: dict[str, Callable[[np.random.Generator, int], Floats]] = {"uniform": uniform, "zipf": zipf}
 
 
 @dataclass(frozen=True)
@@ -176,7 +163,7 @@ def main() -> None:
     with benchmark("watermark_estimate", REDUCED, figures=True) as run:
         count = EPOCHS + (2_000 if run.quick else 20_000)
         kinds = {"injected": injected, "derived": derived}
-        cases = {f"{kind}.{law}": make(LAWS[law], count) for kind, make in kinds.items() for law in LAWS}
+        cases = {f"{kind}.{law}": make(DELAYS[law], count) for kind, make in kinds.items() for law in DELAYS}
         cases["flights"] = flights()
         rows: list[list[object]] = []
         found: dict[str, tuple[dict[float, Hits], Hits, Floats]] = {}
