@@ -83,6 +83,8 @@ class Measured:
     """Seconds, by query; a result that is missing at the end counts with the time until then."""
     limits: dict[str, float] = field(default_factory=dict)
     missing: int = 0
+    rows: int = 0
+    """Rows that were read and committed; what waits for its window on purpose when the run ends is not among them."""
     throughput: float = 0.0
     """Rows per second whose results came: of each query what is offered, times the share of its results."""
     jobs: int = 0
@@ -194,6 +196,7 @@ def measure(run: Run, worker: Worker, queries: Sequence[Query], policy: str, pla
     report = worker.call("stop")
     slip = float(feeder.communicate()[0])
     found = Measured(
+        rows=report["rows"],
         jobs=report["jobs"],
         cores=cores,
         overhead=report["scheduling"] / (finish - begin / 1e6 + START / SECOND) / CORES,
@@ -279,11 +282,13 @@ def report(run: Run, load: str, offered: float, runs: dict[str, list[Measured]])
         }
         for name, value in figures.items():
             run.figure(f"{load}.{policy}.{name}", value)
-        rest = [fmean(each.cores for each in found), fmean(float(each.jobs) for each in found)]
+        read = fmean(each.rows for each in found) / plan_of(run).seconds
+        run.figure(f"{load}.{policy}.read", read)
+        rest = [read, fmean(each.cores for each in found), fmean(float(each.jobs) for each in found)]
         missing = sum(each.missing for each in found)
         slip = max(each.slip for each in found)
         rows.append([policy, *figures.values(), *rest, missing, slip])
-    columns = ["policy", "mean s", "p99 s", "within", "rows/s", "cores", "jobs", "missing", "feeder slip s"]
+    columns = ["policy", "mean s", "p99 s", "within", "rows/s", "read/s", "cores", "jobs", "missing", "feeder slip s"]
     queries = len(next(iter(runs.values()))[0].latencies)
     run.table(f"{load}: {queries} queries, offered work {offered:.2f} of capacity", columns, rows)
     return [
