@@ -153,6 +153,8 @@ class Run:
     compared: int = 0
     plots: Path | None = None
     """Directory for figures; None when none are wanted."""
+    parts: tuple[str, ...] = ()
+    """What of the benchmark to run; all of it unless `--only` chooses."""
     console: Console = field(default_factory=lambda: Console(width=110, highlight=False))
 
     def say(self, text: str) -> None:
@@ -240,7 +242,13 @@ def versions() -> dict[str, str]:
 
 
 @contextmanager
-def benchmark(name: str, reduced: str, arguments: Sequence[str] | None = None, figures: bool = False) -> Iterator[Run]:
+def benchmark(
+    name: str,
+    reduced: str,
+    arguments: Sequence[str] | None = None,
+    figures: bool = False,
+    parts: Sequence[str] = (),
+) -> Iterator[Run]:
     """Parse the options, give the body a `Run`, and print the last line.
 
     Exits with status 1 when results differ, so that a failing comparison is not overlooked.
@@ -250,18 +258,22 @@ def benchmark(name: str, reduced: str, arguments: Sequence[str] | None = None, f
         reduced: What `--quick` reduces; printed when it is given.
         arguments: Instead of the command line's.
         figures: Whether it draws any with `--plot`.
+        parts: What `--only` can choose from.
     """
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}")
     parser.add_argument("--quick", action="store_true", help=f"end within 5 minutes: {reduced}")
     parser.add_argument("--data", type=Path, default=ysb.default_cache(), help="directory for generated events")
     parser.add_argument("--plot", type=Path, metavar="DIR", help="write the figures as SVG into this directory")
+    if parts:
+        parser.add_argument("--only", nargs="+", choices=parts, metavar="PART", help=f"run these: {', '.join(parts)}")
     options = parser.parse_args(arguments)
+    chosen = tuple(getattr(options, "only", None) or parts)
     if options.plot is not None and not figures:
         parser.error(f"--plot: {name} has no figures; its tables say it all.")
     if options.plot is not None and not plots.available():
         parser.error('--plot needs matplotlib: pip install -e ".[bench]".')
     with tempfile.TemporaryDirectory(prefix=f"transom-{name}-") as work:
-        run = Run(name, options.quick, options.data, Path(work), plots=options.plot)
+        run = Run(name, options.quick, options.data, Path(work), plots=options.plot, parts=chosen)
         if run.quick:
             run.say(f"quick: {reduced}")
         yield run

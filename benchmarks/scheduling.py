@@ -312,7 +312,7 @@ def plan_of(run: Run) -> Plan:
 
 def main() -> None:
     """Run the benchmark."""
-    with benchmark("scheduling", REDUCED, figures=True) as run, Worker("streams", run.work) as worker:
+    with benchmark("scheduling", REDUCED, figures=True, parts=tuple(LOADS)) as run, Worker("streams", run.work) as worker:
         plan = plan_of(run)
         feeds = Feeds(run, plan.seconds)
         for _ in range(WARM_UPS):
@@ -320,7 +320,7 @@ def main() -> None:
         lost_all: list[str] = []
         overheads = []
         found: dict[str, dict[str, list[Measured]]] = {}
-        for load in QUICK_LOADS if run.quick else LOADS:
+        for load in [each for each in run.parts if each in QUICK_LOADS or not run.quick]:
             share, burst = LOADS[load]
             queries, offered = queries_for(share, burst, able, feeds)
             run.say(f"{load}: {len(queries)} queries")
