@@ -312,7 +312,10 @@ def plan_of(run: Run) -> Plan:
 
 def main() -> None:
     """Run the benchmark."""
-    with benchmark("scheduling", REDUCED, figures=True, parts=tuple(LOADS)) as run, Worker("streams", run.work) as worker:
+    with (
+        benchmark("scheduling", REDUCED, figures=True, parts=tuple(LOADS)) as run,
+        Worker("streams", run.work) as worker,
+    ):
         plan = plan_of(run)
         feeds = Feeds(run, plan.seconds)
         for _ in range(WARM_UPS):

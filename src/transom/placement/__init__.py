@@ -1,0 +1,1 @@
+"""Where data sits: pure decisions about partitions, groups, executors, replicas and checkpoints."""
