@@ -219,12 +219,12 @@ def draw(run: Run, seeds: int, seconds: int, warm_up: int) -> None:
 
 def main() -> None:
     """Run the benchmark."""
-    with benchmark("klink_sim", REDUCED, figures=True) as run:
+    with benchmark("klink_sim", REDUCED, figures=True, parts=tuple(WORKLOADS)) as run:
         seeds, seconds, warm_up = (
             (QUICK_SEEDS, QUICK_SECONDS, QUICK_WARM_UP) if run.quick else (SEEDS, SECONDS, WARM_UP)
         )
         worse: list[str] = []
-        for workload in WORKLOADS:
+        for workload in run.parts:
             levels = {name: streams_of(workload, name) for name in LOADS}
             found = simulate(levels, POLICIES, range(seeds), seconds, warm_up)
             for name in LOADS:

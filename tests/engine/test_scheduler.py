@@ -118,7 +118,7 @@ def live(stream: FakeStream, decides: Scheduler, seconds: int, lag: Micros, ever
 
 def view(stream: FakeStream, decides: Scheduler, now: Micros) -> Any:
     estimate = decides.of(fake(stream), now)
-    return estimate.view(decides._deadlines(estimate, now), 1.0, now, False)
+    return estimate.view(decides._deadlines(estimate, now), 1.0, 0.5, now, False)
 
 
 def test_lag_of_watermarks_is_learned_from_those_that_came() -> None:

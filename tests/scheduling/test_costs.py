@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.errors import DefinitionError
-from transom.scheduling.costs import LONGEST_CYCLE, RUNS, CostHistory, Costs, cycle_seconds, line
+from transom.scheduling.costs import LONGEST_CYCLE, RUNS, CostHistory, Costs, cycle_seconds, line, offered
 
 FIXED, ROW = 0.1, 3e-5
 
@@ -112,3 +112,9 @@ def test_full_runs_leave_room_for_all_rows(fixed, busy):
     assert cycle == LONGEST_CYCLE or fixed / cycle <= (1 - busy) / 2 + 1e-9
     assert cycle >= min(LONGEST_CYCLE, 10 * fixed)
     assert cycle_seconds(np.array(fixed), np.array(1.2)) == LONGEST_CYCLE
+
+
+def test_the_offered_work_is_all_rows_and_a_job_for_each_window() -> None:
+    costs = Costs(np.array([0.1, 0.2]), np.array([1e-5, 2e-5]), np.zeros(2))
+    load = offered(costs, np.array([10_000.0, 20_000.0]), np.array([1.0, np.inf]), cores=2)
+    assert float(load) == pytest.approx((0.1 + 0.1 + 0.4) / 2)

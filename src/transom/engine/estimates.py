@@ -11,7 +11,7 @@ import numpy as np
 
 from transom.engine.cuts import CutOutcome, LoggedCut
 from transom.engine.derived import DerivedSource
-from transom.engine.stream import Stream
+from transom.engine.stream import ALL_ROWS, Stream
 from transom.model.time import MICROS_PER_SECOND, MIN_TIME, Micros
 from transom.scheduling.arrivals import Arrival, DelayMoments, LagHistory
 from transom.scheduling.costs import RUNS, CostHistory
@@ -275,6 +275,17 @@ class StreamEstimate:
         """Return the expected time of a run of what waits now, microseconds."""
         return round(self._fixed + self._row * self.backlog + self._partial * self._partials)
 
+    def fitting(self, seconds: float) -> int:
+        """Return the rows of the largest job that takes so long; at least one."""
+        left = MICROS_PER_SECOND * seconds - self._fixed
+        return max(1, int(left / self._row)) if self._row > 0 else ALL_ROWS
+
+    def pace(self) -> tuple[float, float, float, float, float]:
+        """Return seconds of a job, of a row, of a row of results, rows per second, seconds between two windows."""
+        period = min((each.period for each in self.deadlines() if each.period), default=math.inf)
+        seconds = [cost / MICROS_PER_SECOND for cost in (self._fixed, self._row, self._partial, period)]
+        return seconds[0], seconds[1], seconds[2], self.rate * MICROS_PER_SECOND, seconds[3]
+
     def _costs(self) -> None:
         """Take over what the costs are now: microseconds of a job, of a row, of a row of results."""
         costs = self.costs.costs
@@ -282,12 +293,13 @@ class StreamEstimate:
             MICROS_PER_SECOND * float(each) for each in (costs.fixed, costs.row, costs.partial)
         )
 
-    def view(self, deadlines: Sequence[Deadline], cycle: float, now: Micros, at_once: bool) -> StreamView:
+    def view(self, deadlines: Sequence[Deadline], cycle: float, load: float, now: Micros, at_once: bool) -> StreamView:
         """Return the stream as a policy sees it.
 
         Args:
             deadlines: Those of its own queries and of the queries further down.
             cycle: Length of a cycle, seconds.
+            load: Offered work over capacity.
             now: Wall time.
             at_once: Take it that all that will ever come is there.
         """
@@ -323,6 +335,7 @@ class StreamEstimate:
             due=windows_due(expected, period, now),
             period=float(period),
             cycle=MICROS_PER_SECOND * cycle,
+            load=load,
             rank=self._rank,
         )
 

@@ -17,13 +17,13 @@ from transom.engine.memory import Shares
 from transom.engine.state import Closing
 from transom.engine.stream import Stream
 from transom.model.time import MICROS_PER_SECOND, Micros, format_duration
-from transom.scheduling.costs import cycle_seconds
+from transom.scheduling.costs import Costs, cycle_seconds, offered
 from transom.scheduling.limits import out_of_reach
 from transom.scheduling.memory import MemoryMode, holding
 from transom.scheduling.policies import Policy, bounded, freeing, policy_named
 
 LOOK: Micros = MICROS_PER_SECOND // 5
-"""How often memory is measured."""
+"""How often memory, the cycle and the load are measured."""
 
 
 class Scheduler:
@@ -60,6 +60,9 @@ class Scheduler:
         self.once = False
         """Whether all input is there from the start, so that no watermark is worth waiting for."""
         self._estimates: dict[str, StreamEstimate] = {}
+        self._paced_at: Micros | None = None
+        self._cycle, self._load = 1.0, 0.0
+        """Seconds of a cycle, and offered work over capacity, at the last look."""
         self.spent = 0.0
         """Seconds of processor time that scheduling has taken."""
 
@@ -85,18 +88,25 @@ class Scheduler:
         bound = self._settings.max_rows_per_cut
         if self._policy.at_once or (len(self._streams) == 1 and self._settings.cycle is None):
             return bound
-        fitting = float(self.of(stream, now).costs.costs.fitting(self._cycle()))
-        return bound if fitting >= bound else int(fitting)
+        begun = time.thread_time()
+        self._pace(now)
+        fitting = self.of(stream, now).fitting(self._cycle)
+        self.spent += time.thread_time() - begun
+        return min(bound, fitting)
 
-    def _cycle(self) -> float:
-        """Return the length of a cycle in seconds."""
+    def _pace(self, now: Micros) -> None:
+        """Measure the length of a cycle and the load, if it was not done just now."""
+        if self._paced_at is not None and now < self._paced_at + LOOK:
+            return
+        self._paced_at = now
+        known = list(self._estimates.values())
+        if known:
+            fixed, row, partial, rate, period = np.array([each.pace() for each in known]).T
+            slots = self._settings.slots
+            self._load = float(offered(Costs(fixed, row, partial), rate, period, slots))
+            self._cycle = float(cycle_seconds(np.median(fixed), np.asarray((rate * row).sum() / slots)))
         if self._settings.cycle is not None:
-            return self._settings.cycle / MICROS_PER_SECOND
-        if not self._estimates:
-            return 1.0
-        fixed = np.median([estimate.costs.costs.fixed for estimate in self._estimates.values()])
-        busy = sum(MICROS_PER_SECOND * each.rate * float(each.costs.costs.row) for each in self._estimates.values())
-        return float(cycle_seconds(fixed, np.asarray(busy / self._settings.slots)))
+            self._cycle = self._settings.cycle / MICROS_PER_SECOND
 
     def learned(self) -> dict[str, Any]:
         """Return what a restart should know again, as JSON, by stream: the lags of watermarks."""
@@ -161,11 +171,12 @@ class Scheduler:
         """
         begun = time.thread_time()
         self.look(now)
-        cycle = self._cycle()
+        self._pace(now)
+        cycle = self._cycle
         views = []
         for name in ready:
             estimate = self.of(self._streams[name], now)
-            view = estimate.view(self._deadlines(estimate, now), cycle, now, self.once)
+            view = estimate.view(self._deadlines(estimate, now), cycle, self._load, now, self.once)
             if self.short:
                 view = replace(view, freed=estimate.freed(view.expected <= now, cycle))
             views.append(view)

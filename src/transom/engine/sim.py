@@ -23,7 +23,7 @@ from transom.engine.simworld import SECOND, World
 from transom.errors import DefinitionError
 from transom.model.time import Micros
 from transom.scheduling.arrivals import inverse_mills
-from transom.scheduling.costs import CostHistory, Costs, cycle_seconds
+from transom.scheduling.costs import CostHistory, Costs, cycle_seconds, offered
 from transom.scheduling.memory import MemoryMode
 from transom.scheduling.policies import Columns, Policy, freeing
 
@@ -141,6 +141,7 @@ class Simulation:
         self._costs = CostHistory(shape)
         self._rate, self._counted = np.zeros(shape), np.zeros(shape)
         self._cycle = np.ones((runs, 1))
+        self._load = np.zeros((runs, 1))
         self._modes = [MemoryMode() for _ in range(runs)]
         self._at_once = np.repeat([policy.at_once for policy in self.policies], each)
         self._memory_bound = np.repeat([policy.name in BOUND_BY_MEMORY for policy in self.policies], each)
@@ -273,6 +274,7 @@ class Simulation:
             due=due,
             period=slide,
             cycle=np.broadcast_to(SECOND * cycle, cost.shape),
+            load=np.broadcast_to(self._load[some], cost.shape),
             rank=np.broadcast_to(self._rank, cost.shape),
         )
 
@@ -312,6 +314,8 @@ class Simulation:
         fixed = np.nanmedian(np.where(self._alive, costs.fixed, np.nan), axis=1)
         busy = (self._rate * SECOND * costs.row).sum(axis=1) / self.machine.cores
         self._cycle = self.machine.cycle_of(fixed, busy)[:, None]
+        period = np.where(self._alive, self._slide / SECOND, np.inf)
+        self._load = offered(costs, self._rate * SECOND, period, self.machine.cores)[:, None]
 
     def _start(self, now: float, backlog: Floats, run: Ints, stream: Ints) -> None:
         at, state, costs = (run, stream), self._state, self._costs.costs

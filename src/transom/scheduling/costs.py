@@ -79,6 +79,18 @@ def cycle_seconds(fixed: Floats, busy: Floats) -> Floats:
     return np.asarray(np.minimum(LONGEST_CYCLE, np.maximum(0.01, fixed) * np.maximum(CYCLE, 2.0 / room)))
 
 
+def offered(costs: Costs, rate: Floats, period: Floats, cores: float) -> Floats:
+    """Return the work that comes over what the cores can do: all rows, and for each window one job.
+
+    Args:
+        costs: Of each stream, (..., streams).
+        rate: Rows per second, likewise.
+        period: Seconds from one window of the stream to the next, likewise; infinite where none is known.
+        cores: That run jobs.
+    """
+    return np.asarray((rate * costs.row + costs.fixed / period).sum(axis=-1) / cores)
+
+
 def line(rows: Floats, seconds: Floats, believed: Floats | float = 0.0) -> tuple[Floats, Floats]:
     """Return intercept and slope of lines through points, both at least 0.
 

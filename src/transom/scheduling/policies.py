@@ -63,6 +63,8 @@ class StreamView:
     """Time between two sweeping watermarks, microseconds."""
     cycle: float = 0.0
     """Length of a cycle, microseconds, the same for all."""
+    load: float = 0.0
+    """Offered work over capacity, as far as it was measured, the same for all; see `costs.offered`."""
     rank: float = 0.0
     """Which of equal streams goes first, always the same: from -1, the last, to 1; see `rank_of`."""
 
@@ -87,6 +89,7 @@ class Columns:
     due: Floats
     period: Floats
     cycle: Floats
+    load: Floats
     rank: Floats
 
     def part(self, start: int, stop: int) -> Columns:
@@ -150,7 +153,11 @@ AGAIN = 3.0
 KEPT = 2.0
 """A result that can still keep its limit goes before others that are late by so many times the limit."""
 KEPT_AT_MOST = 0.3
-"""And by at most so much of a cycle: three jobs without rows."""
+"""And by at most so much of a cycle: three jobs without rows,"""
+KEPT_OVERLOADED = 2.0
+"""or by this when there is more work than can be done, and some results must be late in any case."""
+OVERLOADED = (0.95, 1.05)
+"""Between these loads the one becomes the other."""
 SPREAD = 0.25
 """By so much more or less, always the same for a stream, so that above a load of 1 the same streams stay in time."""
 
@@ -171,7 +178,8 @@ def _klink(streams: Columns, now: float) -> Floats:
     late = streams.total - ahead + np.where(~come & large, AGAIN * (streams.cost - streams.run), 0.0)
     pays = (ahead <= np.maximum(EARLIEST * streams.total, late + ahead)) & (ahead >= LATEST * streams.run)
     newest = late - np.maximum(0.0, streams.due - 1) * streams.period
-    head_start = np.minimum(KEPT * streams.limit, KEPT_AT_MOST * streams.cycle) * (1 + SPREAD * streams.rank)
+    most = np.interp(streams.load, OVERLOADED, (KEPT_AT_MOST, KEPT_OVERLOADED)) * streams.cycle
+    head_start = np.minimum(KEPT * streams.limit, most) * (1 + SPREAD * streams.rank)
     first = late + np.where(come & (newest <= streams.limit), head_start, 0.0)
     return np.where(come, -first, np.where(pays, np.where(large, 0.0, _AHEAD) - first, np.inf))
 
