@@ -106,6 +106,13 @@ def test_what_can_still_keep_its_limit_goes_before_what_cannot():
     assert klink([due("a", 3.1, 1.0, 2), kept], 100 * S) == ["a", "kept"], "its newest window can keep it"
 
 
+def test_limits_weigh_more_when_some_must_be_missed() -> None:
+    def order(load: float) -> list[str]:
+        return klink([due("kept", 0.1, 1.0, load=load), due("old", 0.6, 0.7, load=load)], 100 * S)
+
+    assert (order(0.9), order(1.1)) == (["old", "kept"], ["kept", "old"])
+
+
 def test_equal_streams_have_an_order_of_their_own():
     first, last = due("a", 0.1, 1.0, rank=-1.0), due("b", 0.1, 1.0, rank=1.0)
     assert klink([first, last], 100 * S) == ["b", "a"]
