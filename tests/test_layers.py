@@ -19,7 +19,7 @@ LAYERS = (
     {"sources", "sinks", "checkpoint"},
     {"engine"},
     {"sites"},
-    {"gate"},
+    {"gate", "collection"},
     {"config"},
     {"pipeline"},
     {"chaining"},

@@ -1,6 +1,7 @@
 """Transom: many windowed streaming queries with stated latency limits on Apache Spark, exact, from PySpark."""
 
 from transom.app import App
+from transom.collection import Collection
 from transom.engine.progress import Progress
 from transom.engine.requests import Change
 from transom.engine.spark.session import session_builder
@@ -70,6 +71,7 @@ __all__ = [
     "App",
     "Change",
     "CheckpointError",
+    "Collection",
     "DefinitionError",
     "JobChangedError",
     "Progress",

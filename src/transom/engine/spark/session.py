@@ -21,6 +21,7 @@ STATIC_SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.shuffle.reduceLocality.enabled": "false",
     "spark.locality.wait": "0s",
+    "spark.locality.wait.process": "3s",
     "spark.ui.showConsoleProgress": "false",
     "spark.cleaner.periodicGC.interval": "5min",
 }

@@ -1,0 +1,302 @@
+"""Partitions of datasets as Arrow files at chosen executors, and tasks that run where their partitions are.
+
+Stock Spark has no hook for placement, but a task whose RDD names `executor_<host>_<id>` as its preferred location runs
+there. A dataset's partitions are written by such tasks into the executors' own Spark directories, as Arrow IPC files,
+and read by others through memory maps: no copy, no exchange, and what was read lately is in memory (the page cache).
+The tasks get one small number each; which files belong to it comes with their code. See docs/decisions/0019.
+
+Spark Connect has no RDDs: all of this needs a classic session.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from transom.errors import SessionError
+from transom.placement.locality import ExecutorId
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+PAYLOAD, PARTITION = "_payload", "_partition"
+_DIRECTORIES = ("SPARK_EXECUTOR_DIRS", "LOCAL_DIRS", "SPARK_LOCAL_DIRS")
+"""Where a cluster manager says that an executor may keep files, which it removes afterwards."""
+
+
+@dataclass(frozen=True)
+class ExecutorInfo:
+    """An executor that is alive; in local mode the only one is the driver."""
+
+    id: ExecutorId
+    host: str
+    cores: int
+    active: int = 0
+    """Tasks that it runs."""
+
+    @property
+    def location(self) -> str:
+        """The preferred location that means this executor."""
+        return f"executor_{self.host}_{self.id}"
+
+
+@dataclass(frozen=True)
+class PlacedFile:
+    """One partition of a dataset."""
+
+    path: str
+    rows: int
+    bytes: int
+    executor: ExecutorId
+    """Where it is."""
+    process: str
+    """The process that it is near to; see `here`."""
+
+
+def executors(spark: SparkSession) -> list[ExecutorInfo]:
+    """Return the executors that are alive, by id.
+
+    Raises:
+        SessionError: The session is not a classic one, or has no executor yet.
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        raise SessionError(
+            "Placed datasets need a classic Spark session; this one is a Spark Connect session.",
+            "Make it with session_builder() on the machine of the driver.",
+        )
+    summaries = spark.sparkContext._jsc.sc().statusStore().executorList(True)
+    found = []
+    for place in range(summaries.size()):
+        summary = summaries.apply(place)
+        host = summary.hostPort().rsplit(":", 1)[0]
+        found.append(ExecutorInfo(summary.id(), host, summary.totalCores(), summary.activeTasks()))
+    others = [each for each in found if each.id != "driver"]
+    if not others and not spark.sparkContext.master.startswith("local["):  # type: ignore[union-attr]
+        raise SessionError("Spark has no executor yet.", "Wait until the cluster has given some.")
+    return sorted(others or found, key=lambda each: (len(each.id), each.id))
+
+
+def here() -> str:
+    """Return a name of the executor's process that this Python worker belongs to, the same for all of its workers."""
+    return f"{socket.gethostname()}:{os.getppid()}"
+
+
+def open_table(path: str) -> pa.Table:
+    """Return a partition without copying it; for tasks."""
+    with pa.memory_map(path) as source:
+        return pa.ipc.open_file(source).read_all()
+
+
+class Tasks:
+    """Tasks that run at chosen executors; made once for an assignment, used for any number of jobs.
+
+    Args:
+        spark: A classic session.
+        homes: Executor of each task.
+
+    Raises:
+        SessionError: There is no such executor.
+    """
+
+    def __init__(self, spark: SparkSession, homes: Sequence[ExecutorId | None]) -> None:
+        known = {each.id: each.location for each in executors(spark)}
+        gone = sorted({str(home) for home in homes} - known.keys())
+        if gone:
+            raise SessionError(f"There is no executor {', '.join(gone)}.", f"Executors are {', '.join(known)}.")
+        self.spark, self.homes = spark, tuple(str(home) for home in homes)
+        self._locations = [known[home] for home in self.homes]
+
+    def __len__(self) -> int:
+        return len(self.homes)
+
+    @cached_property
+    def rdd(self) -> RDD[int]:
+        """Return the number of each task, one element per partition."""
+        from pyspark import RDD
+        from pyspark.serializers import BatchedSerializer, CPickleSerializer
+
+        located = self._located([pickle.dumps([number]) for number in range(len(self))], "[B")
+        serializer: Any = BatchedSerializer
+        return RDD(located, self.spark.sparkContext, serializer(CPickleSerializer(), 1))
+
+    def _located(self, elements: Sequence[Any], kind: str) -> Any:
+        context = self.spark.sparkContext
+        jvm: Any = context._jvm
+        pairs = [
+            jvm.scala.Tuple2(element, jvm.PythonUtils.toSeq([location]))
+            for element, location in zip(elements, self._locations, strict=True)
+        ]
+        tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName(kind))
+        return context._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(pairs), tag).toJavaRDD()
+
+    def preferred(self, task: int) -> list[str]:
+        """Return the preferred locations that Spark's scheduler sees for a task."""
+        found = self.spark.sparkContext._jsc.sc().getPreferredLocs(self.rdd._jrdd.rdd(), task)
+        return [found.apply(place).toString() for place in range(found.size())]
+
+    def run(self, function: Callable[[int], bytes], tasks: Sequence[int] | None = None) -> list[bytes]:
+        """Return what the function gives for the number of each task, at its executor; one job of one stage.
+
+        Args:
+            function: Runs in a Python worker there; it comes with all that it refers to.
+            tasks: Some of the tasks; None for all.
+        """
+        context = self.spark.sparkContext
+
+        def run(numbers: Iterable[int]) -> Iterator[bytes]:
+            return map(function, numbers)
+
+        return list(context.runJob(self.rdd, run, None if tasks is None else list(tasks)))
+
+    def frame(self, function: Callable[[int], Iterable[pa.RecordBatch]], schema: Any) -> DataFrame:
+        """Return the rows that the function gives for the number of each task as a DataFrame; lazy.
+
+        Args:
+            function: Runs in a Python worker at the task's executor.
+            schema: Spark schema of the rows.
+        """
+        session: Any = self.spark
+        from pyspark.sql import DataFrame
+
+        def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield from function(number)
+
+        numbers = DataFrame(session._jsparkSession.createDataFrame(self._numbers, self._number_schema), session)
+        return numbers.mapInArrow(rows, schema)
+
+    @cached_property
+    def _numbers(self) -> Any:
+        jvm: Any = self.spark.sparkContext._jvm
+        gateway: Any = self.spark.sparkContext._gateway
+        rows = []
+        for number in range(len(self)):
+            values = gateway.new_array(jvm.java.lang.Object, 1)
+            values[0] = number
+            rows.append(jvm.org.apache.spark.sql.RowFactory.create(values))
+        return self._located(rows, "org.apache.spark.sql.Row")
+
+    @property
+    def _number_schema(self) -> Any:
+        jvm: Any = self.spark.sparkContext._jvm
+        return jvm.org.apache.spark.sql.types.StructType.fromDDL("number INT")
+
+
+def partition_of(keys: Sequence[Column | str], partitions: int) -> Column:
+    """Return the partition of a row: its keys' hash (Murmur3, as Spark's own) modulo the number of partitions."""
+    from pyspark.sql import functions as F
+
+    return F.pmod(F.hash(*keys), F.lit(partitions))
+
+
+def place(frame: DataFrame, partition: Column, tasks: Tasks, name: str) -> list[PlacedFile]:
+    """Write a DataFrame's rows to the executors, one file per partition, in one job with one exchange.
+
+    Args:
+        frame: The rows; a partition is at most 2 GiB of them.
+        partition: Number of each row's partition, 0 to the number of tasks - 1.
+        tasks: One for each partition.
+        name: Of the dataset; begins the names of the files.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = to_arrow_schema(frame.schema)
+    packed = frame.repartitionById(len(tasks), partition).mapInArrow(_packing(schema), f"{PAYLOAD} binary")
+    return _store(packed, tasks, name)
+
+
+def move(files: Sequence[PlacedFile], tasks: Tasks, name: str) -> list[PlacedFile]:
+    """Copy partitions to other executors over Spark's own exchange; the old files stay.
+
+    Args:
+        files: The partitions, at executors that are alive.
+        tasks: Where each of them goes.
+        name: Begins the names of the new files.
+    """
+    from pyspark.sql import functions as F
+
+    paths = [file.path for file in files]
+    schema = pa.schema([(PARTITION, pa.int32()), (PAYLOAD, pa.binary())])
+
+    def payload(number: int) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch([pa.array([number], pa.int32()), [Path(paths[number]).read_bytes()]], schema=schema)
+
+    read = Tasks(tasks.spark, [file.executor for file in files]).frame(payload, f"{PARTITION} int, {PAYLOAD} binary")
+    return _store(read.repartitionById(len(tasks), F.col(PARTITION)).select(PAYLOAD), tasks, name)
+
+
+def remove(files: Sequence[PlacedFile], spark: SparkSession) -> None:
+    """Delete files at the executors that are still alive; what is gone already is gone."""
+    alive = {each.id for each in executors(spark)}
+    by_home: dict[ExecutorId, list[str]] = {}
+    for file in files:
+        if file.executor in alive:
+            by_home.setdefault(file.executor, []).append(file.path)
+    if not by_home:
+        return
+    homes = sorted(by_home)
+
+    def delete(number: int) -> bytes:
+        for path in by_home[homes[number]]:
+            Path(path).unlink(missing_ok=True)
+        return b""
+
+    Tasks(spark, homes).run(delete)
+
+
+def _packing(schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        table = pa.Table.from_batches(list(batches), schema).combine_chunks()
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, schema) as writer:
+            writer.write_table(table)
+        yield pa.record_batch([pa.array([sink.getvalue().to_pybytes()], pa.binary())], names=[PAYLOAD])
+
+    return pack
+
+
+def _store(packed: DataFrame, tasks: Tasks, name: str) -> list[PlacedFile]:
+    """Write one payload per partition, each by the task of the same number."""
+    from pyspark import RDD
+    from pyspark.serializers import PairDeserializer
+
+    context = tasks.spark.sparkContext
+    directory, stem = f"transom-{context.applicationId}", f"{name}-{uuid.uuid4().hex[:8]}"
+    payloads = packed.rdd
+    pairs = payloads._jrdd.zip(tasks.rdd._jrdd)
+    pair: Any = PairDeserializer
+    deserializer = pair(payloads._jrdd_deserializer, tasks.rdd._jrdd_deserializer)
+
+    def write(rows: Iterable[Any]) -> Iterator[PlacedFile]:
+        for row, number in rows:
+            yield _write(bytes(row[PAYLOAD]), _scratch(directory), f"{stem}-{number}")
+
+    files = RDD(pairs, context, deserializer).mapPartitions(write).collect()
+    return [replace(file, executor=home) for file, home in zip(files, tasks.homes, strict=True)]
+
+
+def _scratch(directory: str) -> Path:
+    """Return this executor's directory for files."""
+    given = next((os.environ[name] for name in _DIRECTORIES if os.environ.get(name)), tempfile.gettempdir())
+    place = Path(given.split(os.pathsep)[0].split(",")[0]) / directory
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def _write(payload: bytes, directory: Path, stem: str) -> PlacedFile:
+    path = directory / f"{stem}.arrow"
+    path.write_bytes(payload)
+    table = open_table(str(path))
+    return PlacedFile(str(path), table.num_rows, len(payload), "", here())

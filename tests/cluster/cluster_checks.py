@@ -1,0 +1,190 @@
+"""What is looked at on a cluster of three executors; a program of its own, since a process has one Spark context.
+
+Each function returns what it saw as JSON; `python cluster_checks.py` prints all of it as one object, by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from typing import Any
+
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import transom as tm
+from transom.engine.spark import placed
+from transom.placement.locality import Assignment
+
+PARTITIONS = 12
+
+
+def words(spark: SparkSession, seed: int) -> Any:
+    """Return 20,000 rows with a key and a text."""
+    number = (F.col("id") * 7919 + seed) % 1000
+    return spark.range(20_000).select(number.cast("string").alias("key"), F.concat(F.lit("GET /"), "id").alias("text"))
+
+
+def spread(spark: SparkSession) -> placed.Tasks:
+    """Return one task for each partition, evenly over the executors."""
+    alive = [each.id for each in placed.executors(spark)]
+    homes = Assignment.nowhere(PARTITIONS).settled(alive, [1.0] * PARTITIONS).homes
+    return placed.Tasks(spark, homes)
+
+
+def stages(spark: SparkSession, since: int) -> dict[str, int]:
+    """Return shuffle bytes and how many tasks were at which locality, of the stages from a number on."""
+    store = spark.sparkContext._jsc.sc().statusStore()
+    found: Counter[str] = Counter()
+    stage = since
+    while True:
+        try:
+            tasks = store.taskList(stage, 0, 1000)
+            data = store.stageData(stage, False, None, False, None).apply(0)
+        except Exception:  # the store has no such stage yet
+            return dict(found)
+        found["shuffle"] += data.shuffleReadBytes() + data.shuffleWriteBytes()
+        for place in range(tasks.size()):
+            found[tasks.apply(place).taskLocality()] += 1
+        stage += 1
+
+
+def next_stage(spark: SparkSession) -> int:
+    """Return the number that the next stage gets."""
+    return int(spark.sparkContext._jsc.sc().dagScheduler().nextStageId())
+
+
+def drained(spark: SparkSession) -> None:
+    """Let the status store take in all that has happened."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+
+
+def placement(spark: SparkSession) -> dict[str, Any]:
+    """Three datasets, counted together: where the tasks ran, and what was moved."""
+    tasks = spread(spark)
+    files = [placed.place(words(spark, n), placed.partition_of(["key"], PARTITIONS), tasks, f"d{n}") for n in range(3)]
+    paths = [[dataset[number].path for dataset in files] for number in range(PARTITIONS)]
+    processes = [file.process for file in files[0]]
+
+    def count(number: int) -> bytes:
+        found = sum(pc.sum(pc.match_substring(placed.open_table(p)["text"], "77")).as_py() or 0 for p in paths[number])
+        return json.dumps([found, placed.here() == processes[number]]).encode()
+
+    first = next_stage(spark)
+    answers = [json.loads(answer) for answer in tasks.run(count)]
+    drained(spark)
+    seen = stages(spark, first)
+    rows = tasks.frame(
+        lambda i: (b for p in paths[i] for b in placed.open_table(p).to_batches()), words(spark, 0).schema
+    )
+    plain = sum(words(spark, n).where("text LIKE '%77%'").count() for n in range(3))
+    return {
+        "executors": len({file.executor for file in files[0]}),
+        "processes": len(set(processes)),
+        "alike": all(a.process == b.process for a, b in zip(files[0], files[2], strict=True)),
+        "found": sum(answer[0] for answer in answers),
+        "frame": rows.where("text LIKE '%77%'").count(),
+        "plain": plain,
+        "local": all(answer[1] for answer in answers),
+        "preferred": [tasks.preferred(number) for number in range(PARTITIONS)],
+        "homes": list(tasks.homes),
+        "stages": seen,
+    }
+
+
+def moving(spark: SparkSession) -> dict[str, Any]:
+    """A dataset goes to other executors, and the old files away."""
+    tasks = spread(spark)
+    files = placed.place(words(spark, 5), placed.partition_of(["key"], PARTITIONS), tasks, "m")
+    other = placed.Tasks(spark, tasks.homes[1:] + tasks.homes[:1])
+    moved = placed.move(files, other, "m")
+    alike = [placed.open_table(a.path).equals(placed.open_table(b.path)) for a, b in zip(files, moved, strict=True)]
+    placed.remove(files, spark)
+    return {
+        "alike": all(alike),
+        "homes": [file.executor for file in moved] == list(other.homes),
+        "left": sum(os.path.exists(file.path) for file in files),
+        "there": sum(os.path.exists(file.path) for file in moved),
+    }
+
+
+def kill(process: str) -> None:
+    """Kill the executor whose Python daemon this is."""
+    daemon = int(process.rsplit(":", 1)[1])
+    with open(f"/proc/{daemon}/stat") as stat:
+        parent = int(stat.read().rsplit(")", 1)[1].split()[1])
+    os.kill(parent, signal.SIGKILL)
+
+
+def await_executors(spark: SparkSession, without: str, count: int) -> list[str]:
+    """Return the executors once one is gone and there are as many as before."""
+    for _ in range(600):
+        alive = [each.id for each in placed.executors(spark)]
+        if without not in alive and len(alive) >= count:
+            return alive
+        time.sleep(0.05)
+    raise TimeoutError(f"{without} is still among {alive}")
+
+
+def killed(spark: SparkSession) -> dict[str, Any]:
+    """An executor of a collection is killed; the same is asked before and after, and once more when all is settled."""
+    with tm.Collection(spark, "killed", keys=["key"], partitions=PARTITIONS) as collection:
+        for number in range(3):
+            collection.add(number, words(spark, number))
+        ask = lambda: collection.all().aggregate(["key"], {"text": "count"}).sort_by("key").to_pylist()  # noqa: E731
+        before = ask()
+        files = [file for dataset in collection.all()._datasets for file in dataset.files]
+        victim = files[0]
+        lost = [file for file in files if file.executor == victim.executor]
+        kill(victim.process)
+        await_executors(spark, victim.executor, 2)
+        for file in lost:  # as when its host is gone, too
+            os.unlink(file.path)
+        begun = time.monotonic()
+        after = ask()
+        return {
+            "same": before == after == ask(),
+            "rows": sum(each["text_count"] for each in before),
+            "lost": len(lost),
+            "seconds": time.monotonic() - begun,
+            "homes": victim.executor not in collection.groups.homes,
+        }
+
+
+CHECKS = {"placement": placement, "moving": moving, "killed": killed}
+"""In order; those that kill executors come last."""
+
+
+def main() -> None:
+    """Run all checks on one cluster."""
+    spark = (
+        tm.session_builder()
+        .master("local-cluster[3,1,1024]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    spark.sparkContext._jsc.sc().schedulerBackend().sufficientResourcesRegistered()
+    spark.sparkContext.parallelize(range(3), 3).count()
+    for _ in range(600):
+        with contextlib.suppress(tm.TransomError):
+            if len(placed.executors(spark)) == 3:
+                break
+        time.sleep(0.05)
+    with contextlib.redirect_stdout(io.StringIO()):
+        found = {name: check(spark) for name, check in CHECKS.items()}
+    print(json.dumps(found))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

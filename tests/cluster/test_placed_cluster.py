@@ -1,0 +1,30 @@
+"""Placed partitions on several executors: where tasks run, what is exchanged, what moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def test_tasks_run_where_their_partitions_are_and_exchange_nothing(seen: dict[str, Any]) -> None:
+    found = seen["placement"]
+    assert found["found"] == found["frame"] == found["plain"] > 0
+    assert (found["executors"], found["processes"]) == (3, 3)
+    assert found["alike"], "corresponding partitions of all datasets are at the same executor"
+    assert found["local"]
+    assert found["stages"] == {"shuffle": 0, "PROCESS_LOCAL": 12}
+    wanted = [[f"ExecutorCacheTaskLocation(127.0.0.1, {home})"] for home in found["homes"]]
+    assert [[one.replace("executor_127.0.0.1_", "") for one in each] for each in found["preferred"]] in (
+        [[home] for home in found["homes"]],
+        wanted,
+    )
+
+
+def test_partitions_move_to_other_executors(seen: dict[str, Any]) -> None:
+    assert seen["moving"] == {"alike": True, "homes": True, "left": 0, "there": 12}
+
+
+def test_a_killed_executor_takes_no_row_with_it(seen: dict[str, Any]) -> None:
+    found = seen["killed"]
+    assert found["same"]
+    assert found["homes"]
+    assert (found["rows"], found["lost"]) == (60_000, 12)

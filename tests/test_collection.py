@@ -1,0 +1,163 @@
+"""Collections with one executor: what they answer equals what Spark answers, what they refuse and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import transom as tm
+
+
+def trips(spark: SparkSession, hour: int, rows: int = 500) -> DataFrame:
+    number = (F.col("id") * 31 + hour) % 40
+    cell = F.when(number == 0, None).otherwise(F.concat(F.lit("c"), number))
+    return spark.range(rows).select(
+        cell.alias("cell"), ((F.col("id") + hour) % 7).alias("fare"), F.lit(hour).alias("h")
+    )
+
+
+@pytest.fixture(scope="module")
+def collection(spark: SparkSession) -> Any:
+    with tm.Collection(spark, "trips", keys=["cell"], partitions=8) as made:
+        for hour in range(4):
+            made.add(hour, trips(spark, hour))
+        yield made
+
+
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row.values()) for row in table.to_pylist()), key=repr)
+
+
+def spark_rows(frame: DataFrame) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in frame.collect()), key=repr)
+
+
+def union(spark: SparkSession, *hours: int) -> DataFrame:
+    frames = [trips(spark, hour) for hour in hours]
+    return frames[0] if len(frames) == 1 else frames[0].unionByName(union(spark, *hours[1:]))
+
+
+def test_aggregates_by_the_keys_equal_spark_s(spark: SparkSession, collection: tm.Collection) -> None:
+    found = collection.between(1, 3).aggregate(["cell"], {"fare": ["count", "mean", "max"], "h": "count_distinct"})
+    plain = union(spark, 1, 2).groupBy("cell")
+    wanted = plain.agg(F.count("fare"), F.avg("fare"), F.max("fare"), F.countDistinct("h"))
+    assert found.column_names == ["cell", "fare_count", "fare_mean", "fare_max", "h_count_distinct"]
+    assert rows_of(found) == spark_rows(wanted)
+
+
+def test_aggregates_by_other_columns_are_merged(spark: SparkSession, collection: tm.Collection) -> None:
+    found = collection.all().where(pc.field("fare") > 2).aggregate(["h"], {"fare": ["sum", "mean"], "cell": "count"})
+    plain = union(spark, 0, 1, 2, 3).where("fare > 2").groupBy("h")
+    assert rows_of(found) == spark_rows(plain.agg(F.sum("fare"), F.avg("fare"), F.count("cell")))
+    total = collection.all().aggregate([], {"fare": ["sum", "min"]})
+    assert total.to_pylist() == [{"fare_sum": union(spark, 0, 1, 2, 3).agg(F.sum("fare")).first()[0], "fare_min": 0}]
+    with pytest.raises(tm.DefinitionError, match="count_distinct of cell by"):
+        collection.all().aggregate(["h"], {"cell": "count_distinct"})
+
+
+def test_rows_are_united_counted_and_given_as_a_dataframe(spark: SparkSession, collection: tm.Collection) -> None:
+    view = collection.between(0, 2)
+    plain = union(spark, 0, 1)
+    assert view.count() == plain.count()
+    assert rows_of(view.table()) == spark_rows(plain) == spark_rows(view.df())
+    assert view.df().schema == plain.schema
+    assert spark_rows(view.select("fare").where(pc.field("fare") == 6).df()) == spark_rows(
+        plain.select("fare").where("fare = 6")
+    )
+
+
+def test_cogrouped_tables_hold_all_rows_of_their_keys(spark: SparkSession, collection: tm.Collection) -> None:
+    def both(tables: list[pa.Table]) -> pa.Table:
+        cells = [set(table["cell"].to_pylist()) for table in tables]
+        return pa.table({"cell": sorted(cells[0] & cells[1], key=repr)}, schema=pa.schema([("cell", pa.string())]))
+
+    found = collection.between(0, 2).cogroup(both)
+    wanted = trips(spark, 0).select("cell").intersect(trips(spark, 1).select("cell"))
+    assert rows_of(found) == spark_rows(wanted)
+
+
+def test_collections_of_one_namespace_are_joined(spark: SparkSession, collection: tm.Collection) -> None:
+    names = spark.range(1, 30).select(F.concat(F.lit("c"), "id").alias("zone"), (F.col("id") * 2).alias("size"))
+    with tm.Collection(spark, "zones", keys=["zone"], partitions=8, namespace="trips") as zones:
+        zones.add("2024", names)
+        found = collection[1].join(zones["2024"])
+        wanted = trips(spark, 1).join(names.withColumnRenamed("zone", "cell"), "cell")
+        assert found.schema.names == wanted.columns
+        assert rows_of(found.table()) == spark_rows(wanted)
+        left = collection[1].join(zones["2024"], how="left anti")
+        assert (
+            left.count() == trips(spark, 1).join(names.withColumnRenamed("zone", "cell"), "cell", "left_anti").count()
+        )
+
+
+def test_other_partitioners_and_types_are_refused(spark: SparkSession, collection: tm.Collection) -> None:
+    with pytest.raises(tm.DefinitionError, match="8 partitions by 1 keys, not 16 by 1"):
+        tm.Collection(spark, "other", keys=["cell"], partitions=16, namespace="trips")
+    with tm.Collection(spark, "numbers", keys=["cell"], partitions=8, namespace="trips") as numbers:
+        with pytest.raises(tm.DefinitionError, match="keys cell are bigint"):
+            numbers.add(0, spark.range(3).withColumnRenamed("id", "cell"))
+        with pytest.raises(tm.DefinitionError, match="no column cell"):
+            numbers.add(0, spark.range(3))
+    with pytest.raises(tm.DefinitionError, match="columns of 9"):
+        collection.add(9, trips(spark, 9).drop("h"))
+    with pytest.raises(tm.DefinitionError, match="there is a dataset 1"):
+        collection.add(1, trips(spark, 1))
+    with pytest.raises(tm.DefinitionError, match="cannot be compared"):
+        collection.add("noon", trips(spark, 12))
+    with pytest.raises(tm.DefinitionError, match="no dataset 7"):
+        collection[7]
+    with pytest.raises(tm.DefinitionError, match="no column far"):
+        collection.all().aggregate(["cell"], {"far": "sum"})
+    with tm.Collection(spark, "apart", keys=["cell"], partitions=8) as apart:
+        apart.add(0, trips(spark, 0))
+        with pytest.raises(tm.DefinitionError, match="partitioned apart"):
+            collection.all().join(apart.all())
+
+
+@pytest.mark.parametrize(("order", "evicted"), [("oldest", [0]), ("least_used", [1])])
+def test_the_limit_evicts_and_what_is_evicted_is_computed_again(
+    spark: SparkSession, order: Any, evicted: list[int]
+) -> None:
+    with tm.Collection(spark, f"limited-{order}", keys=["cell"], partitions=2, evict=order) as made:
+        for hour in range(3):
+            made.add(hour, trips(spark, hour))
+        before = made[0].count()
+        made.limit_bytes = made.bytes
+        made.add(3, trips(spark, 3))
+        assert [each for each in made if not made._datasets[each].files] == evicted
+        assert "1 of them evicted" in repr(made)
+        assert made[evicted[0]].count() == before
+        made.evict(3)
+        assert made[3].count() == before
+        made.drop(3)
+        assert 3 not in made
+
+
+def test_groups_follow_the_sizes(spark: SparkSession) -> None:
+    with tm.Collection(spark, "elastic", keys=["cell"], partitions=8, elastic=(2_000, 20_000)) as made:
+        made.add(0, trips(spark, 0, 20))
+        assert len(made.groups.grouping) == 1
+        made.add(1, trips(spark, 1, 10_000))
+        assert len(made.groups.grouping) > 4
+        assert made.all().count() == 10_020
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"keys": "cell"}, "Give a list"),
+        ({"keys": []}, "keys is empty"),
+        ({"keys": ["cell"], "partitions": 0}, "at least 1"),
+        ({"keys": ["cell"], "evict": "newest"}, "oldest"),
+        ({"keys": ["cell"], "limit_bytes": 0}, "limit_bytes"),
+        ({"keys": ["cell"], "elastic": (5, 1)}, "elastic"),
+    ],
+)
+def test_values_that_cannot_be_are_refused(spark: SparkSession, arguments: Any, message: str) -> None:
+    with pytest.raises(tm.DefinitionError, match=message):
+        tm.Collection(spark, "wrong", **arguments)
