@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.engine.spark.namespaces import Dataset, Namespace, namespace, tables_of
+from transom.engine.spark.placed import arrow_schema
 from transom.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -87,8 +88,6 @@ class Collection:
         Raises:
             DefinitionError: The label is taken, or keys or columns are not those of the collection.
         """
-        from pyspark.sql.pandas.types import to_arrow_schema
-
         if label in self._datasets:
             raise DefinitionError(f"{self.name}: there is a dataset {label!r}.", "Drop it first, or use another label.")
         for known in itertools.islice(self._datasets, 1):
@@ -99,7 +98,7 @@ class Collection:
                 if mine not in frame.columns:
                     raise DefinitionError(f"The dataset has no column {mine}.", f"Columns: {', '.join(frame.columns)}.")
                 keyed = keyed.withColumnRenamed(mine, theirs)
-        schema = to_arrow_schema(keyed.schema)
+        schema = arrow_schema(keyed)
         if self._schema is not None and not schema.equals(self._schema):
             raise DefinitionError(
                 f"{self.name}: the columns of {label!r} are {_short(schema)}; before they were {_short(self._schema)}.",

@@ -39,8 +39,16 @@ def test_partitions_without_rows_keep_their_columns(spark: SparkSession) -> None
         .selectExpr("id", "TIMESTAMP'2024-01-01' AS at", "CAST(1.50 AS DECIMAL(10, 2)) AS price")
         .where("id > 5")
     )
-    files = placed.place(frame, placed.partition_of(["id"], 2), placed.Tasks(spark, ["driver"] * 2), "none")
+    tasks = placed.Tasks(spark, ["driver"] * 2)
+    files = placed.place(frame, placed.partition_of(["id"], 2), tasks, "none")
     assert [file.rows for file in files] == [0, 0]
+    whole = spark.range(10).selectExpr("id", "TIMESTAMP'2024-01-01' AS at", "CAST(1.50 AS DECIMAL(10, 2)) AS price")
+    full = placed.place(whole, placed.partition_of(["id"], 2), tasks, "some")
+    paths = [file.path for file in full]
+    back = tasks.frame(lambda number: placed.open_table(paths[number]).to_batches(), whole.schema)
+    assert sorted(map(tuple, back.collect())) == sorted(map(tuple, whole.collect()))
+    assert placed.open_table(paths[0]).schema == placed.open_table(files[0].path).schema
+    placed.remove(full, spark)
     assert placed.open_table(files[1].path).schema.names == ["id", "at", "price"]
     placed.remove(files, spark)
 

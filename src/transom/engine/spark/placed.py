@@ -201,6 +201,13 @@ def partition_of(keys: Sequence[Column | str], partitions: int) -> Column:
     return F.pmod(F.hash(*keys), F.lit(partitions))
 
 
+def arrow_schema(frame: DataFrame) -> pa.Schema:
+    """Return the schema of a DataFrame's rows as Spark gives them to Arrow, with timestamps in the session's zone."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(frame.schema, timezone=frame.sparkSession.conf.get("spark.sql.session.timeZone"))
+
+
 def place(frame: DataFrame, partition: Column, tasks: Tasks, name: str) -> list[PlacedFile]:
     """Write a DataFrame's rows to the executors, one file per partition, in one job with one exchange.
 
@@ -210,9 +217,7 @@ def place(frame: DataFrame, partition: Column, tasks: Tasks, name: str) -> list[
         tasks: One for each partition.
         name: Of the dataset; begins the names of the files.
     """
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    schema = to_arrow_schema(frame.schema)
+    schema = arrow_schema(frame)
     packed = frame.repartitionById(len(tasks), partition).mapInArrow(_packing(schema), f"{PAYLOAD} binary")
     return _store(packed, tasks, name)
 
