@@ -1,0 +1,91 @@
+"""A cluster of single-core executors on this machine, and what its tasks did."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import transom as tm
+from transom.engine.spark import placed
+
+MEGABYTES = 1024
+PATIENCE_SECONDS = 60
+
+
+@contextmanager
+def local_cluster(executors: int, **settings: str) -> Iterator[SparkSession]:
+    """Give a session with so many executors of one core and 1 GiB each; all of them are there when it begins.
+
+    Raises:
+        TimeoutError: They do not come.
+    """
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = (
+        tm.session_builder()
+        .master(f"local-cluster[{executors},1,{MEGABYTES}]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.adaptive.enabled", "false")
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "100000")
+    )
+    for name, value in settings.items():
+        builder = builder.config(name.replace("_", "."), value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    try:
+        wait_for(spark, executors)
+        yield spark
+    finally:
+        spark.stop()
+
+
+def wait_for(spark: SparkSession, executors: int) -> None:
+    """Wait until so many executors are there."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        with suppress(tm.SessionError):
+            if len(placed.executors(spark)) >= executors:
+                return
+        if time.monotonic() > end:
+            raise TimeoutError(f"Spark has not got {executors} executors.")
+        time.sleep(0.05)
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What the tasks of some stages did."""
+
+    shuffle_bytes: int
+    """Written to and read from exchanges."""
+    localities: dict[str, int]
+    """Tasks by their locality."""
+
+    @property
+    def local_share(self) -> float:
+        """Share of the tasks that ran in the process that their preferred location names."""
+        total = sum(self.localities.values())
+        return self.localities.get("PROCESS_LOCAL", 0) / total if total else 1.0
+
+
+@contextmanager
+def watched(spark: SparkSession) -> Iterator[list[Stages]]:
+    """Give a list that holds, after the block, what the stages did that ran in it; for one thread at a time."""
+    context: Any = spark.sparkContext._jsc.sc()  # type: ignore[union-attr]
+    first = int(context.dagScheduler().nextStageId())
+    found: list[Stages] = []
+    yield found
+    context.listenerBus().waitUntilEmpty()
+    store, shuffled, localities = context.statusStore(), 0, Counter[str]()
+    for stage in range(first, int(context.dagScheduler().nextStageId())):
+        with suppress(Exception):  # a stage that was skipped, as its exchange was there already
+            data, tasks = store.stageData(stage, False, None, False, None).apply(0), store.taskList(stage, 0, 10_000)
+            shuffled += data.shuffleReadBytes() + data.shuffleWriteBytes()
+            localities.update(tasks.apply(place).taskLocality() for place in range(tasks.size()))
+    found.append(Stages(shuffled, dict(localities)))
