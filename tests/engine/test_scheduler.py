@@ -90,13 +90,13 @@ class FakeStream:
     def run(self, scheduler: Scheduler, newest: Micros, now: Micros, took: Micros = SECOND // 10) -> None:
         """Read all that waits; its newest event time is `newest`."""
         cut = LoggedCut(1, self.state.offset, self.latest, self.backlog(), MIN_TIME, MIN_TIME, None, now)
-        scheduler.looked(fake(self), now)
+        scheduler.looked([fake(self)], now)
         scheduler.started(fake(self), cut, now)
         self.state.offset = self.latest
         self.state.watermark = self.state.watermark.committed((newest,), self.source.injected, now)
         scheduler.finished(fake(self), CutOutcome(cut, stats=CutStats(rows=cut.rows)), now + took)
         self.state.closed = self.state.watermark.advanced(self.definition.policy, now).value
-        scheduler.looked(fake(self), now + took)
+        scheduler.looked([fake(self)], now + took)
 
 
 def fake(stream: FakeStream) -> Stream:
@@ -134,7 +134,7 @@ def test_without_a_past_nothing_is_waited_for() -> None:
     stream = FakeStream("s", [tumbling("1 hour")])
     stream.source.arrivals = [NOON]
     decides = scheduler(stream)
-    decides.looked(fake(stream), NOON)
+    decides.looked([fake(stream)], NOON)
     assert view(stream, decides, NOON).expected == NOON
     assert decides.order(["s"], NOON) == ["s"]
 
@@ -144,7 +144,7 @@ def test_a_stream_is_left_alone_until_its_window_is_near_and_run_when_it_should_
     decides = scheduler(stream)
     now = live(stream, decides, 61, lag=0)
     stream.source.arrivals.append(now)
-    decides.looked(fake(stream), now)
+    decides.looked([fake(stream)], now)
     assert decides.order(["s"], now) == []
     assert decides.order(["s"], NOON + 70 * SECOND + SECOND // 10) == ["s"]
 
@@ -155,7 +155,7 @@ def test_rows_beyond_a_cut_are_not_waited_for() -> None:
     now = live(stream, decides, 61, lag=0)
     stream.source.arrivals.append(now)
     stream.more = True
-    decides.looked(fake(stream), now)
+    decides.looked([fake(stream)], now)
     assert decides.order(["s"], now) == ["s"]
 
 
@@ -164,7 +164,7 @@ def test_at_the_end_of_the_input_nothing_is_waited_for() -> None:
     decides = scheduler(stream)
     now = live(stream, decides, 61, lag=0)
     stream.source.arrivals.append(now)
-    decides.looked(fake(stream), now)
+    decides.looked([fake(stream)], now)
     decides.once = True
     assert decides.order(["s"], now) == ["s"]
 
@@ -185,10 +185,10 @@ def test_an_injected_watermark_is_known_before_its_rows_are_read() -> None:
     stream = FakeStream("s", [tumbling("3 seconds")], injected=True)
     decides = scheduler(stream)
     stream.source.injected = NOON
-    decides.looked(fake(stream), NOON)
+    decides.looked([fake(stream)], NOON)
     stream.source.arrivals.append(NOON + 3 * SECOND)
     stream.source.injected = NOON + 3 * SECOND
-    decides.looked(fake(stream), NOON + 3 * SECOND + 50_000)
+    decides.looked([fake(stream)], NOON + 3 * SECOND + 50_000)
     end = stream.state.first_end(stream.queries[0])
     assert decides.of(fake(stream), NOON).expected(end, NOON + 4 * SECOND) == NOON + 3 * SECOND + 50_000
 
@@ -224,18 +224,18 @@ def test_a_stream_has_the_deadlines_of_those_that_wait_for_it() -> None:
 def test_cuts_fit_into_a_cycle_when_there_are_others(policy: str) -> None:
     one, other = FakeStream("a", [tumbling("1 second")]), FakeStream("b", [tumbling("1 second")])
     decides = scheduler(one, other, policy=policy, cycle="500 ms", max_rows_per_cut=1_000_000)
-    bound = decides.max_rows(fake(one), NOON)
+    bound = decides.max_rows(NOON)[one.name]
     costs = decides.of(fake(one), NOON).costs.costs
     assert 0.45 <= float(costs.job(bound)) <= 0.5
     alone = scheduler(one, policy=policy)
-    assert alone.max_rows(fake(one), NOON) == alone._settings.max_rows_per_cut
+    assert alone.max_rows(NOON)[one.name] == alone._settings.max_rows_per_cut
 
 
 def test_fair_runs_all_at_once_and_whole() -> None:
     streams = [FakeStream(name, [tumbling("1 second")]) for name in "abcde"]
     decides = scheduler(*streams, policy="fair")
     assert (decides.slots, decides.pools) == (5, True)
-    assert decides.max_rows(fake(streams[0]), NOON) == 1_000_000
+    assert decides.max_rows(NOON)[streams[0].name] == 1_000_000
     assert scheduler(*streams).slots == 2
 
 
@@ -267,7 +267,7 @@ def test_streams_wait_no_longer_than_the_bound() -> None:
     for now in range(NOON, NOON + 60 * SECOND, SECOND // 2):
         for stream in (first, second):
             stream.source.arrivals.append(now)
-            decides.looked(fake(stream), now)
+            decides.looked([fake(stream)], now)
         name = decides.order(["a", "b"], now)[0]
         (first if name == "a" else second).run(decides, now, now)
         ran[name].append(now)
@@ -394,7 +394,7 @@ def test_what_only_adds_to_memory_waits_for_what_frees_some_and_no_longer_than_t
     settings = Settings(longest_wait=20 * SECOND)
     streams = {"adds": fake(adds), "frees": fake(frees)}
     decides = Scheduler(streams, settings, lambda: shares[0])
-    decides.looked(fake(adds), NOON)
+    decides.looked([fake(adds)], NOON)
     assert decides.order(["adds"], NOON) == ["adds"], "nothing frees memory, so that waiting would not help"
     held(frees, 1_000)
     decides.of(fake(frees), NOON).backlog = 1_000
@@ -410,7 +410,7 @@ def test_while_memory_is_short_results_on_their_way_to_sinks_are_waited_for() ->
     stream = FakeStream("s", [tumbling("1 second")])
     stream.source.arrivals = [NOON]
     decides = Scheduler({"s": fake(stream)}, Settings(), lambda: Shares(driver=0.9))
-    decides.looked(fake(stream), NOON)
+    decides.looked([fake(stream)], NOON)
     assert decides.order(["s"], NOON, delivering=True) == []
     assert decides.order(["s"], NOON, delivering=False) == ["s"]
 
@@ -438,8 +438,8 @@ def test_a_stream_without_a_past_is_as_urgent_as_its_oldest_row() -> None:
     decides = scheduler(known, new)
     now = live(known, decides, 30, lag=0)
     new.source.arrivals.append(now)
-    decides.looked(fake(new), now)
+    decides.looked([fake(new)], now)
     late = now + 6 * SECOND
     known.source.arrivals.append(late)
-    decides.looked(fake(known), late)
+    decides.looked([fake(known)], late)
     assert decides.order(["known", "new"], late) == ["new", "known"]

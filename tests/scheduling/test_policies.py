@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -124,7 +123,7 @@ def test_equal_streams_have_an_order_of_their_own():
 def test_work_that_needs_several_runs_starts_sooner():
     now = 100 * S
     one = StreamView("one", 0, cost=S, run=S, fixed=0.1 * S, total=1.5 * S, expected=now + S)
-    two = replace(one, name="two", cost=1.5 * S)
+    two = one._replace(name="two", cost=1.5 * S)
     assert klink([one, two], now) == ["two", "one"]
 
 

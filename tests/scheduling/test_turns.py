@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -270,5 +269,5 @@ def test_a_view_is_complete():
     view = feed.estimate.view("q", now)
     assert view.ran_at < view.waiting_since <= now
     assert 0 < view.fixed <= view.run <= view.total
-    assert view.held or view == replace(view, held=False)
+    assert view.held or view == view._replace(held=False)
     assert view.limit == 10 * S

@@ -188,18 +188,20 @@ class Loop:
         """
         now = self._clock.now()
         cuts: dict[str, LoggedCut] = {}
+        looked: list[Stream] = []
+        most = self._scheduler.max_rows(now)
         for name, stream in self._streams.items():
             if name in self._jobs or name in self._changer.held or not stream.state.running():
                 continue
             if self._held_up(stream):
                 continue
-            max_rows = self._scheduler.max_rows(stream, now)
-            cut = stream.next_cut(now, max_rows, False)
+            cut = stream.next_cut(now, most[name], False)
             if cut is None and stream.closes_all and stream.source.exhausted(stream.state.offset):
-                cut = stream.next_cut(now, max_rows, True)
-            self._scheduler.looked(stream, now)
+                cut = stream.next_cut(now, most[name], True)
+            looked.append(stream)
             if cut is not None:
                 cuts[name] = cut
+        self._scheduler.looked(looked, now)
         due = {name for name, cut in cuts.items() if self._streams[name].has_due(cut.watermark, now)}
         ready = [name for name, cut in cuts.items() if not cut.empty and not self._too_early(name, name in due, now)]
         free = self._scheduler.slots - sum(not cut.empty for cut, _ in self._jobs.values())
