@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.engine.cluster.files import PartialFiles
 from transom.engine.spark.jobs import CutStats
 from transom.model.time import Micros
 from transom.sources.base import Offset
@@ -64,3 +65,5 @@ class CutOutcome:
     """Rows that were late for each query."""
     kept: dict[str, Micros] = field(default_factory=dict)
     """Largest event time of the rows that were kept for each query that needs rows."""
+    files: tuple[PartialFiles, ...] = ()
+    """Partials that the tasks wrote."""

@@ -279,6 +279,7 @@ class Loop:
             "stream": stream.name,
             "number": cut.number,
             "tables": written,
+            "files": [files.to_json() for files in outcome.files],
             "stats": outcome.stats.to_json(),
             "skipped": outcome.skipped,
             "failures": outcome.failures,

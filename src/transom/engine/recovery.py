@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from transom.checkpoint.store import Checkpoint
 from transom.engine.changes import RECORD, Fate, Register, SetChange, fate
+from transom.engine.cluster.files import PartialFiles
 from transom.engine.cuts import CutOutcome, LoggedCut
 from transom.engine.delivery import Parcel
 from transom.engine.derived import DerivedSource
@@ -191,6 +192,7 @@ def _replay(
         cut = result.unfinished.pop(stream.name)
         outcome = CutOutcome(
             cut,
+            files=tuple(PartialFiles.from_json(files) for files in record.get("files", ())),
             stats=CutStats.from_json(record["stats"]),
             failures={query: why for query, why in record["failures"].items() if query in alive},
             skipped=record["skipped"],

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from transom.engine.cluster.files import PartialFiles
+from transom.engine.cluster.store import Executors, Here, TieredStore
 from transom.engine.history import Held, Sources
 from transom.engine.results import Span, in_order, result_keys, result_table
 from transom.engine.sessions import Ended, Sessions
@@ -26,7 +29,6 @@ from transom.windows.components import KeySet
 from transom.windows.panes import all_windows
 from transom.windows.partials import Partial, restricted
 from transom.windows.sessions import TIMES
-from transom.windows.store import PaneStore
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class StoreEntry:
 
     key_set: KeySet
     origin: Origin
-    store: PaneStore
+    store: TieredStore
     names: dict[Primitive, str] = field(default_factory=dict)
     """Lasting names of the store's primitives."""
     sessions: Sessions = field(default_factory=Sessions)
@@ -93,6 +95,8 @@ class StreamState:
         watermark: Watermark at the start.
         offset: Where the stream starts.
         ansi: Whether overflow is an error.
+        executors: Where partials in files are merged; None where there are none.
+        scope: Tells its stores from those of other streams and applications.
     """
 
     def __init__(
@@ -101,11 +105,15 @@ class StreamState:
         watermark: WatermarkState,
         offset: Offset,
         ansi: bool,
+        executors: Executors | None = None,
+        scope: str = "",
     ) -> None:
         self.compiled = dict(compiled)
         self.watermark = watermark
         self.offset = offset
         self.ansi = ansi
+        self.executors = executors or Here(Path())
+        self._scope = scope
         self.cut = 0
         """Number of the last logged cut; 0 before the first."""
         self.closed: Micros = MIN_TIME
@@ -161,20 +169,22 @@ class StreamState:
             for primitive, source in (sources[number] if sources else {}).items():
                 if source.origin != origin:
                     taken.setdefault(source.origin, []).append(primitive)
+            names = dict(zip(primitives, primitive_names(tuple(primitives)), strict=True))
             if old is not None and old.store.grid == key_set.grid and not taken:
                 store = old.store
+                store.rename(names)
                 store.arrange(primitives, windows)
             else:
-                store = PaneStore(key_set.grid, keys, primitives, windows)
+                scope = f"{self._scope}/{origin.name}"
+                store = TieredStore(key_set.grid, keys, primitives, windows, origin, names, scope, self.executors)
                 if old is not None:
                     if len(keys):
                         store.keys.intern(old.store.keys.table())  # keys keep their numbers
-                    store.add(*old.store.rows())
-                    store.add_windows(*old.store.direct_rows())
+                    store.take_over(old.store)
                 for other, wanted in taken.items():
-                    times, table, states = before[other].store.rows()
-                    store.add(times, table, {p: states[p] for p in wanted if p in states})
-            names = dict(zip(primitives, primitive_names(tuple(primitives)), strict=True))
+                    store.take_history(before[other].store, wanted)
+            if not key_set.can_be_in_files:
+                store.recall()
             dropped, sessions = (MIN_TIME, Sessions()) if old is None else (old.dropped, old.sessions)
             entry = StoreEntry(key_set, origin, store, names, sessions, dropped)
             entry.sessions.arrange(key_set, keys, primitives)
@@ -244,7 +254,7 @@ class StreamState:
         return merged
 
     def _emissions(
-        self, query: Query, store: PaneStore, after: Micros, watermark: Micros, now: Micros
+        self, query: Query, store: TieredStore, after: Micros, watermark: Micros, now: Micros
     ) -> list[Emission]:
         spans = self._due(query, store, after, watermark)
         updates = self._updates.get(query.name)
@@ -252,7 +262,7 @@ class StreamState:
             return [Emission(span, None, 0) for span in spans]
         return updates.take(spans, after, watermark, now, self.queries[query.name].complete_from)
 
-    def _final(self, query: Query, store: PaneStore, after: Micros, watermark: Micros) -> list[Span]:
+    def _final(self, query: Query, store: TieredStore, after: Micros, watermark: Micros) -> list[Span]:
         """Return the windows of a query that others read which no row can change any more."""
         if query.name not in self.feeding:
             return []
@@ -317,7 +327,7 @@ class StreamState:
         ]
         return max([*ends, *(entry.sessions.last_end() for entry in self.stores)], default=MIN_TIME)
 
-    def _due(self, query: Query, store: PaneStore, after: Micros, until: Micros) -> list[Span]:
+    def _due(self, query: Query, store: TieredStore, after: Micros, until: Micros) -> list[Span]:
         complete = self.queries[query.name].complete_from
         starts = store.start_times()
         spans: set[Span] = set()
@@ -345,16 +355,29 @@ class StreamState:
             )
         return self._asked[watermark]
 
-    def commit(self, tables: Sequence[PartialTable], offset: Offset, watermark: WatermarkState) -> None:
+    def commit(
+        self, partials: Sequence[PartialTable | PartialFiles], offset: Offset, watermark: WatermarkState
+    ) -> None:
         """Take in the partials of a cut."""
         self._asked = {}
         for entry in self.stores:
-            for table, names in sources_of(entry.origin, entry.names, tables):
-                self._feed(entry, table, names)
-                if table.direct:  # the panes miss these rows
+            for some, names in sources_of(entry.origin, entry.names, partials):
+                if isinstance(some, PartialFiles):
+                    self._attach(entry, some, names)
+                else:
+                    self._feed(entry, some, names)
+                if some.contents.direct:  # the panes miss these rows
                     newest = max((moment for moment in watermark.newest if moment is not None), default=MIN_TIME)
                     entry.dropped = max(entry.dropped, newest + 1)
         self.offset, self.watermark = offset, watermark
+
+    def _attach(self, entry: StoreEntry, files: PartialFiles, names: Mapping[Primitive, str]) -> None:
+        if entry.key_set.can_be_in_files:
+            entry.store.attach(files, entry.origin.condition, names.values())
+            entry.flow += Flow(fed=files.rows, kept=files.rows, spans=len(files.panes) + len(files.windows))
+            return
+        for piece in files.slices:  # a query came that needs the keys, while the job of the cut ran
+            self._feed(entry, PartialTable(piece.read(self.executors.directory), files.contents), names)
 
     def _feed(self, entry: StoreEntry, table: PartialTable, names: Mapping[Primitive, str]) -> None:
         mine = table.of_condition(entry.origin.condition)
@@ -389,6 +412,8 @@ class StreamState:
             if entry.store.starts and entry.store.starts[0] < needed:
                 entry.dropped = max(entry.dropped, needed)
             entry.store.drop_before(needed, ended)
+            if entry.store.parts:
+                entry.store.tidy()
 
     def drop_query(self, name: str, failure: str) -> None:
         """Take a query out; its panes go when `arrange` is called with the remaining ones."""
@@ -413,6 +438,13 @@ class StreamState:
             "watermark": self.watermark.to_json(),
             "queries": queries,
             "dropped": {entry.origin.name: entry.dropped for entry in self.stores},
+            "files": {
+                entry.origin.name: [
+                    [part.files.to_json(), part.feed.condition, sorted(part.feed.wanted)] for part in entry.store.parts
+                ]
+                for entry in self.stores
+                if entry.store.parts
+            },
         }
         tables = {}
         for entry in self.stores:
@@ -450,6 +482,10 @@ class StreamState:
             if direct is not None:
                 table = PartialTable.of(direct)
                 entry.store.add_windows(table.panes(), table.lengths(), table.table, table.states(entry.names))
+            for files, condition, wanted in state.get("files", {}).get(entry.origin.name, ()):
+                entry.store.attach(PartialFiles.from_json(files), condition, wanted)
+            if not entry.key_set.can_be_in_files:
+                entry.store.recall()
             entry.sessions.restore(tables, entry.origin, entry.names, self.closed)
         for name, known_query in state["queries"].items():
             if "updates" in known_query and name in self.compiled:

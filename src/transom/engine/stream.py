@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from transom.engine.cluster.files import PartialFiles
+from transom.engine.cluster.store import Executors, Here
 from transom.engine.cuts import CutOutcome, LoggedCut
 from transom.engine.keeping import keep_rows
 from transom.engine.readers import Keeper, Reader
@@ -17,6 +19,7 @@ from transom.engine.spark import jobs
 from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.spark.isolation import describe_failure, run_isolated
 from transom.engine.spark.jobs import CutPartials, Loss
+from transom.engine.spark.packing import Packing, files_written
 from transom.engine.spark.plan import Rows, StreamPlan
 from transom.engine.state import Closing, StreamState
 from transom.engine.tables import PartialTable, describe_table
@@ -58,6 +61,10 @@ class _Abandoned(BaseException):
     """The application ends at once, so that nobody waits for this micro-batch any more."""
 
 
+class _DiskFull(BaseException):
+    """No query is to blame for it."""
+
+
 class Stream:
     """A stream that runs.
 
@@ -68,6 +75,7 @@ class Stream:
         dead_letters: Directory for rows that no query could use.
         now: Wall time.
         share: Whether queries share partials.
+        executors: Where partials are merged that are in files.
     """
 
     def __init__(
@@ -78,6 +86,7 @@ class Stream:
         dead_letters: Path,
         now: Micros,
         share: bool = True,
+        executors: Executors | None = None,
     ) -> None:
         self.definition = definition
         self.name = definition.name
@@ -94,7 +103,13 @@ class Stream:
         self.definitions = dict(self.compiled.definitions)
         """Definitions of all queries, also of those that do not run."""
         watermark = WatermarkState.start(len(self.source.partitions), now)
-        self.state = StreamState(self.compiled.queries, watermark, self.source.start(), ansi)
+        executors = executors or Here(Path())
+        self._partials = executors.directory
+        self.in_files: Container[str] = frozenset()
+        """Names of the key sets of whose components the jobs write partials into files."""
+        self.state = StreamState(
+            self.compiled.queries, watermark, self.source.start(), ansi, executors, f"{self._partials}"
+        )
         self.state.arrange(self.compiled.stores)
         self.abandoned = False
         """Set when the application ends at once: the micro-batch under way runs no further job."""
@@ -286,6 +301,8 @@ class Stream:
             except Exception as error:
                 if self.abandoned:
                     raise _Abandoned from error
+                if CheckpointFullError.__name__ in str(error):
+                    raise _DiskFull from error
                 raise
             return compiled, partials
 
@@ -294,6 +311,11 @@ class Stream:
                 queries = [compiled.query for compiled in all_queries.queries.values()]
                 isolated = run_isolated(job, queries, lambda some: job(some, apart=True))
                 break
+            except _DiskFull as error:
+                raise CheckpointFullError(
+                    f"The disk is full: could not write partials into {self._partials}.",
+                    "Nothing of this cut was committed: free some space on that disk, and run again.",
+                ) from error
             except Exception as error:
                 found: dict[str, str] = {}
                 with suppress(Exception):  # when Spark itself is gone, the first error says more
@@ -308,9 +330,16 @@ class Stream:
         before = jobs.late_moments(isolated.queries, cut.watermark)
         late: dict[str, int] = {}
         tables = []
-        for component, note, table in zip(compiled.components, compiled.plan.notes, partials.tables, strict=True):
+        files = []
+        written = partials.slices or (None,) * len(partials.tables)
+        for component, note, table, slices in zip(
+            compiled.components, compiled.plan.notes, partials.tables, written, strict=True
+        ):
             late.update(jobs.late_rows(table, component, before))
-            tables.append(describe_table(table, note))
+            if slices is None:
+                tables.append(describe_table(table, note))
+            elif slices:
+                files.append(files_written(slices, table, note, cut.number))
         kept, failures = self._keep(cut, compiled, tuple(skipped), before)
         outcome = CutOutcome(
             cut,
@@ -320,6 +349,7 @@ class Stream:
             {**isolated.failures, **failures},
             {q: n for q, n in late.items() if n},
             kept,
+            tuple(files),
         )
         if partials.stats.bad or outcome.late or skipped:
             self._write_dead_letters(outcome, compiled, before)
@@ -332,6 +362,9 @@ class Stream:
         return self._apart
 
     def _job(self, cut: LoggedCut, compiled: Compiled, skip: Sequence[str]) -> CutPartials:
+        packing = Packing(self._partials, cut.number, self.state.executors.groups)
+        in_files = self.in_files
+
         def partials(plan: StreamPlan) -> CutPartials:
             rows = self._rows(cut, skip)
             return jobs.run_cut(
@@ -340,6 +373,10 @@ class Stream:
                 partitions=len(self.source.partitions),
                 ahead=cut.ahead,
                 estimated_rows=cut.rows,
+                packings=[
+                    packing if component.finest.name in in_files and component.can_be_in_files else None
+                    for component in plan.components
+                ],
             )
 
         found = partials(compiled.plan)
@@ -406,7 +443,7 @@ class Stream:
         """Take the outcome of a cut into the state, live or from the log.
 
         Args:
-            outcome: The outcome; its tables are not looked at.
+            outcome: The outcome; its tables are not looked at, its files are.
             tables: The partials.
         """
         cut = outcome.cut
@@ -422,7 +459,8 @@ class Stream:
         if not cut.empty:
             injected = self.source.watermark(cut.end)
             watermark = watermark.committed(outcome.stats.newest, injected, cut.at)
-        self.state.commit([PartialTable.of(table) for table in tables], cut.end, watermark)
+        partials: list[PartialTable | PartialFiles] = [*(PartialTable.of(table) for table in tables), *outcome.files]
+        self.state.commit(partials, cut.end, watermark)
 
     def max_event_time(self) -> Micros | None:
         """Return the largest event time of the committed rows."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transom.windows.aggregates.base import Primitive, State
+from transom.windows.aggregates.base import Primitive, State, Types
 from transom.windows.panes import Times
 from transom.windows.sessions import SessionStore
 from transom.windows.store import PaneStore
@@ -79,65 +80,84 @@ class TableNote:
     made_for: tuple[Origin, ...] = ()
     """Origins of the stores that it was made for; others may use it, too, if it holds panes."""
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON, with lasting names."""
+        return {
+            "branch": self.origin.branch,
+            "keys": self.origin.keys,
+            "only": self.origin.only,
+            "conditions": self.conditions,
+            "for": [origin.name for origin in self.made_for],
+            "primitives": primitive_names(self.primitives),
+        }
+
 
 def describe_table(table: pa.Table, note: TableNote) -> pa.Table:
     """Return the table with a note of what its columns are."""
-    text = {
-        "branch": note.origin.branch,
-        "keys": note.origin.keys,
-        "only": note.origin.only,
-        "conditions": note.conditions,
-        "for": [origin.name for origin in note.made_for],
-        "primitives": primitive_names(note.primitives),
-    }
-    return table.replace_schema_metadata({_META: json.dumps(text).encode()})
+    return table.replace_schema_metadata({_META: json.dumps(note.to_json()).encode()})
 
 
-@dataclass(frozen=True, eq=False)
-class PartialTable:
-    """A table of partials that says what it holds."""
+@dataclass(frozen=True)
+class Contents:
+    """What partials hold, wherever they are."""
 
-    table: pa.Table
     origin: Origin
     primitives: tuple[str, ...]
+    """Lasting names."""
     conditions: tuple[str, ...] = ("",)
+    """Texts of the conditions that TAG counts; one if there is no TAG."""
     made_for: frozenset[str] = frozenset()
-    """Names of the origins of the stores that it was made for."""
+    """Names of the origins of the stores that they were made for."""
+    direct: bool = False
+    """Whether they are windows instead of panes."""
 
     @classmethod
-    def of(cls, table: pa.Table) -> PartialTable:
-        """Read the note of `describe_table`."""
-        note = json.loads((table.schema.metadata or {})[_META])
+    def of(cls, note: Mapping[str, Any], direct: bool) -> Contents:
+        """Read what `TableNote.to_json` wrote."""
         origin = Origin(note["branch"], tuple(note["keys"]), only=note.get("only", ""))
         conditions = tuple(note.get("conditions", [""]))
-        return cls(table, origin, tuple(note["primitives"]), conditions, frozenset(note.get("for", ())))
-
-    @property
-    def direct(self) -> bool:
-        """Whether it holds windows instead of panes."""
-        return LENGTH in self.table.column_names
+        return cls(origin, tuple(note["primitives"]), conditions, frozenset(note.get("for", ())), direct)
 
     def serves(self, origin: Origin) -> bool:
         """Tell whether partials of the other origin can be derived from these.
 
-        Each table holds all rows of a cut that satisfy its conditions, so that the partials of one query serve
+        They are of all rows of a cut that satisfy the conditions, so that the partials of one query serve
         queries that share, too. Windows are only those that somebody asked for.
         """
         if self.direct and origin.name not in self.made_for:
             return False
         return origin.condition in self.conditions and replace(self.origin, condition=origin.condition).serves(origin)
 
+
+@dataclass(frozen=True, eq=False)
+class PartialTable:
+    """A table of partials with what it holds."""
+
+    table: pa.Table
+    contents: Contents
+
+    @classmethod
+    def of(cls, table: pa.Table) -> PartialTable:
+        """Read the note of `describe_table`."""
+        note = json.loads((table.schema.metadata or {})[_META])
+        return cls(table, Contents.of(note, LENGTH in table.column_names))
+
+    @property
+    def direct(self) -> bool:
+        """Whether it holds windows instead of panes."""
+        return self.contents.direct
+
     def of_condition(self, condition: str) -> PartialTable:
         """Return the rows of one condition."""
         if TAG not in self.table.column_names:
             return self
-        mine = pc.equal(self.table.column(TAG), self.conditions.index(condition))
+        mine = pc.equal(self.table.column(TAG), self.contents.conditions.index(condition))
         rows = self.table.filter(mine).drop_columns([TAG])
-        return replace(self, table=rows, conditions=(condition,))
+        return PartialTable(rows, replace(self.contents, conditions=(condition,)))
 
     def states(self, wanted: Mapping[Primitive, str]) -> dict[Primitive, State]:
         """Return the states of those wanted primitives that the table has."""
-        position = {name: i for i, name in enumerate(self.primitives)}
+        position = {name: i for i, name in enumerate(self.contents.primitives)}
         found: dict[Primitive, State] = {}
         for primitive, name in wanted.items():
             if name not in position:
@@ -162,9 +182,20 @@ class PartialTable:
         return lengths
 
 
+class HasContents(Protocol):
+    """Partials, wherever they are."""
+
+    @property
+    def contents(self) -> Contents:
+        """What they hold."""
+
+
+P = TypeVar("P", bound=HasContents)
+
+
 def sources_of(
-    origin: Origin, names: Mapping[Primitive, str], tables: Sequence[PartialTable]
-) -> list[tuple[PartialTable, dict[Primitive, str]]]:
+    origin: Origin, names: Mapping[Primitive, str], tables: Sequence[P]
+) -> list[tuple[P, dict[Primitive, str]]]:
     """Return the tables from which a store takes a cut's partials, each with the primitives that it takes there.
 
     Each primitive is taken from one table: that which was made for the store, else as few as possible, then those with
@@ -175,7 +206,7 @@ def sources_of(
         names: Lasting names of its primitives.
         tables: All tables of the cut.
     """
-    able = [table for table in tables if table.serves(origin)]
+    able = [table for table in tables if table.contents.serves(origin)]
     missing = dict(names)
     found = []
     while missing and able:
@@ -183,12 +214,12 @@ def sources_of(
         best = max(
             able,
             key=lambda table: (
-                origin.name in table.made_for,
-                len(wanted.intersection(table.primitives)),
-                -len(table.origin.keys),
+                origin.name in table.contents.made_for,
+                len(wanted.intersection(table.contents.primitives)),
+                -len(table.contents.origin.keys),
             ),
         )
-        taken = {primitive: name for primitive, name in missing.items() if name in best.primitives}
+        taken = {primitive: name for primitive, name in missing.items() if name in best.contents.primitives}
         if not taken:
             break
         found.append((best, taken))
@@ -200,32 +231,40 @@ def sources_of(
 def store_table(store: PaneStore | SessionStore, origin: Origin) -> pa.Table:
     """Return the panes or open sessions that a store holds as one table of partials."""
     times, keys, states = store.rows()
-    return _table_of(store, origin, {PANE: pa.array(times, pa.int64())}, keys, states)
+    return partial_table(store.primitives, origin, {PANE: times}, keys, states)
 
 
 def direct_table(store: PaneStore, origin: Origin) -> pa.Table:
     """Return the directly computed windows that a store holds as one table of partials."""
     starts, lengths, keys, states = store.direct_rows()
-    columns = {PANE: pa.array(starts, pa.int64()), LENGTH: pa.array(lengths, pa.int64())}
-    return _table_of(store, origin, columns, keys, states)
+    return partial_table(store.primitives, origin, {PANE: starts, LENGTH: lengths}, keys, states)
 
 
-def _table_of(
-    store: PaneStore | SessionStore,
+def partial_table(
+    primitives: Mapping[Primitive, Types],
     origin: Origin,
-    columns: dict[str, pa.Array],
+    times: Mapping[str, Times],
     keys: pa.Table,
-    states: dict[Primitive, State],
+    states: Mapping[Primitive, State],
 ) -> pa.Table:
+    """Return partials as a table that says what it holds.
+
+    Args:
+        primitives: What the columns are of.
+        origin: Where the partials come from.
+        times: PANE, and LENGTH if they are windows, of shape (rows,).
+        keys: Key columns of n rows.
+        states: Columns of shape (rows,); a primitive that is missing is neutral.
+    """
+    columns = {name: pa.array(moments, pa.int64()) for name, moments in times.items()}
     rows = len(columns[PANE])
     for name in keys.column_names:
         columns[name] = keys.column(name)
-    for i, (primitive, types) in enumerate(store.primitives.items()):
-        if primitive not in states:
-            states[primitive] = primitive.empty(rows, types)
-        for name, array in primitive.encode(states[primitive], types).items():
+    for i, (primitive, types) in enumerate(primitives.items()):
+        state = states.get(primitive) or primitive.empty(rows, types)
+        for name, array in primitive.encode(state, types).items():
             columns[state_name(i, name)] = array
-    return describe_table(pa.table(columns), TableNote(origin, tuple(store.primitives), (origin.condition,), (origin,)))
+    return describe_table(pa.table(columns), TableNote(origin, tuple(primitives), (origin.condition,), (origin,)))
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:

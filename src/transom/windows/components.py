@@ -73,6 +73,15 @@ class KeySet:
         return json.dumps([self.branch, keys, "" if self.condition is None else self.condition.text, self.only])
 
     @property
+    def can_be_in_files(self) -> bool:
+        """Whether its partials need not come to the driver.
+
+        Sessions are merged record by record there; queries with early or late results remember which keys changed, and
+        those that fill in zeros know all keys.
+        """
+        return not self.sessions and not any(query.updates or query.fill_zero for query in self.queries)
+
+    @property
     def can_be_direct(self) -> bool:
         """Whether its windows can be computed from the rows, without panes.
 
@@ -149,6 +158,11 @@ class Component:
     def conditions(self) -> tuple[Expression | None, ...]:
         """The distinct conditions; a row's tag is the index of one of them."""
         return tuple(dict.fromkeys(key_set.condition for key_set in self.key_sets))
+
+    @property
+    def can_be_in_files(self) -> bool:
+        """Whether its partials need not come to the driver."""
+        return all(key_set.can_be_in_files for key_set in self.key_sets)
 
     @property
     def windows(self) -> tuple[WindowKind, ...]:

@@ -49,6 +49,12 @@ class KeyIndex:
     def __len__(self) -> int:
         return self._size
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the distinct values and of the numbers that stand for them."""
+        values = sum(values.values.nbytes for values in (*self._columns, *self._pairs))
+        return int(values + sum(codes.nbytes for codes in self._codes))
+
     def intern(self, keys: pa.Table) -> Slots:
         """Return the id of each row, adding keys not seen before.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from sys import getsizeof
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +21,10 @@ _SMALL = 8
 """Ids are looked up in a longer part when they are this many times fewer: late rows, and panes of large windows."""
 
 
+_SAMPLED = 16
+"""About so many objects of a column are measured."""
+
+
 @dataclass(frozen=True, eq=False)
 class Partial:
     """States of some keys. Never changed after it is made; partials may share arrays."""
@@ -30,6 +36,18 @@ class Partial:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its states and ids; of states that are Python objects it is an estimate."""
+        return self.ids.nbytes + sum(_bytes_of(column) for state in self.states.values() for column in state.values())
+
+
+def _bytes_of(column: np.ndarray[Any, Any]) -> int:
+    if column.dtype != object:
+        return column.nbytes
+    some = column[:: max(1, len(column) // _SAMPLED)]
+    return column.nbytes + len(column) * sum(map(getsizeof, some)) // max(1, len(some))
 
 
 def no_rows(primitives: Mapping[Primitive, Types]) -> Partial:

@@ -254,16 +254,32 @@ class PaneStore:
 
     def rows(self) -> tuple[Times, pa.Table, dict[Primitive, State]]:
         """Return the panes in the form that `add` takes, one row per pane and key."""
-        parts = [self._panes.pane(place) for place in range(len(self.starts))]
+        starts = self._panes.start_times()
+        parts = [self._panes.pane(place) for place in range(len(starts))]
         if not parts:
             return np.empty(0, np.int64), self.keys.schema.empty_table(), {}
         ids, states = concatenated(parts, self.primitives)
-        return np.repeat(self.start_times(), [len(part) for part in parts]), self._key_table(ids), states
+        return np.repeat(starts, [len(part) for part in parts]), self._key_table(ids), states
 
     def direct_rows(self) -> tuple[Times, Times, pa.Table, dict[Primitive, State]]:
         """Return the directly computed windows in the form that `add_windows` takes."""
         starts, lengths, ids, states = self._direct.rows(self.primitives)
         return starts, lengths, self._key_table(ids), states
+
+    def window_rows(self, windows: Mapping[Span, Partial]) -> tuple[Times, Times, pa.Table, dict[Primitive, State]]:
+        """Return merged windows of this store in the form that `add_windows` takes."""
+        parts = {span: part for span, part in windows.items() if len(part)}
+        if not parts:
+            return np.empty(0, np.int64), np.empty(0, np.int64), self.keys.schema.empty_table(), {}
+        counts = [len(part) for part in parts.values()]
+        starts, ends = (np.repeat(np.array([span[side] for span in parts], np.int64), counts) for side in (0, 1))
+        ids, states = concatenated(list(parts.values()), self.primitives)
+        return starts, ends - starts, self._key_table(ids), states
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that panes, directly computed windows and their keys take; those of sketches are estimated."""
+        return self.keys.nbytes + sum(part.nbytes for part in (*self._panes.partials(), *self._direct.partials()))
 
     def _key_table(self, ids: Slots) -> pa.Table:
         columns = self.keys.take(ids) if len(self.keys.schema) else []

@@ -12,8 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transom.engine.cluster.files import Slice
 from transom.engine.spark import plan
 from transom.engine.spark.columns import to_condition
+from transom.engine.spark.packing import Packing, named, packed, told
 from transom.engine.spark.plan import TIME, StreamPlan
 from transom.engine.tables import LENGTH, PANE, TAG, state_name
 from transom.model.expression import Expression
@@ -77,8 +79,11 @@ class CutPartials:
     """What the job of a cut brought back."""
 
     tables: tuple[pa.Table, ...]
-    """One table per component: PANE (int64), TAG (int32) if it has several conditions, keys by name, states."""
+    """One table per component: PANE (int64), TAG (int32) if it has several conditions, keys by name, states. Of one whose
+    tasks wrote files: PANE, TAG, and the number of rows in them."""
     stats: CutStats = field(default_factory=CutStats)
+    slices: tuple[list[Slice] | None, ...] = ()
+    """For each component what its tasks wrote; None if its partials are in its table."""
 
 
 def _stat_columns(given: Sequence[str], partitions: int, ahead: Micros | None) -> list[Column]:
@@ -120,7 +125,13 @@ def _stats_of(values: Mapping[str, Any], partitions: int) -> CutStats:
 
 
 def run_cut(
-    raw: DataFrame, stream: StreamPlan, *, partitions: int, ahead: Micros | None, estimated_rows: int
+    raw: DataFrame,
+    stream: StreamPlan,
+    *,
+    partitions: int,
+    ahead: Micros | None,
+    estimated_rows: int,
+    packings: Sequence[Packing | None] = (),
 ) -> CutPartials:
     """Run the one job of a cut.
 
@@ -135,6 +146,7 @@ def run_cut(
         partitions: Number of source partitions.
         ahead: Largest event time that is believed; None for no bound.
         estimated_rows: Size of the cut; decides whether it is worth more than one task.
+        packings: For each component where its partials go; None, or nothing at all, for the driver.
     """
     from pyspark.sql import Observation
 
@@ -155,15 +167,25 @@ def run_cut(
         if several and alike:
             shared = read[id(stream.needed[0])].persist()
         pairs = zip(stream.needed, stream.aggregations, strict=True)
-        tables = _collect([aggregation(read[id(needed)]) for needed, aggregation in pairs])
+        places = list(packings) or [None] * len(stream.components)
+        frames = []
+        for (needed, aggregation), component, place in zip(pairs, stream.components, places, strict=True):
+            frame = aggregation(read[id(needed)])
+            frames.append(frame if place is None else packed(frame, component, place))
+        tables = _collect(frames)
         counted = _observed(observation)
         if counted is None:
             counted = timed.agg(*stats).toArrow().to_pylist()[0]
     finally:
         if shared is not None:
             shared.unpersist()
-    named = tuple(_named(table, component) for table, component in zip(tables, stream.components, strict=True))
-    return CutPartials(named, _stats_of(counted, partitions))
+    found: list[pa.Table] = []
+    slices: list[list[Slice] | None] = []
+    for table, component, place in zip(tables, stream.components, places, strict=True):
+        written, summary = (None, named(table, component)) if place is None else told(table, component)
+        found.append(summary)
+        slices.append(written)
+    return CutPartials(tuple(found), _stats_of(counted, partitions), tuple(slices))
 
 
 def _collect(frames: Sequence[DataFrame]) -> list[pa.Table]:
@@ -194,16 +216,6 @@ def _observed(observation: Any) -> dict[str, Any] | None:
     except Py4JJavaError:
         return None
     return dict(values) if values and "rows" in values else None
-
-
-def _named(table: pa.Table, component: Component) -> pa.Table:
-    """Return the rows that have a pane, with the keys under their names and timestamps labelled UTC."""
-    if table.column(PANE).null_count:
-        table = table.filter(pc.is_valid(table.column(PANE)))
-    names = {f"_k{i}": key.name for i, key in enumerate(component.keys)}
-    table = table.rename_columns([names.get(name, name) for name in table.column_names])
-    schema = plan.utc(table.schema)
-    return table if schema == table.schema else table.cast(schema)
 
 
 def write_dead_letters(

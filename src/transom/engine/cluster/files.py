@@ -1,0 +1,199 @@
+"""Partials as durable files, cut into key groups: written where they were computed, read where they are merged.
+
+A file is Arrow IPC streams one after the other, one per key group. What tells of it, with checksums, is in the log of the
+checkpoint or in its snapshot, so that a file counts from the record on that names it, and an executor that lost
+everything reads again exactly what was committed.
+"""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from transom.checkpoint.files import translated, write_atomically
+from transom.checkpoint.log import CORRUPT_REMEDY
+from transom.engine.tables import LENGTH, PANE, TAG, Contents
+from transom.errors import CheckpointCorruptError
+from transom.model.time import Micros
+from transom.windows.aggregates.base import Slots
+from transom.windows.complete import Span
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The rows of one key group in one file."""
+
+    file: str
+    """Name within the directory of the stream's files."""
+    group: int
+    offset: int
+    length: int
+    """Bytes."""
+    crc: int
+    rows: int
+
+    def read(self, directory: Path) -> pa.Table:
+        """Return the rows.
+
+        Raises:
+            CheckpointCorruptError: The file is missing or damaged.
+            CheckpointError: The file system does not let us read it.
+        """
+        path = directory / self.file
+        try:
+            with translated(path, "read"), open(path, "rb") as file:
+                file.seek(self.offset)
+                data = file.read(self.length)
+        except Exception as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise CheckpointCorruptError(
+                    f"The file {path} is missing.",
+                    "The checkpoint of an application whose partials are on the executors must be in a directory that "
+                    "the driver and all executors see under the same path.",
+                ) from error
+            raise
+        if len(data) != self.length or zlib.crc32(data) != self.crc:
+            raise CheckpointCorruptError(f"The file {path} is damaged.", CORRUPT_REMEDY)
+        return pa.ipc.open_stream(pa.py_buffer(data)).read_all()
+
+
+@dataclass(frozen=True)
+class PartialFiles:
+    """The partials of one component and cut, or of one store, in files."""
+
+    contents: Contents
+    cut: int
+    """The cut that brought them; of merged ones the last."""
+    slices: tuple[Slice, ...]
+    panes: tuple[Micros, ...]
+    """Starts of the panes that hold rows, ascending."""
+    windows: tuple[Span, ...]
+    """The windows that hold rows, if they are windows (`Contents.direct`) instead of panes."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return sum(part.rows for part in self.slices)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the files."""
+        return sum(part.length for part in self.slices)
+
+    @property
+    def names(self) -> set[str]:
+        """Names of the files."""
+        return {part.file for part in self.slices}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the log keeps."""
+        contents = self.contents
+        return {
+            "note": {
+                "branch": contents.origin.branch,
+                "keys": contents.origin.keys,
+                "only": contents.origin.only,
+                "conditions": contents.conditions,
+                "for": sorted(contents.made_for),
+                "primitives": contents.primitives,
+            },
+            "direct": contents.direct,
+            "cut": self.cut,
+            "slices": [[s.file, s.group, s.offset, s.length, s.crc, s.rows] for s in self.slices],
+            "panes": self.panes,
+            "windows": self.windows,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> PartialFiles:
+        """Return what `to_json` wrote."""
+        return cls(
+            Contents.of(value["note"], value["direct"]),
+            value["cut"],
+            tuple(Slice(*part) for part in value["slices"]),
+            tuple(value["panes"]),
+            tuple((start, end) for start, end in value["windows"]),
+        )
+
+
+def write_slices(directory: Path, name: str, table: pa.Table, groups: Slots) -> list[Slice]:
+    """Write a table as one durable file; the rows of each key group are together.
+
+    Args:
+        directory: Exists.
+        name: Of the file; no other file has it.
+        table: The rows.
+        groups: Key group of each row.
+
+    Raises:
+        CheckpointError: It was not written; also as CheckpointFullError.
+    """
+    order = np.argsort(groups, kind="stable")
+    sorted_groups = groups[order]
+    present, firsts = np.unique(sorted_groups, return_index=True)
+    table = table.take(pa.array(order)) if len(present) > 1 else table
+    slices: list[Slice] = []
+
+    def pieces() -> Iterator[memoryview]:
+        offset = 0
+        for group, begin, end in zip(present, firsts, [*firsts[1:], len(groups)], strict=True):
+            rows = int(end - begin)
+            data = _stream(table.slice(int(begin), rows))
+            slices.append(Slice(name, int(group), offset, len(data), zlib.crc32(data), rows))
+            offset += len(data)
+            yield data
+
+    write_atomically(directory / name, pieces())
+    return slices
+
+
+def _stream(table: pa.Table) -> memoryview:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return memoryview(sink.getvalue())
+
+
+def summary_of(table: pa.Table, counts: str) -> pa.Table:
+    """Return how many rows of the stream are in each pane, tag and window of a table of partials.
+
+    Args:
+        table: Partials: PANE, perhaps TAG and LENGTH.
+        counts: Column with the number of rows of the stream in each partial.
+    """
+    groups = [name for name in (PANE, TAG, LENGTH) if name in table.column_names]
+    return table.group_by(groups).aggregate([(counts, "sum")]).rename_columns([*groups, counts])
+
+
+def to_bytes(table: pa.Table) -> bytes:
+    """Return a table as an Arrow IPC stream."""
+    return bytes(_stream(table))
+
+
+def from_bytes(data: bytes) -> pa.Table:
+    """Return what `to_bytes` made."""
+    return pa.ipc.open_stream(io.BytesIO(data)).read_all()
+
+
+def files_of(contents: Contents, cut: int, slices: Sequence[Slice], summary: pa.Table) -> PartialFiles:
+    """Return the partials that are in some slices.
+
+    Args:
+        contents: What they hold.
+        cut: The cut that brought them.
+        slices: The slices.
+        summary: What `summary_of` returned for their rows; in several parts, if there were several tables.
+    """
+    starts = summary.column(PANE).to_numpy()
+    if contents.direct:
+        ends = starts + summary.column(LENGTH).to_numpy()
+        windows = sorted(set(zip(starts.tolist(), ends.tolist(), strict=True)))
+        return PartialFiles(contents, cut, tuple(slices), (), tuple(windows))
+    return PartialFiles(contents, cut, tuple(slices), tuple(np.unique(starts).tolist()), ())

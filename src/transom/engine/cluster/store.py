@@ -1,0 +1,395 @@
+"""The windows of a key set whose panes are partly here and partly on the executors."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from transom.engine.cluster.files import PartialFiles, files_of, from_bytes, summary_of, write_slices
+from transom.engine.cluster.resident import Done, Feed, GroupWork, StoreSpec, Task, run
+from transom.engine.tables import Contents, Origin, PartialTable, direct_table, store_table
+from transom.model.time import MAX_TIME, MIN_TIME, Micros
+from transom.model.window import WindowKind
+from transom.windows.aggregates.base import Primitive, Types
+from transom.windows.complete import Kind, Span, is_window
+from transom.windows.panes import Grid, Times, closing_windows
+from transom.windows.partials import Partial
+from transom.windows.store import PaneStore
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Partials in files that a store is made of, and what it takes of them."""
+
+    feed: Feed
+    files: PartialFiles
+    starts: Times
+    """Starts of the store's panes that hold rows of it, ascending."""
+
+    def holds(self, span: Span) -> bool:
+        """Tell whether it has rows of a window."""
+        low, high = np.searchsorted(self.starts, span)
+        return bool(low < high) or span in self.files.windows
+
+    def needed(self, floor: Micros, ended: Micros) -> bool:
+        """Tell whether a window may need it, as `PaneStore.drop_before` says."""
+        if len(self.starts) and self.starts[-1] >= floor:
+            return True
+        return any(start >= floor and end > ended for start, end in self.files.windows)
+
+
+@dataclass(frozen=True, eq=False)
+class Merge:
+    """What a store asks of the executors."""
+
+    spec: bytes
+    scope: str
+    parts: tuple[Part, ...]
+    spans: tuple[Span, ...] = ()
+    until: Micros = MIN_TIME
+    floor: Micros = MIN_TIME
+    ended: Micros = MIN_TIME
+    write: str = ""
+    """Name of the files to write the panes into; empty to write nothing."""
+    cut: int = 0
+
+    @property
+    def feeds(self) -> tuple[Feed, ...]:
+        """What is taken, each once."""
+        return tuple(dict.fromkeys(part.feed for part in self.parts))
+
+    def task(self, directory: str, works: Sequence[GroupWork], name: str = "") -> Task:
+        """Return the task for some groups.
+
+        Args:
+            directory: Where the files are.
+            works: The groups.
+            name: Tells its file from those of the other tasks.
+        """
+        write = f"{self.write}{name}" if self.write else ""
+        return Task(self.spec, directory, self.feeds, tuple(works), self.until, self.floor, self.ended, write, self.cut)
+
+
+class Executors(Protocol):
+    """Where key groups are merged."""
+
+    @property
+    def directory(self) -> Path:
+        """Where the files are."""
+
+    @property
+    def groups(self) -> int:
+        """Number of key groups of new files."""
+
+    def run(self, merge: Merge) -> list[Done]:
+        """Merge the key groups of a store.
+
+        Raises:
+            CheckpointError: A file cannot be read or written.
+        """
+
+
+class Here:
+    """Merges in this process, where there is no cluster: a checkpoint that was written with one can always be read.
+
+    Args:
+        directory: Where the files are.
+        groups: Number of key groups of new files.
+    """
+
+    def __init__(self, directory: Path, groups: int = 1) -> None:
+        self.directory = directory
+        self.groups = groups
+
+    def run(self, merge: Merge) -> list[Done]:
+        """Merge the key groups of a store."""
+        return [run(merge.task(str(self.directory), by_group(merge, lambda _, __: "here")), load_spec)]
+
+
+def by_group(merge: Merge, home: Homes) -> list[GroupWork]:
+    """Return the work of a merge: for each group and each place where cuts of it are, its slices there.
+
+    Args:
+        merge: What a store asks for.
+        home: Where the panes are kept that a cut brought for a group.
+    """
+    numbers = {feed: number for number, feed in enumerate(merge.feeds)}
+    slices: dict[tuple[int, str], list[tuple[int, object]]] = {}
+    for part in merge.parts:
+        for piece in part.files.slices:
+            place = piece.group, home(piece.group, part.files.cut)
+            slices.setdefault(place, []).append((numbers[part.feed], piece))
+    return [
+        GroupWork(group, where, tuple(mine), merge.spans)  # type: ignore[arg-type]
+        for (group, where), mine in sorted(slices.items(), key=lambda item: item[0])
+    ]
+
+
+class Homes(Protocol):
+    """Tells where the panes of a group are kept."""
+
+    def __call__(self, group: int, cut: int, /) -> str:
+        """Return the place for what a cut brought."""
+
+
+def load_spec(data: bytes) -> StoreSpec:
+    """Return the spec that `StoreSpec.pickled` made; the last ones are remembered."""
+    from pyspark import cloudpickle
+
+    spec = _SPECS.get(data)
+    if spec is None:
+        if len(_SPECS) > 64:
+            _SPECS.clear()
+        spec = _SPECS[data] = cloudpickle.loads(data)
+    return spec
+
+
+_SPECS: dict[bytes, StoreSpec] = {}
+
+
+class TieredStore(PaneStore):
+    """A store of panes that takes partials in files, too: those are merged on the executors, window by window.
+
+    Partials merge in any order, wherever they are. So the panes of one window may be here, in files, or both, and a key
+    set can change its tier with any cut. Windows of files come as rows and are merged with those of the panes here.
+    Only what was merged for the last windows is kept of their keys (`tidy`).
+
+    Args:
+        grid: The panes.
+        keys: Names and types of the key columns.
+        primitives: What is kept for each key, with the types of the columns.
+        kinds: The windows that are asked for; their edges are edges of the grid.
+        origin: Where the partials come from.
+        names: Lasting names of the primitives.
+        scope: Tells it from the stores of other streams and applications.
+        executors: Where files are merged.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        keys: pa.Schema,
+        primitives: Mapping[Primitive, Types],
+        kinds: Iterable[Kind],
+        origin: Origin,
+        names: Mapping[Primitive, str],
+        scope: str,
+        executors: Executors,
+    ) -> None:
+        self.origin = origin
+        self.names = dict(names)
+        self.executors = executors
+        self.parts: list[Part] = []
+        """What is in files."""
+        self._scope = scope
+        self._floor = self._ended = MIN_TIME
+        self._spec: bytes | None = None
+        self._version = 0
+        self._all: tuple[Times, int, list[Micros], Times] | None = None
+        """Starts of all panes, with what they were made of."""
+        super().__init__(grid, keys, primitives, kinds)
+
+    def arrange(self, primitives: Mapping[Primitive, Types], kinds: Iterable[Kind]) -> None:
+        """Change what is kept and asked for, as `PaneStore.arrange` does."""
+        super().arrange(primitives, kinds)
+        self._spec = None
+
+    # ---- what is in files
+
+    def attach(self, files: PartialFiles, condition: str, wanted: Iterable[str]) -> None:
+        """Take in partials that are in files.
+
+        Args:
+            files: The partials.
+            condition: Text of the condition that the rows satisfy which it takes.
+            wanted: Lasting names of the primitives that it takes.
+        """
+        starts = np.unique(self.grid.start(np.array(files.panes, np.int64)))
+        self._put([*self.parts, Part(Feed(files.contents, condition, frozenset(wanted)), files, starts)])
+
+    def _put(self, parts: list[Part]) -> None:
+        self.parts = parts
+        self._version += 1
+
+    def rename(self, names: Mapping[Primitive, str]) -> None:
+        """Let the primitives have these lasting names."""
+        if self.names != dict(names):
+            self.names = dict(names)
+            self._spec = None
+
+    def take_over(self, old: TieredStore) -> None:
+        """Take in all that a store holds whose panes were cut otherwise."""
+        self.add(*old.rows())
+        self.add_windows(*old.direct_rows())
+        for part in old.parts:
+            self.attach(part.files, part.feed.condition, part.feed.wanted)
+        self._floor, self._ended = old._floor, old._ended
+
+    def take_history(self, other: TieredStore, wanted: Sequence[Primitive]) -> None:
+        """Take some primitives from the panes of another store, which has these keys or finer ones.
+
+        Directly computed windows, which are not those of this store, stay where they are.
+        """
+        if any(self.names[p] != other.names.get(p) for p in wanted):  # equal texts of different Columns
+            other.recall()
+        times, table, states = other.rows()
+        self.add(times, table, {p: states[p] for p in wanted if p in states})
+        for part in other.parts:
+            names = {self.names[p] for p in wanted} & part.feed.wanted
+            if names and not part.files.contents.direct:
+                self.attach(part.files, part.feed.condition, names)
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of the files; those that are shared with other stores count in each."""
+        return sum(part.files.nbytes for part in self.parts)
+
+    def recall(self) -> None:
+        """Read all files and keep their panes here.
+
+        Raises:
+            CheckpointError: A file cannot be read.
+        """
+        for part in self.parts:
+            for piece in part.files.slices:
+                rows = PartialTable(piece.read(self.executors.directory), part.files.contents)
+                rows = rows.of_condition(part.feed.condition)
+                wanted = {p: name for p, name in self.names.items() if name in part.feed.wanted}
+                if rows.direct:
+                    self.add_windows(rows.panes(), rows.lengths(), rows.table, rows.states(wanted))
+                else:
+                    self.add(rows.panes(), rows.table, rows.states(wanted))
+        self._put([])
+        super().drop_before(self._floor, self._ended)
+
+    def spill(self, cut: int, file: str) -> None:
+        """Write all panes that are here into files.
+
+        Args:
+            cut: The last cut.
+            file: Name of the files, which no other has; an ending is added.
+
+        Raises:
+            CheckpointError: They cannot be written.
+        """
+        for ending, direct, table in (
+            ("panes", False, store_table(self, self.origin)),
+            ("windows", True, direct_table(self, self.origin)),
+        ):
+            if table.num_rows:
+                names = self.keys.schema.names
+                ids = self.keys.intern(table.select(names)) if names else np.zeros(table.num_rows, np.int64)
+                slices = write_slices(self.executors.directory, f"{file}.{ending}", table, ids % self.executors.groups)
+                counted = table.append_column("rows", pa.array(np.ones(table.num_rows, np.int64)))
+                contents = self._own(direct)
+                self._attach_own(files_of(contents, cut, slices, summary_of(counted, "rows")))
+        PaneStore.drop_before(self, MAX_TIME, MAX_TIME)
+        self.tidy()
+
+    def merge_files(self, cut: int, file: str) -> None:
+        """Put as few files as possible in the place of all, without the panes that no window needs.
+
+        Args:
+            cut: The last cut.
+            file: Name of the files, which no other has; an ending is added.
+
+        Raises:
+            CheckpointError: They cannot be read or written.
+        """
+        done = self.executors.run(self._merge_of((), MIN_TIME, write=file, cut=cut))
+        found: dict[bool, list[PartialFiles]] = {}
+        for files in (PartialFiles.from_json(value) for one in done for value in one.files):
+            found.setdefault(files.contents.direct, []).append(files)
+        self._put([])
+        for direct, several in found.items():
+            panes = sorted({start for files in several for start in files.panes})
+            windows = sorted({span for files in several for span in files.windows})
+            slices = tuple(piece for files in several for piece in files.slices)
+            self._attach_own(PartialFiles(self._own(direct), cut, slices, tuple(panes), tuple(windows)))
+
+    def _own(self, direct: bool) -> Contents:
+        origin = Origin(self.origin.branch, self.origin.keys, only=self.origin.only)
+        names = tuple(self.names[primitive] for primitive in self.primitives)
+        return Contents(origin, names, (self.origin.condition,), frozenset([self.origin.name]), direct)
+
+    def _attach_own(self, files: PartialFiles) -> None:
+        self.attach(files, self.origin.condition, files.contents.primitives)
+
+    # ---- the store
+
+    @property
+    def starts(self) -> Sequence[Micros]:
+        """Starts of the panes that hold rows, here or in files, ascending."""
+        return self._known()[0] if self.parts else self._panes.starts
+
+    def start_times(self) -> Times:
+        """Return `starts` as an array."""
+        return self._known()[1] if self.parts else self._panes.start_times()
+
+    def _known(self) -> tuple[list[Micros], Times]:
+        here = self._panes.start_times()
+        if self._all is None or self._all[0] is not here or self._all[1] != self._version:
+            there = [part.starts[part.starts >= self._floor] for part in self.parts]
+            times = np.unique(np.concatenate([here, *there]))
+            self._all = here, self._version, times.tolist(), times
+        return self._all[2:]
+
+    def due(self, kind: WindowKind, after: Micros, until: Micros) -> list[Span]:
+        """Return the windows of a kind that hold rows and end in (after, until], ordered by end."""
+        spans = {*closing_windows(kind, self.start_times(), after, until), *self._direct.ending(kind, after, until)}
+        spans.update(span for span in self._windows() if after < span[1] <= until and is_window(kind, span))
+        return sorted(spans, key=lambda span: (span[1], span[0]))
+
+    def _windows(self) -> set[Span]:
+        return {span for part in self.parts for span in part.files.windows}
+
+    def last_end(self, kinds: Sequence[Kind]) -> Micros:
+        """Return the end of the last window of some kinds that holds rows; MIN_TIME if none does."""
+        ends = (end for kind in kinds for start, end in self._windows() if is_window(kind, (start, end)))
+        return max([super().last_end(kinds), *ends])
+
+    def consolidate(self, spans: Iterable[Span], until: Micros = MAX_TIME) -> dict[Span, Partial]:
+        """Return the merged rows of some windows, as `PaneStore.consolidate` does; one Spark job if files hold some."""
+        wanted = set(spans)
+        merged = super().consolidate(wanted, until)
+        asked = tuple(sorted(span for span in wanted if any(part.holds(span) for part in self.parts)))
+        if not asked:
+            return merged
+        done = self.executors.run(self._merge_of(asked, until))
+        tables = [PartialTable.of(from_bytes(one.windows)) for one in done if one.windows]
+        for table in tables:
+            self.work.inputs += table.table.num_rows
+        if tables:
+            whole = PartialTable(pa.concat_tables([table.table for table in tables]), tables[0].contents)
+            starts, lengths = whole.panes(), whole.lengths()
+            for span, part in self._split([starts, starts + lengths], whole.table, whole.states(self.names)):
+                window = (span[0], span[1])
+                here = merged[window]
+                merged[window] = self._merge([here, part]) if len(here) else part
+                self.work.windows += not len(here)
+        return merged
+
+    def _merge_of(self, spans: tuple[Span, ...], until: Micros, write: str = "", cut: int = 0) -> Merge:
+        if self._spec is None:
+            kept = tuple((p, types, self.names[p]) for p, types in self.primitives.items())
+            spec = StoreSpec(self._scope, self.origin, self.grid, self.keys.schema, kept, self._kinds)
+            self._spec = spec.pickled()
+        scope = hashlib.sha256(self._spec).hexdigest()[:16]
+        return Merge(self._spec, scope, tuple(self.parts), spans, until, self._floor, self._ended, write, cut)
+
+    def drop_before(self, moment: Micros, ended: Micros = MIN_TIME) -> None:
+        """Forget what no window needs, as `PaneStore.drop_before` does; files go with the next snapshot."""
+        super().drop_before(moment, ended)
+        self._floor, self._ended = max(self._floor, moment), max(self._ended, ended)
+        if self.parts:
+            self._put([part for part in self.parts if part.needed(self._floor, self._ended)])
+
+    def tidy(self) -> None:
+        """Forget the keys that only came with windows of files; ids that others hold lose their meaning."""
+        self.compact()

@@ -1,0 +1,106 @@
+"""The partials of a job, written by its tasks into files by key group instead of brought to the driver."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from transom.engine.cluster.files import PartialFiles, Slice, files_of, summary_of, write_slices
+from transom.engine.spark.plan import utc
+from transom.engine.tables import LENGTH, PANE, TAG, Contents, TableNote, state_name
+from transom.windows.components import ROWS, Component
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+GROUP = "_key_group"
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Where the tasks of a cut write the partials of a component."""
+
+    directory: Path
+    cut: int
+    groups: int
+    """Number of key groups."""
+
+
+def named(table: pa.Table, component: Component) -> pa.Table:
+    """Return the rows that have a pane, with the keys under their names and timestamps labelled UTC."""
+    return _named(table, [key.name for key in component.keys])
+
+
+def _named(table: pa.Table, keys: Sequence[str]) -> pa.Table:
+    import pyarrow.compute as pc
+
+    if table.column(PANE).null_count:
+        table = table.filter(pc.is_valid(table.column(PANE)))
+    names = {f"_k{i}": name for i, name in enumerate(keys)}
+    table = table.rename_columns([names.get(name, name) for name in table.column_names])
+    schema = utc(table.schema)
+    return table if schema == table.schema else table.cast(schema)
+
+
+def packed(aggregated: DataFrame, component: Component, packing: Packing) -> DataFrame:
+    """Return what the tasks tell of the files that they write: one row per file, JSON text.
+
+    No exchange is added: a task writes what the aggregation gave it, one file with a part for each key group.
+
+    Args:
+        aggregated: What `Aggregation` returns.
+        component: The component.
+        packing: Where to.
+    """
+    from pyspark.sql import functions as F
+
+    keys = [F.col(f"_k{i}") for i in range(len(component.keys))]
+    group = F.pmod(F.hash(*keys), F.lit(packing.groups)) if keys else F.lit(0)
+    counts = state_name(component.primitives.index(ROWS), "count")
+    write = _writer(packing, [key.name for key in component.keys], counts)
+    return aggregated.withColumn(GROUP, group).mapInArrow(write, "written string")
+
+
+def _writer(
+    packing: Packing, keys: Sequence[str], counts: str
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        some = [batch for batch in batches if batch.num_rows]
+        table = _named(pa.Table.from_batches(some), keys) if some else None
+        if table is None or not table.num_rows:
+            return
+        groups = table.column(GROUP).to_numpy().astype(np.int64)
+        table = table.drop_columns([GROUP])
+        name = f"{packing.cut:012d}-{uuid.uuid4().hex}.partials"
+        slices = write_slices(packing.directory, name, table, groups)
+        summary = summary_of(table, counts)
+        told = {
+            "slices": [[s.file, s.group, s.offset, s.length, s.crc, s.rows] for s in slices],
+            "summary": summary.to_pydict(),
+        }
+        yield pa.RecordBatch.from_pydict({"written": [json.dumps(told)]})
+
+    return write
+
+
+def told(written: pa.Table, component: Component) -> tuple[list[Slice], pa.Table]:
+    """Return the slices that the tasks wrote, and how many rows are in each pane (`summary_of`)."""
+    texts: list[dict[str, Any]] = [json.loads(text) for text in written.column("written").to_pylist()]
+    slices = [Slice(*piece) for text in texts for piece in text["slices"]]
+    counts = state_name(component.primitives.index(ROWS), "count")
+    columns = [PANE, *([TAG] if len(component.conditions) > 1 else []), *([LENGTH] if component.direct else []), counts]
+    values = {name: [value for text in texts for value in text["summary"][name]] for name in columns}
+    types = {TAG: pa.int32()}
+    return slices, pa.table({name: pa.array(values[name], types.get(name, pa.int64())) for name in columns})
+
+
+def files_written(slices: Sequence[Slice], summary: pa.Table, note: TableNote, cut: int) -> PartialFiles:
+    """Return the partials that a component's tasks wrote."""
+    return files_of(Contents.of(note.to_json(), LENGTH in summary.column_names), cut, slices, summary)
