@@ -335,7 +335,8 @@ class App:
         session = private_session(self.spark)
         with active_session_kept(self.spark), Checkpoint.open(self.checkpoint, self._clock) as checkpoint:
             try:
-                streams = open_streams(definitions, session, checkpoint, self._clock, self.settings.share)
+                share, groups = self.settings.share, self.settings.key_groups
+                streams = open_streams(definitions, session, checkpoint, self._clock, share, groups)
                 for name, sink in sinks.items():
                     with explained(name, sink):
                         sink.open(name)

@@ -11,6 +11,8 @@ from transom.errors import DefinitionError
 from transom.model.time import Duration, Micros, format_duration, parse_duration
 from transom.scheduling.policies import LONGEST_WAIT, policy_named
 
+TIERS = ("auto", "driver", "cluster")
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -43,6 +45,14 @@ class Settings:
     slow, the stream of the query is not read until it has caught up."""
     snapshot_bytes: int = 32 << 20
     """The checkpoint's log and partials are replaced by a snapshot when they exceed this and the last snapshot."""
+    tier: str = "auto"
+    """Where the partials of windows are: driver, cluster (files in the checkpoint, merged on the executors), or auto:
+    on the driver as long as it has room for them. Except with driver, the checkpoint must be in a directory that all
+    executors see. Queries with sessions, early or late results or fill="zero" stay on the driver."""
+    driver_bytes: int = 1 << 30
+    """With tier auto: bytes of partials that the driver holds, over all streams; more are kept by the executors."""
+    key_groups: int | None = None
+    """Into so many parts the keys of partials on the executors are divided. Default: two for each core."""
     share: bool = True
     """Whether queries share partials. Without, each is computed by itself: for comparison and for finding faults; the
     results are the same. Must stay what it is while a checkpoint is used."""
@@ -55,6 +65,7 @@ class Settings:
             "poll",
             "max_waiting_bytes",
             "snapshot_bytes",
+            "driver_bytes",
         ):
             if getattr(self, name) <= 0:
                 raise DefinitionError(f"settings: {name} is {getattr(self, name)}.", "Give more than 0.")
@@ -66,6 +77,10 @@ class Settings:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise DefinitionError(f"settings: {name} is {format_duration(value)}.", "Give more than 0.")
+        if self.key_groups is not None and self.key_groups <= 0:
+            raise DefinitionError(f"settings: key_groups is {self.key_groups}.", "Give a number above 0.")
+        if self.tier not in TIERS:
+            raise DefinitionError(f"settings: tier is {self.tier!r}.", f"Give one of {', '.join(TIERS)}.")
         policy_named(self.policy)
         if self.trigger < 0:
             raise DefinitionError(f"settings: trigger is {format_duration(self.trigger)}.", "Give 0 or more.")
@@ -92,9 +107,10 @@ class Settings:
                 if not isinstance(value, (int, float)) or isinstance(value, bool):
                     raise DefinitionError(f"settings: memory_bound is {value!r}.", "Give a share such as 0.8.")
                 parsed[name] = float(value)
-            elif name == "policy":
+            elif name in ("policy", "tier"):
                 if not isinstance(value, str):
-                    raise DefinitionError(f"settings: policy is {value!r}.", 'Give a name, for example "klink".')
+                    example = "klink" if name == "policy" else "auto"
+                    raise DefinitionError(f"settings: {name} is {value!r}.", f'Give a name, for example "{example}".')
                 parsed[name] = value
             elif name == "share":
                 if not isinstance(value, bool):

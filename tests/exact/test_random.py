@@ -230,8 +230,22 @@ CHAINED = WindowSpec(7 * SECOND, 3 * SECOND, 0)
 """Windows of the query that counts the results of the first one."""
 
 
-def run_example(spark: SparkSession, example: Example, share: bool) -> tuple[Bench, pa.Table]:
-    """Return what an application did, and the records that it read with the watermarks in force."""
+def run_example(
+    spark: SparkSession,
+    example: Example,
+    share: bool,
+    change: Callable[[int], dict[str, Any]] = lambda run: {},
+    on_step: Callable[[Bench, str], None] = lambda bench, step: None,
+) -> tuple[Bench, pa.Table]:
+    """Return what an application did, and the records that it read with the watermarks in force.
+
+    Args:
+        spark: The session.
+        example: What to run.
+        share: Whether queries share partials.
+        change: Further settings of each run.
+        on_step: Called at each step.
+    """
     source = PiecewiseSource(SCHEMA, example.pieces, example.partitions)
 
     def define(app: App, sink: MemorySink) -> None:
@@ -245,15 +259,17 @@ def run_example(spark: SparkSession, example: Example, share: bool) -> tuple[Ben
         rows: list[tuple[Any, ...]] = []
 
         def tick(step: str) -> None:
+            on_step(bench, step)
             if step == "committed":
                 bench.clock.advance(SECOND)
 
-        for run in example.runs:
+        for number, run in enumerate(example.runs):
+            bench.settings.update(change(number))
             for partition, added in run.adds:
                 source.add(added, partition % example.partitions)
                 rows += added
             bench.run(run.close_all, run.crash_at, tick)
-        bench.run()
+        bench.run(on_step=tick)
         return bench, logged_rows(source._from_python(rows), bench.cuts_of())
 
 

@@ -25,6 +25,7 @@ from transom.engine.requests import Requests
 from transom.engine.scheduler import Scheduler
 from transom.engine.spark.isolation import describe_failure
 from transom.engine.stream import Stream
+from transom.engine.tiers import Tiers
 from transom.engine.wakeups import Wakeups
 from transom.errors import QueryFailedError, SinkError
 from transom.model.time import Clock, Micros
@@ -87,6 +88,8 @@ class Loop:
         self._ingested: dict[str, Micros] = {}
         self._shown: Micros = 0
         self._snapshot_size = 0
+        self._retiered = False
+        """Whether a snapshot is due because partials go elsewhere."""
         self._behind: set[str] = set()
         self._register = Register()
         self._changer = Changer(self._streams, self._sinks, self._delivery, self, requests or Requests(), forget)
@@ -95,6 +98,7 @@ class Loop:
         self._scheduler = Scheduler(self._streams, settings, gauge.measure, self.note)
         self._executor = executor or SparkExecutor(self._scheduler.slots, self._scheduler.pools)
         self._adapters: dict[str, Adapter] = {}
+        self._tiers = Tiers(self._streams, settings, self.note)
         self.costs: Costs | None = None
         """What the arrangement of the queries goes by, instead of what is measured."""
 
@@ -169,7 +173,8 @@ class Loop:
             self._delivery.send(parcel)
         for name, cut in recovered.unfinished.items():
             self._submit(self._streams[name], cut)
-        if changed and not self._checkpoint.is_new:
+        retiered = self._tiers.begin()
+        if retiered or (changed and not self._checkpoint.is_new):
             self._snapshot()
 
     def _change_queries(self) -> None:
@@ -305,6 +310,7 @@ class Loop:
             arrangement = self._adapter(stream).committed(outcome.stats.rows)
             if arrangement is not None:
                 self._follow(stream, arrangement)
+            self._retiered |= self._tiers.committed(stream)
 
     def _adapter(self, stream: Stream) -> Adapter:
         known = self._adapters.get(stream.name)
@@ -407,18 +413,21 @@ class Loop:
 
     def _bound_checkpoint(self) -> None:
         limit = max(self._settings.snapshot_bytes, self._snapshot_size)
-        if self._checkpoint.total_bytes > limit:
+        if self._checkpoint.total_bytes > limit or self._retiered:
             self._snapshot()
 
     def _snapshot(self) -> None:
         """Replace the log and the partials by the state that they lead to."""
         self.step("before snapshot")
+        self._retiered = False
+        self._tiers.settle()
         logged = {name: cut for name, (cut, _) in self._jobs.items()}
         state, tables = snapshot_of(
             self._streams, self._register, logged, self._delivery.waiting(), self._scheduler.learned()
         )
         self._checkpoint.write_snapshot(state, tables)
         self._snapshot_size = sum(table.nbytes for table in tables.values())
+        self._tiers.clean({name: cut.number for name, cut in logged.items()})
         self.step("after snapshot")
 
     # ---- end, progress, waiting

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.checkpoint.store import Checkpoint
+from transom.engine.cluster.store import Here
 from transom.engine.derived import DerivedSource
 from transom.engine.spark.compile import Compiled, compile_queries
+from transom.engine.spark.merging import SparkExecutors
 from transom.engine.spark.session import is_ansi
 from transom.engine.stream import Stream, StreamDefinition
 from transom.errors import SourceError
@@ -24,7 +26,12 @@ if TYPE_CHECKING:
 
 
 def open_streams(
-    definitions: Sequence[StreamDefinition], session: SparkSession, checkpoint: Checkpoint, clock: Clock, share: bool
+    definitions: Sequence[StreamDefinition],
+    session: SparkSession,
+    checkpoint: Checkpoint,
+    clock: Clock,
+    share: bool,
+    key_groups: int | None = None,
 ) -> dict[str, Stream]:
     """Return the streams, ready for recovery.
 
@@ -34,6 +41,7 @@ def open_streams(
         checkpoint: Open checkpoint; sources and dead letters get directories in it.
         clock: The time.
         share: Whether queries share partials.
+        key_groups: Number of key groups of partials on the executors; None for one that suits them.
 
     Raises:
         DefinitionError: A query cannot work on its stream.
@@ -46,7 +54,10 @@ def open_streams(
             source.learn({name: (stream.definition, stream.compiled) for name, stream in streams.items()}, session)
         source.open(session, checkpoint.directory("sources", definition.source_name), clock)
         letters = checkpoint.directory("dead-letters", definition.name)
-        stream = Stream(definition, session, is_ansi(session), letters, clock.now(), share)
+        files = checkpoint.directory("files", definition.name)
+        classic = hasattr(session, "_jsparkSession")
+        executors = SparkExecutors(session, files, clock, key_groups) if classic else Here(files)
+        stream = Stream(definition, session, is_ansi(session), letters, clock.now(), share, executors)
         streams[definition.name] = stream
         if isinstance(source, DerivedSource):
             source.bind(stream, streams)

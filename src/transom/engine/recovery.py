@@ -63,6 +63,7 @@ def snapshot_of(
         values, held = stream.state.snapshot()
         cut = logged[name].to_json() if name in logged else None
         state["streams"][name] = {"state": values, "logged": cut, "arrangement": stream.arrangement.to_json()}
+        state["streams"][name]["in_files"] = sorted(stream.in_files)
         if isinstance(stream.source, DerivedSource):
             state["streams"][name]["fed"], fed = stream.source.held()
             held.update({f"fed:{item}": rows for item, rows in fed.items()})
@@ -114,6 +115,7 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> Recovered:
             }
             streams[name].state.restore(state["state"], tables)
             streams[name].arrangement = Arrangement.from_json(state["arrangement"])
+            streams[name].in_files = frozenset(state.get("in_files", ()))
             source = streams[name].source
             if isinstance(source, DerivedSource) and "fed" in state:
                 fed = {t.removeprefix("fed:"): rows for t, rows in tables.items() if t.startswith("fed:")}

@@ -29,7 +29,7 @@ from transom.model.query import Query
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.watermark import WatermarkPolicy
 from transom.sources.base import ARRIVAL, Offset, Source
-from transom.windows.components import DEFAULT, Arrangement
+from transom.windows.components import DEFAULT, Arrangement, Component
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,12 +103,16 @@ class Stream:
         self.definitions = dict(self.compiled.definitions)
         """Definitions of all queries, also of those that do not run."""
         watermark = WatermarkState.start(len(self.source.partitions), now)
-        executors = executors or Here(Path())
-        self._partials = executors.directory
-        self.in_files: Container[str] = frozenset()
-        """Names of the key sets of whose components the jobs write partials into files."""
+        place = executors or Here(Path())
+        self._partials = place.directory
+        self.in_files: frozenset[str] = frozenset()
+        """Names of the finest key sets of the components whose partials the jobs write into files."""
+        self.all_in_files = False
+        """Whether they do so for all components that can be in files."""
+        self.keeps_files = executors is not None
+        """Whether the directory of the files is this stream's."""
         self.state = StreamState(
-            self.compiled.queries, watermark, self.source.start(), ansi, executors, f"{self._partials}"
+            self.compiled.queries, watermark, self.source.start(), ansi, place, f"{self._partials}"
         )
         self.state.arrange(self.compiled.stores)
         self.abandoned = False
@@ -129,6 +133,10 @@ class Stream:
         """Wall time of the last look for a next cut."""
         self.closes_all = False
         """Whether this run closes at the end of the input also the windows that the watermark has not reached."""
+
+    def puts_in_files(self, component: Component) -> bool:
+        """Tell whether the jobs of the cuts that come write a component's partials into files."""
+        return component.can_be_in_files and (self.all_in_files or component.finest.name in self.in_files)
 
     def _compile(self, queries: Sequence[Query]) -> Compiled:
         return compile_queries(
@@ -363,7 +371,6 @@ class Stream:
 
     def _job(self, cut: LoggedCut, compiled: Compiled, skip: Sequence[str]) -> CutPartials:
         packing = Packing(self._partials, cut.number, self.state.executors.groups)
-        in_files = self.in_files
 
         def partials(plan: StreamPlan) -> CutPartials:
             rows = self._rows(cut, skip)
@@ -373,10 +380,7 @@ class Stream:
                 partitions=len(self.source.partitions),
                 ahead=cut.ahead,
                 estimated_rows=cut.rows,
-                packings=[
-                    packing if component.finest.name in in_files and component.can_be_in_files else None
-                    for component in plan.components
-                ],
+                packings=[packing if self.puts_in_files(component) else None for component in plan.components],
             )
 
         found = partials(compiled.plan)

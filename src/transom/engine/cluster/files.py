@@ -1,7 +1,7 @@
 """Partials as durable files, cut into key groups: written where they were computed, read where they are merged.
 
-A file is Arrow IPC streams one after the other, one per key group. What tells of it, with checksums, is in the log of the
-checkpoint or in its snapshot, so that a file counts from the record on that names it, and an executor that lost
+A file is Arrow IPC streams one after the other, one per key group. What tells of it, with checksums, is in the log of
+the checkpoint or in its snapshot, so that a file counts from the record on that names it, and an executor that lost
 everything reads again exactly what was committed.
 """
 

@@ -79,8 +79,8 @@ class CutPartials:
     """What the job of a cut brought back."""
 
     tables: tuple[pa.Table, ...]
-    """One table per component: PANE (int64), TAG (int32) if it has several conditions, keys by name, states. Of one whose
-    tasks wrote files: PANE, TAG, and the number of rows in them."""
+    """One table per component: PANE (int64), TAG (int32) if it has several conditions, keys by name, states. Of one
+    whose tasks wrote files: PANE, TAG, and the number of rows in them."""
     stats: CutStats = field(default_factory=CutStats)
     slices: tuple[list[Slice] | None, ...] = ()
     """For each component what its tasks wrote; None if its partials are in its table."""

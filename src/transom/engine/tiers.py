@@ -1,0 +1,133 @@
+"""Which tier holds the partials of each component, and the files of those that the executors hold."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from transom.config import Settings
+from transom.engine.cluster.store import TieredStore
+from transom.engine.stream import Stream
+from transom.errors import SessionError
+from transom.placement.tiers import Footprint, in_files
+from transom.windows.components import Component
+
+REVIEW_EVERY = 8
+"""Commits of a stream."""
+MOST_FILES = 64
+"""A store with partials of more cuts in files has them merged with the next snapshot, which comes at once."""
+
+
+class Tiers:
+    """Promotes and demotes components; a change is part of the snapshot that follows it at once.
+
+    Partials merge wherever they are, so that results do not depend on it: the log says of each cut where its partials
+    are, the snapshot says it of all before.
+
+    Args:
+        streams: The streams.
+        settings: Forced tier, budget.
+        note: Tells people.
+
+    Raises:
+        SessionError: The executors are to hold partials, and the session is a Spark Connect session.
+    """
+
+    def __init__(self, streams: Mapping[str, Stream], settings: Settings, note: Callable[[str], None]) -> None:
+        self._streams = streams
+        self._settings = settings
+        self._note = note
+        self._commits = 0
+        able = all(hasattr(stream.session, "_jsparkSession") for stream in streams.values())
+        if settings.tier == "cluster" and not able:
+            raise SessionError(
+                "settings: tier 'cluster' needs a classic Spark session; this one is a Spark Connect session.",
+                "Leave the setting out, so that the driver holds them, or make the session on the driver's machine.",
+            )
+        self._auto = settings.tier == "auto" and able
+        for stream in streams.values():
+            stream.all_in_files = settings.tier == "cluster"
+
+    def begin(self) -> bool:
+        """Return whether a snapshot is due because the tier is forced to the driver, and partials are in files."""
+        if self._settings.tier != "driver":
+            return False
+        changed = False
+        for stream in self._streams.values():
+            changed |= bool(stream.in_files) or any(entry.store.parts for entry in stream.state.stores)
+            stream.in_files = frozenset()
+        return changed
+
+    def committed(self, stream: Stream) -> bool:
+        """Decide again now and then, after a commit; return whether a snapshot is due."""
+        self._commits += 1
+        if any(len(entry.store.parts) > MOST_FILES for entry in stream.state.stores):
+            return True
+        if not self._auto or self._commits % REVIEW_EVERY:
+            return False
+        changed = False
+        footprints = {name: self._footprints(each) for name, each in self._streams.items()}
+        everything = [one for some in footprints.values() for one in some.values()]
+        now = {
+            footprints[s.name][n].name for s in self._streams.values() for n in s.in_files if n in footprints[s.name]
+        }
+        wanted = in_files(now, everything, self._settings.driver_bytes)
+        for each in self._streams.values():
+            names = frozenset(name for name, one in footprints[each.name].items() if one.name in wanted)
+            for name in sorted(names ^ each.in_files):
+                where = "their executors" if name in names else "the driver"
+                self._note(f"Partials of {each.name} by {name} are kept by {where} from now on.")
+            changed |= names != each.in_files
+            each.in_files = names
+        return changed
+
+    def _footprints(self, stream: Stream) -> dict[str, Footprint]:
+        """Return the footprint of each component, by the name of its finest key set."""
+        stores = {entry.key_set.name: entry.store for entry in stream.state.stores}
+        found = {}
+        for component in stream.compiled.components:
+            mine = _stores(component, stores)
+            here, there = sum(store.nbytes for store in mine), sum(store.file_bytes for store in mine)
+            name = component.finest.name
+            found[name] = Footprint(f"{stream.name}/{name}", here, there, component.can_be_in_files)
+        return found
+
+    def settle(self) -> None:
+        """Bring the partials of each store to the tier that it has now, before a snapshot.
+
+        Raises:
+            CheckpointError: A file cannot be read or written.
+        """
+        for stream in self._streams.values():
+            stores = {entry.key_set.name: entry.store for entry in stream.state.stores}
+            for component in stream.compiled.components:
+                for store in _stores(component, stores):
+                    file = f"{stream.state.cut:012d}-{uuid.uuid4().hex}"
+                    if not stream.puts_in_files(component):
+                        store.recall()
+                    elif len(store):
+                        store.spill(stream.state.cut, file)
+                    if len(store.parts) > MOST_FILES // 2:
+                        store.merge_files(stream.state.cut, f"{file}-merged")
+
+    def clean(self, running: Mapping[str, int]) -> None:
+        """Remove files that no store needs, after a snapshot that does not name them.
+
+        Args:
+            running: The cut of each stream whose job runs; its files are needed.
+        """
+        for stream in self._streams.values():
+            directory = stream.state.executors.directory
+            if not directory.is_dir() or not stream.keeps_files:
+                continue
+            needed = {name for entry in stream.state.stores for part in entry.store.parts for name in part.files.names}
+            first = f"{running.get(stream.name, 1 << 40):012d}"
+            for path in directory.iterdir():
+                if path.name not in needed and path.name.lstrip(".") < first:
+                    with suppress(OSError):
+                        path.unlink()
+
+
+def _stores(component: Component, stores: Mapping[str, TieredStore]) -> list[TieredStore]:
+    return [stores[key_set.name] for key_set in component.key_sets if key_set.name in stores]

@@ -1,0 +1,48 @@
+"""Which partials are kept by the driver and which by the executors, by a budget of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+PROMOTED_TO = 0.75
+"""What goes to the executors goes until the driver holds at most this share of its budget."""
+DEMOTED_AT = 0.25
+"""What comes back comes only while the driver then holds at most this share: far below `PROMOTED_TO`, so that a load
+that goes up and down does not move it to and fro."""
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """The partials of a component."""
+
+    name: str
+    here: int
+    """Bytes on the driver."""
+    there: int
+    """Bytes in files."""
+    movable: bool = True
+    """Whether they can be in files."""
+
+
+def in_files(now: Collection[str], footprints: Sequence[Footprint], budget: int) -> frozenset[str]:
+    """Return the components whose partials are kept by the executors. O(components log components).
+
+    Args:
+        now: Names of those that are so already.
+        footprints: All components.
+        budget: Bytes that the driver may hold.
+    """
+    kept = {one.name for one in footprints if one.name in now and one.movable}
+    held = sum(one.here for one in footprints if one.name not in kept)
+    if held > budget:
+        for one in sorted(footprints, key=lambda one: -one.here):
+            if one.movable and one.name not in kept and held > PROMOTED_TO * budget:
+                kept.add(one.name)
+                held -= one.here
+        return frozenset(kept)
+    for one in sorted(footprints, key=lambda one: one.there + one.here):
+        if one.name in kept and held + one.here + one.there <= DEMOTED_AT * budget:
+            kept.discard(one.name)
+            held += one.here + one.there
+    return frozenset(kept)
