@@ -311,6 +311,7 @@ class Loop:
             if arrangement is not None:
                 self._follow(stream, arrangement)
             self._retiered |= self._tiers.committed(stream)
+            self._tiers.balance(stream)
 
     def _adapter(self, stream: Stream) -> Adapter:
         known = self._adapters.get(stream.name)

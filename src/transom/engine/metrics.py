@@ -108,6 +108,7 @@ class Metrics:
         span = min(RATE_OVER, max(now - self.started, 1))
         late = sum(self._query(name).late for name in stream.state.queries)
         dead = dict(counts.dead)
+        recovered = stream.state.executors.recovered
         if late:
             dead["late"] = late
         return StreamProgress(
@@ -121,6 +122,8 @@ class Metrics:
             max_event_time=stream.max_event_time() or stream.state.watermark.value,
             dead_letters=dead,
             batch_micros=counts.batch,
+            lost_executors=recovered.lost if recovered else (),
+            recovery_micros=recovered.took if recovered else None,
         )
 
     def _query_progress(self, stream: Stream, name: str, delivery: Delivery, sinks: Mapping[str, str]) -> QueryProgress:

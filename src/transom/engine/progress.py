@@ -50,6 +50,10 @@ class StreamProgress:
     """Rows by reason; a late row counts once for each query that lost it."""
     batch_micros: Micros
     """Duration of the last micro-batch."""
+    lost_executors: tuple[str, ...] = ()
+    """Those that were lost last; their part of the windows was read from files again."""
+    recovery_micros: Micros | None = None
+    """How long the merge took that had to do so; None while no executor was lost."""
     rests_until: Micros | None = None
     """When the watermark of its next window is expected, for which its backlog waits on purpose; None otherwise."""
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from transom.config import Settings
 from transom.engine.cluster.store import TieredStore
 from transom.engine.stream import Stream
 from transom.errors import SessionError
+from transom.model.time import MIN_TIME
+from transom.placement.balance import Move
+from transom.placement.migration import Strategy
 from transom.placement.tiers import Footprint, in_files
 from transom.windows.components import Component
 
 REVIEW_EVERY = 8
 """Commits of a stream."""
+BALANCE_EVERY = 16
+"""Commits of all streams."""
 MOST_FILES = 64
 """A store with partials of more cuts in files has them merged with the next snapshot, which comes at once."""
 
@@ -82,6 +87,16 @@ class Tiers:
             each.in_files = names
         return changed
 
+    def balance(self, stream: Stream) -> None:
+        """Move key groups of a stream at once where their executors are loaded unevenly; now and then, after a commit.
+
+        Only instant migration is used: nothing waits for it, and older partials are merged where they are.
+        """
+        if self._commits % BALANCE_EVERY == 0 and (moves := stream.state.executors.uneven()):
+            migrate(stream, moves, Strategy.INSTANT)
+            text = ", ".join(f"{move.group} from {move.source} to {move.target}" for move in moves)
+            self._note(f"Key groups of {stream.name} move: {text}.")
+
     def _footprints(self, stream: Stream) -> dict[str, Footprint]:
         """Return the footprint of each component, by the name of its finest key set."""
         stores = {entry.key_set.name: entry.store for entry in stream.state.stores}
@@ -127,6 +142,23 @@ class Tiers:
                 if path.name not in needed and path.name.lstrip(".") < first:
                     with suppress(OSError):
                         path.unlink()
+
+
+def migrate(stream: Stream, moves: Sequence[Move], strategy: Strategy) -> None:
+    """Let key groups of a stream live elsewhere from its next cut on (Enorm, section 5.1).
+
+    Disruptive migration returns when the new homes have read all that the groups have.
+
+    Args:
+        stream: The stream; the caller lets no cut of it begin meanwhile.
+        moves: Which groups.
+        strategy: How.
+    """
+    newest = stream.max_event_time()
+    stream.state.executors.migrate(moves, strategy, stream.state.cut + 1, MIN_TIME if newest is None else newest + 1)
+    if strategy is Strategy.DISRUPTIVE:
+        for entry in stream.state.stores:
+            entry.store.preload()
 
 
 def _stores(component: Component, stores: Mapping[str, TieredStore]) -> list[TieredStore]:

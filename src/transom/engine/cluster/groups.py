@@ -15,6 +15,9 @@ from transom.placement.migration import Strategy
 FORGETS = 0.8
 """Share of the measured load that is kept with each new measurement."""
 
+MOST_CHANGES = 32
+"""Of older ones, what is left lives where it did after the oldest of these."""
+
 
 @dataclass(frozen=True)
 class Leaving:
@@ -44,25 +47,31 @@ class KeyGroups:
         return cls(AssignmentHistory.beginning(Assignment.nowhere(groups)), (0.0,) * groups)
 
     def with_executors(self, alive: Collection[ExecutorId]) -> KeyGroups:
-        """Return the groups when these executors are there: those of lost and drained ones live elsewhere from now on.
+        """Return the groups when these executors are there: those of lost ones live elsewhere, for all cuts.
 
-        What lost executors held is read from files by the new homes, so that for all cuts the group lives there; what
-        drained ones hold stays until its windows are merged.
+        What lost executors held is read from files by the new homes.
         """
-        usable = set(alive) - self.drained or set(alive)
-        newest = self.history.newest
-        if frozenset(alive) == self.alive and all(home in usable for home in newest.homes):
+        if frozenset(alive) == self.alive:
             return self
-        settled = newest.settled(usable, self.loads)
+        settled = self.history.newest.settled(set(alive) - self.drained or set(alive), self.loads)
         gone = {home for _, assignment in self.history.changes for home in assignment.homes} - set(alive)
         changes = [
             (cut, assignment.moved({g: str(settled.homes[g]) for g, h in enumerate(assignment.homes) if h in gone}))
             for cut, assignment in self.history.changes
         ]
-        if gone:
-            changes[-1] = changes[-1][0], settled
         leaving = {group: one for group, one in self.leaving.items() if one.source in alive}
         return replace(self, history=AssignmentHistory(tuple(changes)), alive=frozenset(alive), leaving=leaving)
+
+    def drain(self, executor: ExecutorId) -> tuple[KeyGroups, list[Move]]:
+        """Return the groups when an executor gets no more of them, and the moves that empty it.
+
+        Moved instantly, what it has stays until its windows are merged.
+        """
+        kept = replace(self, drained=self.drained | {executor})
+        newest = self.history.newest
+        settled = newest.settled(self.alive - kept.drained or self.alive, self.loads)
+        places = newest.differs(settled)
+        return kept, [Move(g, str(newest.homes[g]), str(settled.homes[g]), self.loads[g]) for g in places]
 
     def home(self, group: int, cut: int) -> ExecutorId:
         """Return where the partials of a cut live."""
@@ -88,7 +97,8 @@ class KeyGroups:
             return replace(self, history=AssignmentHistory(changes), leaving=leaving)
         if strategy is Strategy.SMOOTH:
             leaving |= {move.group: Leaving(move.source, boundary, cut) for move in moves}
-        return replace(self, history=self.history.changed(cut, newest), leaving=leaving)
+        history = self.history.changed(max(cut, self.history.changes[-1][0]), newest)
+        return replace(self, history=history.since(history.changes[-MOST_CHANGES:][0][0]), leaving=leaving)
 
     def measured(self, rows: Mapping[int, int]) -> KeyGroups:
         """Return the groups with other loads, given the rows that groups gave."""
@@ -126,14 +136,14 @@ class KeyGroups:
         routed: list[GroupWork] = []
         for group, mine in whole.items():
             one = self.leaving.get(group)
-            if one is None:
+            target = "" if one is None else self.home(group, one.cut)
+            if one is None or target == one.source:
                 routed += mine
                 continue
             slices = tuple(item for work in mine for item in work.slices)
             early = tuple(span for span in merge.spans if span[0] < one.boundary)
             late = tuple(span for span in merge.spans if span[0] >= one.boundary)
             new = tuple(item for item in slices if cuts[item[1]] >= one.cut)
-            target = self.home(group, one.cut)
             if early or not merge.spans:
                 routed.append(GroupWork(group, one.source, slices, early))
             if late:

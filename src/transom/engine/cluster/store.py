@@ -16,6 +16,8 @@ from transom.engine.cluster.resident import Done, Feed, GroupWork, StoreSpec, Ta
 from transom.engine.tables import Contents, Origin, PartialTable, direct_table, store_table
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import WindowKind
+from transom.placement.balance import Move
+from transom.placement.migration import Strategy
 from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.complete import Kind, Span, is_window
 from transom.windows.panes import Grid, Times, closing_windows
@@ -76,8 +78,29 @@ class Merge:
         return Task(self.spec, directory, self.feeds, tuple(works), self.until, self.floor, self.ended, write, self.cut)
 
 
+@dataclass(frozen=True)
+class Recovered:
+    """What the loss of executors cost."""
+
+    lost: tuple[str, ...]
+    took: Micros
+    """Of the first merge without them: what their memory held was read from files again."""
+    rows: int
+    """Rows that were read."""
+
+
 class Executors(Protocol):
     """Where key groups are merged."""
+
+    @property
+    def recovered(self) -> Recovered | None:
+        """The last loss of executors; None while there was none."""
+
+    def migrate(self, moves: Sequence[Move], strategy: Strategy, cut: int, boundary: Micros) -> None:
+        """Let key groups live elsewhere; see `KeyGroups.moved`."""
+
+    def uneven(self) -> list[Move]:
+        """Return the moves that would even out the executors' loads."""
 
     @property
     def directory(self) -> Path:
@@ -106,6 +129,14 @@ class Here:
     def __init__(self, directory: Path, groups: int = 1) -> None:
         self.directory = directory
         self.groups = groups
+        self.recovered: Recovered | None = None
+
+    def migrate(self, moves: Sequence[Move], strategy: Strategy, cut: int, boundary: Micros) -> None:
+        """Do nothing: there is no other place."""
+
+    def uneven(self) -> list[Move]:
+        """Return no moves."""
+        return []
 
     def run(self, merge: Merge) -> list[Done]:
         """Merge the key groups of a store."""
@@ -312,6 +343,15 @@ class TieredStore(PaneStore):
             windows = sorted({span for files in several for span in files.windows})
             slices = tuple(piece for files in several for piece in files.slices)
             self._attach_own(PartialFiles(self._own(direct), cut, slices, tuple(panes), tuple(windows)))
+
+    def preload(self) -> None:
+        """Let the executors read what they have not read yet; returns when they have.
+
+        Raises:
+            CheckpointError: A file cannot be read.
+        """
+        if self.parts:
+            self.executors.run(self._merge_of((), MIN_TIME))
 
     def _own(self, direct: bool) -> Contents:
         origin = Origin(self.origin.branch, self.origin.keys, only=self.origin.only)

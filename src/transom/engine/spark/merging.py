@@ -4,33 +4,23 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.engine.cluster.groups import KeyGroups
 from transom.engine.cluster.resident import Done, GroupWork, Task, run
-from transom.engine.cluster.store import Here, Merge, by_group, load_spec
+from transom.engine.cluster.store import Here, Merge, Recovered, by_group, load_spec
 from transom.engine.spark import placed
 from transom.errors import CheckpointError
 from transom.model.time import Clock, Micros
+from transom.placement.balance import Flux, Move
+from transom.placement.migration import Strategy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Recovered:
-    """What the loss of executors cost."""
-
-    lost: tuple[str, ...]
-    took: Micros
-    """From the start of the first merge without them to its end: partials were read from files again."""
-    rows: int
-    """Rows that were read for it."""
 
 
 class SparkExecutors:
@@ -53,6 +43,7 @@ class SparkExecutors:
         self.key_groups = KeyGroups.beginning(self.groups)
         self.recovered: Recovered | None = None
         """The last loss of executors."""
+        self._merges = 0
 
     def run(self, merge: Merge) -> list[Done]:
         """Merge the key groups of a store; on the driver, if Spark cannot.
@@ -73,11 +64,26 @@ class SparkExecutors:
                 raise
             logger.warning("Merging on the executors failed, and is done on the driver: %s", error)
             return Here(self.directory).run(merge)
+        self._merges += bool(merge.spans)
         for one in done:
             self.key_groups = self.key_groups.measured(one.merged)
         if lost:
             self.recovered = Recovered(tuple(sorted(lost)), self._clock.now() - began, sum(one.read for one in done))
         return done
+
+    def migrate(self, moves: Sequence[Move], strategy: Strategy, cut: int, boundary: Micros) -> None:
+        """Let key groups live elsewhere; what is read for that is for the caller to ask for (`TieredStore.preload`)."""
+        self.key_groups = self.key_groups.moved(moves, strategy, cut, boundary)
+
+    def drain(self, executor: str) -> list[Move]:
+        """Give an executor no more key groups; return the moves that empty it."""
+        self.key_groups, moves = self.key_groups.drain(executor)
+        return moves
+
+    def uneven(self) -> list[Move]:
+        """Return the moves that would even out the executors' loads, once there is something to go by."""
+        self._merges, merges = 0, self._merges
+        return self.key_groups.balance(Flux()) if merges else []
 
     def _merged(self, merge: Merge, works: list[GroupWork], cores: Mapping[str, int]) -> list[Done]:
         homes: list[str] = []
