@@ -11,8 +11,10 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections import Counter
+from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow.compute as pc
@@ -158,7 +160,45 @@ def killed(spark: SparkSession) -> dict[str, Any]:
         }
 
 
-CHECKS = {"placement": placement, "moving": moving, "killed": killed}
+def tier(spark: SparkSession) -> dict[str, Any]:
+    """Windows whose partials are at the executors, one of which is killed while they are open; and the same without."""
+    rows = [((i * 7919) % 500, i % 13, datetime.fromtimestamp(i / 100, timezone.utc)) for i in range(4_000)]
+    found: dict[str, Any] = {}
+    victims: list[str] = []
+    for kind in ("driver", "cluster"):
+        source = tm.memory("key bigint, value bigint, at timestamp")
+        source.add(rows)
+        sink = tm.memory_sink()
+        progress: list[Any] = []
+        with tempfile.TemporaryDirectory() as directory:
+            app = tm.App(spark, directory, tier=kind, max_rows_per_cut=500, key_groups=6)
+            grouped = app.stream(source, event_time="at").group_by("key")
+            query = grouped.window(tm.sliding("10 seconds", "5 seconds")).agg(n=tm.count(), total=tm.sum("value"))
+            query.to(sink, "q")
+            commits = 0
+
+            def step(name: str, kind: str = kind) -> None:
+                nonlocal commits
+                commits += name == "committed"
+                if kind == "cluster" and commits == 4 and not victims:
+                    victims.append(placed.executors(spark)[0].id)
+                    kill(placed.Tasks(spark, victims).run(lambda _: placed.here().encode())[0].decode())
+                    await_executors(spark, victims[0], 2)
+
+            app._on_step = step
+            progress.append(app.run(once=True, close_all=True))
+        table = sink.to_table("q").sort_by([("window_start", "ascending"), ("key", "ascending")])
+        found[kind] = table.to_pylist()
+    stream = progress[-1].streams[0]
+    return {
+        "same": found["driver"] == found["cluster"],
+        "rows": len(found["cluster"]),
+        "lost": list(stream.lost_executors) == victims,
+        "recovery_s": (stream.recovery_micros or 0) / 1e6,
+    }
+
+
+CHECKS = {"placement": placement, "moving": moving, "killed": killed, "tier": tier}
 """In order; those that kill executors come last."""
 
 
