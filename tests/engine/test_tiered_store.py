@@ -1,0 +1,120 @@
+"""Windows of panes that are here, in files, or both, against the rows that were put in: no Spark."""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+sys.path.append(str(Path(__file__).parents[1] / "windows"))
+
+from store_helpers import KEYS, MS, PRIMITIVES, add, add_direct, expected, values_of, windows_of
+
+from transom.engine.cluster import resident
+from transom.engine.cluster.store import Here, TieredStore, by_group, load_spec
+from transom.engine.tables import Origin, primitive_names
+from transom.errors import CheckpointCorruptError
+from transom.model.window import WindowSpec
+from transom.windows.panes import Grid
+
+NAMES = dict(zip(PRIMITIVES, primitive_names(tuple(PRIMITIVES)), strict=True))
+ORIGIN = Origin("branch", ("k",))
+
+
+def tiered(directory: Path, specs: list[WindowSpec], groups: int = 3) -> TieredStore:
+    return TieredStore(Grid.of(specs), KEYS, PRIMITIVES, specs, ORIGIN, NAMES, str(directory), Here(directory, groups))
+
+
+@st.composite
+def kinds(draw: st.DrawFn) -> WindowSpec:
+    slide = draw(st.integers(1, 8)) * MS
+    length = slide * draw(st.sampled_from([1, 2, 3, 10]))
+    return WindowSpec(length, slide, draw(st.sampled_from([0, 3])) * MS)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(kinds(), min_size=1, max_size=3), st.integers(0, 2**32))
+def test_windows_hold_all_rows_wherever_they_are(specs: list[WindowSpec], seed: int) -> None:
+    """Panes go into files, files are merged and read back, the memory of workers is lost, windows expire."""
+    rng = random.Random(seed)
+    with tempfile.TemporaryDirectory() as directory:
+        store, rows, watermark = tiered(Path(directory), specs), [], 0
+        for cut in range(rng.randint(2, 9)):
+            horizon = min(spec.late_before(watermark) for spec in specs) if watermark else 0
+            step = rng.choice([1, 3, 10, 40]) * MS
+            fresh = [
+                (
+                    rng.randint(max(horizon, watermark - step), watermark + 2 * step),
+                    rng.randint(0, 20),
+                    rng.randint(-5, 5),
+                )
+                for _ in range(rng.randint(1, 30))
+            ]
+            add_direct(store, specs, fresh) if rng.random() < 0.25 else add(store, fresh)
+            rows += fresh
+            if rng.random() < 0.7:
+                store.spill(cut, f"{cut}-spilled")
+                assert len(store) == 0
+            if rng.random() < 0.2:
+                store.merge_files(cut, f"{cut}-merged")
+                assert len(store.parts) <= 2
+            if rng.random() < 0.1:
+                store.recall()
+                assert not store.parts
+            if rng.random() < 0.2:
+                resident.forget()
+            after, watermark = watermark, watermark + step
+            spans = {span for spec in specs for span in store.due(spec, after, watermark)}
+            held = {w for spec in specs for t, _, _ in rows for w in windows_of(spec, t)}
+            assert spans == {span for span in held if after < span[1] <= watermark}
+            for span, partial in store.consolidate(spans, watermark).items():
+                assert values_of(store, partial) == expected(rows, span), span
+            store.drop_before(min(spec.late_before(watermark) for spec in specs), watermark)
+            store.tidy()
+
+
+def test_another_grid_and_another_store_take_what_is_in_files(tmp_path: Path) -> None:
+    coarse, fine = WindowSpec(10 * MS, 10 * MS, 0), WindowSpec(4 * MS, 4 * MS, 0)
+    store = tiered(tmp_path, [coarse])
+    rows = [(t * MS, t % 3, t) for t in range(20)]
+    add(store, rows)
+    store.spill(1, "one")
+    finer = tiered(tmp_path, [coarse, fine])
+    finer.take_over(store)
+    history = tiered(tmp_path, [coarse])
+    history.take_history(store, list(PRIMITIVES))
+    for other in (finer, history):
+        (span,) = other.due(coarse, 0, 10 * MS)
+        assert values_of(other, other.consolidate([span])[span]) == expected(rows, span)
+
+
+def test_a_damaged_file_is_told_by_name(tmp_path: Path) -> None:
+    store = tiered(tmp_path, [WindowSpec(10 * MS, 10 * MS, 0)])
+    add(store, [(0, 1, 1)])
+    store.spill(1, "one")
+    file = tmp_path / "one.panes"
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    resident.forget()
+    with pytest.raises(CheckpointCorruptError, match=r"one\.panes is damaged"):
+        store.consolidate([(0, 10 * MS)])
+    file.unlink()
+    with pytest.raises(CheckpointCorruptError, match="all executors see"):
+        store.consolidate([(0, 10 * MS)])
+
+
+def test_memory_of_workers_is_bounded(tmp_path: Path) -> None:
+    resident.forget()
+    store = tiered(tmp_path, [WindowSpec(10 * MS, 10 * MS, 0)], groups=5)
+    rows = [(t, t % 50, t) for t in range(200)]
+    add(store, rows)
+    store.spill(1, "one")
+    merge = store._merge_of(((0, 10 * MS),), 10 * MS)
+    task = merge.task(str(tmp_path), by_group(merge, lambda _, __: "here"))
+    resident.run(replace(task, memory=1), load_spec)
+    assert len(resident._KEPT) == 1
