@@ -51,7 +51,7 @@ def check(spark: SparkSession, example: Example, change: Callable[[int], dict[st
     return most
 
 
-@settings(max_examples=5, phases=QUICK, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, phases=QUICK, deadline=None, suppress_health_check=list(HealthCheck))
 @given(FILES)
 def test_partials_in_files_give_what_plain_spark_gives(interpreted: SparkSession, example: Example) -> None:
     check(interpreted, example, lambda run: {"tier": "cluster", "key_groups": 3})
