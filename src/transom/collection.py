@@ -42,7 +42,9 @@ class Collection:
         namespace: Collections of one namespace are partitioned alike and sit together: they are joined without an
             exchange.
         elastic: Bytes of the smallest and the largest group; groups are split and merged by the sizes of the last
-            datasets. None: as many groups as there are cores.
+            datasets, and a key that is larger is salted. None: as many groups as there are cores.
+        bounds: For ordered keys: the first key of each partition but the first, ascending, so that neighbouring keys
+            are in neighbouring partitions. None: partitions by the hash of the keys.
         limit_bytes: With more bytes than this, datasets are evicted; None for no limit.
         evict: Which first: `oldest` added or `least_used`, the one whose last use is longest ago.
 
@@ -60,6 +62,7 @@ class Collection:
         *,
         namespace: str | None = None,
         elastic: tuple[int, int] | None = None,
+        bounds: Sequence[Any] | None = None,
         limit_bytes: int | None = None,
         evict: Literal["oldest", "least_used"] = "oldest",
     ) -> None:
@@ -70,7 +73,7 @@ class Collection:
         if isinstance(keys, str):
             raise DefinitionError(f"keys is the text {keys!r}.", f"Give a list: [{keys!r}].")
         self.name, self.keys, self.limit_bytes, self.order = name, tuple(keys), limit_bytes, evict
-        self._namespace = _namespace(spark, namespace or name, keys, partitions, elastic)
+        self._namespace = _namespace(spark, namespace or name, keys, partitions, elastic, bounds)
         self._datasets: dict[Any, Dataset] = {}
         self._schema: pa.Schema | None = None
         self._actions = itertools.count(1)
@@ -229,11 +232,16 @@ class View:
     """Rows of some datasets, not computed yet. Every method with a result runs one job without an exchange.
 
     Functions that are given get Arrow tables: zero-copy views of one group of partitions. All rows with equal keys are
-    in one group, of all datasets of the namespace.
+    in one group, of all datasets of the namespace; those of a salted key, too large for one task, are in several.
     """
 
     def __init__(self, namespace: Namespace, datasets: Sequence[Dataset], rows: Rows, schema: pa.Schema) -> None:
         self._namespace, self._datasets, self._rows, self.schema = namespace, list(datasets), rows, schema
+
+    @property
+    def salted(self) -> dict[tuple[Any, ...], int]:
+        """Keys whose rows are spread, over how many partitions: what is made of them by group has to be merged."""
+        return {key: n for each in self._datasets if each.partitioning for key, n in each.partitioning.salts.items()}
 
     def where(self, condition: pc.Expression) -> View:
         """Keep the rows for which an Arrow expression holds, as `pc.field("fare") > 3`."""
@@ -259,8 +267,13 @@ class View:
             suffix: Of columns on the right whose names are on the left as well.
 
         Raises:
-            DefinitionError: The other view is of another namespace.
+            DefinitionError: The other view is of another namespace, or a key is salted.
         """
+        for salted in {**self.salted, **other.salted}:
+            raise DefinitionError(
+                f"The key {salted} is salted: its rows lie in several groups, where a join would miss pairs.",
+                "Join the DataFrames (`df()`), or use a larger second bound of `elastic`.",
+            )
         if other._namespace is not self._namespace:
             raise DefinitionError(
                 f"A view of the namespace {self._namespace.name!r} cannot be joined with one of "
@@ -301,7 +314,8 @@ class View:
         """Return aggregates by columns, as `pyarrow.TableGroupBy.aggregate` names them: `fare_mean`.
 
         By all keys of the collection (and maybe more) any aggregate of Arrow is possible, as each group of rows lies in
-        one place. By other columns, or none, the partial results of the places are merged: sum, count, min, max, mean.
+        one place. By other columns, or none, or when a key is salted, the partial results of the places are merged:
+        sum, count, min, max, mean.
 
         Args:
             by: Columns; may be empty.
@@ -313,13 +327,14 @@ class View:
         wanted = [(c, a) for c, names in aggregates.items() for a in ([names] if isinstance(names, str) else names)]
         columns = list(by)
         _known([*columns, *aggregates], self.schema)
-        if set(self._namespace.keys) <= set(columns):
+        salted = bool(self.salted)
+        if set(self._namespace.keys) <= set(columns) and not salted:
             return self.run(lambda rows: rows.group_by(columns, use_threads=False).aggregate(wanted))
         partial: list[tuple[str, str]] = []
         for column, name in wanted:
             if name != "mean" and name not in MERGED:
                 raise DefinitionError(
-                    f"{name} of {column} by {columns} cannot be merged.",
+                    f"{name} of {column} by {columns} cannot be merged{', and keys are salted' * salted}.",
                     f"Group by the keys {', '.join(self._namespace.keys)} too, or use {', '.join(MERGED)}, mean.",
                 )
             partial += [(column, each) for each in (("sum", "count") if name == "mean" else (name,))]

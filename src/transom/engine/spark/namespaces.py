@@ -7,6 +7,7 @@ of its partitions home that are elsewhere, and computes again those whose execut
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from transom.engine.spark import placed
+from transom.engine.spark.partitioning import Key, Partitioning, heavy_keys
 from transom.engine.spark.placed import PlacedFile, Tasks
+from transom.engine.spark.sharing import SharedJobs
 from transom.errors import DefinitionError, SessionError
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, SystemClock
 from transom.placement.balance import Flux
@@ -41,6 +44,8 @@ class Dataset:
     """One for each partition; empty while it is evicted."""
     used: int = 0
     """Number of the last action that read it."""
+    partitioning: Partitioning | None = None
+    """How its rows became partitions, from its first computation on."""
 
     @property
     def bytes(self) -> int:
@@ -59,10 +64,12 @@ class Namespace:
     Args:
         spark: A classic session.
         name: For people and files.
-        keys: Columns whose hash gives a row's partition.
+        keys: Columns whose hash, or order, gives a row's partition.
         partitions: Number of partitions; never changes.
         elastic: Bytes: two neighbouring groups that are smaller together than the first are merged, one above the
-            second is split, by the sizes of the last datasets. None: as many groups as there are cores.
+            second is split, by the sizes of the last datasets; a key with more than its share of the second in a
+            dataset is salted. None: as many groups as there are cores.
+        bounds: First key of each partition but the first, ascending; None for partitions by hash.
         last: So many datasets.
         clock: The time.
 
@@ -80,11 +87,10 @@ class Namespace:
         elastic: tuple[int, int] | None = None,
         last: int = 3,
         clock: Clock | None = None,
+        bounds: Sequence[Any] | None = None,
     ) -> None:
-        if not keys:
-            raise DefinitionError("keys is empty.", "Name the columns by which the datasets are partitioned.")
-        if partitions < 1:
-            raise DefinitionError(f"partitions is {partitions}.", "Give at least 1.")
+        self.partitioning = Partitioning(tuple(keys), partitions, None if bounds is None else tuple(bounds))
+        """Of the next dataset."""
         if elastic is not None and not 0 <= elastic[0] <= elastic[1]:
             raise DefinitionError(f"elastic is {elastic}.", "Give bytes for the smallest and the largest group.")
         self.spark, self.name, self.keys = spark, name, tuple(keys)
@@ -97,6 +103,9 @@ class Namespace:
         self._clock = clock or SystemClock()
         self._looked_at: Micros | None = None
         self._tasks: dict[tuple[Any, ...], Tasks] = {}
+        self._stale: list[PlacedFile] = []
+        self.shared = SharedJobs()
+        """Its counts tell how many questions went into how many jobs."""
         self._alive: dict[str, int] = {}
         self.look(now=True)
         groups = 1 if elastic is not None else min(partitions, sum(self._alive.values()))
@@ -165,15 +174,52 @@ class Namespace:
                 )
 
     def materialise(self, dataset: Dataset) -> None:
-        """Compute all partitions of a dataset, and adapt the groups to its sizes. One job with one exchange."""
+        """Compute all partitions of a dataset, and adapt the groups to its sizes.
+
+        One job with one exchange; again, once, if a key is found that is too large for a task.
+        """
         with self._lock:
             self.look()
-            partition = placed.partition_of(self.keys, self.partitions)
-            dataset.files = placed.place(dataset.frame, partition, self._by_partition(), self.name)
+            self._sweep()
+            first = dataset.partitioning is None
+            dataset.partitioning = dataset.partitioning or self.partitioning
+            dataset.files = self._placed(dataset)
+            share = 0 if self.elastic is None else self.elastic[1] // self.last  # a group holds that of each dataset
+            if first and (heavy := self._heavy(dataset, share)):
+                self.partitioning = self.partitioning.salted(heavy, share)
+                if self.partitioning is not dataset.partitioning:
+                    old, dataset.partitioning = dataset.files, self.partitioning
+                    dataset.files = self._placed(dataset)
+                    self._stale += old
             self._sizes = [*self._sizes, [file.bytes for file in dataset.files]][-self.last :]
             if self.elastic is not None:
                 self.grouping = self.grouping.adapted(self._weights(), *self.elastic)
             self._settle()
+
+    def _placed(self, dataset: Dataset) -> list[PlacedFile]:
+        partitioning = dataset.partitioning or self.partitioning
+        return placed.place(dataset.frame, partitioning.of(dataset.frame), self._by_partition(), self.name)
+
+    def _heavy(self, dataset: Dataset, most: int) -> dict[Key, int]:
+        """Return bytes of the keys that are larger than a group should be; a job only if a partition is so large."""
+        large = [number for number, file in enumerate(dataset.files) if file.bytes > most]
+        if most < 1 or not large:
+            return {}
+        paths, sizes, keys = [each.path for each in dataset.files], [each.bytes for each in dataset.files], self.keys
+
+        def find(number: int) -> bytes:
+            return pickle.dumps(heavy_keys(placed.open_table(paths[number]), keys, sizes[number], most))
+
+        found: dict[Key, int] = {}
+        for answer in self._by_partition().run(find, large):
+            found.update(pickle.loads(answer))
+        return found
+
+    def _sweep(self) -> None:
+        """Delete the files that were left behind."""
+        stale, self._stale = self._stale, []
+        if stale:
+            placed.remove(stale, self.spark)
 
     def bring_home(self, datasets: Sequence[Dataset]) -> None:
         """Make all partitions of some datasets be where they belong, computing again what is lost."""
@@ -195,7 +241,7 @@ class Namespace:
             there = Tasks(self.spark, [self._assignment.homes[number] for _, number in away])
             for (dataset, number), file in zip(away, placed.move(old, there, self.name), strict=True):
                 dataset.files[number] = file
-            placed.remove(old, self.spark)
+            self._stale += old  # deleted before the next dataset is added: whoever asks now does not wait for it
 
     def _recompute_lost(self, dataset: Dataset) -> None:
         from pyspark.sql import functions as F
@@ -203,7 +249,7 @@ class Namespace:
         lost = [number for number, file in enumerate(dataset.files) if file.executor not in self._alive]
         if not lost:
             return
-        partition = placed.partition_of(self.keys, self.partitions)
+        partition = (dataset.partitioning or self.partitioning).of(dataset.frame)
         place = F.array_position(F.array(*map(F.lit, lost)), partition).cast("int") - 1
         tasks = Tasks(self.spark, [self._assignment.homes[number] for number in lost])
         found = placed.place(dataset.frame.where(partition.isin(lost)), place, tasks, self.name)
@@ -221,11 +267,13 @@ class Namespace:
     def run(self, datasets: Sequence[Dataset], function: Callable[[list[pa.Table]], bytes]) -> list[bytes]:
         """Return what the function gives for the tables of each group, one per dataset; a job without an exchange.
 
+        What several threads ask while jobs run shares the next job.
+
         A host that vanished during the job is noticed, and what was there is computed again, once.
         """
         tasks, paths = self.plan(datasets)
         try:
-            return tasks.run(_on_tables(paths, function))
+            return self.shared.run(tasks, _on_tables(paths, function))
         except Exception as error:
             if "FileNotFoundError" not in str(error):
                 raise
@@ -234,13 +282,13 @@ class Namespace:
                 for dataset in datasets:
                     dataset.files = []
             tasks, paths = self.plan(datasets)
-            return tasks.run(_on_tables(paths, function))
+            return self.shared.run(tasks, _on_tables(paths, function))
 
     def free(self, dataset: Dataset) -> None:
         """Remove the files of a dataset; it is computed again when it is used."""
         with self._lock:
-            files, dataset.files = dataset.files, []
-        placed.remove(files, self.spark)
+            self._stale, dataset.files = [*self._stale, *dataset.files], []
+            self._sweep()
 
     def _by_partition(self) -> Tasks:
         return self._made(list(self._assignment.homes))
@@ -271,7 +319,12 @@ _KNOWN: dict[tuple[str, str], Namespace] = {}
 
 
 def namespace(
-    spark: SparkSession, name: str, keys: Sequence[str], partitions: int, elastic: tuple[int, int] | None
+    spark: SparkSession,
+    name: str,
+    keys: Sequence[str],
+    partitions: int,
+    elastic: tuple[int, int] | None,
+    bounds: Sequence[Any] | None = None,
 ) -> Namespace:
     """Return the namespace of this name in the application, a new one if there is none.
 
@@ -288,11 +341,12 @@ def namespace(
         del _KNOWN[other]
     known = _KNOWN.get((application, name))
     if known is None:
-        known = _KNOWN[application, name] = Namespace(spark, name, keys, partitions, elastic)
-    if known.partitions != partitions or len(known.keys) != len(keys):
+        known = _KNOWN[application, name] = Namespace(spark, name, keys, partitions, elastic, bounds=bounds)
+    wanted = None if bounds is None else tuple(bounds)
+    if known.partitions != partitions or len(known.keys) != len(keys) or known.partitioning.bounds != wanted:
         raise DefinitionError(
             f"The namespace {name!r} has {known.partitions} partitions by {len(known.keys)} keys, "
-            f"not {partitions} by {len(keys)}.",
+            f"not {partitions} by {len(keys)}, or other bounds.",
             "Datasets of one namespace are partitioned alike: use the same, or another namespace.",
         )
     return known

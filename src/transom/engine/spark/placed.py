@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 PAYLOAD, PARTITION = "_payload", "_partition"
+MOST_MOVED = 256 << 20
+"""Bytes that are moved in one job: what a Python worker holds at once, at most."""
+WRITERS = 4
+"""Tasks for each executor that write its partitions of a dataset."""
 _DIRECTORIES = ("SPARK_EXECUTOR_DIRS", "LOCAL_DIRS", "SPARK_LOCAL_DIRS")
 """Where a cluster manager says that an executor may keep files, which it removes afterwards."""
 
@@ -211,35 +215,103 @@ def arrow_schema(frame: DataFrame) -> pa.Schema:
 def place(frame: DataFrame, partition: Column, tasks: Tasks, name: str) -> list[PlacedFile]:
     """Write a DataFrame's rows to the executors, one file per partition, in one job with one exchange.
 
+    A few tasks for each executor write all of its partitions, as a task costs more than a small file.
+
     Args:
-        frame: The rows; a partition is at most 2 GiB of them.
+        frame: The rows; a task's share of them is at most 2 GiB.
         partition: Number of each row's partition, 0 to the number of tasks - 1.
         tasks: One for each partition.
         name: Of the dataset; begins the names of the files.
     """
+    from pyspark.sql import functions as F
+
     schema = arrow_schema(frame)
-    packed = frame.repartitionById(len(tasks), partition).mapInArrow(_packing(schema), f"{PAYLOAD} binary")
-    return _store(packed, tasks, name)
+    bundles = _bundles(tasks.homes)
+    bundle_of = {number: place for place, bundle in enumerate(bundles) for number in bundle}
+    numbered = frame.withColumn(PARTITION, partition.cast("int"))
+    bundle = F.element_at(F.array(*(F.lit(bundle_of[number]) for number in range(len(tasks)))), F.col(PARTITION) + 1)
+    packed = numbered.repartitionById(len(bundles), bundle).mapInArrow(
+        _packing(schema, arrow_schema(numbered)), f"{PAYLOAD} binary"
+    )
+    homes = Tasks(tasks.spark, [tasks.homes[bundle[0]] for bundle in bundles])
+
+    def unpack(payload: bytes, task: int) -> dict[int, bytes]:
+        held = pickle.loads(payload)
+        return {number: held.get(number) or _file(schema.empty_table()) for number in bundles[task]}
+
+    written = {number: file for files in _at(packed, homes, name, unpack) for number, file in files.items()}
+    return [written[number] for number in range(len(tasks))]
+
+
+def _bundles(homes: Sequence[ExecutorId]) -> list[list[int]]:
+    """Return the partitions that are written by one task each, all with the same home."""
+    by_home: dict[ExecutorId, list[int]] = {}
+    for number, home in enumerate(homes):
+        by_home.setdefault(home, []).append(number)
+    bundles = []
+    for held in by_home.values():
+        count = min(len(held), WRITERS)
+        bundles += [held[len(held) * place // count : len(held) * (place + 1) // count] for place in range(count)]
+    return bundles
 
 
 def move(files: Sequence[PlacedFile], tasks: Tasks, name: str) -> list[PlacedFile]:
     """Copy partitions to other executors over Spark's own exchange; the old files stay.
+
+    One task for each executor that gives and each that takes, however many files: a few jobs if they are large.
 
     Args:
         files: The partitions, at executors that are alive.
         tasks: Where each of them goes.
         name: Begins the names of the new files.
     """
+    moved: dict[int, PlacedFile] = {}
+    numbers: list[int] = []
+    size = 0
+    for number, file in enumerate(files):
+        if numbers and size + file.bytes > MOST_MOVED:
+            moved.update(_moved(files, numbers, tasks, name))
+            numbers, size = [], 0
+        numbers.append(number)
+        size += file.bytes
+    if numbers:
+        moved.update(_moved(files, numbers, tasks, name))
+    return [moved[number] for number in range(len(files))]
+
+
+def _moved(
+    files: Sequence[PlacedFile], numbers: Sequence[int], tasks: Tasks, name: str
+) -> Iterator[tuple[int, PlacedFile]]:
     from pyspark.sql import functions as F
 
-    paths = [file.path for file in files]
-    schema = pa.schema([(PARTITION, pa.int32()), (PAYLOAD, pa.binary())])
+    sources = sorted({files[number].executor for number in numbers})
+    targets = sorted({tasks.homes[number] for number in numbers})
+    given: list[list[tuple[int, int, str]]] = [[] for _ in sources]
+    taken: list[list[int]] = [[] for _ in targets]
+    for number in numbers:
+        target = targets.index(tasks.homes[number])
+        given[sources.index(files[number].executor)].append((target, number, files[number].path))
+        taken[target].append(number)
+    schema = pa.schema([(PARTITION, pa.int32()), ("_number", pa.int32()), (PAYLOAD, pa.binary())])
 
-    def payload(number: int) -> Iterator[pa.RecordBatch]:
-        yield pa.record_batch([pa.array([number], pa.int32()), [Path(paths[number]).read_bytes()]], schema=schema)
+    def read(source: int) -> Iterator[pa.RecordBatch]:
+        for target, number, path in given[source]:
+            columns = [pa.array([target], pa.int32()), pa.array([number], pa.int32()), [Path(path).read_bytes()]]
+            yield pa.record_batch(columns, schema=schema)
 
-    read = Tasks(tasks.spark, [file.executor for file in files]).frame(payload, f"{PARTITION} int, {PAYLOAD} binary")
-    return _store(read.repartitionById(len(tasks), F.col(PARTITION)).select(PAYLOAD), tasks, name)
+    def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pairs = {
+            number: payload
+            for batch in batches
+            for number, payload in zip(batch["_number"].to_pylist(), batch[PAYLOAD].to_pylist(), strict=True)
+        }
+        yield pa.record_batch([pa.array([pickle.dumps(pairs)], pa.binary())], names=[PAYLOAD])
+
+    sent = Tasks(tasks.spark, sources).frame(read, f"{PARTITION} int, _number int, {PAYLOAD} binary")
+    packed = sent.repartitionById(len(targets), F.col(PARTITION)).mapInArrow(pack, f"{PAYLOAD} binary")
+    there = Tasks(tasks.spark, targets)
+    for found in _at(packed, there, name, lambda payload, _: pickle.loads(payload)):
+        yield from found.items()
 
 
 def remove(files: Sequence[PlacedFile], spark: SparkSession) -> None:
@@ -261,19 +333,35 @@ def remove(files: Sequence[PlacedFile], spark: SparkSession) -> None:
     Tasks(spark, homes).run(delete)
 
 
-def _packing(schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _packing(schema: pa.Schema, numbered: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return what makes one row of a task's rows: the files of the partitions that have any."""
+
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        table = pa.Table.from_batches(list(batches), schema).combine_chunks()
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, schema) as writer:
-            writer.write_table(table)
-        yield pa.record_batch([pa.array([sink.getvalue().to_pybytes()], pa.binary())], names=[PAYLOAD])
+        table = pa.Table.from_batches(list(batches), numbered)
+        table = table.sort_by(PARTITION)
+        files: dict[int, bytes] = {}
+        begin = 0
+        for each in table[PARTITION].value_counts():
+            number, count = each["values"].as_py(), each["counts"].as_py()
+            files[number] = _file(table.drop_columns(PARTITION).slice(begin, count).cast(schema))
+            begin += count
+        yield pa.record_batch([pa.array([pickle.dumps(files)], pa.binary())], names=[PAYLOAD])
 
     return pack
 
 
-def _store(packed: DataFrame, tasks: Tasks, name: str) -> list[PlacedFile]:
-    """Write one payload per partition, each by the task of the same number."""
+def _file(table: pa.Table) -> bytes:
+    """Return a table as an Arrow IPC file with one batch."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _at(
+    packed: DataFrame, tasks: Tasks, name: str, unpack: Callable[[bytes, int], dict[int, bytes]]
+) -> list[dict[int, PlacedFile]]:
+    """Write the files that each partition's one payload holds, each by the task of the same number."""
     from pyspark import RDD
     from pyspark.serializers import PairDeserializer
 
@@ -284,12 +372,19 @@ def _store(packed: DataFrame, tasks: Tasks, name: str) -> list[PlacedFile]:
     pair: Any = PairDeserializer
     deserializer = pair(payloads._jrdd_deserializer, tasks.rdd._jrdd_deserializer)
 
-    def write(rows: Iterable[Any]) -> Iterator[PlacedFile]:
-        for row, number in rows:
-            yield _write(bytes(row[PAYLOAD]), _scratch(directory), f"{stem}-{number}")
+    def write(rows: Iterable[Any]) -> Iterator[dict[int, PlacedFile]]:
+        for row, task in rows:
+            held = unpack(bytes(row[PAYLOAD]), task)
+            yield {
+                number: _write(payload, _scratch(directory), f"{stem}-{task}-{number}")
+                for number, payload in held.items()
+            }
 
-    files = RDD(pairs, context, deserializer).mapPartitions(write).collect()
-    return [replace(file, executor=home) for file, home in zip(files, tasks.homes, strict=True)]
+    found = RDD(pairs, context, deserializer).mapPartitions(write).collect()
+    return [
+        {number: replace(file, executor=home) for number, file in files.items()}
+        for files, home in zip(found, tasks.homes, strict=True)
+    ]
 
 
 def _scratch(directory: str) -> Path:

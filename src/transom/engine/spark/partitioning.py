@@ -1,0 +1,125 @@
+"""Which partition a row belongs to: by the hash of its keys, or by their order, with the heaviest keys spread.
+
+Groups of partitions can be split as far as single partitions, and no partition is smaller than its heaviest key. A key
+too heavy for one task is therefore salted (Stark leaves such keys alone): its rows are spread over several partitions
+by the hash of the whole row, so that computing them again gives the same. What is made of them by partition has to be
+merged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transom.engine.spark.placed import partition_of
+from transom.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+Key = tuple[Any, ...]
+"""One value for each key column."""
+
+
+@dataclass(frozen=True)
+class Partitioning:
+    """How rows become partitions; the same for all datasets of a namespace but for its salted keys."""
+
+    keys: tuple[str, ...]
+    partitions: int
+    bounds: tuple[Any, ...] | None = None
+    """First key of each partition but the first, ascending. None: partitions by hash."""
+    salts: Mapping[Key, int] = field(default_factory=dict)
+    """Over how many partitions the rows of heavy keys are spread."""
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            DefinitionError: One cannot be.
+        """
+        if not self.keys:
+            raise DefinitionError("keys is empty.", "Name the columns by which the datasets are partitioned.")
+        if self.partitions < 1:
+            raise DefinitionError(f"partitions is {self.partitions}.", "Give at least 1.")
+        if self.bounds is None:
+            return
+        if len(self.keys) != 1:
+            raise DefinitionError(f"There are bounds for {len(self.keys)} keys.", "Give one key, as a Z-order key.")
+        if len(self.bounds) != self.partitions - 1:
+            raise DefinitionError(
+                f"There are {len(self.bounds)} bounds.", f"Give {self.partitions - 1}: one less than partitions."
+            )
+        if any(not a < b for a, b in pairwise(self.bounds)):
+            raise DefinitionError("The bounds are not ascending.", "Sort them, each once.")
+
+    def of(self, frame: DataFrame) -> Column:
+        """Return the partition of each row, an integer column; NULL is in the last partition of ordered keys.
+
+        By hash it is Spark's own Murmur3 modulo the number of partitions.
+        """
+        from pyspark.sql import functions as F
+
+        if self.bounds is None:
+            base = partition_of(self.keys, self.partitions)
+        else:
+            base = _ordered(F.col(self.keys[0]), self.bounds, 0)
+        if not self.salts:
+            return base
+        row = F.xxhash64(*[name for name, kind in frame.dtypes if not kind.startswith(("map", "variant"))])
+        chosen: Any = F
+        for key, spread in self.salts.items():
+            same = F.lit(True)
+            for name, value in zip(self.keys, key, strict=True):
+                same = same & F.col(name).eqNullSafe(F.lit(value))
+            step = self.partitions // spread
+            chosen = chosen.when(same, (F.pmod(row, F.lit(spread)) * step).cast("int"))
+        return F.pmod(base + chosen.otherwise(0), F.lit(self.partitions))
+
+    def salted(self, heavy: Mapping[Key, int], most: int) -> Partitioning:
+        """Return the partitioning that spreads keys also of these sizes; itself if it does so already.
+
+        Args:
+            heavy: Bytes by key.
+            most: Of a task: a key is spread over so many partitions that each has at most half of this.
+        """
+        salts = {key: min(self.partitions, math.ceil(2 * size / max(most, 1))) for key, size in heavy.items()}
+        more = {key: spread for key, spread in salts.items() if spread > self.salts.get(key, 1)}
+        return replace(self, salts={**self.salts, **more}) if more else self
+
+
+def heavy_keys(table: pa.Table, keys: Sequence[str], size: int, most: int) -> dict[Key, int]:
+    """Return the keys whose rows are more than so many bytes, with their bytes: their share of the rows' size.
+
+    Args:
+        table: The rows of a partition.
+        keys: Key columns.
+        size: Of the table, bytes.
+        most: Bytes.
+    """
+    counts = table.group_by(list(keys), use_threads=False).aggregate([([], "count_all")])
+    found = counts.filter(pc.field("count_all") > most * table.num_rows / size)
+    values = [found[name].to_pylist() for name in keys]
+    return {
+        key: size * count // table.num_rows
+        for *rest, count in zip(*values, found["count_all"].to_pylist(), strict=True)
+        for key in [tuple(rest)]
+    }
+
+
+def _ordered(key: Column, bounds: Sequence[Any], first: int) -> Column:
+    """Return the number of bounds at or below the key, plus `first`: a search tree, so O(log bounds) a row."""
+    from pyspark.sql import functions as F
+
+    if not bounds:
+        return F.lit(first)
+    middle = len(bounds) // 2
+    below = _ordered(key, bounds[:middle], first)
+    above = _ordered(key, bounds[middle + 1 :], first + middle + 1)
+    return F.when(key < F.lit(bounds[middle]), below).otherwise(above)
