@@ -7,6 +7,7 @@ plane, and groups of neighbouring partitions split and merge regions (Stark, Fig
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -142,7 +143,7 @@ class ZOrder:
         gaps = sorted(range(1, len(found)), key=lambda place: found[place][0] - found[place - 1][1])
         starts = sorted(gaps[max(0, len(found) - most) :])
         edges = [0, *starts, len(found)]
-        return [range(found[a][0], found[b - 1][1]) for a, b in zip(edges, edges[1:], strict=False)]
+        return [range(found[a][0], found[b - 1][1]) for a, b in pairwise(edges)]
 
     def _cells(self, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> tuple[Cells, Cells]:
         last = (1 << self.bits) - 1
