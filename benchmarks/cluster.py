@@ -20,8 +20,13 @@ PATIENCE_SECONDS = 60
 
 
 @contextmanager
-def local_cluster(executors: int, **settings: str) -> Iterator[SparkSession]:
-    """Give a session with so many executors of one core and 1 GiB each; all of them are there when it begins.
+def local_cluster(executors: int, megabytes: int = MEGABYTES, **settings: str) -> Iterator[SparkSession]:
+    """Give a session with so many executors of one core each; all of them are there when it begins.
+
+    Args:
+        executors: How many.
+        megabytes: Memory of each executor's JVM.
+        settings: More settings of Spark, with `_` for `.`.
 
     Raises:
         TimeoutError: They do not come.
@@ -29,7 +34,8 @@ def local_cluster(executors: int, **settings: str) -> Iterator[SparkSession]:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = (
         tm.session_builder()
-        .master(f"local-cluster[{executors},1,{MEGABYTES}]")
+        .master(f"local-cluster[{executors},1,{megabytes}]")
+        .config("spark.executor.memory", f"{megabytes}m")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.adaptive.enabled", "false")
@@ -56,6 +62,12 @@ def wait_for(spark: SparkSession, executors: int) -> None:
         if time.monotonic() > end:
             raise TimeoutError(f"Spark has not got {executors} executors.")
         time.sleep(0.05)
+
+
+def spilled_bytes(spark: SparkSession) -> int:
+    """Return the bytes of cached data that did not fit into the executors' memory and lie on disk."""
+    infos = spark.sparkContext._jsc.sc().getRDDStorageInfo()
+    return sum(int(each.diskSize()) for each in infos)
 
 
 @dataclass(frozen=True)
