@@ -25,7 +25,7 @@ EXECUTORS = 3
 MEGABYTES = 3_072
 """Of each executor: the datasets are cached in three forms beside one another, and none of them may be on disk."""
 DATASETS = 6
-COPIES, QUICK_COPIES = 40, 16
+COPIES, QUICK_COPIES = 40, 12
 """How often the 10,000 lines are in a dataset, each time from other clients."""
 PARTITIONS = 12
 KEYWORDS = ("favicon", "logstash", "Googlebot", "kibana", "Firefox/2", "robots.txt", "images")
@@ -42,7 +42,7 @@ Question = Callable[[int, str], pa.Table]
 def lines(spark: SparkSession, dataset: int, copies: int) -> DataFrame:
     """Return the log of one hour, two thirds of whose clients were there in the hour before: client, line."""
     if LOG.exists():
-        text = spark.read.text(str(LOG.resolve())).select(F.col("value").alias("line"))
+        text = spark.read.text(str(LOG.resolve())).select(F.col("value").alias("line")).repartition(PARTITIONS)
     else:
         page = F.element_at(F.array(*map(F.lit, KEYWORDS)), (F.col("id") % len(KEYWORDS) + 1).cast("int"))
         padding = F.lit(' HTTP/1.1" 200 203023 "http://example.org/blog" "Mozilla/5.0 (Macintosh; Intel Mac OS X)"')
@@ -58,7 +58,7 @@ def counting(keyword: str) -> Callable[[pa.Table], pa.Table]:
     """Return the function that all forms apply to the cogrouped lines of some clients."""
 
     def count(rows: pa.Table) -> pa.Table:
-        clients = rows.filter(pc.match_substring(rows["line"], keyword)).select(["client"])
+        clients = rows.select(["client"]).filter(pc.match_substring(rows["line"], keyword))
         return clients.group_by("client", use_threads=False).aggregate([([], "count_all")])
 
     return count
@@ -157,6 +157,7 @@ def main() -> None:
         for dataset in range(DATASETS):
             lines(spark, dataset, copies).write.parquet(str(path / str(dataset)))
         forms = Forms(spark, [spark.read.parquet(str(path / str(dataset))) for dataset in range(DATASETS)])
+        spark.conf.set("spark.sql.shuffle.partitions", PARTITIONS)
         run.say(f"{forms.collection}, log {'real' if LOG.exists() else 'made up'}")
         questions = forms.questions()
         seconds = measure(run, questions)
