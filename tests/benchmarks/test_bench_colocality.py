@@ -19,6 +19,11 @@ def test_no_line_with_the_keyword_is_an_empty_table_of_the_same_columns() -> Non
     assert len(counting("kibana")(rows)) == 0
 
 
+def test_a_keyword_is_a_text_not_a_pattern() -> None:
+    rows = pa.table({"client": ["a", "b"], "line": ["GET /robots.txt", "GET /robotsXtxt"]})
+    assert counting("robots.txt")(rows).to_pydict() == {"client": ["a"], "count_all": [1]}
+
+
 def test_tasks_elsewhere_are_not_local() -> None:
     assert Stages(0, {"PROCESS_LOCAL": 3, "NODE_LOCAL": 1}).local_share == 0.75
     assert Stages(0, {"ANY": 2}).local_share == 0.0
