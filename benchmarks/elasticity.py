@@ -20,12 +20,13 @@ from benchmarks.harness import Run, benchmark
 from benchmarks.plots import Figure, Form, Panel, Series
 from benchmarks.results import differences
 from benchmarks.workloads import hotspots
+from transom.placement.grouping import smallest_largest
 
 EXECUTORS = 3
 PARTITIONS, GROUPS = 120, 12
 PHASES, DATASETS = 3, 3
-ROWS, QUICK_ROWS = 600_000, 300_000
-LATER, QUICK_LATER = 7, 4
+ROWS, QUICK_ROWS = 600_000, 120_000
+LATER, QUICK_LATER = 7, 3
 REPEATS, QUICK_REPEATS = 3, 1
 REDUCED = (
     f"{QUICK_ROWS:,} instead of {ROWS:,} trips a dataset, {QUICK_LATER} instead of {LATER} later jobs, "
@@ -114,14 +115,7 @@ def best(collection: tm.Collection) -> float:
     """Return the smallest largest-over-mean that any borders of as many groups could give."""
     held = np.array([[file.bytes for file in each.files] for each in collection._datasets.values()]).sum(axis=0)
     groups = len(collection.groups.grouping)
-    return tm_smallest(held, groups) / (held.sum() / groups)
-
-
-def tm_smallest(sizes: np.ndarray, groups: int) -> float:
-    """Return the size of the largest group in the best division."""
-    from transom.placement.grouping import smallest_largest
-
-    return smallest_largest(sizes, groups)
+    return smallest_largest(held, groups) / (held.sum() / groups)
 
 
 def timed(ask: Callable[[], pa.Table]) -> tuple[float, pa.Table]:
@@ -156,7 +150,7 @@ def one_repeat(run: Run, spark: SparkSession, work: Workload, repeat: int) -> tu
         for label in labels:
             path = run.work / f"{work.name}-{repeat}-{label}.parquet"
             pq.write_table(hotspots.trips(work.cells(rng, rows, phase), rng), path, row_group_size=rows // 2)
-            source = spark.read.parquet(str(path))
+            source = spark.read.schema(hotspots.TRIPS).parquet(str(path))
             frames.append(source.repartitionByRange(GROUPS, "cell").persist())
             frames[-1].count()
             for collection in (static, moving):
@@ -189,6 +183,10 @@ def one_repeat(run: Run, spark: SparkSession, work: Workload, repeat: int) -> tu
             seen[name].later.append(median(times[name][1:]))
             seen[name].changed.append(name == "elastic" and changed and phase > 0)
         bests.append(best(moving))
+        told = ", ".join(
+            f"{name} {one.skew[-1]:.2f} {one.first[-1]:.2f} {one.later[-1]:.2f}" for name, one in seen.items()
+        )
+        run.say(f"{work.name}, phase {phase}, best {bests[-1]:.2f}; max/mean input, first, later s: {told}")
         for frame in frames:
             frame.unpersist()
     static.close()

@@ -26,7 +26,7 @@ from benchmarks.workloads import hotspots
 EXECUTORS = 3
 MEGABYTES = 2_048
 PARTITIONS = 12
-STEPS, QUICK_STEPS = 36, 18
+STEPS, QUICK_STEPS = 36, 12
 """Datasets: one for each five minutes."""
 ROWS, QUICK_ROWS = 20_000, 10_000
 """Trips of a dataset on average; their rate doubles from the first to the last."""
@@ -166,7 +166,7 @@ def datasets(run: Run, spark: SparkSession, steps: int, rows: int, tag: str) -> 
         cells = hotspots.taxi_cells(rng, int(rows * (2 / 3) * (1 + step / max(1, steps - 1))), 0) >> 8
         path = run.work / f"{tag}-{step}.parquet"
         pq.write_table(hotspots.trips(cells, rng, 5 * step), path)
-        frames.append(spark.read.parquet(str(path)))
+        frames.append(spark.read.schema(hotspots.TRIPS).parquet(str(path)))
     return frames, cells
 
 

@@ -105,6 +105,8 @@ def medians(rows: pa.Table) -> pa.Table:
     return pa.table({"cell": cells[starts], "trips": counts.astype(np.int64), "median": (low + high) / 2})
 
 
+TRIPS = "cell bigint, taxi int, minute int, fare bigint, tip double"
+"""Schema of `trips`, so that Spark does not look for it in a job."""
 MEDIANS = "cell bigint, trips bigint, median double"
 """Schema of `medians`."""
 
