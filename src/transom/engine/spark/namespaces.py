@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.engine.spark import placed
-from transom.engine.spark.partitioning import Key, Partitioning, heavy_keys
+from transom.engine.spark.partitioning import SLICES, Key, Partitioning, heavy_keys
 from transom.engine.spark.placed import PlacedFile, Tasks
 from transom.engine.spark.sharing import SharedJobs
 from transom.errors import DefinitionError, SessionError
@@ -67,8 +67,8 @@ class Namespace:
         keys: Columns whose hash, or order, gives a row's partition.
         partitions: Number of partitions; never changes.
         elastic: Bytes: two neighbouring groups that are smaller together than the first are merged, one above the
-            second is split, by the sizes of the last datasets; a key with more than its share of the second in a
-            dataset is salted. None: as many groups as there are cores.
+            second is split, by the sizes of the last datasets; what is heavy in a
+            partition with more than its share of the second is salted. None: as many groups as there are cores.
         bounds: First key of each partition but the first, ascending; None for partitions by hash.
         last: So many datasets.
         clock: The time.
@@ -186,7 +186,7 @@ class Namespace:
             dataset.files = self._placed(dataset)
             share = 0 if self.elastic is None else self.elastic[1] // self.last  # a group holds that of each dataset
             if first and (heavy := self._heavy(dataset, share)):
-                self.partitioning = self.partitioning.salted(heavy, share)
+                self.partitioning = self.partitioning.salted(heavy, share // SLICES)
                 if self.partitioning is not dataset.partitioning:
                     old, dataset.partitioning = dataset.files, self.partitioning
                     dataset.files = self._placed(dataset)
@@ -201,14 +201,14 @@ class Namespace:
         return placed.place(dataset.frame, partitioning.of(dataset.frame), self._by_partition(), self.name)
 
     def _heavy(self, dataset: Dataset, most: int) -> dict[Key, int]:
-        """Return bytes of the keys that are larger than a group should be; a job only if a partition is so large."""
+        """Return bytes of the keys that make a partition larger than this; a job only if there is such a partition."""
         large = [number for number, file in enumerate(dataset.files) if file.bytes > most]
-        if most < 1 or not large:
+        if most < SLICES or not large:
             return {}
         paths, sizes, keys = [each.path for each in dataset.files], [each.bytes for each in dataset.files], self.keys
 
         def find(number: int) -> bytes:
-            return pickle.dumps(heavy_keys(placed.open_table(paths[number]), keys, sizes[number], most))
+            return pickle.dumps(heavy_keys(placed.open_table(paths[number]), keys, sizes[number], most // SLICES))
 
         found: dict[Key, int] = {}
         for answer in self._by_partition().run(find, large):

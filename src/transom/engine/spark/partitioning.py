@@ -23,6 +23,10 @@ from transom.errors import DefinitionError
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+SLICES = 8
+"""Keys in a partition that is too large are spread in slices of this part of what it should have. Not less: in a Zipf
+distribution the keys after the first weigh more than the first, and are neighbours where there is a crowd."""
+
 Key = tuple[Any, ...]
 """One value for each key column."""
 
@@ -87,9 +91,9 @@ class Partitioning:
 
         Args:
             heavy: Bytes by key.
-            most: Of a task: a key is spread over so many partitions that each has at most half of this.
+            most: Bytes of such a key that a partition has at most, as far as there are partitions.
         """
-        salts = {key: min(self.partitions, math.ceil(2 * size / max(most, 1))) for key, size in heavy.items()}
+        salts = {key: min(self.partitions, math.ceil(size / max(most, 1))) for key, size in heavy.items()}
         more = {key: spread for key, spread in salts.items() if spread > self.salts.get(key, 1)}
         return replace(self, salts={**self.salts, **more}) if more else self
 
