@@ -13,7 +13,7 @@ from transom.errors import DefinitionError
 from transom.placement.balance import Flux, MeasuredLoads
 from transom.placement.locality import Assignment
 
-LOADS = st.lists(st.floats(0, 1e6), min_size=1, max_size=24)
+LOADS = st.lists(st.just(0.0) | st.floats(1e-3, 1e6), min_size=1, max_size=24)
 EXECUTORS = ("a", "b", "c", "d")
 
 

@@ -96,7 +96,7 @@ class ZOrder:
         return interleave(*self._cells(*points))
 
     def sql(self, x: str, y: str) -> str:
-        """Return the same key as an expression of Spark SQL, BIGINT; NULL where a coordinate is NULL.
+        """Return the same key as an expression of Spark SQL, BIGINT; NULL where a coordinate is NULL or NaN.
 
         Args:
             x: A DOUBLE: a column or an expression. It occurs once for each bit.
@@ -105,7 +105,7 @@ class ZOrder:
         cell_x = self._cell_sql(x, self.west, self.east)
         cell_y = self._cell_sql(y, self.south, self.north)
         terms = [
-            f"shiftleft({cell} & {1 << bit}L, {bit + up})"
+            f"shiftleft(({cell}) & {1 << bit}L, {bit + up})"
             for up, cell in enumerate((cell_x, cell_y))
             for bit in range(self.bits)
         ]
@@ -154,10 +154,8 @@ class ZOrder:
         )
 
     def _cell_sql(self, value: str, low: float, high: float) -> str:
-        scale = float(1 << self.bits) / (high - low)
-        limited = f"greatest(0D, least({float((1 << self.bits) - 1)!r}D, floor({_scaled(value, low, scale)})))"
-        return f"CAST({limited} AS BIGINT)"
-
-
-def _scaled(value: str, low: float, scale: float) -> str:
-    return f"(CAST({value} AS DOUBLE) - {low!r}D) * {scale!r}D"
+        number = f"CAST({value} AS DOUBLE)"
+        scaled = f"floor(({number} - {low!r}D) * {float(1 << self.bits) / (high - low)!r}D)"
+        cell = f"CAST(greatest(0D, least({float((1 << self.bits) - 1)!r}D, {scaled})) AS BIGINT)"
+        # greatest and least skip NULL. The condition is inside, so that Spark computes each cell once, not once a bit.
+        return f"CASE WHEN {number} IS NOT NULL AND NOT isnan({number}) THEN {cell} END"
