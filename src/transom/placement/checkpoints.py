@@ -1,0 +1,98 @@
+"""Which datasets to checkpoint, so that no recovery takes longer than a bound (Stark, section III-D2).
+
+When the longest un-checkpointed path to a dataset exceeds the bound, a minimum vertex cut of the violating paths is
+written. Relaxed by f, the cut is searched from the newest dataset back, and stops at the first datasets whose size is
+at most f times the flow through them, if these cost at most f times the minimum: shorter paths are left behind.
+
+The minimum is that of cutting all paths among datasets on violating paths. Cutting only the long ones of them can be
+cheaper, and is NP-hard (length-bounded cuts; Baier et al., 2010).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import networkx as nx
+
+from transom.errors import DefinitionError
+from transom.placement.lineage import Lineage
+
+SOURCE, SINK = ("source", ""), ("sink", "")
+
+
+def checkpoints(lineage: Lineage, newest: Sequence[str], bound: float, relax: float = 1.0) -> list[str]:
+    """Return what to checkpoint so that the paths to the newest datasets are within the bound; none if they are.
+
+    Every path longer than the bound loses a dataset. Datasets that no violating path goes through are left out; a
+    path within the bound may be cut, too, where it shares its datasets with a violating one.
+
+    Args:
+        lineage: All datasets; those before are within the bound.
+        newest: The datasets that were made last.
+        bound: Recovery bound r, seconds.
+        relax: f; the result costs at most f times the optimum.
+
+    Raises:
+        DefinitionError: The bound is not positive, or `relax` below 1.
+    """
+    if not bound > 0 or not relax >= 1:
+        raise DefinitionError(f"bound is {bound}, relax {relax}.", "Give a positive bound, and relax of at least 1.")
+    nodes = violating(lineage, newest, bound)
+    if not nodes:
+        return []
+    below = _below(lineage, newest)
+    graph = nx.DiGraph()
+    for name in nodes:
+        dataset = lineage.datasets[name]
+        graph.add_edge(("in", name), ("out", name), capacity=dataset.size)
+        inside = [parent for parent in dataset.parents if parent in nodes]
+        for parent in inside:
+            graph.add_edge(("out", parent), ("in", name))
+        # What begins here is too long by itself: a checkpoint of what is before it would not help.
+        if dataset.delay + below[name] > bound:
+            graph.add_edge(SOURCE, ("in", name))
+        if name in newest:
+            graph.add_edge(("out", name), SINK)
+    least, flow = nx.maximum_flow(graph, SOURCE, SINK)
+    found: list[str] = []
+    todo = [name for name in nodes if name in newest]
+    seen: set[str] = set()
+    while todo:
+        name = todo.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        dataset = lineage.datasets[name]
+        if dataset.size <= relax * flow["in", name]["out", name]:
+            found.append(name)
+        else:
+            todo += [parent for parent in dataset.parents if parent in nodes]
+    # Flow that passes two of them was counted twice: then the exact cut, of several the one nearest to the sink.
+    if sum(lineage.datasets[name].size for name in found) > relax * least:
+        _, (_, after) = nx.minimum_cut(graph, SOURCE, SINK)
+        return [name for name in nodes if ("out", name) in after and ("in", name) not in after]
+    return [name for name in nodes if name in found]
+
+
+def _below(lineage: Lineage, newest: Sequence[str]) -> dict[str, float]:
+    """Return the longest path from the end of each dataset to a newest one; minus infinity where there is none."""
+    below = dict.fromkeys(lineage.datasets, float("-inf"))
+    for name, dataset in reversed(list(lineage.datasets.items())):
+        if not dataset.durable:
+            below[name] = max(below[name], 0.0 if name in newest else float("-inf"))
+            for parent in dataset.parents:
+                below[parent] = max(below[parent], below[name] + dataset.delay)
+    return below
+
+
+def violating(lineage: Lineage, newest: Sequence[str], bound: float) -> list[str]:
+    """Return the datasets on paths longer than the bound that end at the newest ones, in order. O(edges)."""
+    above, below = lineage.lengths(), _below(lineage, newest)
+    return [
+        name for name, dataset in lineage.datasets.items() if not dataset.durable and above[name] + below[name] > bound
+    ]
+
+
+def edge(lineage: Lineage, newest: Sequence[str], bound: float) -> list[str]:
+    """Return all current leaves if a path to a newest dataset exceeds the bound: the baseline Edge (Tachyon)."""
+    return lineage.leaves() if violating(lineage, newest, bound) else []
