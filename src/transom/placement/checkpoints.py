@@ -41,7 +41,7 @@ def checkpoints(lineage: Lineage, newest: Sequence[str], bound: float, relax: fl
     if not nodes:
         return []
     below = _below(lineage, newest)
-    graph = nx.DiGraph()
+    graph: nx.DiGraph[tuple[str, str]] = nx.DiGraph()
     for name in nodes:
         dataset = lineage.datasets[name]
         graph.add_edge(("in", name), ("out", name), capacity=dataset.size)
