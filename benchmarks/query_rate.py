@@ -213,7 +213,7 @@ def main() -> None:
             f"transom over hash {qps['transom'] / qps['hash']:.2f}, over cached {qps['transom'] / qps['cached']:.2f}"
         )
         forms.close()
-        responses(run, spark, steps, rows, 0.7 * min(qps.values()), asked)
+        responses(run, spark, steps, rows, max(0.2, 0.7 * min(qps.values())), asked)
 
 
 def responses(run: Run, spark: SparkSession, steps: int, rows: int, rate: float, asked: Sequence[Question]) -> None:
