@@ -119,6 +119,16 @@ def test_other_partitioners_and_types_are_refused(spark: SparkSession, collectio
             collection.all().join(apart.all())
 
 
+def test_a_closed_collection_takes_nothing_and_frees_its_name(spark: SparkSession) -> None:
+    with tm.Collection(spark, "again", keys=["cell"], partitions=2) as first, first:
+        pass
+    first.close()
+    with pytest.raises(tm.DefinitionError, match="closed"):
+        first.add(0, trips(spark, 0))
+    with tm.Collection(spark, "again", keys=["cell"], partitions=3) as second:
+        assert second.groups.partitions == 3
+
+
 @pytest.mark.parametrize(("order", "evicted"), [("oldest", [0]), ("least_used", [1])])
 def test_the_limit_evicts_and_what_is_evicted_is_computed_again(
     spark: SparkSession, order: Any, evicted: list[int]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transom.engine.spark.namespaces import Dataset, Namespace, namespace, tables_of
+from transom.engine.spark.namespaces import Dataset, Namespace, leave, namespace, tables_of
 from transom.engine.spark.placed import arrow_schema
 from transom.errors import DefinitionError
 
@@ -77,6 +77,7 @@ class Collection:
         self._datasets: dict[Any, Dataset] = {}
         self._schema: pa.Schema | None = None
         self._actions = itertools.count(1)
+        self._closed = False
 
     # ---- datasets come and go
 
@@ -91,6 +92,8 @@ class Collection:
         Raises:
             DefinitionError: The label is taken, or keys or columns are not those of the collection.
         """
+        if self._closed:
+            raise DefinitionError(f"{self.name}: the collection is closed.", "Make a new one.")
         if label in self._datasets:
             raise DefinitionError(f"{self.name}: there is a dataset {label!r}.", "Drop it first, or use another label.")
         for known in itertools.islice(self._datasets, 1):
@@ -135,8 +138,11 @@ class Collection:
             self._namespace.free(dataset)
 
     def close(self) -> None:
-        """Forget all datasets."""
+        """Forget all datasets, and leave the namespace; nothing can be added any more."""
         self.drop(*self._datasets)
+        if not self._closed:
+            self._closed = True
+            leave(self._namespace)
 
     def __enter__(self) -> Collection:
         return self

@@ -10,7 +10,9 @@ import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -172,7 +174,15 @@ def test_the_python_in_the_readme_is_a_job(spark, tmp_path, monkeypatch):
     readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
     names = {}
+    for hour in (6, 7, 8):
+        (tmp_path / "hours" / str(hour)).mkdir(parents=True)
+        rows = pa.table({"cell": ["a", "b", "a"], "fare": [1.0, 2.0, 4.0], "distance": [20.0, 40.0, 60.0]})
+        pq.write_table(rows, tmp_path / "hours" / str(hour) / "part.parquet")
+    blocks = [block.replace("hours/{", f"{tmp_path}/hours/{{") for block in blocks]  # Spark has a directory of its own
     exec("\n".join(re.sub(r"app\.run\(\).*", "", block) for block in blocks), names)
+    assert names["fares"].sort_by("cell").to_pylist()[0] == {"cell": "a", "fare_count": 4, "fare_mean": 2.5}
+    assert names["long"].count() == 4
+    names["hours"].close()
     streams = names["app"].explain()["streams"]
     assert [[query["name"] for query in stream["queries"]] for stream in streams] == [["fares", "query1"], ["busiest"]]
 

@@ -95,6 +95,8 @@ class Namespace:
             raise DefinitionError(f"elastic is {elastic}.", "Give bytes for the smallest and the largest group.")
         self.spark, self.name, self.keys = spark, name, tuple(keys)
         self.partitions, self.elastic, self.last = partitions, elastic, last
+        self.users = 0
+        """Collections that are open."""
         self.key_types: tuple[str, ...] | None = None
         """Of the first dataset; the hash of a number depends on its type."""
         self._lock = threading.RLock()
@@ -326,7 +328,7 @@ def namespace(
     elastic: tuple[int, int] | None,
     bounds: Sequence[Any] | None = None,
 ) -> Namespace:
-    """Return the namespace of this name in the application, a new one if there is none.
+    """Return the namespace of this name in the application, a new one if there is none; until `leave`.
 
     Raises:
         DefinitionError: It exists and is partitioned in another way.
@@ -349,4 +351,12 @@ def namespace(
             f"not {partitions} by {len(keys)}, or other bounds.",
             "Datasets of one namespace are partitioned alike: use the same, or another namespace.",
         )
+    known.users += 1
     return known
+
+
+def leave(known: Namespace) -> None:
+    """Note that a collection is closed; with the last one the name is free for other partitions."""
+    known.users -= 1
+    if known.users == 0:
+        _KNOWN.pop((known.spark.sparkContext.applicationId, known.name), None)
