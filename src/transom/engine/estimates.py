@@ -99,8 +99,8 @@ class StreamEstimate:
         seen = offset, stream.latest
         if seen == self._looked:
             return
-        first = self._looked is None
-        self._looked = seen
+        before, self._looked = self._looked, seen
+        first = before is None
         self.backlog = stream.backlog()
         arrived = self._committed + self.backlog
         passed = now - self._arrived_at
@@ -111,7 +111,7 @@ class StreamEstimate:
             self._arrived, self._arrived_at = arrived, now
         if offset == stream.latest:
             self.waiting_since = None
-        else:
+        elif before is None or before[0] != offset or self.waiting_since is None:  # more rows make the oldest no other
             oldest = stream.source.ingested_at(offset, stream.source.cut(offset, 1).end)
             self.waiting_since = min(now, oldest or now)
 
