@@ -22,7 +22,7 @@ from transom.scheduling.limits import out_of_reach
 from transom.scheduling.memory import MemoryMode, holding
 from transom.scheduling.policies import Policy, bounded, freeing, policy_named
 
-LOOK: Micros = MICROS_PER_SECOND // 5
+LOOK: Micros = MICROS_PER_SECOND // 2
 """How often memory, the cycle and the load are measured."""
 
 
