@@ -19,6 +19,7 @@ LAYERS = (
     {"sources", "sinks", "checkpoint"},
     {"engine"},
     {"sites"},
+    {"view"},
     {"gate", "collection"},
     {"config"},
     {"pipeline"},
