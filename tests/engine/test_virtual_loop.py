@@ -191,5 +191,5 @@ def test_what_only_spark_computes_is_refused(spark: SparkSession, tmp_path: Path
     source = tm.memory("at timestamp, v bigint")
     source.add([(NOON, 1)])
     app.stream(source, event_time="at").window("1 second").agg(m=tm.quantile("v", 0.5)).to(MemorySink(), "q")
-    with pytest.raises(DefinitionError, match=r"not computed without Spark.*work=Stream\.run"):
+    with pytest.raises(DefinitionError, match=r"not computed without Spark.*work=run_on_spark"):
         app.run(once=True)

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import transom as tm
 from transom.app import App
-from transom.engine.stream import Stream
+from transom.engine.onspark import run_on_spark
 from transom.engine.virtual import JobCosts, SimulatedExecutor
 from transom.model.time import VirtualClock
 from transom.sinks.memory import MemorySink
@@ -114,7 +114,7 @@ def test_transcript(bench: type[Bench], path: Path, interpreted: SparkSession, t
 
 def test_virtual_time_with_the_partials_of_spark(interpreted: SparkSession, tmp_path: Path) -> None:
     class WithSpark(SimulatedBench):
-        work = staticmethod(Stream.run)
+        work = staticmethod(run_on_spark)
 
     path = TRANSCRIPTS[0]
     assert played(WithSpark, interpreted, tmp_path, path) == expected(path)

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 import transom as tm
+from transom.engine.onspark import SparkJob
 from transom.engine.spark.jobs import CutPartials
-from transom.engine.stream import Stream
 from transom.engine.tables import PANE
 from transom.model.time import ManualClock
 
@@ -19,23 +19,23 @@ CUTS = 600
 
 def test_nothing_grows(spark, tmp_path, monkeypatch):
     """The job runs once; the partials of later cuts are those of the first, with later panes and other keys."""
-    run, first = Stream._job, []
+    run, first = SparkJob.partials, []
 
-    def shifted(stream, cut, compiled, skip):
+    def shifted(job, compiled):
         if not first:
-            first.append(run(stream, cut, compiled, skip))
-        by = (cut.number - 1) * 1_000_000
+            first.append(run(job, compiled))
+        by = (job.cut.number - 1) * 1_000_000
         tables = []
         for table in first[0].tables:
             columns = {name: table.column(name) for name in table.column_names}
             columns[PANE] = pa.array([t + by for t in columns[PANE].to_pylist()], pa.int64())
             if "key" in columns:
-                columns["key"] = pa.array([f"{key}-{cut.number}" for key in columns["key"].to_pylist()])
+                columns["key"] = pa.array([f"{key}-{job.cut.number}" for key in columns["key"].to_pylist()])
             tables.append(pa.table(columns))
         stats = first[0].stats
         return CutPartials(tuple(tables), replace(stats, newest=tuple(t + by for t in stats.newest)))
 
-    monkeypatch.setattr(Stream, "_job", shifted)
+    monkeypatch.setattr(SparkJob, "partials", shifted)
     rows = tm.memory("key string, at long")
     for second in range(CUTS):
         rows.add([(f"k{i}", second) for i in range(10)])

@@ -18,7 +18,7 @@ import faults_app
 import pytest
 from faults_app import STEPS, Killed, at_step, dead_letters, make_app, results, write_input
 
-from transom.engine.stream import Stream
+from transom.engine.onspark import SparkJob
 
 
 def kill_at(spark, root, step, number):
@@ -39,17 +39,17 @@ def kill_at(spark, root, step, number):
 @pytest.fixture(scope="module", autouse=True)
 def jobs_run_once():
     """Remember what the job of each cut gave."""
-    run, known = Stream._job, {}
+    run, known = SparkJob.partials, {}
 
-    def remembered(stream, cut, compiled, skip):
-        key = (str(cut), *compiled.queries)
+    def remembered(job, compiled):
+        key = (str(job.cut), *compiled.queries)
         if key not in known:
-            known[key] = run(stream, cut, compiled, skip)
+            known[key] = run(job, compiled)
         return known[key]
 
-    Stream._job = remembered
+    SparkJob.partials = remembered
     yield
-    Stream._job = run
+    SparkJob.partials = run
 
 
 def outcome(root):

@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 from transom.engine.cuts import CutOutcome, LoggedCut
+from transom.engine.onspark import run_on_spark
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.session import in_pool
 from transom.engine.stream import Stream
@@ -32,7 +33,7 @@ class Executor(Protocol):
 
 
 class SparkExecutor:
-    """Runs `Stream.run` on threads, each of which waits for its Spark jobs.
+    """Runs `run_on_spark` on threads, each of which waits for its Spark jobs.
 
     Args:
         slots: Jobs that run at once.
@@ -51,7 +52,7 @@ class SparkExecutor:
 
     def _run(self, stream: Stream, cut: LoggedCut, compiled: Compiled) -> CutOutcome:
         with in_pool(stream.session, stream.name if self._pools else None):
-            return stream.run(cut, compiled)
+            return run_on_spark(stream, cut, compiled)
 
     def close(self) -> None:
         """Wait for the jobs that run."""

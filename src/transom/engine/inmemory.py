@@ -32,11 +32,11 @@ from transom.windows.aggregates.sums import Sum
 from transom.windows.components import Component
 from transom.windows.panes import Times
 
-REMEDY = "Let the simulated executor compute with Spark: work=Stream.run."
+REMEDY = "Let the simulated executor compute with Spark: work=run_on_spark."
 
 
 def run_in_memory(stream: Stream, cut: LoggedCut, compiled: Compiled) -> CutOutcome:
-    """Return what the job of a cut brings, as `Stream.run` does; late rows are counted, not written as dead letters.
+    """Return what the job of a cut brings, as `run_on_spark` does; late rows are counted, not written as dead letters.
 
     O(rows x components).
 

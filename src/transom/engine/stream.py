@@ -1,38 +1,31 @@
-"""One stream at run time: a source, the queries on it, their state, and the job of the next cut."""
+"""One stream at run time: a source, the queries on it, their state, its next cut, and what a cut brought."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles
 from transom.engine.cluster.store import Executors, Here
 from transom.engine.cuts import CutOutcome, LoggedCut
-from transom.engine.keeping import keep_rows
 from transom.engine.readers import Keeper, Reader
-from transom.engine.spark import jobs
 from transom.engine.spark.compile import Compiled, compile_queries
-from transom.engine.spark.isolation import describe_failure, run_isolated
-from transom.engine.spark.jobs import CutPartials, Loss
-from transom.engine.spark.packing import Packing, files_written
-from transom.engine.spark.plan import Rows, StreamPlan
+from transom.engine.spark.plan import Rows
 from transom.engine.state import Closing, StreamState
-from transom.engine.tables import PartialTable, describe_table
+from transom.engine.tables import PartialTable
 from transom.engine.watermarks import WatermarkState
-from transom.errors import CheckpointError, CheckpointFullError, SourceError
 from transom.model.query import Query
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.watermark import WatermarkPolicy
-from transom.sources.base import ARRIVAL, Offset, Source
+from transom.sources.base import Offset, Source
 from transom.windows.components import DEFAULT, Arrangement, Component
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 ALL_ROWS = 1 << 60
@@ -55,14 +48,6 @@ class StreamDefinition:
     def source_name(self) -> str:
         """Name of the stream that its source belongs to."""
         return self.origin or self.name
-
-
-class _Abandoned(BaseException):
-    """The application ends at once, so that nobody waits for this micro-batch any more."""
-
-
-class _DiskFull(BaseException):
-    """No query is to blame for it."""
 
 
 class Stream:
@@ -92,19 +77,18 @@ class Stream:
         self.name = definition.name
         self.source = definition.source
         self.session = session
-        self._dead_letters = dead_letters
+        self.dead_letters = dead_letters
         self.shares = share
         self.arrangement = DEFAULT
         """Where and how key sets are computed; in the log before the first cut that follows it."""
         self._apart: Compiled | None = None
-        """The queries without shared aggregations, once they failed together and not one by one."""
-        self.compiled = self._whole = self._compile(definition.queries)
+        """What `compile_apart` returned last."""
+        self.compiled = self._whole = self.compile(definition.queries)
         """The queries that run."""
         self.definitions = dict(self.compiled.definitions)
         """Definitions of all queries, also of those that do not run."""
         watermark = WatermarkState.start(len(self.source.partitions), now)
         place = executors or Here(Path())
-        self._partials = place.directory
         self.in_files: frozenset[str] = frozenset()
         """Names of the finest key sets of the components whose partials the jobs write into files."""
         self.all_in_files = False
@@ -112,7 +96,7 @@ class Stream:
         self.keeps_files = executors is not None
         """Whether the directory of the files is this stream's."""
         self.state = StreamState(
-            self.compiled.queries, watermark, self.source.start(), ansi, place, f"{self._partials}"
+            self.compiled.queries, watermark, self.source.start(), ansi, place, f"{place.directory}"
         )
         self.state.arrange(self.compiled.stores)
         self.abandoned = False
@@ -127,8 +111,6 @@ class Stream:
         """What is fed with the results of this stream's queries."""
         self.keepers: list[Keeper] = []
         """What needs the rows of this stream's queries."""
-        self._held: tuple[Any, DataFrame] | None = None
-        """The rows of the cut under way, read once for all its jobs, with what they are."""
         self._looked = now
         """Wall time of the last look for a next cut."""
         self.closes_all = False
@@ -138,15 +120,31 @@ class Stream:
         """Tell whether the jobs of the cuts that come write a component's partials into files."""
         return component.can_be_in_files and (self.all_in_files or component.finest.name in self.in_files)
 
-    def _compile(self, queries: Sequence[Query]) -> Compiled:
+    def compile(self, queries: Sequence[Query]) -> Compiled:
+        """Return some of its queries as the engine runs them.
+
+        Raises:
+            DefinitionError: A query cannot work.
+        """
         return compile_queries(
             self.session, self.source.schema, self.definition.rows, queries, self.shares, self.arrangement
         )
 
+    @property
+    def computes_apart(self) -> bool:
+        """Whether the queries failed together and not one by one, so that none computes anything for another."""
+        return self._apart is not None
+
+    def compile_apart(self, queries: Sequence[Query]) -> Compiled:
+        """Return queries with a job in which none computes anything for another; the stores stay shared."""
+        if self._apart is None or list(self._apart.queries) != [query.name for query in queries]:
+            self._apart = compile_queries(self.session, self.source.schema, self.definition.rows, queries, share=False)
+        return self._apart
+
     def follow(self, arrangement: Arrangement) -> None:
         """Compute key sets in another way from the next cut on; the state stays what it is."""
         self.arrangement = arrangement
-        self.compiled = self._compile(self.state.running())
+        self.compiled = self.compile(self.state.running())
 
     def shape(self, names: Container[str]) -> Compiled:
         """Return some of the stream's queries as the engine runs them.
@@ -159,7 +157,7 @@ class Stream:
         same = len(chosen) == len(whole) and all(a is b for a, b in zip(chosen, whole, strict=True))
         if same and self.arrangement == DEFAULT:
             return self._whole
-        compiled = self._compile(chosen)
+        compiled = self.compile(chosen)
         self.definitions.update(compiled.definitions)
         return compiled
 
@@ -279,169 +277,6 @@ class Stream:
     def needed(self) -> Offset | None:
         """Return the offset from which on rows may be read again; None when no query can run any more."""
         return self.state.offset if any(query.failure is None for query in self.state.queries.values()) else None
-
-    def run(self, cut: LoggedCut, all_queries: Compiled) -> CutOutcome:
-        """Run the job of a cut; called on a worker thread, touches no state.
-
-        Args:
-            cut: The cut.
-            all_queries: The running queries when the cut was logged (`compiled`).
-
-        Raises:
-            SourceError: The rows cannot be read, whatever the queries.
-        """
-        if cut.empty:
-            return CutOutcome(cut)
-        try:
-            return self._run(cut, all_queries)
-        finally:
-            self._let_go()
-
-    def _run(self, cut: LoggedCut, all_queries: Compiled) -> CutOutcome:
-        skipped: dict[str, str] = {}
-
-        def job(some: Sequence[Query], apart: bool = False) -> tuple[Compiled, CutPartials]:
-            compiled = all_queries if len(some) == len(all_queries.queries) else self._compile(some)
-            if apart or self._apart is not None:
-                compiled = self._compiled_apart(some)
-            try:
-                partials = self._job(cut, compiled, tuple(skipped))
-            except Exception as error:
-                if self.abandoned:
-                    raise _Abandoned from error
-                if CheckpointFullError.__name__ in str(error):
-                    raise _DiskFull from error
-                raise
-            return compiled, partials
-
-        while True:
-            try:
-                queries = [compiled.query for compiled in all_queries.queries.values()]
-                isolated = run_isolated(job, queries, lambda some: job(some, apart=True))
-                break
-            except _DiskFull as error:
-                raise CheckpointFullError(
-                    f"The disk is full: could not write partials into {self._partials}.",
-                    "Nothing of this cut was committed: free some space on that disk, and run again.",
-                ) from error
-            except Exception as error:
-                found: dict[str, str] = {}
-                with suppress(Exception):  # when Spark itself is gone, the first error says more
-                    found = self.source.unreadable(self.session, cut.start, cut.end)
-                if not set(found) - set(skipped):
-                    raise SourceError(
-                        f"The stream {self.name!r} cannot be read: {describe_failure(error)}",
-                        "Nothing of this cut was committed; run again when the source can be read.",
-                    ) from error
-                skipped.update(found)
-        compiled, partials = isolated.value
-        before = jobs.late_moments(isolated.queries, cut.watermark)
-        late: dict[str, int] = {}
-        tables = []
-        files = []
-        written = partials.slices or (None,) * len(partials.tables)
-        for component, note, table, slices in zip(
-            compiled.components, compiled.plan.notes, partials.tables, written, strict=True
-        ):
-            late.update(jobs.late_rows(table, component, before))
-            if slices is None:
-                tables.append(describe_table(table, note))
-            elif slices:
-                files.append(files_written(slices, table, note, cut.number))
-        kept, failures = self._keep(cut, compiled, tuple(skipped), before)
-        outcome = CutOutcome(
-            cut,
-            tuple(tables),
-            partials.stats,
-            skipped,
-            {**isolated.failures, **failures},
-            {q: n for q, n in late.items() if n},
-            kept,
-            tuple(files),
-        )
-        if partials.stats.bad or outcome.late or skipped:
-            self._write_dead_letters(outcome, compiled, before)
-        return outcome
-
-    def _compiled_apart(self, queries: Sequence[Query]) -> Compiled:
-        """Return the queries with a job in which none computes anything for another; the stores stay shared."""
-        if self._apart is None or list(self._apart.queries) != [query.name for query in queries]:
-            self._apart = compile_queries(self.session, self.source.schema, self.definition.rows, queries, share=False)
-        return self._apart
-
-    def _job(self, cut: LoggedCut, compiled: Compiled, skip: Sequence[str]) -> CutPartials:
-        packing = Packing(self._partials, cut.number, self.state.executors.groups)
-
-        def partials(plan: StreamPlan) -> CutPartials:
-            rows = self._rows(cut, skip)
-            return jobs.run_cut(
-                rows if self.measures_delays else rows.drop(ARRIVAL),
-                plan,
-                partitions=len(self.source.partitions),
-                ahead=cut.ahead,
-                estimated_rows=cut.rows,
-                packings=[packing if self.puts_in_files(component) else None for component in plan.components],
-            )
-
-        found = partials(compiled.plan)
-        moments = jobs.straddled(found.tables, compiled.components, cut.watermark)
-        return partials(compiled.plan.split_at(moments)) if moments else found
-
-    def _rows(self, cut: LoggedCut, skip: Sequence[str]) -> DataFrame:
-        """Return the rows of a cut; when several jobs read them in any case, they are parsed once."""
-        if not self.keepers:
-            return self.source.read(self.session, cut.start, cut.end, skip)
-        which = cut.number, tuple(skip)
-        if self._held is None or self._held[0] != which:
-            self._let_go()
-            self._held = which, self.source.read(self.session, cut.start, cut.end, skip).persist()
-        return self._held[1]
-
-    def _let_go(self) -> None:
-        if self._held is not None:
-            self._held[1].unpersist()
-            self._held = None
-
-    def _keep(
-        self, cut: LoggedCut, compiled: Compiled, skip: Sequence[str], late_before: dict[str, Micros]
-    ) -> tuple[dict[str, Micros], dict[str, str]]:
-        if not self.keepers:
-            return {}, {}
-        try:
-            kept, failures = keep_rows(self.keepers, self._rows(cut, skip), compiled, cut, late_before)
-        except CheckpointFullError:
-            if self.abandoned:
-                raise _Abandoned from None
-            raise
-        if failures and self.abandoned:
-            raise _Abandoned
-        return kept, failures
-
-    def _write_dead_letters(self, outcome: CutOutcome, compiled: Compiled, before: dict[str, Micros]) -> None:
-        cut = outcome.cut
-        late: dict[int, dict[Loss, list[str]]] = {}
-        for name, known in compiled.queries.items():
-            if name in outcome.late:
-                loss = before[name], known.query.condition
-                late.setdefault(known.query.branch, {}).setdefault(loss, []).append(name)
-        directory = self._dead_letters / f"cut={cut.number}"
-        try:
-            jobs.write_dead_letters(
-                self._rows(cut, tuple(outcome.skipped)),
-                compiled.plan,
-                late,
-                ahead=cut.ahead,
-                unreadable=outcome.skipped,
-                directory=directory,
-            )
-        except Exception as error:
-            if self.abandoned:
-                raise _Abandoned from error
-            kind = CheckpointFullError if "No space left on device" in str(error) else CheckpointError
-            raise kind(
-                f"Could not write the dead letters {directory}: {describe_failure(error)}",
-                "Nothing of this cut was committed: free some space on that disk, or mend it, and run again.",
-            ) from error
 
     def commit(self, outcome: CutOutcome, tables: Sequence[pa.Table]) -> None:
         """Take the outcome of a cut into the state, live or from the log.

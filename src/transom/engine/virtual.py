@@ -57,8 +57,8 @@ class SimulatedExecutor:
     Args:
         clock: The application's clock too.
         costs: Cost of every job, or those of each stream by name.
-        work: What a job brings: from rows in memory, without Spark; or `Stream.run`, as Spark computes it, for queries
-            that `run_in_memory` does not know.
+        work: What a job brings: from rows in memory, without Spark; or `run_on_spark`, as Spark computes it, for
+            queries that `run_in_memory` does not know.
     """
 
     in_real_time = False
