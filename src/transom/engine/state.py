@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles
-from transom.engine.cluster.store import Executors, Here, TieredStore
+from transom.engine.cluster.store import Executors, Here
 from transom.engine.history import Held, Sources
 from transom.engine.results import Span, in_order, result_keys, result_table
-from transom.engine.sessions import Ended, Sessions
-from transom.engine.tables import Origin, PartialTable, direct_table, primitive_names, sources_of, store_table
+from transom.engine.sessions import Ended
+from transom.engine.stores import StoreEntry, StoreShape
+from transom.engine.tables import PartialTable
 from transom.engine.updates import Emission, Updates
 from transom.engine.watermarks import WatermarkState
 from transom.errors import QueryFailedError
@@ -23,12 +24,8 @@ from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import SessionSpec
 from transom.sinks.base import WindowResults
 from transom.sources.base import Offset
-from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.arranging import Flow
-from transom.windows.components import KeySet
-from transom.windows.panes import all_windows
 from transom.windows.partials import Partial, restricted
-from transom.windows.sessions import TIMES
 
 
 @dataclass(frozen=True)
@@ -44,22 +41,6 @@ class QueryState:
     def runs(self) -> bool:
         """Whether rows count for it."""
         return self.failure is None and not self.paused
-
-
-@dataclass
-class StoreEntry:
-    """A key set's store and who uses it."""
-
-    key_set: KeySet
-    origin: Origin
-    store: TieredStore
-    names: dict[Primitive, str] = field(default_factory=dict)
-    """Lasting names of the store's primitives."""
-    sessions: Sessions = field(default_factory=Sessions)
-    dropped: Micros = MIN_TIME
-    """Panes that start earlier may be gone."""
-    flow: Flow = field(default_factory=Flow)
-    """What was measured since the last `take_flows`."""
 
 
 @dataclass(frozen=True)
@@ -146,51 +127,23 @@ class StreamState:
             for entry in self.stores
         ]
 
-    def arrange(
-        self,
-        key_sets: Sequence[tuple[KeySet, Origin, pa.Schema, Mapping[Primitive, Types]]],
-        sources: Sequence[Sources] = (),
-    ) -> None:
+    def arrange(self, shapes: Sequence[StoreShape], sources: Sequence[Sources] = ()) -> None:
         """Give each key set a store; stores whose origin was there before keep their panes.
 
         Args:
-            key_sets: Key set, origin, schema of its keys, and its primitives with their types.
+            shapes: The key sets.
             sources: For each key set, the stores that there are now whose panes its primitives take over; its own
                 store keeps them anyway.
         """
         self._asked = {}
         before = {entry.origin: entry for entry in self.stores}
-        self.stores = []
-        self.by_query = {}
-        for number, (key_set, origin, keys, primitives) in enumerate(key_sets):
-            old = before.get(origin)
-            windows = key_set.pane_windows
-            taken: dict[Origin, list[Primitive]] = {}
-            for primitive, source in (sources[number] if sources else {}).items():
-                if source.origin != origin:
-                    taken.setdefault(source.origin, []).append(primitive)
-            names = dict(zip(primitives, primitive_names(tuple(primitives)), strict=True))
-            if old is not None and old.store.grid == key_set.grid and not taken:
-                store = old.store
-                store.rename(names)
-                store.arrange(primitives, windows)
-            else:
-                scope = f"{self._scope}/{origin.name}"
-                store = TieredStore(key_set.grid, keys, primitives, windows, origin, names, scope, self.executors)
-                if old is not None:
-                    if len(keys):
-                        store.keys.intern(old.store.keys.table())  # keys keep their numbers
-                    store.take_over(old.store)
-                for other, wanted in taken.items():
-                    store.take_history(before[other].store, wanted)
-            if not key_set.can_be_in_files:
-                store.recall()
-            dropped, sessions = (MIN_TIME, Sessions()) if old is None else (old.dropped, old.sessions)
-            entry = StoreEntry(key_set, origin, store, names, sessions, dropped)
-            entry.sessions.arrange(key_set, keys, primitives)
-            self.stores.append(entry)
-            for query in key_set.queries:
-                self.by_query[query.name] = entry
+        self.stores = [
+            StoreEntry.arranged(shape, sources[number] if sources else {}, before, self._scope, self.executors)
+            for number, shape in enumerate(shapes)
+        ]
+        self.by_query = {query.name: entry for entry in self.stores for query in entry.key_set.queries}
+        for entry in self.stores:
+            for query in entry.key_set.queries:
                 if query.updates:
                     self._updates.setdefault(query.name, Updates(query))
         self._updates = {name: updates for name, updates in self._updates.items() if name in self.queries}
@@ -215,11 +168,7 @@ class StreamState:
         closings = []
         asked: dict[str, tuple[list[Emission], list[Span]]] = {}
         for query in self.running():
-            store = self.by_query[query.name].store
-            asked[query.name] = (
-                self._emissions(query, store, after, watermark, now),
-                self._final(query, store, after, watermark),
-            )
+            asked[query.name] = (self._emissions(query, after, watermark, now), self._final(query, after, watermark))
         merged = self._consolidated(asked, watermark)
         ended = {id(entry): entry.sessions.take(watermark) if watermark > after else {} for entry in self.stores}
         for query in self.running():
@@ -232,7 +181,8 @@ class StreamState:
             if closing.windows or closing.final is not None or closing.error is not None:
                 closings.append(closing)
         if watermark > after:
-            self._expire()
+            for entry in self.stores:
+                entry.expire(self.closed)
         return closings
 
     def _consolidated(
@@ -244,30 +194,27 @@ class StreamState:
             names = [query.name for query in entry.key_set.queries if query.name in asked]
             spans = {emission.span for name in names for emission in asked[name][0]}
             spans.update(span for name in names for span in asked[name][1])
-            inputs = entry.store.work.inputs
-            windows = entry.store.consolidate(spans, watermark)
-            if windows:
-                rows = sum(len(partial) for partial in windows.values())
-                inputs = entry.store.work.inputs - inputs
-                entry.flow += Flow(windows=len(windows), window_rows=rows, inputs=inputs)
+            windows = entry.consolidate(spans, watermark)
             merged.update((name, windows) for name in names)
         return merged
 
-    def _emissions(
-        self, query: Query, store: TieredStore, after: Micros, watermark: Micros, now: Micros
-    ) -> list[Emission]:
-        spans = self._due(query, store, after, watermark)
+    def _emissions(self, query: Query, after: Micros, watermark: Micros, now: Micros) -> list[Emission]:
+        spans = self._due(query, after, watermark)
         updates = self._updates.get(query.name)
         if updates is None:
             return [Emission(span, None, 0) for span in spans]
         return updates.take(spans, after, watermark, now, self.queries[query.name].complete_from)
 
-    def _final(self, query: Query, store: TieredStore, after: Micros, watermark: Micros) -> list[Span]:
+    def _final(self, query: Query, after: Micros, watermark: Micros) -> list[Span]:
         """Return the windows of a query that others read which no row can change any more."""
         if query.name not in self.feeding:
             return []
         until = watermark if watermark >= MAX_TIME else watermark - query.lateness
-        return self._due(query, store, max(MIN_TIME, after - query.lateness), until)
+        return self._due(query, max(MIN_TIME, after - query.lateness), until)
+
+    def _due(self, query: Query, after: Micros, until: Micros) -> list[Span]:
+        complete_from = self.queries[query.name].complete_from
+        return self.by_query[query.name].due(query, after, until, complete_from)
 
     def _closing(
         self,
@@ -303,12 +250,7 @@ class StreamState:
 
     def first_end(self, query: Query) -> Micros | None:
         """Return the end of the next window of a query that a watermark completes; None while there is no row."""
-        entry = self.by_query[query.name]
-        starts = entry.store.starts
-        after = self.closed if self.closed > MIN_TIME else starts[0] if starts else None
-        ends = [] if after is None else [window.first_end(after) for window in query.pane_windows]
-        first = min([*ends, entry.sessions.first_end(query)], default=MAX_TIME)
-        return None if first >= MAX_TIME else first
+        return self.by_query[query.name].first_end(query, self.closed)
 
     def next_early(self) -> Micros | None:
         """Return the wall time of the next early results of any query; None when no query gives any."""
@@ -316,27 +258,7 @@ class StreamState:
 
     def closed_by(self, watermark: Micros) -> Micros:
         """Return up to where windows are closed under a watermark; MAX_TIME closes those that hold a row."""
-        return watermark if watermark < MAX_TIME else max(self.closed, self._last_end())
-
-    def _last_end(self) -> Micros:
-        """Return the end of the last window that holds a row."""
-        ends = [
-            entry.store.last_end(query.pane_windows) + query.lateness
-            for entry in self.stores
-            for query in entry.key_set.queries
-        ]
-        return max([*ends, *(entry.sessions.last_end() for entry in self.stores)], default=MIN_TIME)
-
-    def _due(self, query: Query, store: TieredStore, after: Micros, until: Micros) -> list[Span]:
-        complete = self.queries[query.name].complete_from
-        starts = store.start_times()
-        spans: set[Span] = set()
-        for window in query.pane_windows:
-            if query.fill_zero:
-                spans.update(all_windows(window, starts, after, until))
-            else:
-                spans.update(store.due(window, after, until))
-        return sorted((span for span in spans if span[0] >= complete), key=lambda span: (span[1], span[0]))
+        return watermark if watermark < MAX_TIME else max([self.closed, *(entry.last_end() for entry in self.stores)])
 
     def has_due(self, watermark: Micros, now: Micros) -> bool:
         """Tell whether a cut with this watermark would emit anything; asked many times between two changes."""
@@ -348,8 +270,8 @@ class StreamState:
             if len(self._asked) > 8:
                 self._asked.clear()
             self._asked[watermark] = any(
-                self._due(query, self.by_query[query.name].store, self.closed, watermark)
-                or self._final(query, self.by_query[query.name].store, self.closed, watermark)
+                self._due(query, self.closed, watermark)
+                or self._final(query, self.closed, watermark)
                 or self.by_query[query.name].sessions.due(query, watermark, self.queries[query.name].complete_from)
                 for query in self.running()
             )
@@ -360,60 +282,17 @@ class StreamState:
     ) -> None:
         """Take in the partials of a cut."""
         self._asked = {}
+        newest = max((moment for moment in watermark.newest if moment is not None), default=MIN_TIME)
         for entry in self.stores:
-            for some, names in sources_of(entry.origin, entry.names, partials):
-                if isinstance(some, PartialFiles):
-                    self._attach(entry, some, names)
-                else:
-                    self._feed(entry, some, names)
-                if some.contents.direct:  # the panes miss these rows
-                    newest = max((moment for moment in watermark.newest if moment is not None), default=MIN_TIME)
-                    entry.dropped = max(entry.dropped, newest + 1)
+            changes = entry.take(partials, newest, self.closed)
+            for query in entry.key_set.queries:
+                if query.name in self._updates:
+                    self._updates[query.name].changed(changes, self.closed)
         self.offset, self.watermark = offset, watermark
-
-    def _attach(self, entry: StoreEntry, files: PartialFiles, names: Mapping[Primitive, str]) -> None:
-        if entry.key_set.can_be_in_files:
-            entry.store.attach(files, entry.origin.condition, names.values())
-            entry.flow += Flow(fed=files.rows, kept=files.rows, spans=len(files.panes) + len(files.windows))
-            return
-        for piece in files.slices:  # a query came that needs the keys, while the job of the cut ran
-            self._feed(entry, PartialTable(piece.read(self.executors.directory), files.contents), names)
-
-    def _feed(self, entry: StoreEntry, table: PartialTable, names: Mapping[Primitive, str]) -> None:
-        mine = table.of_condition(entry.origin.condition)
-        states = mine.states(names)
-        entry.sessions.feed(mine, {**names, TIMES: entry.names[TIMES]} if TIMES in entry.names else {}, self.closed)
-        if not entry.key_set.pane_windows:
-            return
-        if mine.direct:
-            windows = entry.store.add_windows(mine.panes(), mine.lengths(), mine.table, states)
-            changes = [(start, end, ids) for (start, end), ids in windows]
-        else:
-            changes = [(start, start, ids) for start, ids in entry.store.add(mine.panes(), mine.table, states)]
-        kept = sum(len(ids) for _, _, ids in changes)
-        entry.flow += Flow(fed=mine.table.num_rows, kept=kept, spans=len(changes))
-        for query in entry.key_set.queries:
-            if query.name in self._updates:
-                self._updates[query.name].changed(changes, self.closed)
 
     def take_flows(self) -> dict[str, Flow]:
         """Return what was measured of each key set since the last time, by its name."""
-        flows = {entry.key_set.name: entry.flow for entry in self.stores}
-        for entry in self.stores:
-            entry.flow = Flow()
-        return flows
-
-    def _expire(self) -> None:
-        """Drop the panes that are in closed windows only."""
-        for entry in self.stores:
-            queries = entry.key_set.queries
-            ended = max(MIN_TIME, self.closed - max(query.lateness for query in queries))
-            needed = min(query.late_before(self.closed) for query in queries)
-            if entry.store.starts and entry.store.starts[0] < needed:
-                entry.dropped = max(entry.dropped, needed)
-            entry.store.drop_before(needed, ended)
-            if entry.store.parts:
-                entry.store.tidy()
+        return {entry.key_set.name: entry.take_flow() for entry in self.stores}
 
     def drop_query(self, name: str, failure: str) -> None:
         """Take a query out; its panes go when `arrange` is called with the remaining ones."""
@@ -438,25 +317,11 @@ class StreamState:
             "watermark": self.watermark.to_json(),
             "queries": queries,
             "dropped": {entry.origin.name: entry.dropped for entry in self.stores},
-            "files": {
-                entry.origin.name: [
-                    [part.files.to_json(), part.feed.condition, sorted(part.feed.wanted)] for part in entry.store.parts
-                ]
-                for entry in self.stores
-                if entry.store.parts
-            },
+            "files": {entry.origin.name: entry.files() for entry in self.stores if entry.store.parts},
         }
-        tables = {}
+        tables: dict[str, pa.Table] = {}
         for entry in self.stores:
-            if not any(query.fill_zero or query.updates for query in entry.key_set.queries):
-                entry.store.compact()
-            else:
-                tables[f"keys:{entry.origin.name}"] = entry.store.keys.table()
-            tables[f"panes:{entry.origin.name}"] = store_table(entry.store, entry.origin)
-            windows = direct_table(entry.store, entry.origin)
-            if windows.num_rows:
-                tables[f"direct:{entry.origin.name}"] = windows
-            tables.update(entry.sessions.tables(entry.origin))
+            tables.update(entry.tables())
         for name, updates in self._updates.items():
             queries[name]["updates"], tables[f"changes:{name}"] = updates.snapshot()
         return state, tables
@@ -471,22 +336,7 @@ class StreamState:
         self.watermark = WatermarkState.from_json(state["watermark"])
         for entry in self.stores:
             entry.dropped = state["dropped"].get(entry.origin.name, MIN_TIME)
-            known = tables.get(f"keys:{entry.origin.name}")
-            if known is not None and entry.store.keys.schema.names:
-                entry.store.keys.intern(known)
-            held = tables.get(f"panes:{entry.origin.name}")
-            if held is not None:
-                table = PartialTable.of(held)
-                entry.store.add(table.panes(), table.table, table.states(entry.names))
-            direct = tables.get(f"direct:{entry.origin.name}")
-            if direct is not None:
-                table = PartialTable.of(direct)
-                entry.store.add_windows(table.panes(), table.lengths(), table.table, table.states(entry.names))
-            for files, condition, wanted in state.get("files", {}).get(entry.origin.name, ()):
-                entry.store.attach(PartialFiles.from_json(files), condition, wanted)
-            if not entry.key_set.can_be_in_files:
-                entry.store.recall()
-            entry.sessions.restore(tables, entry.origin, entry.names, self.closed)
+            entry.restore(tables, state.get("files", {}).get(entry.origin.name, ()), self.closed)
         for name, known_query in state["queries"].items():
             if "updates" in known_query and name in self.compiled:
                 updates = self._updates.setdefault(name, Updates(self.compiled[name].query))

@@ -13,6 +13,7 @@ from transom.engine.spark import plan
 from transom.engine.spark.plan import TIME, Aggregation, Branch, Needed, Rows, StreamPlan
 from transom.engine.spark.zones import check_zones
 from transom.engine.state import CompiledQuery
+from transom.engine.stores import StoreShape
 from transom.engine.tables import LENGTH, PANE, TAG, Origin, TableNote
 from transom.errors import DefinitionError
 from transom.model.calendar import CalendarSpec
@@ -24,8 +25,6 @@ from transom.windows.components import DEFAULT, Arrangement, Component, KeySet, 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-StoreShape = tuple[KeySet, Origin, pa.Schema, dict[Primitive, Types]]
 
 
 @dataclass(frozen=True)
