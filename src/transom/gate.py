@@ -183,7 +183,9 @@ class Gate:
             with self._turn(query, batch_id, window, limit):
                 try:
                     function(frame, batch_id)
-                except Exception:
+                except (
+                    Exception
+                ):  # whatever a stopped query made of the user's function: interrupted calls, lost gateways
                     if self._driver.stopped(query):
                         raise StoppedInGateError from None
                     raise
@@ -240,7 +242,7 @@ class Gate:
                     for name in self._turns.next(self._clock.now()):
                         self._turn_of[name].set()
                     self._changed.wait(LOOK if self._turns.pending else None)
-        except Exception:
+        except Exception:  # a mistake of a policy must not leave the users' queries waiting for ever
             logger.exception("The gate cannot decide any more and lets everything through.")
             self.close()
 

@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from transom.engine.sim import Machine, Simulation, _truncated
+from transom.engine.sim import Machine, Simulation
 from transom.engine.simworld import LAWS, StreamTruth, load, make_world, together
 from transom.errors import DefinitionError
-from transom.scheduling.arrivals import Arrival
 from transom.scheduling.policies import POLICIES, bounded, policy_named
 
 S = 1_000_000
@@ -153,12 +152,6 @@ def test_watermarks_injected_more_often_come_from_the_first_of_several():
     ]
     assert lags[0].mean() < 0.7 * lags[1].mean()
     assert lags[1].mean() == pytest.approx(S / 2, rel=0.1)
-
-
-def test_many_expectations_at_once_are_those_of_each():
-    mean, sigma, after = np.array([10.0, 3e6, 5e6]), np.array([1e5, 2e5, 1e3]), np.array([0.0, 9e6, 5e6])
-    each = [Arrival(*pair).expected(int(t)) for *pair, t in zip(mean, sigma, after, strict=True)]
-    assert _truncated(mean, sigma, after) == pytest.approx(each, rel=1e-5)
 
 
 def test_what_cannot_be_is_refused():

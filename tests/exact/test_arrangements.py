@@ -78,7 +78,7 @@ def test_migrations_change_no_result(interpreted, tmp_path, seed: int):
             loop = current[0]._loop
             assert loop is not None
             followed.append(arrangements(current[0], r))
-            loop._follow(loop._streams["stream1"], followed[-1])
+            loop.follow(loop._streams["stream1"], followed[-1])
 
     records = rows(r, 160)
     bench = Bench(interpreted, tmp_path / "moving", define)
@@ -125,7 +125,7 @@ def test_costs_decide_while_it_runs_and_a_restart_goes_on_with_the_decision(spar
     def watch(step: str) -> None:
         loop = current[0]._loop
         assert loop is not None
-        loop.costs = costs[0]
+        loop.adapters.costs = costs[0]
         if step == "cut logged":
             components = loop._streams["stream1"].compiled.components
             seen.append((len(components), sum(component.direct for component in components)))

@@ -15,6 +15,7 @@ from transom.scheduling.arrivals import (
     Arrival,
     DelayMoments,
     LagHistory,
+    expected_arrivals,
     inverse_mills,
     shortest_span,
 )
@@ -141,3 +142,9 @@ def test_moments_of_records_count_from_where_the_watermark_is() -> None:
     arrival = history.arrival(0, DelayMoments.of(np.array([10.0, 20.0])))
     assert arrival is not None
     assert (arrival.mean, arrival.sigma) == (1_015.0, 5.0)
+
+
+def test_many_expectations_at_once_are_those_of_each():
+    mean, sigma, after = np.array([10.0, 3e6, 5e6]), np.array([1e5, 2e5, 1e3]), np.array([0.0, 9e6, 5e6])
+    each = [Arrival(*pair).expected(int(t)) for *pair, t in zip(mean, sigma, after, strict=True)]
+    assert expected_arrivals(mean, sigma, after) == pytest.approx(each, rel=1e-5)

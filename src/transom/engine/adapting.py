@@ -76,3 +76,18 @@ class Adapter:
         self._review = self._review.again(stream.compiled.components, flows, now - self._since, now, costs)
         self._restart(now)
         return None if self._review.arrangement == stream.arrangement else self._review.arrangement
+
+
+class Adapters:
+    """One for each stream that runs."""
+
+    def __init__(self) -> None:
+        self.costs: Costs | None = None
+        """Costs to go by instead of measured ones; for tests and experiments, before the first cut."""
+        self._known: dict[str, Adapter] = {}
+
+    def of(self, stream: Stream) -> Adapter:
+        """Return that of a stream."""
+        if stream.name not in self._known:
+            self._known[stream.name] = Adapter(stream, self.costs)
+        return self._known[stream.name]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, MutableMapping
-from typing import Any, Protocol
+from collections.abc import Callable, Container, Mapping
 
-from transom.engine.changes import Fate, Register, SetChange
+from transom.engine.changes import Fate, SetChange
 from transom.engine.delivery import Delivery
 from transom.engine.derived import DerivedSource
+from transom.engine.journal import Journal
 from transom.engine.membership import Proposal, enact, propose
 from transom.engine.requests import Addition, Change, Request, Requests, stopped
 from transom.engine.stream import Stream
@@ -16,26 +16,14 @@ from transom.model.time import MIN_TIME, Micros, format_time
 from transom.sinks.base import Sink, explained
 
 
-class Host(Protocol):
-    """What the loop does for it."""
-
-    step: Callable[[str], None]
-
-    def log(self, record: Mapping[str, Any], sync: bool) -> None:
-        """Append a record to the log."""
-
-    def note(self, text: str) -> None:
-        """Tell people once."""
-
-
 class Changer:
     """Makes changes; all methods run on the loop's thread.
 
     Args:
         streams: The streams that run.
-        sinks: Sink of each query; it changes them.
+        sinks: Sink of each query at the start.
         delivery: Writes to the sinks.
-        host: The loop.
+        journal: The log.
         requests: What is asked for from other threads.
         forget: Called with the name of each query that leaves.
     """
@@ -43,38 +31,35 @@ class Changer:
     def __init__(
         self,
         streams: Mapping[str, Stream],
-        sinks: MutableMapping[str, Sink],
+        sinks: Mapping[str, Sink],
         delivery: Delivery,
-        host: Host,
+        journal: Journal,
         requests: Requests,
         forget: Callable[[str], None],
     ) -> None:
         self._streams = streams
-        self._sinks = sinks
+        self._sinks = dict(sinks)
         self._delivery = delivery
-        self._host = host
+        self._journal = journal
         self.requests = requests
         self._forget = forget
         self._waiting: list[Request] = []
-        self._register = Register()
         self.held: frozenset[str] = frozenset()
         """Streams that start no cut until the change that waits for their running one is made."""
         self.sink_texts = {name: sink.describe() for name, sink in sinks.items()}
 
     # ---- at the start
 
-    def begin(self, register: Register, fate: Fate, quiet: bool) -> bool:
+    def begin(self, fate: Fate, quiet: bool) -> bool:
         """Prepare the sinks, and make the job's queries those of the application; return whether they changed.
 
         Args:
-            register: What the checkpoint knows; it follows the log.
             fate: What becomes of the queries.
             quiet: Say nothing about new queries: all are.
 
         Raises:
             SinkError: A sink cannot be used.
         """
-        self._register = register
         for stream in self._streams.values():
             for name in stream.state.queries:
                 self._recover_sink(stream, name, self._sinks[name])
@@ -82,25 +67,25 @@ class Changer:
         for stream in self._streams.values():
             for name in added[stream.name]:
                 self._recover_sink(stream, name, self._sinks[name])
-        left = [(name, register.known[name].stream) for name in fate.left]
+        left = [(name, self._journal.register.known[name].stream) for name in fate.left]
         for where in dict.fromkeys(where for _, where in left):
             names = tuple(name for name, stream in left if stream == where)
-            self._host.log(SetChange(where, left=names).to_json(), sync=False)
+            self._journal.log(SetChange(where, left=names).to_json(), sync=False)
         for stream in self._streams.values():  # parents first: what a child misses depends on them
             if added[stream.name]:
                 proposal = propose(stream, added=added[stream.name])
                 self._make(stream, proposal, quiet)
                 for name, moment in proposal.change.added.items():
                     if not quiet:
-                        self._host.note(f"{name} is new; {words(moment)}.")
+                        self._journal.note(f"{name} is new; {words(moment)}.")
             stream.tell_readers()
             if isinstance(stream.source, DerivedSource):
                 stream.source.release(stream.state.offset)
                 stream.source.sweep()
         for name in fate.left:
-            self._host.note(f"{name} is not in the job any more; its windows are dropped.")
+            self._journal.note(f"{name} is not in the job any more; its windows are dropped.")
         for name in fate.dismissed:
-            self._host.note(
+            self._journal.note(
                 f"{name} was removed by a command and stays out, though the job still has it; add it again, or delete "
                 "it from the job."
             )
@@ -112,7 +97,7 @@ class Changer:
         return bool(fate.added or fate.left)
 
     def _recover_sink(self, stream: Stream, name: str, sink: Sink) -> None:
-        is_new = name not in self._register.known and name not in self._register.gone
+        is_new = name not in self._journal.register.known and name not in self._journal.register.gone
         with explained(name, sink):
             sink.recover(name, stream.state.cut + 1, is_new)
 
@@ -171,7 +156,7 @@ class Changer:
         try:
             stream, proposal = self._added(request.addition) if request.addition else self._changed(change)
         except TransomError as error:
-            self._host.note(f"{change.operation} {change.query}: refused. {error}")
+            self._journal.note(f"{change.operation} {change.query}: refused. {error}")
             change.refuse(error)
             return False
         self._make(stream, proposal)
@@ -184,16 +169,16 @@ class Changer:
             self._delivery.remove(change.query)
             self._forget(change.query)
         moment = proposal.change.begun.get(change.query)
-        self._host.note(
+        self._journal.note(
             f"{change.query} was {_PAST[change.operation]}" + ("" if moment is None else f"; {words(moment)}") + "."
         )
         change.make(moment)
         return True
 
     def _make(self, stream: Stream, proposal: Proposal, quiet: bool = False) -> None:
-        self._host.log(proposal.change.to_json(), sync=True)
+        self._journal.log(proposal.change.to_json(), sync=True)
         if not quiet:
-            self._host.step("change logged")
+            self._journal.step("change logged")
         enact(stream, proposal)
 
     def _added(self, addition: Addition) -> tuple[Stream, Proposal]:

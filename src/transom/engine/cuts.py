@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -67,3 +68,36 @@ class CutOutcome:
     """Largest event time of the rows that were kept for each query that needs rows."""
     files: tuple[PartialFiles, ...] = ()
     """Partials that the tasks wrote."""
+
+    def record(self, stream: str, tables: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the record of its commit for the log.
+
+        Args:
+            stream: Name of the stream.
+            tables: Where the partials are; None where there are none, or only in files.
+        """
+        return {
+            "type": "commit",
+            "stream": stream,
+            "number": self.cut.number,
+            "tables": tables,
+            "files": [files.to_json() for files in self.files],
+            "stats": self.stats.to_json(),
+            "skipped": self.skipped,
+            "failures": self.failures,
+            "late": self.late,
+            "kept": self.kept,
+        }
+
+    @classmethod
+    def recorded(cls, cut: LoggedCut, record: Mapping[str, Any]) -> CutOutcome:
+        """Return what `record` wrote, without the tables, which are files of their own."""
+        return cls(
+            cut,
+            files=tuple(PartialFiles.from_json(files) for files in record.get("files", ())),
+            stats=CutStats.from_json(record["stats"]),
+            skipped=record["skipped"],
+            failures=record["failures"],
+            late=record["late"],
+            kept=record["kept"],
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -51,15 +51,14 @@ class _Lane:
     retry_at: Micros = 0
     backoff: Micros = FIRST_RETRY
     error: Exception | None = None
+    failures: int = 0
+    """In a row."""
     leaving: bool = False
     """The query was removed: what waits is still written, once."""
 
     def held_bytes(self) -> int:
         """Return the size of the results that are not written."""
         return sum(parcel.results.table.nbytes for parcel in self.waiting)
-
-    failures: int = 0
-    """In a row."""
 
 
 class Delivery:
@@ -75,7 +74,7 @@ class Delivery:
 
     def __init__(
         self,
-        sinks: dict[str, Sink],
+        sinks: Mapping[str, Sink],
         clock: Clock,
         wake: Callable[[], None],
         workers: int,

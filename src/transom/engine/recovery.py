@@ -5,19 +5,17 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from transom.checkpoint.store import Checkpoint
 from transom.engine.changes import RECORD, Fate, Register, SetChange, fate
-from transom.engine.cluster.files import PartialFiles
 from transom.engine.cuts import CutOutcome, LoggedCut
 from transom.engine.delivery import Parcel
 from transom.engine.derived import DerivedSource
 from transom.engine.membership import begin_beside, begin_with, repeat
-from transom.engine.spark.jobs import CutStats
 from transom.engine.stream import Stream
 from transom.errors import JobChangedError
 from transom.sinks.base import WindowResults
@@ -191,16 +189,9 @@ def _replay(
         stream = streams[record["stream"]]
         written = record["tables"]
         tables = list(checkpoint.read_tables(written["name"], written).values()) if written else []
-        cut = result.unfinished.pop(stream.name)
-        outcome = CutOutcome(
-            cut,
-            files=tuple(PartialFiles.from_json(files) for files in record.get("files", ())),
-            stats=CutStats.from_json(record["stats"]),
-            failures={query: why for query, why in record["failures"].items() if query in alive},
-            skipped=record["skipped"],
-            kept=record["kept"],
-        )
-        stream.commit(outcome, tables)
+        outcome = CutOutcome.recorded(result.unfinished.pop(stream.name), record)
+        failures = {query: why for query, why in outcome.failures.items() if query in alive}
+        stream.commit(replace(outcome, failures=failures), tables)
 
 
 def definitions(streams: Mapping[str, Stream], offered: bool = False) -> dict[str, dict[str, Any]]:

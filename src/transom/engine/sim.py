@@ -19,10 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from transom.engine.simoutcome import Outcome
+from transom.engine.simstate import State
 from transom.engine.simworld import SECOND, World
 from transom.errors import DefinitionError
 from transom.model.time import Micros
-from transom.scheduling.arrivals import inverse_mills
+from transom.scheduling.arrivals import expected_arrivals
 from transom.scheduling.costs import CostHistory, Costs, cycle_seconds, offered
 from transom.scheduling.memory import MemoryMode
 from transom.scheduling.policies import Columns, Policy, freeing
@@ -30,8 +31,6 @@ from transom.scheduling.policies import Columns, Policy, freeing
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-_GRID = np.arange(-9.0, 30.0, 0.01)
-_MILLS = np.array([inverse_mills(a) for a in _GRID.tolist()])
 LOOK = 0.2 * SECOND
 """Virtual time between two measurements of memory and rates."""
 TAIL = 5 * SECOND
@@ -70,46 +69,6 @@ class Machine:
         return cycle_seconds(fixed, busy) if self.cycle is None else np.array([self.cycle] * len(fixed))
 
 
-@dataclass
-class _State:
-    """Everything that changes; arrays of shape (runs, streams) unless said otherwise."""
-
-    arrived: Floats
-    """Rows that have arrived."""
-    read: Floats
-    """Rows that committed jobs have read."""
-    newest: Floats
-    """Arrival of the newest row read."""
-    cut: Floats
-    """Rows read when the running job is committed."""
-    cut_newest: Floats
-    left: Floats
-    """Work left in the running job, microseconds; infinite without job."""
-    took: Floats
-    """Work of the running job."""
-    started: Floats
-    done: Ints
-    """Windows whose sweeping watermark was read."""
-    swept: Floats
-    """Arrival of the next sweeping watermark."""
-    mean: Floats
-    """Expected arrival of it, by those before alone."""
-    sigma: Floats
-    """Predictive standard deviation of that."""
-    expected: Floats
-    """Expected arrival of it, given that it was not read."""
-    jobs: Ints
-    held: npt.NDArray[np.bool_]
-    running: Ints
-    """(runs,): jobs that run."""
-    complete: Ints
-    """(runs, queries): windows that all inputs have completed."""
-    latency: npt.NDArray[np.float32]
-    """(runs, queries, windows): seconds from the arrival of the sweeping watermark until the result was there."""
-    driver: Floats
-    """(runs,): when the driver has merged all that it was given."""
-
-
 class Simulation:
     """All runs of a world under each of several policies.
 
@@ -145,29 +104,7 @@ class Simulation:
         self._modes = [MemoryMode() for _ in range(runs)]
         self._at_once = np.repeat([policy.at_once for policy in self.policies], each)
         self._memory_bound = np.repeat([policy.name in BOUND_BY_MEMORY for policy in self.policies], each)
-        queries = (runs, streams // world.inputs)
-        lag, sigma, swept = (part[self._world_run, :, 0] for part in (world.lag, world.sigma, world.swept))
-        self._state = _State(
-            arrived=np.zeros(shape),
-            read=np.zeros(shape),
-            newest=np.zeros(shape),
-            cut=np.zeros(shape),
-            cut_newest=np.zeros(shape),
-            left=np.full(shape, np.inf),
-            took=np.zeros(shape),
-            started=np.full(shape, -1e12),
-            done=np.zeros(shape, dtype=np.int64),
-            swept=swept,
-            mean=self._ends + lag,
-            sigma=sigma,
-            expected=self._ends + lag,
-            jobs=np.zeros(shape, dtype=np.int64),
-            held=np.zeros(shape, dtype=bool),
-            running=np.zeros(runs, dtype=np.int64),
-            complete=np.zeros(queries, dtype=np.int64),
-            latency=np.full((*queries, world.swept.shape[2]), np.inf, dtype=np.float32),
-            driver=np.zeros(runs),
-        )
+        self._state = State.begin(world, self._world_run)
 
     def _of(self, name: str) -> Floats:
         return np.asarray(self.world.column(name)[self._world_run])
@@ -292,7 +229,7 @@ class Simulation:
         swept, mean, sigma = state.swept[some], state.mean[some], state.sigma[some]
         expected = np.where(injected, np.where(swept <= now, swept, mean), expected)
         near = injected & (swept > now) & (now - mean > -4 * np.maximum(sigma, 1.0))
-        expected[near] = _truncated(mean[near], sigma[near], np.full(near.sum(), now))
+        expected[near] = expected_arrivals(mean[near], sigma[near], np.full(near.sum(), now))
         return self._joint(expected, some)
 
     def _joint(self, expected: Floats, some: Ints) -> Floats:
@@ -353,7 +290,7 @@ class Simulation:
             state.sigma[at] = world.sigma[place, stream, done]
             state.held[at] &= ~closed
             self._consolidate(now, run[closed], stream[closed], (done - before)[closed])
-        state.expected[at] = _truncated(state.mean[at], state.sigma[at], state.newest[at])
+        state.expected[at] = expected_arrivals(state.mean[at], state.sigma[at], state.newest[at])
 
     def _consolidate(self, now: float, run: Ints, stream: Ints, windows: Ints) -> None:
         """Give the driver the partials of closed windows, and note when the results are there."""
@@ -397,11 +334,3 @@ class Simulation:
                 )
             )
         return found
-
-
-def _truncated(mean: Floats, sigma: Floats, after: Floats) -> Floats:
-    """Return `Arrival.expected` of many: the mean of normal distributions truncated below."""
-    spread = np.maximum(sigma, 1.0)
-    a = (after - mean) / spread
-    mills = np.where(a < _GRID[-1], np.interp(a, _GRID, _MILLS), a + 1 / np.maximum(a, 1.0))
-    return np.asarray(mean + spread * mills)

@@ -1,0 +1,62 @@
+"""What the loop and its parts write down: records of the log, steps for fault tests, notes for people."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from transom.checkpoint.store import Checkpoint
+from transom.engine.changes import Register
+
+logger = logging.getLogger(__name__)
+
+
+class Journal:
+    """Appends to the log; used on the loop's thread.
+
+    Args:
+        checkpoint: Open checkpoint.
+        on_step: Called with the name of each step that a crash could follow.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, on_step: Callable[[str], None]) -> None:
+        self._checkpoint = checkpoint
+        self.step = on_step
+        self.register = Register()
+        """What the log says of the queries."""
+        self.notes: list[str] = []
+        """What was not shown yet."""
+
+    def log(self, record: Mapping[str, Any], sync: bool) -> None:
+        """Append a record to the log.
+
+        Args:
+            record: The record, as JSON.
+            sync: Return when it is durable.
+
+        Raises:
+            CheckpointError: It cannot be written.
+        """
+        self._checkpoint.append(record, sync)
+        self.register.take(record)
+
+    def write_tables(self, name: str, tables: Mapping[str, pa.Table]) -> dict[str, Any]:
+        """Make tables durable; return what a record must say to find them again.
+
+        Raises:
+            CheckpointError: They cannot be written.
+        """
+        return self._checkpoint.write_tables(name, tables)
+
+    def note(self, text: str) -> None:
+        """Tell people once."""
+        logger.info("%s", text)
+        self.notes.append(text)
+
+    def take_notes(self) -> tuple[str, ...]:
+        """Return what was not shown yet; it is shown now."""
+        notes, self.notes = tuple(self.notes), []
+        return notes

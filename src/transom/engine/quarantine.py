@@ -1,0 +1,63 @@
+"""Queries that fail are taken out, with those that read their results; the others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from transom.engine.derived import DerivedSource
+from transom.engine.journal import Journal
+from transom.engine.stream import Stream
+from transom.errors import QueryFailedError
+
+
+class Quarantine:
+    """Takes out queries; used on the loop's thread.
+
+    Args:
+        streams: The streams that run.
+        journal: Where failures are logged.
+    """
+
+    def __init__(self, streams: Mapping[str, Stream], journal: Journal) -> None:
+        self._streams = streams
+        self._journal = journal
+
+    def fail(self, stream: Stream, query: str, reason: str) -> None:
+        """Take out a query: logged first, so that a restart leaves it out."""
+        self._journal.log({"type": "failed", "query": query, "error": reason}, sync=True)
+        stream.fail(query, reason)
+        self.tell(query, reason)
+
+    def tell(self, query: str, reason: str) -> None:
+        """Tell people of a query that was taken out."""
+        self._journal.note(f"{query} failed and was taken out; the others go on: {reason}")
+
+    def end_orphans(self) -> None:
+        """Take out the queries that read results of a query which gives no more."""
+        for stream in self._streams.values():
+            source = stream.source
+            reason = source.orphaned() if isinstance(source, DerivedSource) else None
+            if reason is not None:
+                for query in stream.state.running():
+                    self.fail(stream, query.name, reason)
+
+    def _failures(self) -> list[str | None]:
+        return [query.failure for stream in self._streams.values() for query in stream.state.queries.values()]
+
+    @property
+    def all_failed(self) -> bool:
+        """Whether there are queries, and none that runs or can be made to run."""
+        failures = self._failures()
+        return bool(failures) and None not in failures
+
+    def require_a_query(self) -> None:
+        """Raise when all have failed.
+
+        Raises:
+            QueryFailedError: No query is left.
+        """
+        if self.all_failed:
+            raise QueryFailedError(
+                f"Every query failed; the last reason: {self._failures()[-1]}",
+                "Give the corrected queries new names, or start with a new checkpoint.",
+            )
