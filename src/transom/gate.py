@@ -183,9 +183,7 @@ class Gate:
             with self._turn(query, batch_id, window, limit):
                 try:
                     function(frame, batch_id)
-                except (
-                    Exception
-                ):  # whatever a stopped query made of the user's function: interrupted calls, lost gateways
+                except Exception:  # of any kind: a stopped query interrupts whatever the user's code does
                     if self._driver.stopped(query):
                         raise StoppedInGateError from None
                     raise

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from hypothesis import HealthCheck, Phase, settings
 from pyspark.sql import SparkSession
 
 from transom.app import App
@@ -24,6 +25,18 @@ from transom.sources.schemas import as_struct
 SECOND = 1_000_000
 NOON = 1_700_000_000 * SECOND
 ALL = 1_000_000
+STEPS = ["cut logged", "windows closed", "job done", "partials written", "committed", "delivered", "delivery logged"]
+SNAPSHOTS = ["before snapshot", "after snapshot"]
+
+
+def examples(count: int) -> settings:
+    """Draw so many examples of whole applications."""
+    return settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def few_examples(count: int) -> settings:
+    """Draw so few that it would take longer to make one that fails smaller."""
+    return settings(examples(count), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 
 
 class Crash(BaseException):

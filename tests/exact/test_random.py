@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from exact_helpers import SECOND, Bench, PiecewiseSource, without_dates
-from hypothesis import HealthCheck, Phase, given, settings
+from exact_helpers import SECOND, Bench, PiecewiseSource, examples, few_examples, without_dates
+from hypothesis import given
 from hypothesis import strategies as st
 from oracle import BatchQuery, differences, expected, logged_rows
 from pyspark.sql import DataFrame, SparkSession
@@ -222,7 +222,6 @@ EXAMPLES = st.builds(
 )
 
 
-SHORT = (Phase.explicit, Phase.reuse, Phase.generate)
 """A failure is stored, not made smaller, which takes minutes; the long test does that."""
 
 
@@ -310,14 +309,14 @@ def check(spark: SparkSession, example: Example) -> None:
                 assert differences(both[0], without_dates(both[1]), len(query.keys), CLOSE) == [], query
 
 
-@settings(max_examples=7, phases=SHORT, deadline=None, suppress_health_check=list(HealthCheck))
+@few_examples(7)
 @given(EXAMPLES)
 def test_each_window_equals_plain_spark_batch(interpreted: SparkSession, example: Example) -> None:
     check(interpreted, example)
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(150)
 @given(EXAMPLES)
 def test_each_window_equals_plain_spark_batch_at_length(interpreted: SparkSession, example: Example) -> None:
     check(interpreted, example)

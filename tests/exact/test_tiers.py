@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from exact_helpers import SECOND, Bench, PiecewiseSource
-from hypothesis import HealthCheck, Phase, given, settings
+from exact_helpers import SECOND, Bench, PiecewiseSource, examples, few_examples
+from hypothesis import given
 from hypothesis import strategies as st
 from oracle import differences, expected
 from pyspark.sql import SparkSession
@@ -27,7 +27,6 @@ FILES = EXAMPLES.map(
     )
 )
 """Mostly queries whose partials can be in files."""
-QUICK = (Phase.explicit, Phase.reuse, Phase.generate)
 
 
 def check(spark: SparkSession, example: Example, change: Callable[[int], dict[str, Any]]) -> int:
@@ -51,14 +50,14 @@ def check(spark: SparkSession, example: Example, change: Callable[[int], dict[st
     return most
 
 
-@settings(max_examples=3, phases=QUICK, deadline=None, suppress_health_check=list(HealthCheck))
+@few_examples(3)
 @given(FILES)
 def test_partials_in_files_give_what_plain_spark_gives(interpreted: SparkSession, example: Example) -> None:
     check(interpreted, example, lambda run: {"tier": "cluster", "key_groups": 3})
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(100)
 @given(FILES)
 def test_partials_in_files_give_what_plain_spark_gives_at_length(interpreted: SparkSession, example: Example) -> None:
     check(interpreted, example, lambda run: {"tier": "cluster", "key_groups": 3})
@@ -85,14 +84,14 @@ def check_turns(spark: SparkSession, example: Example, turns: list[dict[str, Any
         check(spark, example, lambda run: turns[run])
 
 
-@settings(max_examples=3, phases=QUICK, deadline=None, suppress_health_check=list(HealthCheck))
+@few_examples(3)
 @given(FILES, TURNS)
 def test_partials_that_change_their_tier(interpreted: SparkSession, example: Example, turns: list[Any]) -> None:
     check_turns(interpreted, example, turns)
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(60)
 @given(FILES, TURNS)
 def test_partials_that_change_their_tier_at_length(
     interpreted: SparkSession, example: Example, turns: list[Any]

@@ -1,0 +1,95 @@
+"""Joins for tests: how they are defined, and what a batch join makes of each window."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from exact_helpers import Bench, PiecewiseSource
+from oracle import WATERMARK, logged_rows
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructType
+
+import transom as tm
+from transom.app import App
+from transom.model.window import WindowSpec
+from transom.sinks.memory import MemorySink
+
+LEFT = "k string, x bigint, at timestamp"
+RIGHT = "K string, y bigint, t timestamp"
+TEXT = "to_json(struct(unix_micros(window_start) as s, unix_micros(window_end) as e, k, x, y))"
+
+
+@dataclass(frozen=True)
+class Join:
+    """What is joined and how."""
+
+    window: Any
+    how: str
+    itself: bool = False
+
+
+def renamed(df: DataFrame) -> DataFrame:
+    return df.where("x > 0").select(F.col("k").alias("K"), F.col("x").alias("y"), "_event_micros")
+
+
+def left_rows(df: DataFrame) -> DataFrame:
+    return df.where("x < 8").select("k", "x", "at")
+
+
+def define(app: App, sink: MemorySink, left: PiecewiseSource, right: PiecewiseSource, join: Join) -> None:
+    watermark = tm.watermark("3 seconds", max_ahead=None)
+    one = app.stream(left, event_time="at", watermark=watermark, name="left")
+    if join.itself:
+        other = one.map(renamed)
+    else:
+        two = app.stream(right, event_time="t", watermark=watermark, name="right")
+        other = two.map(lambda df: df.select("K", "y", "_event_micros"))
+    joined = app.join(one.map(left_rows), other, on=["k"], window=join.window, how=join.how)
+    joined.group_by(end="window_end").window("1 second").agg(rows=tm.collect_list(TEXT)).to(sink, "rows")
+    totals = joined.group_by("k").window("20 seconds").agg(n=tm.count(), y=tm.sum("y"))
+    totals.results("totals").window("40 seconds").agg(n=tm.sum("n"), y=tm.sum("y")).to(sink, "chained")
+
+
+def in_windows(rows: DataFrame, time: str, window: Any) -> DataFrame:
+    """Return the rows once for each of their windows that they are in time for."""
+    if isinstance(window, WindowSpec):
+        found: Column = F.window(time, *(f"{m} microseconds" for m in (window.length, window.slide, window.offset)))
+        rows = rows.withColumn("w", found).withColumn("s", F.expr("w.start")).withColumn("e", F.expr("w.end"))
+    else:
+        day = F.date_trunc("day", F.from_utc_timestamp(time, window.zone))
+        rows = rows.withColumn("s", F.to_utc_timestamp(day, window.zone))
+        rows = rows.withColumn("e", F.to_utc_timestamp(day + F.expr("interval 1 day"), window.zone))
+    return rows.where(F.unix_micros("e") > F.col(WATERMARK)).drop("w", time, WATERMARK)
+
+
+def frame(spark: SparkSession, source: PiecewiseSource, rows: Sequence[Any], cuts: Sequence[Any]) -> DataFrame:
+    schema = StructType([*source.schema.fields]).add(WATERMARK, LongType())
+    return spark.createDataFrame(logged_rows(source._from_python(list(rows)), cuts), schema).coalesce(1)
+
+
+def batch_join(one: DataFrame, other: DataFrame, join: Join) -> DataFrame:
+    right = in_windows(other, "t", join.window).withColumnsRenamed({"s": "rs", "e": "re", "K": "rk"})
+    left = in_windows(one.where("x < 8"), "at", join.window)
+    joined = left.join(right, F.expr("s = rs and e = re and k = rk"), join.how)
+    return joined.select(F.col("s").alias("window_start"), F.col("e").alias("window_end"), "k", "x", "y")
+
+
+def check(spark: SparkSession, bench: Bench, join: Join, sources: Sequence[PiecewiseSource], rows: Any) -> int:
+    """Compare the joined rows, and what is computed from them; return how many there are."""
+    one = frame(spark, sources[0], rows[0], bench.cuts_of("left"))
+    if join.itself:
+        other = one.where("x > 0").selectExpr("k as K", "x as y", "at as t", WATERMARK)
+    else:
+        other = frame(spark, sources[1], rows[1], bench.cuts_of("right"))
+    wanted = batch_join(one, other, join).localCheckpoint()
+    texts = Counter(wanted.selectExpr(TEXT).toArrow().column(0).to_pylist())
+    assert Counter(text for row in bench.sink.rows("rows") for text in row["rows"]) == texts
+    moment = F.window(F.timestamp_micros(F.unix_micros("window_end") - 1), "40 seconds")
+    totals = wanted.groupBy(moment.alias("w")).agg(F.count("*").alias("n"), F.sum("y").alias("y"))
+    table = totals.select(F.unix_micros("w.start"), F.unix_micros("w.end"), "n", "y").toArrow()
+    assert bench.rows("chained") == sorted(zip(*(c.to_pylist() for c in table.columns), strict=True), key=repr)
+    return sum(texts.values())
