@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from transom.errors import DefinitionError
+from transom.errors import DefinitionError, did_you_mean
 from transom.model.time import Duration, Micros, format_duration, parse_duration
 from transom.scheduling.policies import LONGEST_WAIT, policy_named
 
@@ -96,9 +95,8 @@ class Settings:
         parsed: dict[str, Any] = {}
         for name, value in values.items():
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"Did you mean {near[0]}?" if near else f"Settings are {', '.join(known)}."
-                raise DefinitionError(f"settings: there is no {name!r}.", hint)
+                remedy = did_you_mean(name, known, f"Settings are {', '.join(known)}.")
+                raise DefinitionError(f"settings: there is no {name!r}.", remedy)
             if name in ("trigger", "poll", "cycle", "longest_wait"):
                 if isinstance(value, float):
                     raise DefinitionError(f"settings: {name} is {value!r}.", 'Write for example "30 seconds".')

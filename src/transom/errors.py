@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class TransomError(Exception):
     """Root of Transom's errors.
@@ -74,3 +77,13 @@ class StoppedError(TransomError):
 
 class ControlError(TransomError):
     """A running application that cannot be reached, or that does not answer."""
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
+    """Return the remedy for a name that is not known: one that is like it, or another sentence.
+
+    >>> did_you_mean("grop_by", ["group_by", "where"], "Known are group_by and where.")
+    "Did you mean 'group_by'?"
+    """
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"Did you mean {near[0]!r}?" if near else otherwise

@@ -13,9 +13,9 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transom.errors import JobFileError, TransomError
+from transom.errors import DefinitionError, JobFileError, TransomError
 from transom.jobjoins import JoinSpec, add_join, parse_join, selected
-from transom.jobkeys import Keys, Table
+from transom.jobkeys import Keys, Table, standing_in
 from transom.jobwindows import check_windows, make_window
 
 if sys.version_info >= (3, 11):
@@ -111,7 +111,8 @@ def parse_job(text: str, file: str = "job.toml") -> JobSpec:
     except tomllib.TOMLDecodeError as error:
         raise JobFileError(f"{file} is not valid TOML: {error}.", "See https://toml.io for the syntax.") from error
     top = Keys(file, "", job, _JOB)
-    sources = tuple(_source(file, table, number) for number, table in enumerate(top.tables("source")))
+    tables = top.tables("source")
+    sources = tuple(_source(file, table, number, len(tables)) for number, table in enumerate(tables))
     names = [source.name for source in sources]
     for name in names:
         if names.count(name) > 1:
@@ -169,16 +170,19 @@ def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None)
     queries = _Queries(spec, app)
     for source in spec.sources:
         make = tm.files if source.kind == "files" else tm.generator
-        queries.rows[source.name] = app.stream(
-            make(source.reads, **source.options),
-            event_time=source.event_time,
-            watermark=tm.watermark(**source.watermark),
-            name=source.name,
-        )
+        with standing_in(spec.file, f"[source] {source.name!r}"):
+            queries.rows[source.name] = app.stream(
+                make(source.reads, **source.options),
+                event_time=source.event_time,
+                watermark=tm.watermark(**source.watermark),
+                name=source.name,
+            )
     for join in spec.joins:
-        queries.rows[join.name] = add_join(app, join, queries.rows)
+        with standing_in(spec.file, f"[[join]] {join.name!r}"):
+            queries.rows[join.name] = add_join(app, join, queries.rows)
     for query in spec.queries:
-        queries.add(query)
+        with standing_in(spec.file, f"[[query]] {query.name!r}"):
+            queries.add(query)
     app.extend_with(queries.extend)
     return app
 
@@ -210,7 +214,12 @@ class _Queries:
             rows = selected(self.rows[str(query.source)].apart(query.name), query.where, query.select)
         grouped = rows.group_by(*query.group_by)
         windowed = grouped.window(*map(make_window, query.windows), early=query.early, lateness=query.lateness or 0)
-        result = windowed.agg(**dict(map(parse_aggregate, query.aggregates)))
+        aggregates = [parse_aggregate(text) for text in query.aggregates]
+        columns = [column for column, _ in aggregates]
+        for column in columns:
+            if columns.count(column) > 1:
+                raise DefinitionError(f"two aggregates are named {column!r}.", 'Name them, as in "avg(fare) as mean".')
+        result = windowed.agg(**dict(aggregates))
         if query.fill is not None:
             result = result.fill(query.fill)
         if query.within is not None:
@@ -266,8 +275,9 @@ class _Queries:
         return change
 
 
-def _source(file: str, table: Table, number: int) -> SourceSpec:
-    where = f"[source] {table['name']!r}" if "name" in table else f"[source] number {number + 1}"
+def _source(file: str, table: Table, number: int, count: int) -> SourceSpec:
+    where = f"[source] number {number + 1}" if count > 1 else "[source]"
+    where = f"[source] {table['name']!r}" if "name" in table else where
     keys = Keys(file, where, table, _SOURCE)
     kinds = [kind for kind in ("files", "generator") if kind in table]
     if len(kinds) != 1:
@@ -314,7 +324,7 @@ def _query(file: str, table: Table, sources: Sequence[str], above: Sequence[str]
     sink = keys.get("sink", dict)
     if sink is not None:
         Keys(file, f"{keys.where} sink", sink, tuple(_SINKS))
-        if len(sink) != 1 or not all(isinstance(sink[key], _SINKS[key]) for key in sink):
+        if len(sink) != 1 or not all(isinstance(sink[key], _SINKS[key]) and sink[key] != "" for key in sink):
             example = 'Write for example sink = {parquet = "out"}.'
             raise keys.error("sink: one kind with its argument is needed", example)
     limit, quantile = keys.get("within", str), keys.get("quantile", (float, int))

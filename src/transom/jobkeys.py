@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from transom.errors import JobFileError
+from transom.errors import DefinitionError, JobFileError, did_you_mean
 
 Table: TypeAlias = "Mapping[str, Any]"
 """A table of the file, as `tomllib` reads it."""
@@ -38,8 +38,7 @@ class Keys:
         self.file, self.where, self.table = file, where, table
         for key in table:
             if key not in known:
-                near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-                remedy = f"Did you mean {near[0]!r}?" if near else f"Known keys: {', '.join(known)}."
+                remedy = did_you_mean(key, known, f"Known keys: {', '.join(known)}.")
                 raise self.error(f"unknown key {key!r}", remedy)
 
     def error(self, what: str, remedy: str) -> JobFileError:
@@ -51,7 +50,10 @@ class Keys:
         value = self.table.get(key, default)
         if key in self.table and (not isinstance(value, kind) or isinstance(value, bool) != (kind is bool)):
             names = " or ".join(_NAMES[one] for one in (kind if isinstance(kind, tuple) else (kind,)))
-            raise self.error(f"{key} = {value!r} is not {names}", f"Write {key} as {names}.")
+            remedy = f'Write {key} = ["{value}"].' if kind is list and value else f"Write {key} as {names}."
+            raise self.error(f"{key} = {value!r} is not {names}", remedy)
+        if key in self.table and value == "":
+            raise self.error(f"{key} is empty", "Write a text.")
         return value
 
     def need(self, key: str, kind: type | tuple[type, ...]) -> Any:
@@ -64,7 +66,8 @@ class Keys:
         """Return a list of texts; empty when the key is optional and missing."""
         values = self.need(key, list) if needed else self.get(key, list, [])
         if not all(isinstance(value, str) for value in values) or (needed and not values):
-            raise self.error(f"{key} = {values!r} is not a list of texts", f'Write for example {key} = ["zone"].')
+            example = "count(*) as rows" if key == "aggregates" else "zone"
+            raise self.error(f"{key} = {values!r} is not a list of texts", f'Write for example {key} = ["{example}"].')
         return tuple(values)
 
     def tables(self, key: str) -> list[Table]:
@@ -74,3 +77,22 @@ class Keys:
         if not isinstance(tables, list) or not tables or not all(isinstance(one, dict) for one in tables):
             raise self.error(f"there is no [{key}] table", "Add one; README shows an example of a job.")
         return tables
+
+
+@contextmanager
+def standing_in(file: str, where: str) -> Iterator[None]:
+    """Let the error of a definition say where in the file it stands.
+
+    Args:
+        file: Name of the file.
+        where: The table.
+
+    Raises:
+        JobFileError: In place of another `DefinitionError`.
+    """
+    try:
+        yield
+    except JobFileError:
+        raise
+    except DefinitionError as error:
+        raise JobFileError(f"{file}: {where}: {error.message}", error.remedy) from error

@@ -14,6 +14,7 @@ _WINDOWS = {
     "session": ("session",),
 }
 """Keys of each kind of window; the first is the argument, the others are named."""
+_NEEDED = {"sliding": ("every",)}
 
 
 def check_windows(keys: Keys, windows: Sequence[Any], field: str = "windows") -> None:
@@ -28,11 +29,15 @@ def check_windows(keys: Keys, windows: Sequence[Any], field: str = "windows") ->
         JobFileError: One of them is neither, or has unknown keys.
     """
     for window in windows:
-        kind = next((kind for kind in _WINDOWS if kind in window), None) if isinstance(window, dict) else None
+        kinds = [kind for kind in _WINDOWS if kind in window] if isinstance(window, dict) else []
+        if len(kinds) > 1:
+            raise keys.error(f"{field}: {window!r} is {' and '.join(kinds)}", "Write a window of its own for each.")
         if isinstance(window, dict):
-            allowed = _WINDOWS[kind] if kind else tuple(sorted({key for keys in _WINDOWS.values() for key in keys}))
-            Keys(keys.file, f"{keys.where} {field}", window, allowed)
-        if not isinstance(window, (str, dict)) or (isinstance(window, dict) and kind is None):
+            every = tuple(sorted({key for keys in _WINDOWS.values() for key in keys}))
+            inner = Keys(keys.file, f"{keys.where} {field}", window, _WINDOWS[kinds[0]] if kinds else every)
+            for key in (*window, *_NEEDED.get("".join(kinds), ())):
+                inner.need(key, str)
+        if not isinstance(window, (str, dict)) or (isinstance(window, dict) and not kinds):
             raise keys.error(
                 f"{field}: {window!r} is not a window",
                 'Write "5 minutes", {tumbling = "1 day", offset = "4 hours"}, {session = "30 minutes"}, '

@@ -56,7 +56,7 @@ def test_a_mistake_in_a_job_names_key_and_table(invoke, tmp_path):
     job.write_text('[source]\nfile = "x"\nevent_time = "t"\n')
     shown = invoke("explain", job)
     assert shown.exit_code == 1
-    assert "[source] number 1: unknown key 'file'" in shown.stderr
+    assert "[source]: unknown key 'file'" in shown.stderr
     assert "Did you mean 'files'?" in shown.stderr
 
 

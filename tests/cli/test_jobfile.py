@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from transom.errors import JobFileError
+from transom.errors import DefinitionError, JobFileError
 from transom.jobfile import build_job, load_job, parse_job
 from transom.jobwindows import make_window
 from transom.model.window import window_of
@@ -82,13 +83,16 @@ def test_a_generator_as_source():
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("watermark =", "watermrk =", r"job\.toml: \[source\] number 1: unknown key 'watermrk'.*'watermark'"),
+        ("watermark =", "watermrk =", r"job\.toml: \[source\]: unknown key 'watermrk'.*'watermark'"),
         ("checkpoint =", "chekpoint =", r"job\.toml: unknown key 'chekpoint'.*'checkpoint'"),
         ("group_by", "groupby", r"\[\[query\]\] 'fares': unknown key 'groupby'.*'group_by'"),
         ("every =", "evry =", r"'fares' windows: unknown key 'evry'.*'every'"),
         ('{sliding = "1 hour", every = "1 minute"}', "{}", "is not a window"),
         ("{sliding =", '{calendar = "day", zon = "UTC"}, {sliding =', r"'fares' windows: unknown key 'zon'.*'zone'"),
         ('"1 minute", {', "60, {", "60 is not a window"),
+        (', every = "1 minute"', "", "'fares' windows: the key 'every' is missing"),
+        ("{tumbling =", '{session = "1 day", tumbling =', "is tumbling and session"),
+        ('every = "1 minute"', "every = 60", "'fares' windows: every = 60 is not a text"),
         ("{parquet =", "{parqet =", r"'fares' sink: unknown key 'parqet'.*'parquet'"),
         ('{parquet = "out/fares"}', '{parquet = "a", json = "b"}', "sink: one kind"),
         ('["zone"]', '"zone"', "group_by = 'zone' is not a list"),
@@ -103,6 +107,9 @@ def test_a_generator_as_source():
         ('name = "fares"', 'name = "fares"\nfrom = "fares"', "from: there is no query 'fares' above"),
         ('within = "2 seconds"', "own_stream = 1", "own_stream = 1 is not true or false"),
         ('sink = {parquet = "out/fares"}', "", "the query 'fares' has no sink"),
+        ('{parquet = "out/fares"}', '{parquet = ""}', "sink: one kind"),
+        ('where = "fare > 0"', 'where = ""', "where is empty"),
+        ('["zone"]', '"zone"', r'Write group_by = \["zone"\]'),
         ("checkpoint = ", "checkpoint : ", "not valid TOML"),
     ],
 )
@@ -110,6 +117,23 @@ def test_mistakes_name_the_key_and_the_remedy(old: str, new: str, message: str):
     assert old in JOB
     with pytest.raises(JobFileError, match=message):
         parse_job(JOB.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("count(*) as trips", "count(*) as fare", r"\[\[query\]\] 'fares': two aggregates are named 'fare'"),
+        ("count(*)", "cnt(*)", r"job\.toml: \[\[query\]\] 'fares': aggregate: 'cnt' is not known.*'count'"),
+        ('"1 minute", {', '"1 minut", {', r"\[\[query\]\] 'fares': window length: '1 minut'"),
+        ('watermark = "30 seconds"', 'watermark = "soon"', r"\[source\] 'source': .*'soon' is not a duration"),
+        ("[source]", '[settings]\npolicy = "klinc"\n[source]', "policy: there is no 'klinc'.*'klink'"),
+    ],
+)
+def test_what_cannot_work_is_found_in_the_file(old: str, new: str, message: str):
+    session = SimpleNamespace(createDataFrame=None)  # nothing is asked of it before the application runs
+    assert old in JOB
+    with pytest.raises(DefinitionError, match=message):
+        build_job(parse_job(JOB.replace(old, new, 1)), session)
 
 
 CHAINED = """

@@ -50,7 +50,7 @@ BAD: list[tuple[Any, str]] = [
     ("quantile(fare)", "wrong arguments: .*'p'"),
     ("quantile(fare, x)", "'x' in .* is not a number"),
     ("quantile(fare, 95)", "p is 95"),
-    ("avrg(fare)", "Did you mean avg.*Known are all, any, approx_count_distinct, avg"),
+    ("avrg(fare)", "Did you mean 'avg'.*Known are all, any, approx_count_distinct, avg"),
     ("median(fare)", "quantile"),
 ]
 

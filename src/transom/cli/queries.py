@@ -33,7 +33,9 @@ def checkpoint_of(target: Path) -> Path:
     if target.is_dir():
         return target
     if not target.is_file():
-        raise CheckpointError(f"There is no {target}.", "Give the checkpoint directory of an application, or its job.")
+        raise CheckpointError(
+            f"There is no file or directory {target}.", "Give the checkpoint directory of an application, or its job."
+        )
     if target.suffix != ".toml":
         raise JobFileError(
             f"{target} is no TOML job, so that its checkpoint is not known.", "Give the checkpoint's directory."

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 import numpy as np
 
-from transom.errors import DefinitionError
+from transom.errors import DefinitionError, did_you_mean
 from transom.model.time import MAX_TIME, MICROS_PER_SECOND, MIN_TIME, Micros, format_duration
 
 Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
@@ -149,10 +149,9 @@ class CalendarSpec:
 
 def _known(value: str, known: tuple[str, ...], field: str, example: str) -> None:
     if value not in known:
-        near = difflib.get_close_matches(str(value).lower(), known, n=1)
         raise DefinitionError(
             f"calendar window: the {field} {value!r} is unknown.",
-            f"Did you mean {near[0]!r}?" if near else f"Write one of {', '.join(known)}, for example {example!r}.",
+            did_you_mean(str(value).lower(), known, f"Write one of {', '.join(known)}, for example {example!r}."),
         )
 
 

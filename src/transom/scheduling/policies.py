@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from transom.errors import DefinitionError
+from transom.errors import DefinitionError, did_you_mean
 from transom.model.time import MICROS_PER_SECOND, Micros
 
 Floats = npt.NDArray[np.float64]
@@ -212,7 +212,8 @@ def policy_named(name: str, longest: Micros = LONGEST_WAIT) -> Policy:
         DefinitionError: There is none of this name.
     """
     if name not in POLICIES:
-        raise DefinitionError(f"policy: there is no {name!r}.", f"Policies are {', '.join(POLICIES)}.")
+        known = f"Policies are {', '.join(POLICIES)}."
+        raise DefinitionError(f"policy: there is no {name!r}.", did_you_mean(name, POLICIES, known))
     return bounded(POLICIES[name], longest)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import re
 from collections.abc import Callable
 from typing import Any
 
-from transom.errors import DefinitionError
+from transom.errors import DefinitionError, did_you_mean
 from transom.windows.aggregates import functions
 from transom.windows.aggregates.base import Aggregate
 
@@ -91,9 +90,8 @@ def parse_aggregate(text: str) -> tuple[str, Aggregate]:
 
 
 def _unknown(name: str) -> DefinitionError:
-    near = difflib.get_close_matches(name, FUNCTIONS, n=1)
-    hint = f"Did you mean {near[0]}? " if near else ""
-    return DefinitionError(f"aggregate: {name!r} is not known.", f"{hint}Known are {', '.join(sorted(FUNCTIONS))}.")
+    known = f"Known are {', '.join(sorted(FUNCTIONS))}."
+    return DefinitionError(f"aggregate: {name!r} is not known.", f"{did_you_mean(name, FUNCTIONS, '')} {known}".strip())
 
 
 def _split(text: str, start: int) -> tuple[int, list[str]]:
