@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import feed, ysb
+from benchmarks.equipment import CORES, equipped
 from benchmarks.ysb import QUERIES, Query
 
 if TYPE_CHECKING:
@@ -29,22 +29,9 @@ def session() -> SparkSession:
     """Return the session: FAIR pools, and two shuffle partitions for two cores instead of 200."""
     from pyspark.sql import SparkSession
 
-    cores = os.environ.get("BENCHMARK_CORES", "2")
-    spark = (
-        SparkSession.builder.master(f"local[{cores}]")
-        .appName("stock")
-        .config("spark.driver.memory", "4g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.scheduler.mode", "FAIR")
-        .config("spark.sql.shuffle.partitions", cores)
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.local.dir", os.environ.get("BENCHMARK_WORK", "."))
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+    builder = SparkSession.builder.appName("stock").config("spark.ui.showConsoleProgress", "false")
+    builder = builder.config("spark.scheduler.mode", "FAIR").config("spark.sql.shuffle.partitions", CORES)
+    return equipped(builder)
 
 
 @cache

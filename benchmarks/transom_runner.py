@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from benchmarks import feed, ysb
+from benchmarks.equipment import equipped
 from benchmarks.gauges import sample
 from benchmarks.ysb import QUERIES, Query
 
@@ -31,19 +31,7 @@ def session() -> SparkSession:
     """Return Transom's usual session, with the memory and threads that stock Spark gets."""
     import transom as tm
 
-    spark = (
-        tm.session_builder()
-        .master(f"local[{os.environ.get('BENCHMARK_CORES', '2')}]")
-        .appName("transom")
-        .config("spark.driver.memory", "4g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.local.dir", os.environ.get("BENCHMARK_WORK", "."))
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+    return equipped(tm.session_builder().appName("transom"))
 
 
 @cache

@@ -11,6 +11,9 @@ from transom.model.time import Duration, Micros, format_duration, parse_duration
 from transom.scheduling.policies import LONGEST_WAIT, policy_named
 
 TIERS = ("auto", "driver", "cluster")
+_DURATIONS = ("trigger", "poll", "cycle", "longest_wait")
+_NAMES = {"policy": "klink", "tier": "auto"}
+"""Settings that are a name, with an example."""
 
 
 @dataclass(frozen=True)
@@ -97,25 +100,25 @@ class Settings:
             if name not in known:
                 remedy = did_you_mean(name, known, f"Settings are {', '.join(known)}.")
                 raise DefinitionError(f"settings: there is no {name!r}.", remedy)
-            if name in ("trigger", "poll", "cycle", "longest_wait"):
-                if isinstance(value, float):
-                    raise DefinitionError(f"settings: {name} is {value!r}.", 'Write for example "30 seconds".')
-                parsed[name] = parse_duration(value, f"settings: {name}")
-            elif name == "memory_bound":
-                if not isinstance(value, (int, float)) or isinstance(value, bool):
-                    raise DefinitionError(f"settings: memory_bound is {value!r}.", "Give a share such as 0.8.")
-                parsed[name] = float(value)
-            elif name in ("policy", "tier"):
-                if not isinstance(value, str):
-                    example = "klink" if name == "policy" else "auto"
-                    raise DefinitionError(f"settings: {name} is {value!r}.", f'Give a name, for example "{example}".')
-                parsed[name] = value
-            elif name == "share":
-                if not isinstance(value, bool):
-                    raise DefinitionError(f"settings: share is {value!r}.", "Give True or False.")
-                parsed[name] = value
-            elif isinstance(value, int) and not isinstance(value, bool):
-                parsed[name] = value
-            else:
-                raise DefinitionError(f"settings: {name} is {value!r}.", "Give a whole number.")
+            parsed[name] = _read(name, value)
         return cls(**parsed)
+
+
+def _read(name: str, value: Any) -> Any:
+    """Return a value as the setting has it."""
+    if name in _DURATIONS and not isinstance(value, float):
+        return parse_duration(value, f"settings: {name}")
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if name in _DURATIONS:
+        fits, remedy = False, 'Write for example "30 seconds".'
+    elif name in _NAMES:
+        fits, remedy = isinstance(value, str), f'Give a name, for example "{_NAMES[name]}".'
+    elif name == "share":
+        fits, remedy = isinstance(value, bool), "Give True or False."
+    elif name == "memory_bound":
+        fits, remedy = number, "Give a share such as 0.8."
+    else:
+        fits, remedy = number and isinstance(value, int), "Give a whole number."
+    if not fits:
+        raise DefinitionError(f"settings: {name} is {value!r}.", remedy)
+    return value

@@ -17,7 +17,7 @@ from transom.cli.explaining import tree
 from transom.cli.loading import load
 from transom.engine.explain import explain
 from transom.engine.fused import fused_as_run
-from transom.engine.graph import Flow, Rates, StreamGraph, graph_of
+from transom.engine.graph import Rate, Rates, StreamGraph, graph_of
 from transom.engine.spark.compile import compile_queries
 from transom.engine.spark.session import private_session
 from transom.sinks.memory import MemorySink
@@ -104,11 +104,11 @@ def test_measured_rates_decide_what_is_fused(compiled):
     assert unmeasured.weights is None
     assert all(isinstance(component, Fused) for component in fuse(unmeasured))
     computes = StreamGraph(compiled, "stream").computes
-    rows = {compute.name: Flow(1_000.0) for compute in computes}
-    partials = {compute.name: Flow(10.0) for compute in computes}
+    rows = {compute.name: Rate(1_000.0) for compute in computes}
+    partials = {compute.name: Rate(10.0) for compute in computes}
     hours = next(c.name for c in computes if "hour" in c.name)
     for busy in (hours, "stream/compute area, user"):
-        rates = Rates(rows | {busy: Flow(9_000.0)}, partials, keys={busy: 24})
+        rates = Rates(rows | {busy: Rate(9_000.0)}, partials, keys={busy: 24})
         graph = graph_of(compiled, rates)
         assert graph[busy].cardinality == 24
         components = fuse(graph)

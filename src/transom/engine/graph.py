@@ -23,7 +23,7 @@ PANE = ("pane start", "int64")
 
 
 @dataclass(frozen=True)
-class Flow:
+class Rate:
     """A measured rate: rows per second, and bytes per second if they were counted."""
 
     rows: float
@@ -34,11 +34,11 @@ class Flow:
 class Rates:
     """What was measured on a stream; what is missing is unknown."""
 
-    rows: Mapping[str, Flow] = field(default_factory=dict)
+    rows: Mapping[str, Rate] = field(default_factory=dict)
     """Rows into each compute operator, by its name."""
-    partials: Mapping[str, Flow] = field(default_factory=dict)
+    partials: Mapping[str, Rate] = field(default_factory=dict)
     """Partials out of each compute operator, by its name."""
-    results: Mapping[str, Flow] = field(default_factory=dict)
+    results: Mapping[str, Rate] = field(default_factory=dict)
     """Results of each query, by its name."""
     keys: Mapping[str, int] = field(default_factory=dict)
     """Keys of each compute operator, by its name."""
@@ -274,7 +274,7 @@ def _of(key_set: KeySet, branches: int) -> str:
     return f"{keys}{where}{rows}{only}"
 
 
-def _edge(source: str, target: str, flow: Flow | None) -> Edge:
+def _edge(source: str, target: str, flow: Rate | None) -> Edge:
     return Edge(source, target) if flow is None else Edge(source, target, flow.rows, flow.bytes)
 
 

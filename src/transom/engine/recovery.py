@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from transom.checkpoint.history import Snapshot
 from transom.checkpoint.store import Checkpoint
 from transom.engine.changes import RECORD, Fate, Register, SetChange, fate
 from transom.engine.cuts import CutOutcome, LoggedCut
@@ -104,30 +105,16 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> Recovered:
     for stream in streams.values():
         known = {name for name in stream.definitions if name in before.known and begins[name] < 0}
         begin_with(stream, {name: before.known[name].state for name in known})
-    for name, state in saved.get("streams", {}).items():
-        if name in streams:
-            tables = {
-                table.removeprefix(f"{name}/"): value
-                for table, value in (snapshot.tables if snapshot else {}).items()
-                if table.startswith(f"{name}/")
-            }
-            streams[name].state.restore(state["state"], tables)
-            streams[name].arrangement = Arrangement.from_json(state["arrangement"])
-            streams[name].in_files = frozenset(state.get("in_files", ()))
-            source = streams[name].source
-            if isinstance(source, DerivedSource) and "fed" in state:
-                fed = {t.removeprefix("fed:"): rows for t, rows in tables.items() if t.startswith("fed:")}
-                source.restore(state["fed"], fed)
-            if state["logged"]:
-                result.unfinished[name] = LoggedCut.from_json(state["logged"])
     delivered = {
         (item[0], item[1]) for record in checkpoint.records if record["type"] == "delivered" for item in record["items"]
     }
-    for item in saved.get("pending", []):
-        if (item["query"], item["cut"]) not in delivered and begins.get(item["query"], 0) < 0:
-            table = snapshot.tables[f"pending/{item['query']}/{item['cut']}"] if snapshot else None
-            results = WindowResults(item["query"], item["cut"], table, tuple(item["keys"]))
-            result.parcels.append(Parcel(results, item["windows"], item["ingested_at"]))
+    if snapshot is not None:
+        _restore(snapshot, streams, result)
+        result.parcels = [
+            parcel
+            for parcel in _pending(snapshot)
+            if (parcel.query, parcel.results.cut) not in delivered and begins.get(parcel.query, 0) < 0
+        ]
     for number, record in enumerate(checkpoint.records):
         alive = {name for name in job if begins.get(name, number + 1) <= number}
         _replay(checkpoint, record, streams, delivered, alive, result)
@@ -145,6 +132,35 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> Recovered:
     running = {name for stream in streams.values() for name in stream.state.queries}
     result.parcels = [parcel for parcel in result.parcels if parcel.query in running]
     return result
+
+
+def _restore(snapshot: Snapshot, streams: Mapping[str, Stream], result: Recovered) -> None:
+    """Bring the streams to where they were at the snapshot; cuts that were under way then are unfinished."""
+    for name, state in snapshot.state["streams"].items():
+        if name not in streams:
+            continue
+        stream, prefix = streams[name], f"{name}/"
+        tables = {
+            table.removeprefix(prefix): value for table, value in snapshot.tables.items() if table.startswith(prefix)
+        }
+        stream.state.restore(state["state"], tables)
+        stream.arrangement = Arrangement.from_json(state["arrangement"])
+        stream.in_files = frozenset(state.get("in_files", ()))
+        if isinstance(stream.source, DerivedSource) and "fed" in state:
+            fed = {table.removeprefix("fed:"): rows for table, rows in tables.items() if table.startswith("fed:")}
+            stream.source.restore(state["fed"], fed)
+        if state["logged"]:
+            result.unfinished[name] = LoggedCut.from_json(state["logged"])
+
+
+def _pending(snapshot: Snapshot) -> list[Parcel]:
+    """Return the results that no sink had at the snapshot."""
+    parcels = []
+    for item in snapshot.state["pending"]:
+        table = snapshot.tables[f"pending/{item['query']}/{item['cut']}"]
+        results = WindowResults(item["query"], item["cut"], table, tuple(item["keys"]))
+        parcels.append(Parcel(results, item["windows"], item["ingested_at"]))
+    return parcels
 
 
 def _begins(before: Register, records: Sequence[Mapping[str, Any]]) -> dict[str, int]:

@@ -26,7 +26,7 @@ Span = tuple[Micros, Micros]
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class ResultRows:
     """Rows of results before their values are computed; all columns have the shape (rows,)."""
 
     starts: Times
@@ -73,7 +73,7 @@ def result_table(
     for primitive in dict.fromkeys(p for _, aggregate in query.aggregates for p in aggregate.primitives):
         parts = [p.states.get(primitive) or primitive.empty(len(p), store.primitives[primitive]) for _, p in windows]
         states[primitive] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    rows = Rows(starts, ends, np.concatenate([partial.ids for _, partial in windows]), states)
+    rows = ResultRows(starts, ends, np.concatenate([partial.ids for _, partial in windows]), states)
     table = table_of(query, store.keys, store.primitives, rows, input_types, ansi)
     if filled is not None:
         table = _with_zeros(table, query, filled)
@@ -86,7 +86,7 @@ def table_of(
     query: Query,
     keys: KeyIndex,
     primitives: Mapping[Primitive, Types],
-    rows: Rows,
+    rows: ResultRows,
     input_types: dict[str, tuple[pa.DataType, ...]],
     ansi: bool,
 ) -> pa.Table:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from transom.engine.results import Rows, table_of
+from transom.engine.results import ResultRows, table_of
 from transom.engine.tables import Origin, PartialTable, store_table
 from transom.model.query import Query
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
@@ -100,7 +100,7 @@ class Sessions:
             mine = sessions if complete.all() else sessions.where(complete)
             if len(mine):
                 store = self.stores[spec]
-                rows = Rows(mine.first, mine.last + spec.gap, mine.ids, mine.states)
+                rows = ResultRows(mine.first, mine.last + spec.gap, mine.ids, mine.states)
                 tables.append(table_of(query, store.keys, store.primitives, rows, input_types, ansi))
         return tables
 

@@ -13,8 +13,8 @@ from transom.engine.cluster.store import Executors, TieredStore
 from transom.engine.history import Sources
 from transom.engine.results import Span
 from transom.engine.sessions import Sessions
-from transom.engine.tables import Origin, PartialTable, direct_table, primitive_names, sources_of, store_table
-from transom.engine.updates import Change
+from transom.engine.tables import Origin, PartialTable, direct_table, primitive_names, store_table, taken_from
+from transom.engine.updates import Touched
 from transom.model.query import Query
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.windows.aggregates.base import Primitive, Types
@@ -85,7 +85,7 @@ class StoreEntry:
 
     # ---- partials of a cut
 
-    def take(self, partials: Sequence[PartialTable | PartialFiles], newest: Micros, closed: Micros) -> list[Change]:
+    def take(self, partials: Sequence[PartialTable | PartialFiles], newest: Micros, closed: Micros) -> list[Touched]:
         """Take in what it needs of the partials of a cut; return what changed.
 
         Args:
@@ -93,8 +93,8 @@ class StoreEntry:
             newest: Largest event time read so far.
             closed: The watermark in force.
         """
-        changes: list[Change] = []
-        for some, names in sources_of(self.origin, self.names, partials):
+        changes: list[Touched] = []
+        for some, names in taken_from(self.origin, self.names, partials):
             if isinstance(some, PartialTable):
                 changes += self._feed(some, names, closed)
             elif self.key_set.can_be_in_files:
@@ -108,7 +108,7 @@ class StoreEntry:
                 self.dropped = max(self.dropped, newest + 1)
         return changes
 
-    def _feed(self, table: PartialTable, names: Mapping[Primitive, str], closed: Micros) -> list[Change]:
+    def _feed(self, table: PartialTable, names: Mapping[Primitive, str], closed: Micros) -> list[Touched]:
         mine = table.of_condition(self.origin.condition)
         states = mine.states(names)
         self.sessions.feed(mine, {**names, TIMES: self.names[TIMES]} if TIMES in self.names else {}, closed)

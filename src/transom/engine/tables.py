@@ -193,7 +193,7 @@ class HasContents(Protocol):
 P = TypeVar("P", bound=HasContents)
 
 
-def sources_of(
+def taken_from(
     origin: Origin, names: Mapping[Primitive, str], tables: Sequence[P]
 ) -> list[tuple[P, dict[Primitive, str]]]:
     """Return the tables from which a store takes a cut's partials, each with the primitives that it takes there.

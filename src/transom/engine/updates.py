@@ -16,7 +16,7 @@ from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.windows.aggregates.base import Slots
 from transom.windows.panes import closing_windows
 
-Change = tuple[Micros, Micros, Slots]
+Touched = tuple[Micros, Micros, Slots]
 """Start of a pane, or start and end of a window that is computed directly, and the ids of the keys that changed in it.
 For a pane the start counts as its end, too."""
 
@@ -54,10 +54,10 @@ class Updates:
         self._last_early: Micros | None = None
         """Wall time of the cut that gave the last early results; the first cut counts as one."""
         self._count = 0
-        self._changes: list[tuple[int, Change]] = []
+        self._changes: list[tuple[int, Touched]] = []
         self._emitted: dict[Span, _Emitted] = {}
 
-    def changed(self, changes: Iterable[Change], closed: Micros) -> None:
+    def changed(self, changes: Iterable[Touched], closed: Micros) -> None:
         """Note what a commit changed.
 
         Args:
@@ -130,7 +130,7 @@ class Updates:
         self._changes.clear()
         self._emitted = {span: _Emitted(emitted.revision, None) for span, emitted in self._emitted.items()}
 
-    def _spans(self, changes: Sequence[Change], after: Micros, until: Micros) -> set[Span]:
+    def _spans(self, changes: Sequence[Touched], after: Micros, until: Micros) -> set[Span]:
         """Return the windows that hold a change and end in (after, until]."""
         if not changes:
             return set()
