@@ -7,7 +7,7 @@ import pytest
 from pyspark import StorageLevel
 from pyspark.sql import SparkSession
 
-from transom.engine.memory import MemoryGauge, Shares, default_limit, resident_bytes
+from transom.engine.memory import COLLECTED_EVERY, MemoryGauge, Shares, default_limit, resident_bytes
 
 MEGABYTE = 1 << 20
 
@@ -50,6 +50,25 @@ def test_cache_and_heap_are_measured(spark: SparkSession) -> None:
     spark.sparkContext._jvm.java.lang.System.gc()  # type: ignore[union-attr]
     assert 0 < gauge.measure().heap < 1
     assert after.driver == pytest.approx(resident_bytes() / (8 << 30), rel=0.2)
+
+
+@pytest.mark.parametrize("counts", [0.3, 0.9])
+def test_the_heap_is_short_only_if_collecting_does_not_help(spark: SparkSession, counts: float) -> None:
+    gauge = MemoryGauge(spark, 8 << 30, bound=0.8, every=1)
+    held, collected = [0.9], [0]
+
+    def collect() -> None:
+        collected[0] += 1
+        held[0] = counts
+
+    gauge._old = lambda: held[0]  # type: ignore[method-assign]
+    gauge._collect = collect  # type: ignore[method-assign]
+    assert [gauge.measure().heap for _ in range(COLLECTED_EVERY)] == [counts] * COLLECTED_EVERY
+    assert collected == [1]
+    held[0] = 0.9
+    gauge.measure()
+    gauge.measure()
+    assert collected == [2], "again after a minute, not with every look"
 
 
 def test_the_largest_share_decides() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from transom.config import Settings
 from transom.engine.estimates import UNSTATED
-from transom.engine.scheduler import Scheduler
+from transom.engine.scheduler import VIEWED, Scheduler
 from transom.model.time import Micros
 from transom.model.window import WindowSpec, tumbling
 
@@ -155,3 +155,22 @@ def test_a_stream_without_a_past_is_as_urgent_as_its_oldest_row() -> None:
     known.source.arrivals.append(late)
     decides.looked([fake(known)], late)
     assert decides.order(["known", "new"], late) == ["new", "known"]
+
+
+def test_what_happens_to_a_stream_is_seen_at_once_and_what_time_does_soon() -> None:
+    stream = FakeStream("s", [tumbling("1 second")])
+    decides = scheduler(stream)
+    stream.source.arrivals.append(NOON)
+    decides.looked([fake(stream)], NOON)
+    decides.order(["s"], NOON)
+    estimate = decides.of(fake(stream), NOON)
+    first = decides._view(estimate, NOON)
+    assert decides._view(estimate, NOON + VIEWED - 1) is first
+    assert decides._view(estimate, NOON + VIEWED) is not first
+    stream.source.arrivals.append(NOON + VIEWED)
+    decides.looked([fake(stream)], NOON + VIEWED)
+    assert decides._view(estimate, NOON + VIEWED).cost > first.cost
+    stream.more = True
+    assert decides._view(estimate, NOON + VIEWED) == estimate.view(
+        estimate.deadlines(), decides._cycle, decides._load, NOON + VIEWED, False
+    )

@@ -56,6 +56,8 @@ class StreamEstimate:
     def __init__(self, stream: Stream, now: Micros) -> None:
         self.stream = stream
         self.costs = CostHistory()
+        self.changes = 0
+        """How often something happened to it."""
         self._rank = rank_of(stream.name)
         self.lags = self._no_lags()
         self.backlog = 0
@@ -100,6 +102,7 @@ class StreamEstimate:
         if seen == self._looked:
             return
         before, self._looked = self._looked, seen
+        self.changes += 1
         first = before is None
         self.backlog = stream.backlog()
         arrived = self._committed + self.backlog
@@ -124,6 +127,7 @@ class StreamEstimate:
 
     def started(self, cut: LoggedCut, now: Micros) -> None:
         """Note that the job of a cut was submitted."""
+        self.changes += 1
         self._submitted = now
         self.stream.measures_delays = self.lags.needs_delays
         if not cut.empty:
@@ -135,6 +139,7 @@ class StreamEstimate:
         cut, stream = outcome.cut, self.stream
         if cut.empty:
             return
+        self.changes += 1
         rows = outcome.stats.rows
         self.costs.ran(float(rows), max(1, now - self._submitted) / MICROS_PER_SECOND)
         if not stream.more:
@@ -163,6 +168,7 @@ class StreamEstimate:
             results: Rows of their results.
             took: Time of the driver.
         """
+        self.changes += 1
         if results:
             self.costs.merged(float(results), max(1, took) / MICROS_PER_SECOND)
             self._costs()
@@ -205,6 +211,7 @@ class StreamEstimate:
         if self._known == before:
             return
         self._known_at = until
+        self.changes += 1
         ends = [] if before <= MIN_TIME or since is None else self._ends_between(before, self._known)
         if since is None or not ends:
             return

@@ -80,7 +80,7 @@ class Loop:
         self._outlets = Outlets(
             self._streams, self._delivery, self._journal, self._metrics, self._quarantine, settings.max_waiting_bytes
         )
-        gauge = MemoryGauge(next(iter(self._streams.values())).session, settings.memory_limit)
+        gauge = MemoryGauge(next(iter(self._streams.values())).session, settings.memory_limit, settings.memory_bound)
         self._scheduler = Scheduler(self._streams, settings, gauge.measure, self._journal.note)
         self._executor = executor or SparkExecutor(self._scheduler.slots, self._scheduler.pools)
         self.adapters = Adapters()

@@ -18,6 +18,8 @@ HALF = 0.5
 """Of the machine's memory is the driver's if the settings do not say: the JVM and the system need theirs."""
 TRIMMED = 0.5
 """From this share on, memory that the driver has freed but not given back is given back before it is measured."""
+COLLECTED_EVERY = 24
+"""At most once for so many questions to the JVM its garbage is collected on purpose: once a minute or so."""
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
@@ -47,12 +49,15 @@ class MemoryGauge:
     Args:
         session: Transom's session; with Spark Connect only the driver is measured.
         limit: Bytes that the driver's process may use; None for half of the machine's memory, or of the container's.
+        bound: Share from which on memory is short; garbage is collected before the heap counts as that.
         every: The JVM is asked each time that so many measurements were made.
     """
 
-    def __init__(self, session: SparkSession, limit: int | None, every: int = 5) -> None:
-        self._every = every
+    def __init__(self, session: SparkSession, limit: int | None, bound: float = 1.0, every: int = 5) -> None:
+        self._bound, self._every = bound, every
         self._made = 0
+        self._uncollected = COLLECTED_EVERY
+        """Questions to the JVM since garbage was collected."""
         self._known = Shares()
         self._limit = limit or default_limit()
         self._context: Any = session.sparkContext if hasattr(session, "_jsparkSession") else None
@@ -90,6 +95,19 @@ class MemoryGauge:
         return used / most if most else 0.0
 
     def _heap(self) -> float:
+        """Return the share in use; old garbage, as left by a job that has ended, must not count as short memory."""
+        self._uncollected += 1
+        share = self._old()
+        if share >= self._bound and self._uncollected > COLLECTED_EVERY:
+            self._uncollected = 0
+            self._collect()
+            share = self._old()
+        return share
+
+    def _collect(self) -> None:
+        self._java.lang.System.gc()
+
+    def _old(self) -> float:
         used = sum(pool.getCollectionUsage().getUsed() for pool in self._pools)
         return float(used / self._java.lang.Runtime.getRuntime().maxMemory())
 

@@ -20,10 +20,12 @@ from transom.model.time import MICROS_PER_SECOND, Micros, format_duration
 from transom.scheduling.costs import Costs, cycle_seconds, offered
 from transom.scheduling.limits import out_of_reach
 from transom.scheduling.memory import MemoryMode, holding
-from transom.scheduling.policies import Policy, bounded, freeing, policy_named
+from transom.scheduling.policies import Policy, StreamView, bounded, freeing, policy_named
 
 LOOK: Micros = MICROS_PER_SECOND // 2
 """How often memory, the cycle and the load are measured."""
+VIEWED: Micros = MICROS_PER_SECOND // 20
+"""What is expected of a stream to which nothing happens is computed so often; a decision comes with every look."""
 
 
 class Scheduler:
@@ -60,6 +62,8 @@ class Scheduler:
         self.once = False
         """Whether all input is there from the start, so that no watermark is worth waiting for."""
         self._estimates: dict[str, StreamEstimate] = {}
+        self._views: dict[str, tuple[Micros, tuple[object, ...], StreamView]] = {}
+        """Of each stream the last one, with when it was made and of what."""
         self._paced_at: Micros | None = None
         self._cycle, self._load = 1.0, 0.0
         """Seconds of a cycle, and offered work over capacity, at the last look."""
@@ -177,7 +181,7 @@ class Scheduler:
         views = []
         for name in ready:
             estimate = self.of(self._streams[name], now)
-            view = estimate.view(self._deadlines(estimate, now), cycle, self._load, now, self.once)
+            view = self._view(estimate, now)
             if self.short:
                 view = view._replace(freed=estimate.freed(view.expected <= now, cycle))
             views.append(view)
@@ -189,6 +193,15 @@ class Scheduler:
         self.resting = {view.name: round(view.expected) for view in rests}
         self.spent += time.thread_time() - begun
         return chosen
+
+    def _view(self, estimate: StreamEstimate, now: Micros) -> StreamView:
+        """Return a stream as the policy sees it, anew if something happened to it or some time has passed."""
+        name, of_what = estimate.stream.name, (estimate, estimate.changes, estimate.stream.more)
+        known = self._views.get(name)
+        if known is None or known[1] != of_what or not known[0] <= now < known[0] + VIEWED:
+            view = estimate.view(self._deadlines(estimate, now), self._cycle, self._load, now, self.once)
+            known = self._views[name] = now, of_what, view
+        return known[2]
 
     @property
     def short(self) -> bool:
