@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import transom as tm
+from benchmarks import links
+from benchmarks.harness import Run
 from transom.engine.spark import placed
 
 MEGABYTES = 1024
@@ -21,7 +23,7 @@ PATIENCE_SECONDS = 60
 
 @contextmanager
 def local_cluster(executors: int, megabytes: int = MEGABYTES, **settings: str) -> Iterator[SparkSession]:
-    """Give a session with so many executors of one core each; all of them are there when it begins.
+    """Give a session with so many executors of one core each on this machine; all of them are there when it begins.
 
     Args:
         executors: How many.
@@ -31,13 +33,46 @@ def local_cluster(executors: int, megabytes: int = MEGABYTES, **settings: str) -
     Raises:
         TimeoutError: They do not come.
     """
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    yield from _session(f"local-cluster[{executors},1,{megabytes}]", "127.0.0.1", executors, megabytes, settings)
+
+
+@contextmanager
+def networked_cluster(run: Run, executors: int, megabytes: int = MEGABYTES, **settings: str) -> Iterator[SparkSession]:
+    """Give the same with a link of 1 Gbit/s each way for each executor, where this process may make network namespaces.
+
+    Elsewhere it says so, and gives a local cluster, whose executors share the machine's memory as their network.
+
+    Args:
+        run: Told which of the two it is.
+        executors: How many.
+        megabytes: Memory of each executor's JVM.
+        settings: More settings of Spark, with `_` for `.`.
+
+    Raises:
+        TimeoutError: They do not come.
+    """
+    if not links.possible():
+        run.say(f"{executors} executors without links of their own: network namespaces need root, `ip` and `tc`")
+        with local_cluster(executors, megabytes, **settings) as spark:
+            yield spark
+        return
+    with links.linked_cluster(executors, megabytes) as cluster:
+        run.say(f"{executors} executors, each in a network namespace with a link of {links.MEGABITS} Mbit/s")
+        yield from _session(cluster.master, cluster.driver, executors, megabytes, settings)
+
+
+def _session(
+    master: str, host: str, executors: int, megabytes: int, settings: Mapping[str, str]
+) -> Iterator[SparkSession]:
+    os.environ["SPARK_LOCAL_IP"] = host
     builder = (
         tm.session_builder()
-        .master(f"local-cluster[{executors},1,{megabytes}]")
+        .master(master)
         .config("spark.executor.memory", f"{megabytes}m")
+        .config("spark.executor.cores", "1")
         .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.host", host)
+        .config("spark.driver.bindAddress", host)
         .config("spark.sql.adaptive.enabled", "false")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "100000")
     )

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import transom as tm
-from benchmarks.cluster import Stages, local_cluster, spilled_bytes, watched
+from benchmarks.cluster import Stages, networked_cluster, spilled_bytes, watched
 from benchmarks.harness import Run, benchmark, paired_ratio
 from benchmarks.plots import Figure, Form, Panel, Series
 from benchmarks.results import differences
@@ -156,7 +156,7 @@ def measure(run: Run, questions: dict[str, Question]) -> dict[str, dict[int, lis
 
 def main() -> None:
     """Run the benchmark."""
-    with benchmark("colocality", REDUCED, figures=True) as run, local_cluster(EXECUTORS, MEGABYTES) as spark:
+    with benchmark("colocality", REDUCED, figures=True) as run, networked_cluster(run, EXECUTORS, MEGABYTES) as spark:
         copies = QUICK_COPIES if run.quick else COPIES
         path = run.work / "log"
         for dataset in range(DATASETS):

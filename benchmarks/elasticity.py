@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import transom as tm
-from benchmarks.cluster import local_cluster
+from benchmarks.cluster import networked_cluster
 from benchmarks.harness import Run, benchmark
 from benchmarks.plots import Figure, Form, Panel, Series
 from benchmarks.results import differences
@@ -196,7 +196,7 @@ def one_repeat(run: Run, spark: SparkSession, work: Workload, repeat: int) -> tu
 
 def main() -> None:
     """Run the benchmark."""
-    with benchmark("elasticity", REDUCED, figures=True) as run, local_cluster(EXECUTORS) as spark:
+    with benchmark("elasticity", REDUCED, figures=True) as run, networked_cluster(run, EXECUTORS) as spark:
         one = {}
         for work in (TAXI, ZIPF):
             one[work.name] = [
