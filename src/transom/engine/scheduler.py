@@ -23,8 +23,8 @@ from transom.scheduling.memory import MemoryMode, holding
 from transom.scheduling.policies import Policy, StreamView, bounded, freeing, policy_named
 
 LOOK: Micros = MICROS_PER_SECOND // 2
-"""How often memory, the cycle and the load are measured."""
-VIEWED: Micros = MICROS_PER_SECOND // 20
+"""How often memory, the cycle, the load and the largest cuts are measured."""
+VIEWED: Micros = MICROS_PER_SECOND // 10
 """What is expected of a stream to which nothing happens is computed so often; a decision comes with every look."""
 
 
@@ -67,6 +67,8 @@ class Scheduler:
         self._paced_at: Micros | None = None
         self._cycle, self._load = 1.0, 0.0
         """Seconds of a cycle, and offered work over capacity, at the last look."""
+        self._most: dict[str, int] = {}
+        """Largest cuts, until the next look."""
         self.spent = 0.0
         """Seconds of processor time that scheduling has taken."""
 
@@ -87,22 +89,24 @@ class Scheduler:
         """Whether each stream has a FAIR pool of its own."""
         return self._policy.at_once
 
-    def max_rows(self, now: Micros) -> dict[str, int]:
+    def max_rows(self, now: Micros) -> Mapping[str, int]:
         """Return the largest cut of each stream: what fits into a cycle, as far as there are others to wait for it."""
         bound = self._settings.max_rows_per_cut
         if self._policy.at_once or (len(self._streams) == 1 and self._settings.cycle is None):
             return dict.fromkeys(self._streams, bound)
         begun = time.thread_time()
         self._pace(now)
-        most = {name: min(bound, self.of(each, now).fitting(self._cycle)) for name, each in self._streams.items()}
+        if self._most.keys() != self._streams.keys():
+            known = {name: self.of(each, now) for name, each in self._streams.items()}
+            self._most = {name: min(bound, each.fitting(self._cycle)) for name, each in known.items()}
         self.spent += time.thread_time() - begun
-        return most
+        return self._most
 
     def _pace(self, now: Micros) -> None:
         """Measure the length of a cycle and the load, if it was not done just now."""
         if self._paced_at is not None and now < self._paced_at + LOOK:
             return
-        self._paced_at = now
+        self._paced_at, self._most = now, {}
         known = list(self._estimates.values())
         if known:
             fixed, row, partial, rate, period = np.array([each.pace() for each in known]).T
