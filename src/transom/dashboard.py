@@ -50,19 +50,19 @@ def log_lines(progress: Progress) -> list[str]:
     for stream in progress.streams:
         dead = sum(stream.dead_letters.values())
         lines.append(
-            f"{at} stream {stream.name}: {stream.rows:,} rows, {stream.rows_per_second:,.0f} rows/s, backlog "
-            f"{stream.backlog:,} rows{_rest(stream, progress.at)}, "
+            f"{at} stream {stream.name}: {_counted(stream.rows, 'row')}, {stream.rows_per_second:,.0f} rows/s, backlog "
+            f"{_counted(stream.backlog, 'row')}{_rest(stream, progress.at)}, "
             f"watermark {_moment(stream.watermark)}{_lag(stream)}, "
-            f"{stream.cuts:,} micro-batches, last {_seconds(stream.batch_micros)}"
-            + (f", {dead:,} dead letters" if dead else "")
+            f"{_counted(stream.cuts, 'micro-batch')}, last {_seconds(stream.batch_micros)}"
+            + (f", {_counted(dead, 'dead letter')}" if dead else "")
         )
     for query in progress.queries:
         quantiles = " ".join(f"{name} {_seconds(value)}" for name, value in sorted(query.latency.items()))
         lines.append(
-            f"{at} query {query.name}: {query.windows:,} windows, {query.result_rows:,} results, "
+            f"{at} query {query.name}: {_counted(query.windows, 'window')}, {_counted(query.result_rows, 'result')}, "
             f"latency {quantiles or 'not known yet'}"
             + (f" (target {_target(query)})" if query.target else "")
-            + (f", {query.late_rows:,} late rows" if query.late_rows else "")
+            + (f", {_counted(query.late_rows, 'late row')}" if query.late_rows else "")
             + f", {_state(query)[0]}"
         )
     return lines
@@ -155,7 +155,7 @@ def _state(query: QueryProgress) -> tuple[str, str]:
     if query.paused:
         return "paused", "yellow"
     if query.waiting > 1:  # one is being written
-        return f"sink behind by {query.waiting:,} results", "yellow"
+        return f"sink behind by {_counted(query.waiting, 'result')}", "yellow"
     return "ok", "green"
 
 
@@ -189,3 +189,8 @@ def _second(at: Micros) -> Micros:
 def _seconds(micros: Micros) -> str:
     seconds = micros / MICROS_PER_SECOND
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"
+
+
+def _counted(number: int, what: str) -> str:
+    plural = "" if number == 1 else "es" if what.endswith("ch") else "s"
+    return f"{number:,} {what}{plural}"

@@ -89,6 +89,13 @@ def test_log_lines():
     assert "latency p50 400 ms p95 2.5 s p99 3.0 s (target p95 2.0 s), 7 late rows, ok" in lines[2]
 
 
+def test_one_is_not_many():
+    seen = progress(1)
+    (line, *_) = log_lines(replace(seen, streams=(replace(seen.streams[0], cuts=1, rows=1),)))
+    assert "stream trips: 1 row, 789 rows/s" in line
+    assert "1 micro-batch, last" in line
+
+
 def test_short_memory_is_told():
     short = replace(progress(1), memory=0.85, memory_mode=True)
     assert "memory 85%: what frees it goes first" in log_lines(short)[0]

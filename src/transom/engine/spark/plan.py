@@ -360,11 +360,15 @@ def plan_text(df: DataFrame) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first sentence of an error, without Spark's error codes, our columns, and traces.
+    r"""Return the first sentence of an error and the SQL it is about, without error codes, our columns, and traces.
 
     >>> first_line(ValueError("[NO_COLUMN] No `x`. Did you mean [`a`, `_event_micros`]. SQLSTATE: 42703; line 1"))
     'No `x`. Did you mean [`a`]'
+    >>> first_line(ValueError("[PARSE] Syntax error. SQLSTATE: 42601 (line 1)\n\n== SQL ==\nfare >\n------^^^"))
+    "Syntax error: 'fare >'"
     """
     lines = str(error).strip().splitlines()
     text = re.sub(r"^\[[A-Z0-9_.]+\] |,? ?SQLSTATE: .*$", "", lines[0] if lines else type(error).__name__)
-    return text.replace(f", `{TIME}`", "").rstrip(". ")
+    text = text.replace(f", `{TIME}`", "").rstrip(". ")
+    written = lines.index("== SQL ==") + 1 if "== SQL ==" in lines else len(lines)
+    return f"{text}: {lines[written]!r}" if written < len(lines) else text
