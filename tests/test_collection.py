@@ -129,6 +129,40 @@ def test_a_closed_collection_takes_nothing_and_frees_its_name(spark: SparkSessio
         assert second.groups.partitions == 3
 
 
+def groups_asked(view: Any) -> list[int]:
+    return [part.group for part in view._namespace.parts(view._datasets, view._terms.partitions)]
+
+
+def test_ranges_of_ordered_keys_ask_only_the_groups_that_have_them(spark: SparkSession) -> None:
+    frame = spark.range(1_000).selectExpr("id % 100 AS cell", "id AS fare")
+    names = spark.range(0, 100, 3).selectExpr("id AS cell", "id * 2 AS size")
+    with (
+        tm.Collection(spark, "ranges", ["cell"], 4, bounds=[25, 50, 75], wait="50 ms") as ordered,
+        tm.Collection(spark, "names", ["cell"], 4, bounds=[25, 50, 75], namespace="ranges") as others,
+        tm.Collection(spark, "hashed", ["cell"], 4) as hashed,
+    ):
+        for made in (ordered, hashed):
+            made.add(0, frame)
+        others.add(0, names)
+        assert groups_asked(ordered.all()) == groups_asked(hashed.all().key_range(30, 40)) == [0, 2]
+        assert groups_asked(ordered.all().key_range(30, 40)) == [0]
+        for first, last in ((24, 26), (7, 7), (80, 300)):
+            for made in (ordered, hashed):
+                assert made.all().key_range(first, last).within("1 s").count() == 10 * len(range(first, min(last, 100)))
+        assert ordered.all().key_range(7, 7).aggregate(["cell"], {"fare": "sum"}).column_names == ["cell", "fare_sum"]
+        left, right = ordered.all().key_range(10, 60), others.all().key_range(40, 90)
+        rows = [frame.where("cell >= 10 AND cell < 60"), names.where("cell >= 40 AND cell < 90")]
+        for how in ("inner", "full outer", "left anti"):
+            plain = rows[0].join(rows[1], "cell", how.replace(" ", "_"))
+            assert left.join(right, how).count() == plain.count(), how
+    with tm.Collection(spark, "two", ["a", "b"], 2) as two:
+        two.add(0, spark.range(3).selectExpr("id AS a", "id AS b"))
+        with pytest.raises(tm.DefinitionError, match="keys are a, b"):
+            two.all().key_range(1, 2)
+        with pytest.raises(tm.DefinitionError, match="within is"):
+            two.all().within("0 s")
+
+
 @pytest.mark.parametrize(("order", "evicted"), [("oldest", [0]), ("least_used", [1])])
 def test_the_limit_evicts_and_what_is_evicted_is_computed_again(
     spark: SparkSession, order: Any, evicted: list[int]
@@ -166,6 +200,7 @@ def test_groups_follow_the_sizes(spark: SparkSession) -> None:
         ({"keys": ["cell"], "evict": "newest"}, "oldest"),
         ({"keys": ["cell"], "limit_bytes": 0}, "limit_bytes"),
         ({"keys": ["cell"], "elastic": (5, 1)}, "elastic"),
+        ({"keys": ["cell"], "wait": "-1 s"}, "wait"),
     ],
 )
 def test_values_that_cannot_be_are_refused(spark: SparkSession, arguments: Any, message: str) -> None:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from transom.engine.spark.namespaces import Dataset, Namespace, leave, namespace
+from transom.engine.spark.datasets import Dataset
+from transom.engine.spark.namespaces import Namespace, leave, namespace
 from transom.engine.spark.placed import arrow_schema
 from transom.errors import DefinitionError
-from transom.view import View
+from transom.model.time import MICROS_PER_SECOND, Duration, parse_duration
+from transom.view import Terms, View
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,6 +44,8 @@ class Collection:
             are in neighbouring partitions. None: partitions by the hash of the keys.
         limit_bytes: With more bytes than this, datasets are evicted; None for no limit.
         evict: Which first: `oldest` added or `least_used`, the one whose last use is longest ago.
+        wait: How long a task of a question waits for an executor that has its data while others are idle; less where
+            a question's `within` does not allow it. What then cannot be read elsewhere is copied, while it is wanted.
 
     Raises:
         DefinitionError: A value cannot be, or the namespace is partitioned in another way.
@@ -60,15 +64,19 @@ class Collection:
         bounds: Sequence[Any] | None = None,
         limit_bytes: int | None = None,
         evict: Literal["oldest", "least_used"] = "oldest",
+        wait: Duration = "100 ms",
     ) -> None:
         if evict not in ("oldest", "least_used"):
             raise DefinitionError(f"evict is {evict!r}.", "Give 'oldest' or 'least_used'.")
         if limit_bytes is not None and limit_bytes < 1:
             raise DefinitionError(f"limit_bytes is {limit_bytes}.", "Give at least 1, or None.")
+        if (longest := parse_duration(wait, "wait")) < 0:
+            raise DefinitionError(f"wait is {wait!r}.", "Give a duration, 0 for not at all.")
         if isinstance(keys, str):
             raise DefinitionError(f"keys is the text {keys!r}.", f"Give a list: [{keys!r}].")
         self.name, self.keys, self.limit_bytes, self.order = name, tuple(keys), limit_bytes, evict
         self._namespace = _namespace(spark, namespace or name, keys, partitions, elastic, bounds)
+        self._terms = Terms(longest / MICROS_PER_SECOND)
         self._datasets: dict[Any, Dataset] = {}
         self._schema: pa.Schema | None = None
         self._actions = itertools.count(1)
@@ -226,7 +234,7 @@ class Collection:
         for dataset in datasets:
             dataset.used = next(self._actions)
         self._make_room(keep=set(labels))
-        return View(self._namespace, datasets, pa.concat_tables, self._schema)
+        return View(self._namespace, datasets, pa.concat_tables, self._schema, self._terms)
 
 
 def _namespace(*arguments: Any) -> Namespace:

@@ -3,21 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transom.engine.spark.namespaces import Dataset, Namespace, tables_of
+from transom.engine.spark.datasets import Dataset
+from transom.engine.spark.kept import tables_of
+from transom.engine.spark.namespaces import Namespace
+from transom.engine.spark.steps import (
+    Aggregated,
+    Answer,
+    Applied,
+    Counted,
+    Filtered,
+    Joined,
+    Rows,
+    Selected,
+    Sent,
+    received,
+)
 from transom.errors import DefinitionError
+from transom.model.time import MICROS_PER_SECOND, Duration, parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Rows = Callable[[list[pa.Table]], pa.Table]
-
 MERGED = {"sum": "sum", "count": "sum", "min": "min", "max": "max"}
 """Aggregates of Arrow whose partial results merge, and how."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How and where the rows of a view are read."""
+
+    wait: float
+    """Seconds that a task waits for an executor with its data while others are idle."""
+    within: float | None = None
+    """Seconds in which the answer is wanted, from when it is asked for."""
+    partitions: frozenset[int] | None = None
+    """Those with rows of the view; None for all."""
+
+    def joined(self, other: Terms, how: str) -> Terms:
+        """Return the terms of a join, in which rows of a side may do without the other."""
+        left, right = self.partitions, other.partitions
+        if how.startswith("full"):
+            partitions = None if left is None or right is None else left | right
+        elif how.startswith("right"):
+            partitions = right
+        elif how in ("inner", "left semi") and left is not None and right is not None:
+            partitions = left & right
+        else:
+            partitions = right if how in ("inner", "left semi") and left is None else left
+        limits = [limit for limit in (self.within, other.within) if limit is not None]
+        return Terms(min(self.wait, other.wait), min(limits, default=None), partitions)
 
 
 class View:
@@ -27,8 +67,11 @@ class View:
     in one group, of all datasets of the namespace; those of a salted key, too large for one task, are in several.
     """
 
-    def __init__(self, namespace: Namespace, datasets: Sequence[Dataset], rows: Rows, schema: pa.Schema) -> None:
+    def __init__(
+        self, namespace: Namespace, datasets: Sequence[Dataset], rows: Rows, schema: pa.Schema, terms: Terms
+    ) -> None:
         self._namespace, self._datasets, self._rows, self.schema = namespace, list(datasets), rows, schema
+        self._terms = terms
 
     @property
     def salted(self) -> dict[tuple[Any, ...], int]:
@@ -37,8 +80,45 @@ class View:
 
     def where(self, condition: pc.Expression) -> View:
         """Keep the rows for which an Arrow expression holds, as `pc.field("fare") > 3`."""
-        rows = self._rows
-        return View(self._namespace, self._datasets, lambda tables: rows(tables).filter(condition), self.schema)
+        return self._with(Filtered(self._rows, condition), self.schema, self._terms)
+
+    def key_range(self, first: Any, last: Any) -> View:
+        """Keep the rows whose key is in [first, last); of ordered keys only the groups that have any are asked.
+
+        Raises:
+            DefinitionError: There are several keys.
+        """
+        if len(self._namespace.keys) != 1:
+            raise DefinitionError(
+                f"The keys are {', '.join(self._namespace.keys)}.", "Use `where`: a range is of one key."
+            )
+        partitions: frozenset[int] | None = frozenset()
+        for partitioning in {id(each.partitioning): each.partitioning for each in self._datasets}.values():
+            found = None if partitioning is None else partitioning.between(first, last)
+            partitions = None if found is None or partitions is None else partitions | found
+        if partitions is not None and self._terms.partitions is not None:
+            partitions &= self._terms.partitions
+        key = pc.field(self._namespace.keys[0])
+        narrower = self.where((key >= first) & (key < last))
+        kept = self._terms.partitions if partitions is None else partitions
+        return self._with(narrower._rows, self.schema, replace(self._terms, partitions=kept))
+
+    def within(self, limit: Duration) -> View:
+        """Say how soon answers are wanted: so much less long their tasks wait where their data is.
+
+        Args:
+            limit: From when it is asked for, such as `"800 ms"`.
+
+        Raises:
+            DefinitionError: It is not more than 0.
+        """
+        micros = parse_duration(limit, "within")
+        if micros <= 0:
+            raise DefinitionError(f"within is {limit!r}.", "Give more than 0, such as '800 ms'.")
+        return self._with(self._rows, self.schema, replace(self._terms, within=micros / MICROS_PER_SECOND))
+
+    def _with(self, rows: Rows, schema: pa.Schema, terms: Terms) -> View:
+        return View(self._namespace, self._datasets, rows, schema, terms)
 
     def select(self, *columns: str) -> View:
         """Keep some columns.
@@ -47,8 +127,8 @@ class View:
             DefinitionError: There is no such column.
         """
         _known(columns, self.schema)
-        rows, schema = self._rows, pa.schema([self.schema.field(name) for name in columns])
-        return View(self._namespace, self._datasets, lambda tables: rows(tables).select(list(columns)), schema)
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        return self._with(Selected(self._rows, columns), schema, self._terms)
 
     def join(self, other: View, how: str = "inner", suffix: str = "_right") -> View:
         """Join by the keys with a view of the same namespace, as `pyarrow.Table.join` does.
@@ -72,35 +152,35 @@ class View:
                 f"{other._namespace.name!r}: they are partitioned apart.",
                 "Make both collections with the same namespace, or join their DataFrames.",
             )
-        count, keys = len(self._datasets), list(self._namespace.keys)
-        left, right = self._rows, other._rows
-
-        def rows(tables: list[pa.Table]) -> pa.Table:
-            sides = left(tables[:count]), right(tables[count:])
-            return sides[0].join(sides[1], keys, join_type=how, right_suffix=suffix, use_threads=False)
-
+        keys = list(self._namespace.keys)
+        rows = Joined(self._rows, other._rows, len(self._datasets), tuple(keys), how, suffix)
         empty = [self.schema.empty_table(), other.schema.empty_table()]
         schema = empty[0].join(empty[1], keys, join_type=how, right_suffix=suffix).schema
-        return View(self._namespace, [*self._datasets, *other._datasets], rows, schema)
+        terms = self._terms.joined(other._terms, how)
+        return View(self._namespace, [*self._datasets, *other._datasets], rows, schema, terms)
 
     def run(self, function: Callable[[pa.Table], pa.Table]) -> pa.Table:
         """Return what a function gives for the rows of each group, one after the other."""
-        rows = self._rows
-        return self.cogroup(lambda tables: function(rows(tables)))
+        return received(self._run(Sent(Applied(self._rows, function))))
 
     def cogroup(self, function: Callable[[list[pa.Table]], pa.Table]) -> pa.Table:
         """Return what a function gives for the tables of each group, one for each dataset in order."""
-        answers = self._namespace.run(self._datasets, lambda tables: _to_bytes(function(tables)))
-        return pa.concat_tables([pa.ipc.open_stream(answer).read_all() for answer in answers])
+        return received(self._run(Sent(function)))
+
+    def _run(self, function: Answer) -> list[bytes]:
+        """Return what a function gives for each group; for at least one, so that an answer has its columns."""
+        terms, namespace = self._terms, self._namespace
+        due = None if terms.within is None else namespace.workers.now() + terms.within
+        partitions = None if terms.partitions is None else terms.partitions or {0}
+        return namespace.run(self._datasets, function, partitions, terms.wait, due)
 
     def table(self) -> pa.Table:
         """Return all rows; they must fit into the driver's memory."""
-        return self.run(lambda rows: rows)
+        return received(self._run(Sent(self._rows)))
 
     def count(self) -> int:
         """Return the number of rows."""
-        rows = self._rows
-        return sum(int(each) for each in self._namespace.run(self._datasets, lambda t: str(len(rows(t))).encode()))
+        return sum(int(each) for each in self._run(Counted(self._rows)))
 
     def aggregate(self, by: Sequence[str], aggregates: Mapping[str, str | Sequence[str]]) -> pa.Table:
         """Return aggregates by columns, as `pyarrow.TableGroupBy.aggregate` names them: `fare_mean`.
@@ -121,7 +201,7 @@ class View:
         _known([*columns, *aggregates], self.schema)
         salted = bool(self.salted)
         if set(self._namespace.keys) <= set(columns) and not salted:
-            return self.run(lambda rows: rows.group_by(columns, use_threads=False).aggregate(wanted))
+            return received(self._run(Sent(Aggregated(self._rows, tuple(columns), tuple(wanted)))))
         partial: list[tuple[str, str]] = []
         for column, name in wanted:
             if name != "mean" and name not in MERGED:
@@ -131,7 +211,7 @@ class View:
                 )
             partial += [(column, each) for each in (("sum", "count") if name == "mean" else (name,))]
         partial = list(dict.fromkeys(partial))
-        found = self.run(lambda rows: rows.group_by(columns, use_threads=False).aggregate(partial))
+        found = received(self._run(Sent(Aggregated(self._rows, tuple(columns), tuple(partial)))))
         merged = found.group_by(columns, use_threads=False).aggregate(
             [(f"{column}_{name}", MERGED[name]) for column, name in partial]
         )
@@ -156,13 +236,6 @@ class View:
         tasks, paths = self._namespace.plan(self._datasets)
         rows = self._rows
         return tasks.frame(lambda group: rows(tables_of(paths[group])).to_batches(), from_arrow_schema(self.schema))
-
-
-def _to_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())
 
 
 def _known(columns: Sequence[str], schema: pa.Schema) -> None:

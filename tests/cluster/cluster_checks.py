@@ -13,16 +13,21 @@ import signal
 import sys
 import tempfile
 import time
+import unittest.mock
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import transom as tm
-from transom.engine.spark import placed
+from transom.engine.spark import placed, workers
+from transom.model.time import MICROS_PER_SECOND, SystemClock
 from transom.placement.locality import Assignment
 
 PARTITIONS = 12
@@ -160,6 +165,80 @@ def killed(spark: SparkSession) -> dict[str, Any]:
         }
 
 
+class LaterClock(SystemClock):
+    """The machine's clock, some time ahead."""
+
+    ahead = 0
+
+    def now(self) -> int:
+        return super().now() + self.ahead
+
+
+def copies(spark: SparkSession) -> dict[str, Any]:
+    """Many ask for one group, on executors that cannot read one another's files; later nobody does; its home dies."""
+    clock, context = LaterClock(), spark.sparkContext
+    workers._KNOWN[context.applicationId] = workers.Workers(spark, clock, site=lambda each: each.id)
+    rows = [spark.range(30_000).selectExpr(f"(id * 7919 + {n}) % 1000 AS key", "id AS value") for n in range(2)]
+    plain = [each.where("key < 100").selectExpr("count(*)", "sum(value)").first() for each in rows]
+    wanted = [sum(each[0] for each in plain), sum(each[1] for each in plain)]
+
+    def slow(table: pa.Table) -> pa.Table:
+        np.sort(np.random.default_rng(0).random(500_000))
+        values = [[len(table)], [pc.sum(table["value"]).as_py()], [placed.here()]]
+        return pa.table(values, names=["rows", "sum", "here"])
+
+    bounds = list(range(100, 1000, 100))
+    with tm.Collection(spark, "copies", keys=["key"], partitions=10, bounds=bounds, wait="0 s") as collection:
+        for number, each in enumerate(rows):
+            collection.add(number, each)
+        hot = collection.all().key_range(0, 100)
+
+        def ask(_: int) -> tuple[list[int], str]:
+            answer = hot.within("10 s").run(slow).to_pylist()[0]
+            return [answer["rows"], answer["sum"]], answer["here"]
+
+        def places(questions: int) -> tuple[bool, int]:
+            with ThreadPoolExecutor(4) as pool:
+                answers = list(pool.map(ask, range(questions)))
+            return all(answer == wanted for answer, _ in answers), len({here for _, here in answers})
+
+        known, before = collection.groups, collection.bytes
+        waits = known.workers.waits()
+        first, at_home = ask(0)
+        busy = places(12)
+        known.copies.adapt()
+        datasets = hot._datasets
+        held = [dict(each.copies) for each in datasets]
+        grown = collection.bytes - before
+        shared = places(12)
+        victim, homes = datasets[0].files[0], known.homes
+        kill(victim.process)
+        await_executors(spark, victim.executor, 2)
+        for file in datasets[0].files + datasets[1].files:
+            if file.executor == victim.executor and os.path.exists(file.path):  # as when its host is gone, too
+                os.unlink(file.path)
+        with unittest.mock.patch.object(placed, "place", wraps=placed.place) as computing:
+            after = ask(0)[0]
+        remade = places(12)
+        known.copies.adapt()
+        left = [file for each in datasets for file in each.copies.values()]
+        clock.ahead = 3_600 * MICROS_PER_SECOND
+        known.copies.adapt()
+        collection.add(2, rows[0])  # what was left behind is deleted
+        return {
+            "idle": set(waits.values()) == {0.0},
+            "equal": [first == wanted, busy[0], shared[0], after == wanted, remade[0]],
+            "executors": [len({at_home}), shared[1], remade[1]],
+            "copied": [{number for number, _ in each} == set(known.grouping.ranges[0]) for each in held],
+            "bytes": grown == sum(file.bytes for each in held for file in each.values()),
+            "elsewhere": all(home != homes[number] for each in held for number, home in each),
+            "computed": computing.call_count,
+            "home": known.homes[0] != victim.executor,
+            "cold": [bool(left), sum(map(len, (each.copies for each in datasets)))],
+            "deleted": not any(os.path.exists(file.path) for file in left),
+        }
+
+
 def tier(spark: SparkSession) -> dict[str, Any]:
     """Windows whose partials are at the executors, one of which is killed while they are open; and the same without."""
     rows = [((i * 7919) % 500, i % 13, datetime.fromtimestamp(i / 100, timezone.utc)) for i in range(4_000)]
@@ -198,7 +277,7 @@ def tier(spark: SparkSession) -> dict[str, Any]:
     }
 
 
-CHECKS = {"placement": placement, "moving": moving, "killed": killed, "tier": tier}
+CHECKS = {"placement": placement, "moving": moving, "killed": killed, "copies": copies, "tier": tier}
 """In order; those that kill executors come last."""
 
 

@@ -28,3 +28,18 @@ def test_a_killed_executor_takes_no_row_with_it(seen: dict[str, Any]) -> None:
     assert found["same"]
     assert found["homes"]
     assert (found["rows"], found["lost"]) == (60_000, 12)
+
+
+def test_a_group_that_many_ask_for_is_copied_and_copies_spare_computing_and_go_when_cold(seen: dict[str, Any]) -> None:
+    found = seen["copies"]
+    assert found["idle"], "nothing counts as busy before anything was asked"
+    assert all(found["equal"])
+    assert found["executors"][0] == 1
+    assert found["executors"][1] >= 2, "questions spread over the copies"
+    assert all(found["copied"])
+    assert found["bytes"], "the collection counts them"
+    assert found["elsewhere"]
+    assert found["home"], "the killed executor is no home any more"
+    assert found["computed"] == 0, "what it had is taken from the copies"
+    assert found["cold"] == [True, 0]
+    assert found["deleted"]

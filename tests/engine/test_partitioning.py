@@ -1,8 +1,7 @@
-"""How rows become partitions: by hash, by order, with heavy keys spread; and questions that share a job."""
+"""How rows become partitions: by hash, by order, with heavy keys spread."""
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from typing import Any
 
@@ -12,9 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import transom as tm
-from transom.engine.spark import sharing
 from transom.engine.spark.partitioning import Partitioning, heavy_keys
-from transom.engine.spark.sharing import SharedJobs
 
 
 @pytest.mark.parametrize(
@@ -92,47 +89,14 @@ def test_a_key_too_large_for_a_task_is_salted_and_its_partials_merge(spark: Spar
             tm.Collection(spark, "other", keys=["cell"], partitions=16, namespace="crowd")
 
 
-class SlowTasks:
-    """Two tasks; the first job waits until it is let go."""
-
-    def __init__(self) -> None:
-        self.go, self.begun, self.jobs = threading.Event(), threading.Semaphore(0), 0
-
-    def run(self, function: Any) -> list[bytes]:
-        self.jobs += 1
-        self.begun.release()
-        assert self.go.wait(10)
-        return [function(0), function(1)]
-
-
-def failing(task: int) -> bytes:
-    raise ValueError(f"task {task}")
-
-
-def test_questions_during_jobs_share_the_next_and_a_failing_one_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "RUNNING", 1)
-    tasks: Any = SlowTasks()
-    shared = SharedJobs()
-    answers: dict[int, Any] = {}
-
-    def ask(number: int) -> None:
-        try:
-            answers[number] = shared.run(tasks, failing if number == 3 else lambda task: f"{number} {task}".encode())
-        except ValueError as error:
-            answers[number] = str(error)
-
-    first = threading.Thread(target=ask, args=(0,))
-    first.start()
-    assert tasks.begun.acquire(timeout=10)
-    others = [threading.Thread(target=ask, args=(number,)) for number in range(1, 6)]
-    for other in others:
-        other.start()
-    while shared.questions < 6:
-        first.join(0.01)
-    tasks.go.set()
-    for thread in (first, *others):
-        thread.join(10)
-    good = {number: [f"{number} 0".encode(), f"{number} 1".encode()] for number in range(6) if number != 3}
-    assert answers == {**good, 3: "task 0"}
-    assert shared.jobs == 2
-    assert tasks.jobs == 3, "the failing one was run again by itself"
+def test_a_range_of_ordered_keys_is_in_its_partitions_and_where_its_salted_keys_are() -> None:
+    plain = Partitioning(("a",), 5, (3, 4, 9, 20))
+    for first in range(-1, 24):
+        for last in range(-1, 24):
+            keys = range(first, last)
+            wanted = {sum(bound <= key for bound in plain.bounds or ()) for key in keys}
+            assert plain.between(first, last) == wanted
+    salted = plain.salted({(3,): 1_000, (None,): 1_000}, 300)
+    assert salted.between(3, 4) == {1, 2, 3, 4}
+    assert salted.between(4, 9) == {2}
+    assert Partitioning(("a",), 5).between(3, 4) is None

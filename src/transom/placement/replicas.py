@@ -1,9 +1,10 @@
-"""Where the tasks of a job run when their groups' executors are busy, and which groups get or lose a replica.
+"""Where tasks run when the holders of their data are busy, and which groups get or lose a replica.
 
 Stark (section III-C3) decides in Spark's task scheduler: a task waits for a local executor for a bounded time, then
-takes an idle one, of those the one with the fewest distinct collection partitions (Minimum Contention First). Stock
-Spark has no hook there, and a remote read leaves no replica. So locations are chosen when a job is submitted, from a
-model of how long each executor is busy, and replicas are made and dropped on purpose.
+takes an idle one, of those the one with the fewest distinct collection partitions (Minimum Contention First), and what
+it reads stays there as a replica. Stock Spark has no hook there, and a remote read leaves nothing. So locations are
+chosen when a job is submitted, from a model of how long each executor is busy, and replicas are made and dropped on
+purpose: a task that would have liked to run where its data cannot be read stays, and its wish counts for a replica.
 """
 
 from __future__ import annotations
@@ -48,24 +49,29 @@ class Busy:
         if not self.cores or min(self.cores.values()) < 1:
             raise DefinitionError(f"cores is {dict(self.cores)}.", "Give at least one executor, each with its cores.")
 
-    def waits(self, now: float) -> dict[ExecutorId, float]:
-        """Return for how many seconds a new task would wait on each executor. O(tasks log cores)."""
+    def free(self, now: float) -> dict[ExecutorId, list[float]]:
+        """Return in how many seconds each core of each executor is free, as heaps. O(tasks log cores)."""
         free = {executor: [now] * count for executor, count in self.cores.items()}
         for _, task in sorted(self.tasks.items()):
             if (ends := free.get(task.executor)) is not None:
                 begin = max(task.begun, ends[0]) if ends[0] > now else task.begun
                 heapreplace(ends, max(begin + task.seconds, now + OVERDUE_SHARE * task.seconds))
-        return {executor: ends[0] - now for executor, ends in free.items()}
+        return {executor: [end - now for end in ends] for executor, ends in free.items()}
 
-    def submitted(self, ticket: int, executor: ExecutorId, seconds: float, now: float) -> Busy:
-        """Return the model with one more task.
+    def waits(self, now: float) -> dict[ExecutorId, float]:
+        """Return for how many seconds a new task would wait on each executor. O(tasks log cores)."""
+        return {executor: ends[0] for executor, ends in self.free(now).items()}
+
+    def submitted(self, places: Mapping[int, Place], now: float) -> Busy:
+        """Return the model with more tasks, by ticket.
 
         Raises:
-            DefinitionError: The ticket is in use.
+            DefinitionError: A ticket is in use.
         """
-        if ticket in self.tasks:
+        for ticket in self.tasks.keys() & places.keys():
             raise DefinitionError(f"Ticket {ticket} is in use.", "Give each task its own number, ascending.")
-        return replace(self, tasks={**self.tasks, ticket: Running(executor, now, seconds)})
+        new = {ticket: Running(place.executor, now, place.task.seconds) for ticket, place in places.items()}
+        return replace(self, tasks={**self.tasks, **new})
 
     def ended(self, tickets: Collection[int], now: float) -> Busy:
         """Return the model without tasks that ended, failed or not; unknown tickets are ignored.
@@ -93,13 +99,15 @@ class Busy:
 
 @dataclass(frozen=True)
 class Task:
-    """One group's task of a job that is about to be submitted."""
+    """One task of a job that is about to be submitted; a group may have several."""
 
     group: int
     seconds: float
-    """Expected, where the data is local."""
-    remote_seconds: float
-    """Expected more where it is not: reading, or computing the data anew."""
+    """Expected."""
+    holders: Sequence[ExecutorId]
+    """With the data: the group's home first, then its replicas."""
+    most_wait: float
+    """Bound on waiting for a holder, seconds; not more than its slack, where somebody waits for the answer."""
 
 
 @dataclass(frozen=True)
@@ -108,80 +116,72 @@ class Place:
 
     task: Task
     executor: ExecutorId
-    local: bool
+    source: ExecutorId | None
+    """The holder whose data it reads; None when all of them are gone."""
+    wish: ExecutorId | None = None
+    """An idle executor that would have taken it, had the data been there."""
 
 
 def placed(
     tasks: Sequence[Task],
-    holders: Mapping[int, Sequence[ExecutorId]],
-    waits: Mapping[ExecutorId, float],
-    cores: Mapping[ExecutorId, int],
-    most_wait: float,
-    slack: float | None = None,
+    free: Mapping[ExecutorId, Sequence[float]],
+    groups: Mapping[ExecutorId, Collection[int]],
+    sites: Mapping[ExecutorId, str],
 ) -> list[Place]:
-    """Return where the tasks of a job run, longest first: with their data unless they would wait too long for it.
+    """Return where the tasks of a job run, in their order: with their data unless they would wait too long for it.
 
-    A task goes to the holder of its group that is free first, if it waits there at most `most_wait` seconds, or no more
-    than the job's slack lets it. Else it takes an executor without waiting time, of those the one that holds the fewest
-    groups (MCF; groups that go there in this job count); only if it would end there before it does at its holder. With
-    no idle executor it goes where it ends first. O(tasks x executors).
+    Longest first, a task goes to the holder of its group that is free first, if it waits there no longer than its
+    bound. Else it takes an executor without waiting time, of those the one with the fewest groups (MCF; groups that go
+    there in this job count), of those at the site of a holder, where it can read the data; with no idle one it goes
+    where it begins first. Idle executors elsewhere are only wished for. O(tasks x executors).
 
     Args:
-        tasks: One for each group of the job.
-        holders: Executors with the data of each group: its home and replicas. A group without is remote anywhere.
-        waits: Seconds until each executor has a free core (`Busy.waits`).
-        cores: Of each executor, the same ones.
-        most_wait: Bound on waiting for data, seconds.
-        slack: How much later the job may end and still be in time, seconds; a task that is remote needs
-            `remote_seconds` of it, too. None: no limit.
+        tasks: Of the job.
+        free: Seconds until each core of each executor is free (`Busy.free`).
+        groups: That each executor holds.
+        sites: Executors at one site, such as a host, read one another's files.
 
     Raises:
         DefinitionError: There is no executor.
     """
-    if not waits:
+    if not free:
         raise DefinitionError("There is no executor.", "Wait until the cluster has given some.")
-    free = {executor: [wait] + [max(wait, 0.0)] * (cores[executor] - 1) for executor, wait in waits.items()}
-    for ends in free.values():
+    cores = {executor: list(ends) for executor, ends in free.items()}
+    for ends in cores.values():
         heapify(ends)
-    groups: dict[ExecutorId, set[int]] = {executor: set() for executor in waits}
-    for group, executors in holders.items():
-        for executor in executors:
-            if executor in groups:
-                groups[executor].add(group)
-    bound = most_wait if slack is None else max(0.0, min(most_wait, slack))
-    found: list[Place] = []
-    for task in sorted(tasks, key=lambda one: (-one.seconds, one.group)):
-        living = [executor for executor in holders.get(task.group, ()) if executor in free]
-        executor, local = _choose(task, living, free, groups, bound)
-        wait = free[executor][0]
-        heapreplace(free[executor], wait + task.seconds + (0.0 if local else task.remote_seconds))
-        groups[executor].add(task.group)
-        found.append(Place(task, executor, local))
-    return found
+    held = {executor: set(groups.get(executor, ())) for executor in cores}
+    found: dict[int, Place] = {}
+    for number in sorted(range(len(tasks)), key=lambda number: (-tasks[number].seconds, number)):
+        place = _choose(tasks[number], cores, held, sites)
+        wait = cores[place.executor][0]
+        heapreplace(cores[place.executor], max(wait, 0.0) + place.task.seconds)
+        held[place.executor].add(place.task.group)
+        found[number] = place
+    return [found[number] for number in range(len(tasks))]
 
 
 def _choose(
     task: Task,
-    living: Sequence[ExecutorId],
-    free: Mapping[ExecutorId, Sequence[float]],
-    groups: Mapping[ExecutorId, Collection[int]],
-    bound: float,
-) -> tuple[ExecutorId, bool]:
-    home = min(living, key=lambda executor: (free[executor][0], executor), default=None)
-    if home is not None and free[home][0] <= bound:
-        return home, True
-    others = sorted(executor for executor in free if executor not in living)
-    idle = [executor for executor in others if free[executor][0] <= 0]
-    if idle:
-        other = min(idle, key=lambda executor: (len(groups[executor]), executor))
-    elif others:
-        other = min(others, key=lambda executor: (free[executor][0], len(groups[executor]), executor))
-    else:
-        assert home is not None  # all executors are holders
-        return home, True
-    if home is not None and free[home][0] <= free[other][0] + task.remote_seconds:
-        return home, True
-    return other, False
+    cores: Mapping[ExecutorId, Sequence[float]],
+    held: Mapping[ExecutorId, Collection[int]],
+    sites: Mapping[ExecutorId, str],
+) -> Place:
+    living = [executor for executor in task.holders if executor in cores]
+    if not living:  # it will be noticed that the data is lost
+        return Place(task, min(cores, key=lambda executor: (cores[executor][0], executor)), None)
+    home = min(living, key=lambda executor: max(0.0, cores[executor][0]))
+    if cores[home][0] <= task.most_wait:
+        return Place(task, home, home)
+    near = {sites[executor]: executor for executor in reversed(living)}
+    others = [executor for executor in sorted(cores) if executor not in living]
+    idle = sorted((executor for executor in others if cores[executor][0] <= 0), key=lambda one: (len(held[one]), one))
+    neighbours = [executor for executor in idle if sites[executor] in near]
+    if not neighbours:
+        sooner = [executor for executor in others if sites[executor] in near and cores[executor][0] < cores[home][0]]
+        neighbours = sorted(sooner, key=lambda executor: (cores[executor][0], len(held[executor]), executor))
+    if neighbours:
+        return Place(task, neighbours[0], near[sites[neighbours[0]]])
+    return Place(task, home, home, idle[0] if idle else None)
 
 
 Copy = tuple[int, ExecutorId]
@@ -192,9 +192,9 @@ Copy = tuple[int, ExecutorId]
 class Replicas:
     """Which groups have replicas beside their home, and how much each copy was wanted lately.
 
-    A task that ran without its data says that its group is wanted more than its holders can serve, and where a copy
-    would have served. Wants fade by half for every half-life. A group whose unserved wants reach `hot` gets a replica
-    where they were most; a replica that was wanted less than `cold` goes.
+    A task that wished for an executor without its data says that its group is wanted more than its holders can serve.
+    Wants fade by half for every half-life. A group whose unserved wants reach `hot` gets a replica where they were
+    most; a replica that was wanted less than `cold` goes.
 
     Raises:
         DefinitionError: `cold` is not below `hot`, or one of the numbers is not positive.
@@ -202,7 +202,7 @@ class Replicas:
 
     extra: frozenset[Copy] = frozenset()
     wants: Mapping[Copy, float] = field(default_factory=dict)
-    """Faded number of tasks for each copy, whether it exists (a replica) or not (a task that was remote)."""
+    """Faded number of tasks for each copy, whether it exists (a replica) or not (a wish)."""
     at: float = 0.0
     """Second to which the wants are faded."""
     half_life: float = 60.0
@@ -216,25 +216,23 @@ class Replicas:
                 f"cold is {self.cold}, hot {self.hot}, half_life {self.half_life}.", "Give 0 < cold < hot and a time."
             )
 
-    def holders(self, homes: Sequence[ExecutorId | None]) -> dict[int, list[ExecutorId]]:
-        """Return the executors of each group: its home first, then its replicas."""
-        found = {group: [home] if home is not None else [] for group, home in enumerate(homes)}
-        for group, executor in sorted(self.extra):
-            if executor not in found[group]:
-                found[group].append(executor)
-        return found
-
     def ran(self, places: Sequence[Place], now: float) -> Replicas:
         """Return the state after the tasks of a job were placed."""
+        counted = [
+            (place.task.group, executor)
+            for place in places
+            for executor in {place.executor, place.wish or place.executor}
+            if executor == place.wish or (place.task.group, executor) in self.extra
+        ]
+        if not counted:
+            return self
         wants = self._faded(now)
-        for place in places:
-            copy = (place.task.group, place.executor)
-            if copy in self.extra or not place.local:
-                wants[copy] = wants.get(copy, 0.0) + 1
+        for copy in counted:
+            wants[copy] = wants.get(copy, 0.0) + 1
         return replace(self, wants=wants, at=max(now, self.at))
 
-    def adapted(self, now: float, executors: Collection[ExecutorId]) -> tuple[Replicas, set[Copy], set[Copy]]:
-        """Return the state with the replicas that are wanted, which ones are new, and which ones went.
+    def adapted(self, now: float, executors: Collection[ExecutorId]) -> Replicas:
+        """Return the state with the replicas that are wanted.
 
         A new replica brings the wants of its group with it, so it is not cold before it was of use.
 
@@ -242,22 +240,29 @@ class Replicas:
             now: Second.
             executors: Those that live; replicas on others are gone.
         """
-        wants = {copy: want for copy, want in self._faded(now).items() if copy[1] in executors}
-        gone = {copy for copy in self.extra if copy[1] not in executors or wants.get(copy, 0.0) < self.cold}
+        wants = {copy: want for copy, want in self._faded(now).items() if copy[1] in executors and want > 1e-3}
+        extra = {copy for copy in self.extra if copy[1] in executors and wants.get(copy, 0.0) >= self.cold}
+        wants = {copy: want for copy, want in wants.items() if copy in extra or copy not in self.extra}
         unserved: dict[int, dict[ExecutorId, float]] = {}
         for (group, executor), want in wants.items():
-            if (group, executor) not in self.extra:
+            if (group, executor) not in extra:
                 unserved.setdefault(group, {})[executor] = want
-        new: set[Copy] = set()
         for group, places in unserved.items():
             total = sum(places.values())
             if total >= self.hot:
                 executor = max(sorted(places), key=places.__getitem__)
-                new.add((group, executor))
-                wants = {copy: want for copy, want in wants.items() if copy[0] != group or copy in self.extra}
+                wants = {copy: want for copy, want in wants.items() if copy[0] != group or copy in extra}
                 wants[group, executor] = total
-        wants = {copy: want for copy, want in wants.items() if copy not in gone and want > 1e-3}
-        return replace(self, extra=(self.extra - gone) | new, wants=wants, at=max(now, self.at)), new, gone
+                extra.add((group, executor))
+        return replace(self, extra=frozenset(extra), wants=wants, at=max(now, self.at))
+
+    def without(self, groups: Collection[int]) -> Replicas:
+        """Return the state without what is known of some groups, which are no more."""
+        return replace(
+            self,
+            extra=frozenset(copy for copy in self.extra if copy[0] not in groups),
+            wants={copy: want for copy, want in self.wants.items() if copy[0] not in groups},
+        )
 
     def _faded(self, now: float) -> dict[Copy, float]:
         share = exp2(-max(0.0, now - self.at) / self.half_life)

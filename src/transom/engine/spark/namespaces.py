@@ -9,53 +9,31 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from transom.engine.spark import placed
+from transom.engine.spark.copies import Copies
+from transom.engine.spark.datasets import Dataset
 from transom.engine.spark.partitioning import SLICES, Key, Partitioning, heavy_keys
 from transom.engine.spark.placed import PlacedFile, Tasks
-from transom.engine.spark.sharing import SharedJobs
+from transom.engine.spark.sharing import Part, Question, SharedJobs
+from transom.engine.spark.steps import OnTables
+from transom.engine.spark.workers import Workers, workers
 from transom.errors import DefinitionError, SessionError
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, SystemClock
 from transom.placement.balance import Flux
 from transom.placement.grouping import Grouping, Sizes
-from transom.placement.locality import Assignment
+from transom.placement.locality import Assignment, ExecutorId
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LOOK: Micros = MICROS_PER_SECOND
 """Executors that come and go are noticed so soon."""
-
-
-@dataclass(eq=False)
-class Dataset:
-    """One dataset of a collection: how it is computed, and where its partitions are."""
-
-    label: Any
-    frame: DataFrame
-    """What it is computed from, again if need be: the same rows every time."""
-    files: list[PlacedFile] = field(default_factory=list)
-    """One for each partition; empty while it is evicted."""
-    used: int = 0
-    """Number of the last action that read it."""
-    partitioning: Partitioning | None = None
-    """How its rows became partitions, from its first computation on."""
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of its files."""
-        return sum(file.bytes for file in self.files)
-
-    @property
-    def rows(self) -> int:
-        """Rows of its files."""
-        return sum(file.rows for file in self.files)
 
 
 class Namespace:
@@ -72,6 +50,7 @@ class Namespace:
         bounds: First key of each partition but the first, ascending; None for partitions by hash.
         last: So many datasets.
         clock: The time.
+        shared_workers: The executors; those that all namespaces of the application share, if not given.
 
     Raises:
         DefinitionError: A value cannot be.
@@ -88,6 +67,7 @@ class Namespace:
         last: int = 3,
         clock: Clock | None = None,
         bounds: Sequence[Any] | None = None,
+        shared_workers: Workers | None = None,
     ) -> None:
         self.partitioning = Partitioning(tuple(keys), partitions, None if bounds is None else tuple(bounds))
         """Of the next dataset."""
@@ -99,18 +79,24 @@ class Namespace:
         """Collections that are open."""
         self.key_types: tuple[str, ...] | None = None
         """Of the first dataset; the hash of a number depends on its type."""
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        """Held while anything of it changes."""
         self._assignment = Assignment.nowhere(partitions)
         self._sizes: list[list[int]] = []
         self._clock = clock or SystemClock()
         self._looked_at: Micros | None = None
         self._tasks: dict[tuple[Any, ...], Tasks] = {}
-        self._stale: list[PlacedFile] = []
-        self.shared = SharedJobs()
+        self.stale: list[PlacedFile] = []
+        """Files that were left behind, to be deleted when nobody waits for it."""
+        self.workers = shared_workers or workers(spark)
+        self.copies = Copies(self)
+        """Of groups that are wanted more than their homes can serve."""
+        self.shared = SharedJobs(self.workers, self._held, self.copies.ran)
         """Its counts tell how many questions went into how many jobs."""
-        self._alive: dict[str, int] = {}
+        self.alive: dict[ExecutorId, int] = {}
+        """Cores of the executors."""
         self.look(now=True)
-        groups = 1 if elastic is not None else min(partitions, sum(self._alive.values()))
+        groups = 1 if elastic is not None else min(partitions, sum(self.alive.values()))
         self.grouping = Grouping.even(partitions, max(1, groups))
         self._settle()
 
@@ -125,24 +111,44 @@ class Namespace:
         Raises:
             SessionError: There is no executor.
         """
-        with self._lock:
+        with self.lock:
             moment = self._clock.now()
             if not now and self._looked_at is not None and moment < self._looked_at + LOOK:
                 return
             self._looked_at = moment
-            alive = {each.id: each.cores for each in placed.executors(self.spark)}
-            if alive != self._alive:
-                self._alive = alive
+            alive = self.workers.look()
+            if alive != self.alive:
+                self.alive = alive
                 if hasattr(self, "grouping"):
-                    self._settle()
+                    self._settle(pinned=self._follow_copies())
 
-    def _settle(self) -> None:
-        """Give every group a living home, and move groups while that evens out the loads."""
+    def _follow_copies(self) -> list[int]:
+        """Let groups whose home is gone live where they have a copy: nothing is computed again there. Return them."""
+        followed = []
+        copies = {group: executor for group, executor in sorted(self.copies.wanted) if executor in self.alive}
+        for group, each in enumerate(self.grouping.ranges):
+            if each.start in copies and self._assignment.homes[each.start] not in self.alive:
+                self._assignment = self._assignment.moved(dict.fromkeys(each, copies[each.start]))
+                followed.append(group)
+        return followed
+
+    def _held(self) -> dict[ExecutorId, set[int]]:
+        """Return the groups that each executor holds, by their first partitions."""
+        held: dict[ExecutorId, set[int]] = {executor: set() for executor in self.alive}
+        homes = [(each.start, self._assignment.homes[each.start]) for each in self.grouping.ranges]
+        for group, executor in (*homes, *self.copies.wanted):
+            if executor in held:
+                held[executor].add(group)
+        return held
+
+    def _settle(self, pinned: Collection[int] = ()) -> None:
+        """Give every group a living home, and move groups while that evens out the loads, but not the pinned ones."""
         sizes = self._weights()
         ranges = self.grouping.ranges
-        settled = self._assignment.settled(list(self._alive), list(sizes), units=ranges)
+        settled = self._assignment.settled(list(self.alive), list(sizes), units=ranges)
         homes = Assignment(tuple(settled.homes[each.start] for each in ranges))
-        for move in Flux(most_moves=len(ranges)).moves(homes, list(self.grouping.sizes(sizes)), list(self._alive)):
+        loads, flux = list(self.grouping.sizes(sizes)), Flux(most_moves=len(ranges))
+        for move in flux.moves(homes, loads, list(self.alive), pinned=pinned):
             settled = settled.moved(dict.fromkeys(ranges[move.group], move.target))
         self._assignment = settled
 
@@ -166,7 +172,7 @@ class Namespace:
                 f"Its columns are {', '.join(types)}.",
             )
         found = tuple(types[key] for key in self.keys)
-        with self._lock:
+        with self.lock:
             self.key_types = self.key_types or found
             if found != self.key_types:
                 raise DefinitionError(
@@ -180,11 +186,12 @@ class Namespace:
 
         One job with one exchange; again, once, if a key is found that is too large for a task.
         """
-        with self._lock:
+        with self.lock:
             self.look()
             self._sweep()
             first = dataset.partitioning is None
             dataset.partitioning = dataset.partitioning or self.partitioning
+            self._leave(dataset)
             dataset.files = self._placed(dataset)
             share = 0 if self.elastic is None else self.elastic[1] // self.last  # a group holds that of each dataset
             if first and (heavy := self._heavy(dataset, share)):
@@ -192,10 +199,11 @@ class Namespace:
                 if self.partitioning is not dataset.partitioning:
                     old, dataset.partitioning = dataset.files, self.partitioning
                     dataset.files = self._placed(dataset)
-                    self._stale += old
+                    self.stale += old
             self._sizes = [*self._sizes, [file.bytes for file in dataset.files]][-self.last :]
             if self.elastic is not None:
-                self.grouping = self.grouping.adapted(self._weights(), *self.elastic)
+                before, self.grouping = self.grouping, self.grouping.adapted(self._weights(), *self.elastic)
+                self.copies.forget({each.start for each in set(before.ranges) - set(self.grouping.ranges)})
             self._settle()
 
     def _placed(self, dataset: Dataset) -> list[PlacedFile]:
@@ -219,36 +227,46 @@ class Namespace:
 
     def _sweep(self) -> None:
         """Delete the files that were left behind."""
-        stale, self._stale = self._stale, []
+        stale, self.stale = self.stale, []
         if stale:
             placed.remove(stale, self.spark)
 
     def bring_home(self, datasets: Sequence[Dataset]) -> None:
         """Make all partitions of some datasets be where they belong, computing again what is lost."""
-        with self._lock:
+        with self.lock:
             self.look()
             for dataset in datasets:
                 if not dataset.files:
                     self.materialise(dataset)
                 self._recompute_lost(dataset)
-            away = [
-                (dataset, number)
-                for dataset in datasets
-                for number, file in enumerate(dataset.files)
-                if file.executor != self._assignment.homes[number]
-            ]
+            homes = self._assignment.homes
+            away = []
+            for dataset in datasets:
+                for number, file in enumerate(dataset.files):
+                    if file.executor == (home := homes[number]):
+                        continue
+                    if copy := dataset.copies.pop((number, home or ""), None):
+                        self.stale.append(file)
+                        dataset.files[number] = copy
+                    else:
+                        away.append((dataset, number))
             if not away:
                 return
             old = [dataset.files[number] for dataset, number in away]
             there = Tasks(self.spark, [self._assignment.homes[number] for _, number in away])
             for (dataset, number), file in zip(away, placed.move(old, there, self.name), strict=True):
                 dataset.files[number] = file
-            self._stale += old  # deleted before the next dataset is added: whoever asks now does not wait for it
+            self.stale += old  # deleted before the next dataset is added: whoever asks now does not wait for it
 
     def _recompute_lost(self, dataset: Dataset) -> None:
         from pyspark.sql import functions as F
 
-        lost = [number for number, file in enumerate(dataset.files) if file.executor not in self._alive]
+        lost = [number for number, file in enumerate(dataset.files) if file.executor not in self.alive]
+        if not lost:
+            return
+        for number, executor in [copy for copy in dataset.copies if copy[1] in self.alive and copy[0] in lost]:
+            dataset.files[number] = dataset.copies.pop((number, executor))
+            lost = [other for other in lost if other != number]
         if not lost:
             return
         partition = (dataset.partitioning or self.partitioning).of(dataset.frame)
@@ -260,36 +278,81 @@ class Namespace:
 
     def plan(self, datasets: Sequence[Dataset]) -> tuple[Tasks, list[list[list[str]]]]:
         """Return one task for each group, and the paths of its partitions by group and dataset; all are at home."""
-        with self._lock:
+        with self.lock:
             self.bring_home(datasets)
             ranges = self.grouping.ranges
             paths = [[[dataset.files[p].path for p in each] for dataset in datasets] for each in ranges]
             return self._made([self._assignment.homes[each.start] for each in ranges]), paths
 
-    def run(self, datasets: Sequence[Dataset], function: Callable[[list[pa.Table]], bytes]) -> list[bytes]:
+    def parts(self, datasets: Sequence[Dataset], partitions: Collection[int] | None = None) -> list[Part]:
+        """Return what a question asks of each group, all of it at home.
+
+        Args:
+            datasets: In the order of the function's tables.
+            partitions: Without the others; None for all.
+        """
+        with self.lock:
+            self.bring_home(datasets)
+            found = []
+            for each in self.grouping.ranges:
+                numbers = [number for number in each if partitions is None or number in partitions]
+                home = self._assignment.homes[each.start]
+                if not numbers or home is None:
+                    continue
+                files = [[dataset.files[number] for number in numbers] for dataset in datasets]
+                paths = {home: [[file.path for file in one] for one in files]}
+                for executor in self.copies.of(each.start):
+                    keys = [(number, executor) for number in numbers]
+                    if executor in self.alive and all(key in dataset.copies for dataset in datasets for key in keys):
+                        paths[executor] = [[dataset.copies[key].path for key in keys] for dataset in datasets]
+                found.append(Part(each.start, sum(file.bytes for one in files for file in one), paths))
+            return found
+
+    def run(
+        self,
+        datasets: Sequence[Dataset],
+        function: Callable[[list[pa.Table]], bytes],
+        partitions: Collection[int] | None = None,
+        most_wait: float = 0.1,
+        due: float | None = None,
+    ) -> list[bytes]:
         """Return what the function gives for the tables of each group, one per dataset; a job without an exchange.
 
-        What several threads ask while jobs run shares the next job.
+        What several threads ask while jobs run shares the next job. Files that went while the job was on its way are
+        looked for again; if a host vanished, what was there is computed again.
 
-        A host that vanished during the job is noticed, and what was there is computed again, once.
+        Args:
+            datasets: In the order of the function's tables.
+            function: Runs at the executors.
+            partitions: Without the others; None for all.
+            most_wait: Seconds that a task waits where its data is while other executors are idle.
+            due: Second of `workers.now()` at which the answer is wanted; None for no hurry.
         """
-        tasks, paths = self.plan(datasets)
-        try:
-            return self.shared.run(tasks, _on_tables(paths, function))
-        except Exception as error:
-            if "FileNotFoundError" not in str(error):
-                raise
-            self.look(now=True)
-            with self._lock:
-                for dataset in datasets:
-                    dataset.files = []
-            tasks, paths = self.plan(datasets)
-            return self.shared.run(tasks, _on_tables(paths, function))
+        for left in (2, 1, 0):
+            parts = self.parts(datasets, partitions)
+            try:
+                return self.shared.run(Question(parts, OnTables(function), most_wait, due, subject=datasets))
+            except Exception as error:
+                if not left or not ("FileNotFoundError" in str(error) or isinstance(error, SessionError)):
+                    raise
+                self.look(now=True)
+                if left == 1:
+                    with self.lock:
+                        for dataset in datasets:
+                            self._leave(dataset)
+            finally:
+                self.copies.adapt_soon()
+        raise AssertionError
+
+    def _leave(self, dataset: Dataset) -> None:
+        """Leave the files of a dataset behind."""
+        self.stale += [*dataset.files, *dataset.copies.values()]
+        dataset.files, dataset.copies = [], {}
 
     def free(self, dataset: Dataset) -> None:
         """Remove the files of a dataset; it is computed again when it is used."""
-        with self._lock:
-            self._stale, dataset.files = [*self._stale, *dataset.files], []
+        with self.lock:
+            self._leave(dataset)
             self._sweep()
 
     def _by_partition(self) -> Tasks:
@@ -303,18 +366,6 @@ class Namespace:
                 self._tasks.clear()
             self._tasks[key] = Tasks(self.spark, homes)
         return self._tasks[key]
-
-
-def _on_tables(paths: list[list[list[str]]], function: Callable[[list[pa.Table]], bytes]) -> Callable[[int], bytes]:
-    def run(group: int) -> bytes:
-        return function(tables_of(paths[group]))
-
-    return run
-
-
-def tables_of(paths: Sequence[Sequence[str]]) -> list[pa.Table]:
-    """Return one table for each dataset, of some partitions of it; without copying."""
-    return [pa.concat_tables([placed.open_table(path) for path in each]) for each in paths]
 
 
 _KNOWN: dict[tuple[str, str], Namespace] = {}

@@ -9,6 +9,7 @@ merged.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -85,6 +86,19 @@ class Partitioning:
             step = self.partitions // spread
             chosen = chosen.when(same, (F.pmod(row, F.lit(spread)) * step).cast("int"))
         return F.pmod(base + chosen.otherwise(0), F.lit(self.partitions))
+
+    def between(self, first: Any, last: Any) -> frozenset[int] | None:
+        """Return the partitions with the keys in [first, last); None for all of them, where keys have no order."""
+        if self.bounds is None:
+            return None
+        if not first < last:
+            return frozenset()
+        found = set(range(bisect_right(self.bounds, first), bisect_left(self.bounds, last) + 1))
+        for (key, *_), spread in self.salts.items():
+            if key is not None and first <= key < last:
+                base, step = bisect_right(self.bounds, key), self.partitions // spread
+                found.update((base + place * step) % self.partitions for place in range(spread))
+        return frozenset(found)
 
     def salted(self, heavy: Mapping[Key, int], most: int) -> Partitioning:
         """Return the partitioning that spreads keys also of these sizes; itself if it does so already.

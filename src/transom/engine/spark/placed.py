@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from transom.engine.spark import kept
+from transom.engine.spark.kept import open_table as open_table
 from transom.errors import SessionError
 from transom.placement.locality import ExecutorId
 
@@ -94,12 +96,6 @@ def executors(spark: SparkSession) -> list[ExecutorInfo]:
 def here() -> str:
     """Return a name of the executor's process that this Python worker belongs to, the same for all of its workers."""
     return f"{socket.gethostname()}:{os.getppid()}"
-
-
-def open_table(path: str) -> pa.Table:
-    """Return a partition without copying it; for tasks."""
-    with pa.memory_map(path) as source:
-        return pa.ipc.open_file(source).read_all()
 
 
 class Tasks:
@@ -327,7 +323,7 @@ def remove(files: Sequence[PlacedFile], spark: SparkSession) -> None:
 
     def delete(number: int) -> bytes:
         for path in by_home[homes[number]]:
-            Path(path).unlink(missing_ok=True)
+            kept.delete(path)
         return b""
 
     Tasks(spark, homes).run(delete)

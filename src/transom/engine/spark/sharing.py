@@ -2,100 +2,235 @@
 
 A Spark job of three tiny tasks takes 40 to 100 ms however little it does. Under load, what is asked at once costs that
 once; without load nobody waits for others. A question that fails does so alone: it is run again by itself.
+
+What the questions of a job ask of one group is one task, or several if the cores of its holders can share it.
 """
 
 from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
-from transom.engine.spark.placed import Tasks
+from transom.engine.spark.workers import TASK_SECONDS, Workers
+from transom.model.time import MICROS_PER_SECOND, SystemClock
+from transom.placement.locality import ExecutorId
+from transom.placement.replicas import Place, Task
 
-Function: TypeAlias = Callable[[int], bytes]
-"""From the number of a task; runs at its executor."""
+Paths: TypeAlias = Sequence[Sequence[str]]
+"""Files of some partitions, by dataset."""
+Function: TypeAlias = Callable[[Paths], bytes]
+"""Runs at the executor that has them."""
 
 RUNNING = 2
 """Jobs at a time: while one computes, the driver prepares the next."""
 MOST = 64
 """Questions in a job."""
+LEAST_SECONDS = 0.02
+"""A task is divided among the cores of its group's holders into tasks that are expected to be no shorter."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a question asks of one group."""
+
+    group: int
+    bytes: int
+    paths: Mapping[ExecutorId, Paths]
+    """Where the data is, by holder: the home first, then replicas."""
 
 
 @dataclass(eq=False)
-class _Question:
-    tasks: Tasks
+class Question:
+    """A function of the files of some groups."""
+
+    parts: Sequence[Part]
     function: Function
+    most_wait: float
+    """Seconds that a task waits for a holder of its data while others are idle."""
+    due: float | None = None
+    """Second at which its answer is wanted."""
+    subject: Any = None
+    """For who is told where the tasks run."""
     answers: list[bytes | None] | None = None
     failed: bool = False
+    leads: bool = False
+    """Whether its thread runs the next job."""
+    woken: threading.Event = field(default_factory=threading.Event)
 
-    @property
-    def done(self) -> bool:
-        return self.failed or self.answers is not None
+
+@dataclass(frozen=True)
+class Bundle:
+    """A task: what some questions ask of a group."""
+
+    group: int
+    holders: tuple[ExecutorId, ...]
+    pieces: tuple[tuple[int, int], ...]
+    """Numbers of questions, and of their parts."""
+    seconds: float
+
+
+def bundles(
+    questions: Sequence[Question], seconds: Callable[[int], float], cores: Mapping[ExecutorId, int]
+) -> list[Bundle]:
+    """Return the tasks of a job: one for each group and set of holders, more where cores can share long ones.
+
+    Args:
+        questions: Of the job.
+        seconds: That a question to so many bytes is expected to take.
+        cores: Of each executor.
+    """
+    together: dict[tuple[int, tuple[ExecutorId, ...]], list[tuple[int, int]]] = {}
+    for number, question in enumerate(questions):
+        for place, part in enumerate(question.parts):
+            together.setdefault((part.group, tuple(part.paths)), []).append((number, place))
+    found = []
+    for (group, holders), pieces in together.items():
+        costs = {(q, p): seconds(questions[q].parts[p].bytes) for q, p in pieces}
+        most = sum(cores.get(holder, 0) for holder in holders)
+        count = max(1, min(most, len(pieces), int(sum(costs.values()) / LEAST_SECONDS)))
+        for first in range(count):
+            share = tuple(pieces[first::count])
+            found.append(Bundle(group, holders, share, sum(costs[piece] for piece in share)))
+    return found
 
 
 class SharedJobs:
-    """Runs functions at executors, several in one job when several are asked for at once; for any number of threads."""
+    """Runs questions at executors, several in one job when several are asked at once; for any number of threads.
 
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._waiting: list[_Question] = []
+    Args:
+        workers: The executors.
+        groups: Gives the groups that each executor holds.
+        told: Is told where the tasks of a job run, each with the subjects of its questions.
+    """
+
+    def __init__(
+        self,
+        workers: Workers,
+        groups: Callable[[], Mapping[ExecutorId, set[int]]],
+        told: Callable[[Sequence[tuple[Place, list[Any]]], float], None],
+    ) -> None:
+        self._workers, self._groups, self._told = workers, groups, told
+        self._lock = threading.Lock()
+        self._waiting: list[Question] = []
         self._running = 0
         self.jobs = 0
         """Jobs so far."""
         self.questions = 0
         """Questions so far."""
 
-    def run(self, tasks: Tasks, function: Function) -> list[bytes]:
-        """Return what the function gives for each task; see `Tasks.run`."""
-        mine = _Question(tasks, function)
-        with self._changed:
+    def run(self, question: Question) -> list[bytes]:
+        """Return what the question's function gives for each of its parts."""
+        with self._lock:
             self.questions += 1
-            self._waiting.append(mine)
-            while not mine.done and (self._running >= RUNNING or mine not in self._waiting):
-                self._changed.wait()
-            together = [] if mine.done else self._take(mine)
-        if together:
-            self._answer(together)
-        if mine.answers is None or None in mine.answers:
-            return tasks.run(function)
-        return [answer for answer in mine.answers if answer is not None]
+            if self._running < RUNNING:
+                self._running += 1
+                question.leads = True
+            else:
+                self._waiting.append(question)
+        if not question.leads:
+            question.woken.wait()
+        if question.leads:
+            try:
+                self._answer(self._take(question))
+            finally:
+                self._next()
+        if question.failed:
+            question.answers = self._job([question])[0]
+        return [answer for answer in question.answers or [] if answer is not None]
 
-    def _take(self, mine: _Question) -> list[_Question]:
-        others = [each for each in self._waiting if each is not mine and each.tasks is mine.tasks]
-        together = [mine, *others[: MOST - 1]]
-        self._waiting = [each for each in self._waiting if each not in together]
-        self._running += 1
-        self.jobs += 1
-        return together
+    def _take(self, mine: Question) -> list[Question]:
+        """Return the questions of the next job: of those that wait the most urgent ones, and the thread's own."""
+        with self._lock:
+            waiting = sorted(self._waiting, key=lambda each: (each.due is None, each.due or 0.0))
+            together = [mine, *waiting[: MOST - 1]]
+            self._waiting = [each for each in self._waiting if each not in together]
+            return together
 
-    def _answer(self, together: Sequence[_Question]) -> None:
-        try:
-            found = together[0].tasks.run(_all_of([each.function for each in together]))
-            answers = [pickle.loads(each) for each in found]
-            for place, question in enumerate(together):
-                question.answers = [answer[place] for answer in answers]
-        finally:
-            with self._changed:
-                for question in together:
-                    question.failed = question.answers is None
+    def _next(self) -> None:
+        """Let the thread of a question that waits run the next job."""
+        with self._lock:
+            if not self._waiting:
                 self._running -= 1
-                self._changed.notify_all()
+                return
+            leader = self._waiting.pop(0)
+            leader.leads = True
+        leader.woken.set()
+
+    def _answer(self, together: Sequence[Question]) -> None:
+        try:
+            for question, answers in zip(together, self._job(together), strict=True):
+                question.answers, question.failed = answers, None in answers
+        except Exception:
+            if len(together) == 1:
+                raise
+            for question in together:
+                question.failed = True
+        finally:
+            for question in together[1:]:
+                question.failed = question.failed or question.answers is None
+                question.woken.set()
+
+    def _job(self, questions: Sequence[Question]) -> list[list[bytes | None]]:
+        """Return the answers of questions by part; None for what failed beside others.
+
+        What a question fails with is raised if it is the only one.
+        """
+        tasks = bundles(questions, self._workers.seconds, self._workers.cores)
+        booked = self._workers.book([self._task(each, questions) for each in tasks], self._groups())
+        with self._lock:
+            self.jobs += 1
+        subjects = [[questions[number].subject for number, _ in each.pieces] for each in tasks]
+        self._told(list(zip(booked.places, subjects, strict=True)), self._workers.now())
+        work = [
+            [(number, _paths(questions[number].parts[part], place)) for number, part in each.pieces]
+            for each, place in zip(tasks, booked.places, strict=True)
+        ]
+        begun = self._workers.now()
+        found = self._workers.run(booked, _all_of([each.function for each in questions], work))
+        answers: list[list[bytes | None]] = [[None] * len(each.parts) for each in questions]
+        longest, size, count = 0.0, 0.0, 0
+        for each, answer in zip(tasks, found, strict=True):
+            given, seconds = pickle.loads(answer)
+            for (number, part), one in zip(each.pieces, given, strict=True):
+                answers[number][part] = one
+            if seconds >= longest:
+                longest, count = seconds, len(each.pieces)
+                size = sum(questions[number].parts[part].bytes for number, part in each.pieces) / count
+        if count:
+            self._workers.learned(size, longest / count, self._workers.now() - begun - longest)
+        return answers
+
+    def _task(self, bundle: Bundle, questions: Sequence[Question]) -> Task:
+        bound = float("inf")
+        for number, _ in bundle.pieces:
+            bound = min(bound, questions[number].most_wait)
+            if (due := questions[number].due) is not None:
+                bound = min(bound, self._workers.slack(due, bundle.seconds))
+        return Task(bundle.group, bundle.seconds + TASK_SECONDS, bundle.holders, max(0.0, bound))
 
 
-def _all_of(functions: Sequence[Function]) -> Function:
-    """Return a function with the answers of all; None for one that fails beside others."""
+def _paths(part: Part, place: Place) -> Paths:
+    return next(iter(part.paths.values())) if place.source is None else part.paths[place.source]
+
+
+def _all_of(functions: Sequence[Function], work: Sequence[Sequence[tuple[int, Paths]]]) -> Callable[[int], bytes]:
+    """Return a function of a task's number with the answers of all its questions, and the seconds that they took."""
+    alone = len(functions) == 1
 
     def run(task: int) -> bytes:
-        if len(functions) == 1:
-            return pickle.dumps([functions[0](task)])
+        clock = SystemClock()
+        begun = clock.now()
         answers: list[bytes | None] = []
-        for function in functions:
+        for number, paths in work[task]:
             try:
-                answers.append(function(task))
+                answers.append(functions[number](paths))
             except Exception:
+                if alone:
+                    raise
                 answers.append(None)
-        return pickle.dumps(answers)
+        return pickle.dumps((answers, (clock.now() - begun) / MICROS_PER_SECOND))
 
     return run
