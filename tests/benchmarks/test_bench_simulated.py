@@ -1,0 +1,39 @@
+"""Questions on a simulated cluster: bounds that any simulation of it has to keep."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import pytest
+from benchmarks.simulated_cluster import Cluster, Costs, Load, highest, spark, transom
+
+CLUSTER = Cluster(executors=8, cores=2, link=1e8, driver_cores=2)
+COSTS = Costs(job=0.05, question=0.001, part=0.003, byte=1e-9, plan=0.05, plan_dataset=0.005)
+
+
+def load(rate: float, size: float = 16e6) -> Load:
+    return Load(rate, 3.0, size, datasets=12, partitions=64)
+
+
+def test_every_question_takes_what_a_job_takes_and_the_same_seed_gives_the_same() -> None:
+    found = transom(CLUSTER, COSTS, load(50), groups=16)
+    assert len(found) == 150
+    assert min(found) > COSTS.job
+    assert found == transom(CLUSTER, COSTS, load(50), groups=16)
+    assert found != transom(CLUSTER, COSTS, load(50), groups=16, seed=1)
+
+
+def test_spark_s_plans_and_links_bound_what_it_answers() -> None:
+    for exchanges in (True, False):
+        found = spark(CLUSTER, COSTS, load(2), exchanges, 8)
+        assert min(found) > COSTS.plan + COSTS.plan_dataset
+        assert median(spark(CLUSTER, COSTS, load(2, 64e6), exchanges, 8)) > median(found)
+        # Two cores plan; a question has four datasets on average: not more than 2 / 0.07 s.
+        assert highest(lambda rate, form=exchanges: spark(CLUSTER, COSTS, load(rate), form, 8), 1.0, 0.5)[0] < 40
+
+
+def test_more_load_is_slower_and_the_highest_rate_keeps_the_limit() -> None:
+    slow = [median(transom(CLUSTER, COSTS, load(rate), groups=16)) for rate in (5, 1_500)]
+    assert slow[0] < 0.2 < slow[1]
+    assert highest(lambda rate: [rate / 100], limit=0.8, quantile=0.95)[0] == pytest.approx(80, rel=0.1)
+    assert highest(lambda rate: [9.0], limit=0.8, quantile=0.95)[0] == 0
