@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -97,6 +99,22 @@ def wait_for(spark: SparkSession, executors: int) -> None:
         if time.monotonic() > end:
             raise TimeoutError(f"Spark has not got {executors} executors.")
         time.sleep(0.05)
+
+
+def kill_executor(spark: SparkSession, executor: str) -> None:
+    """Kill the process of an executor with -9, and return when Spark has noticed.
+
+    Raises:
+        TimeoutError: It does not notice.
+    """
+    daemon = int(placed.Tasks(spark, [executor]).run(lambda _: placed.here().encode())[0].decode().rsplit(":", 1)[1])
+    parent = int(Path(f"/proc/{daemon}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    os.kill(parent, signal.SIGKILL)
+    end = time.monotonic() + PATIENCE_SECONDS
+    while any(each.id == executor for each in placed.executors(spark)):
+        if time.monotonic() > end:
+            raise TimeoutError(f"Spark still has executor {executor}.")
+        time.sleep(0.02)
 
 
 def spilled_bytes(spark: SparkSession) -> int:

@@ -4,6 +4,7 @@ from transom.app import App
 from transom.collection import Collection
 from transom.engine.progress import Progress
 from transom.engine.requests import Change
+from transom.engine.spark.checkpointing import Recovery
 from transom.engine.spark.session import session_builder
 from transom.errors import (
     CheckpointError,
@@ -76,6 +77,7 @@ __all__ = [
     "JobChangedError",
     "Progress",
     "QueryFailedError",
+    "Recovery",
     "SessionError",
     "SinkError",
     "SourceError",

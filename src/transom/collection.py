@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from transom.engine.spark.datasets import Dataset
+from transom.engine.spark.checkpointing import Recovery
+from transom.engine.spark.datasets import Dataset, Function, Recipe
+from transom.engine.spark.deriving import alike, described
 from transom.engine.spark.namespaces import Namespace, leave, namespace
 from transom.engine.spark.placed import arrow_schema
 from transom.errors import DefinitionError
 from transom.model.time import MICROS_PER_SECOND, Duration, parse_duration
-from transom.view import Terms, View
+from transom.view import Terms, View, composed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,6 +48,8 @@ class Collection:
         evict: Which first: `oldest` added or `least_used`, the one whose last use is longest ago.
         wait: How long a task of a question waits for an executor that has its data while others are idle; less where
             a question's `within` does not allow it. What then cannot be read elsewhere is copied, while it is wanted.
+        recovery: How soon derived datasets are there again after a loss, and where they are checkpointed for it; for
+            all collections of the namespace. None: derived datasets are made again from the beginning.
 
     Raises:
         DefinitionError: A value cannot be, or the namespace is partitioned in another way.
@@ -65,6 +69,7 @@ class Collection:
         limit_bytes: int | None = None,
         evict: Literal["oldest", "least_used"] = "oldest",
         wait: Duration = "100 ms",
+        recovery: Recovery | None = None,
     ) -> None:
         if evict not in ("oldest", "least_used"):
             raise DefinitionError(f"evict is {evict!r}.", "Give 'oldest' or 'least_used'.")
@@ -77,6 +82,8 @@ class Collection:
         self.name, self.keys, self.limit_bytes, self.order = name, tuple(keys), limit_bytes, evict
         self._namespace = _namespace(spark, namespace or name, keys, partitions, elastic, bounds)
         self._terms = Terms(longest / MICROS_PER_SECOND)
+        if recovery is not None:
+            self._namespace.recover(recovery)
         self._datasets: dict[Any, Dataset] = {}
         self._schema: pa.Schema | None = None
         self._actions = itertools.count(1)
@@ -95,12 +102,7 @@ class Collection:
         Raises:
             DefinitionError: The label is taken, or keys or columns are not those of the collection.
         """
-        if self._closed:
-            raise DefinitionError(f"{self.name}: the collection is closed.", "Make a new one.")
-        if label in self._datasets:
-            raise DefinitionError(f"{self.name}: there is a dataset {label!r}.", "Drop it first, or use another label.")
-        for known in itertools.islice(self._datasets, 1):
-            _comparable(known, label)
+        self._check_new(label)
         keyed = frame
         if self.keys != self._namespace.keys:  # its keys have other names here
             for theirs, mine in zip(self._namespace.keys, self.keys, strict=True):
@@ -108,18 +110,69 @@ class Collection:
                     raise DefinitionError(f"The dataset has no column {mine}.", f"Columns: {', '.join(frame.columns)}.")
                 keyed = keyed.withColumnRenamed(mine, theirs)
         schema = arrow_schema(keyed)
-        if self._schema is not None and not schema.equals(self._schema):
+        if self._schema is not None and not alike(schema, self._schema):
             raise DefinitionError(
-                f"{self.name}: the columns of {label!r} are {_short(schema)}; before they were {_short(self._schema)}.",
+                f"{self.name}: the columns of {label!r} are {described(schema)}; "
+                f"before they were {described(self._schema)}.",
                 "Select and cast the same columns in the same order.",
             )
         self._namespace.check_keys(keyed)
-        dataset = Dataset(label, keyed)
+        dataset = Dataset(label, keyed, kind=self.name)
         self._namespace.materialise(dataset)
-        self._schema = schema
+        self._join(dataset, schema)
+
+    def derive(self, label: Any, function: Function, views: Sequence[View]) -> None:
+        """Make a dataset from others, partition by partition: one job without an exchange.
+
+        A running result is derived from the one before and from what is new. What is lost or evicted of a derived
+        dataset is made again from the nearest datasets that are there, checkpointed, or were added.
+
+        >>> running.derive("12:00", merge, [running["11:00"], hourly["12:00"]])  # doctest: +SKIP
+
+        Args:
+            label: What it is called, as for `add`.
+            function: Gets the rows of corresponding partitions as Arrow tables, one for each view, and returns an Arrow
+                table: of the same columns for every partition, also an empty one, with no keys but those of the rows
+                that it got, and the same every time.
+            views: Of this or other collections of the namespace; they may filter, select and join.
+
+        Raises:
+            DefinitionError: The label is taken, a view is of another namespace, keys are salted and there are several
+                views, or the function gives something else.
+        """
+        self._check_new(label)
+        if not views:
+            raise DefinitionError(f"{self.name}: {label!r} is derived from nothing.", "Give a view, or `add` it.")
+        for view in views:
+            view.check_namespace(self._namespace)
+        parents, made = composed(function, views)
+        salted = [key for view in views for key in view.salted]
+        if salted and len(parents) > 1:
+            raise DefinitionError(
+                f"The key {salted[0]} is salted: its rows lie in several partitions, which do not correspond.",
+                "Derive from the DataFrames (`df()`) with `add`, or use a larger second bound of `elastic`.",
+            )
+        recipe = Recipe(tuple(parents), made, self._schema)
+        names = tuple(dict.fromkeys(parent.name for parent in parents))
+        dataset = Dataset(label, recipe=recipe, kind=self.name, made_from=names, partitioning=parents[0].partitioning)
+        for parent in parents:
+            parent.used = next(self._actions)
+        self._join(dataset, self._namespace.derive(dataset))
+
+    def _check_new(self, label: Any) -> None:
+        if self._closed:
+            raise DefinitionError(f"{self.name}: the collection is closed.", "Make a new one.")
+        if label in self._datasets:
+            raise DefinitionError(f"{self.name}: there is a dataset {label!r}.", "Drop it first, or use another label.")
+        for known in itertools.islice(self._datasets, 1):
+            _comparable(known, label)
+
+    def _join(self, dataset: Dataset, schema: pa.Schema) -> None:
+        """Take a new dataset in."""
+        self._schema = self._schema or schema
         dataset.used = next(self._actions)
-        self._datasets[label] = dataset
-        self._make_room(keep={label})
+        self._datasets[dataset.label] = dataset
+        self._make_room(keep={dataset.label})
 
     def evict(self, *labels: Any) -> None:
         """Free the files of some datasets; they are computed again when they are asked for.
@@ -138,7 +191,7 @@ class Collection:
         """
         for dataset in self._named(labels):
             del self._datasets[dataset.label]
-            self._namespace.free(dataset)
+            self._namespace.forget(dataset)
 
     def close(self) -> None:
         """Forget all datasets, and leave the namespace; nothing can be added any more."""
@@ -248,7 +301,3 @@ def _comparable(known: Any, label: Any) -> None:
         raise DefinitionError(
             f"The label {label!r} cannot be compared with {known!r}.", "Use labels of one type."
         ) from None
-
-
-def _short(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)

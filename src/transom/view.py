@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transom.engine.spark.datasets import Dataset
+from transom.engine.spark.datasets import Dataset, Function
 from transom.engine.spark.kept import tables_of
 from transom.engine.spark.namespaces import Namespace
 from transom.engine.spark.steps import (
@@ -146,18 +146,26 @@ class View:
                 f"The key {salted} is salted: its rows lie in several groups, where a join would miss pairs.",
                 "Join the DataFrames (`df()`), or use a larger second bound of `elastic`.",
             )
-        if other._namespace is not self._namespace:
-            raise DefinitionError(
-                f"A view of the namespace {self._namespace.name!r} cannot be joined with one of "
-                f"{other._namespace.name!r}: they are partitioned apart.",
-                "Make both collections with the same namespace, or join their DataFrames.",
-            )
+        other.check_namespace(self._namespace)
         keys = list(self._namespace.keys)
         rows = Joined(self._rows, other._rows, len(self._datasets), tuple(keys), how, suffix)
         empty = [self.schema.empty_table(), other.schema.empty_table()]
         schema = empty[0].join(empty[1], keys, join_type=how, right_suffix=suffix).schema
         terms = self._terms.joined(other._terms, how)
         return View(self._namespace, [*self._datasets, *other._datasets], rows, schema, terms)
+
+    def check_namespace(self, namespace: Namespace) -> None:
+        """Make sure that the rows are partitioned like those of a namespace.
+
+        Raises:
+            DefinitionError: They are of another one.
+        """
+        if self._namespace is not namespace:
+            raise DefinitionError(
+                f"A view of the namespace {namespace.name!r} cannot be joined with one of "
+                f"{self._namespace.name!r}: they are partitioned apart.",
+                "Make both collections with the same namespace, or join their DataFrames.",
+            )
 
     def run(self, function: Callable[[pa.Table], pa.Table]) -> pa.Table:
         """Return what a function gives for the rows of each group, one after the other."""
@@ -236,6 +244,23 @@ class View:
         tasks, paths = self._namespace.plan(self._datasets)
         rows = self._rows
         return tasks.frame(lambda group: rows(tables_of(paths[group])).to_batches(), from_arrow_schema(self.schema))
+
+
+def composed(function: Function, views: Sequence[View]) -> tuple[list[Dataset], Function]:
+    """Return the datasets behind some views, and the function of their tables that gives what one of the views' gives.
+
+    The function knows only what is done with rows, so that it can be sent to tasks.
+    """
+    forms = [(view._rows, len(view._datasets)) for view in views]
+
+    def made(tables: list[pa.Table]) -> pa.Table:
+        given, begin = [], 0
+        for rows, count in forms:
+            given.append(rows(tables[begin : begin + count]))
+            begin += count
+        return function(given)
+
+    return [dataset for view in views for dataset in view._datasets], made
 
 
 def _known(columns: Sequence[str], schema: pa.Schema) -> None:

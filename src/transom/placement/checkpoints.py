@@ -5,14 +5,14 @@ written. Relaxed by f, the cut is searched from the newest dataset back, and sto
 at most f times the flow through them, if these cost at most f times the minimum: shorter paths are left behind.
 
 The minimum is that of cutting all paths among datasets on violating paths. Cutting only the long ones of them can be
-cheaper, and is NP-hard (length-bounded cuts; Baier et al., 2010).
+cheaper, and is NP-hard (length-bounded cuts; Baier et al., 2010): `lookahead` does it.
+
+Unlike in the paper a path begins with the time to read what is durable, and a checkpoint has to leave room for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import networkx as nx
 
 from transom.errors import DefinitionError
 from transom.placement.lineage import Lineage
@@ -40,16 +40,28 @@ def checkpoints(lineage: Lineage, newest: Sequence[str], bound: float, relax: fl
     nodes = violating(lineage, newest, bound)
     if not nodes:
         return []
-    below = _below(lineage, newest)
+    import networkx as nx  # only here, as it takes long, and this module is loaded wherever Transom is
+
+    above, below = lineage.lengths(), _below(lineage, newest)
+    # What is not there cannot be written; what takes too long to read does not help.
+    useless = 1 + sum(lineage.datasets[name].size for name in nodes)
+    cost = {name: lineage.datasets[name].size for name in nodes}
+    for name in nodes:
+        dataset = lineage.datasets[name]
+        slow = dataset.reading + below[name] > bound or dataset.reading > above[name]
+        if name not in newest and (slow or not dataset.held):
+            cost[name] = useless
     graph: nx.DiGraph[tuple[str, str]] = nx.DiGraph()
     for name in nodes:
         dataset = lineage.datasets[name]
-        graph.add_edge(("in", name), ("out", name), capacity=dataset.size)
-        inside = [parent for parent in dataset.parents if parent in nodes]
-        for parent in inside:
-            graph.add_edge(("out", parent), ("in", name))
-        # What begins here is too long by itself: a checkpoint of what is before it would not help.
-        if dataset.delay + below[name] > bound:
+        graph.add_edge(("in", name), ("out", name), capacity=cost[name])
+        for parent in dataset.parents:
+            if parent in nodes:
+                graph.add_edge(("out", parent), ("in", name))
+        # What begins here is too long by itself, or after what is durable: it has to be cut from here on.
+        parents = [lineage.datasets[parent] for parent in dataset.parents]
+        read = max((each.reading for each in parents if each.durable), default=0.0)
+        if read + dataset.delay + below[name] > bound:
             graph.add_edge(SOURCE, ("in", name))
         if name in newest:
             graph.add_edge(("out", name), SINK)
@@ -62,13 +74,12 @@ def checkpoints(lineage: Lineage, newest: Sequence[str], bound: float, relax: fl
         if name in seen:
             continue
         seen.add(name)
-        dataset = lineage.datasets[name]
-        if dataset.size <= relax * flow["in", name]["out", name]:
+        if cost[name] <= relax * flow["in", name]["out", name]:
             found.append(name)
         else:
-            todo += [parent for parent in dataset.parents if parent in nodes]
+            todo += [parent for parent in lineage.datasets[name].parents if parent in nodes]
     # Flow that passes two of them was counted twice: then the exact cut, of several the one nearest to the sink.
-    if sum(lineage.datasets[name].size for name in found) > relax * least:
+    if sum(cost[name] for name in found) > relax * least:
         _, (_, after) = nx.minimum_cut(graph, SOURCE, SINK)
         return [name for name in nodes if ("out", name) in after and ("in", name) not in after]
     return [name for name in nodes if name in found]

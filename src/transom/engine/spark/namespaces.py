@@ -16,10 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from transom.engine.spark import placed
+from transom.engine.spark.checkpointing import Checkpointer, Recovery
 from transom.engine.spark.copies import Copies
 from transom.engine.spark.datasets import Dataset
 from transom.engine.spark.partitioning import SLICES, Key, Partitioning, heavy_keys
 from transom.engine.spark.placed import PlacedFile, Tasks
+from transom.engine.spark.restoring import derive, mark_missing, restore
 from transom.engine.spark.sharing import Part, Question, SharedJobs
 from transom.engine.spark.steps import OnTables
 from transom.engine.spark.workers import Workers, workers
@@ -88,6 +90,8 @@ class Namespace:
         self._tasks: dict[tuple[Any, ...], Tasks] = {}
         self.stale: list[PlacedFile] = []
         """Files that were left behind, to be deleted when nobody waits for it."""
+        self.checkpointer: Checkpointer | None = None
+        """None while no bound is set for recovery."""
         self.workers = shared_workers or workers(spark)
         self.copies = Copies(self)
         """Of groups that are wanted more than their homes can serve."""
@@ -192,7 +196,9 @@ class Namespace:
             first = dataset.partitioning is None
             dataset.partitioning = dataset.partitioning or self.partitioning
             self._leave(dataset)
+            begun = self._clock.now()
             dataset.files = self._placed(dataset)
+            dataset.delay = (self._clock.now() - begun) / MICROS_PER_SECOND
             share = 0 if self.elastic is None else self.elastic[1] // self.last  # a group holds that of each dataset
             if first and (heavy := self._heavy(dataset, share)):
                 self.partitioning = self.partitioning.salted(heavy, share // SLICES)
@@ -205,10 +211,51 @@ class Namespace:
                 before, self.grouping = self.grouping, self.grouping.adapted(self._weights(), *self.elastic)
                 self.copies.forget({each.start for each in set(before.ranges) - set(self.grouping.ranges)})
             self._settle()
+            self._note(dataset)
+
+    def derive(self, dataset: Dataset) -> pa.Schema:
+        """Make a dataset from its parents, checkpoint what has to be, and return its columns: one job or two.
+
+        Raises:
+            DefinitionError: What its function gives is not a partition of it.
+        """
+        with self.lock:
+            self.look()
+            self._sweep()
+            schema = derive(self, dataset)
+            self._note(dataset)
+            return schema
+
+    def recover(self, recovery: Recovery) -> None:
+        """Keep a bound for recovery from now on.
+
+        Raises:
+            DefinitionError: There is another one.
+        """
+        with self.lock:
+            if self.checkpointer is None:
+                name = f"{self.spark.sparkContext.applicationId}-{self.name}"
+                self.checkpointer = Checkpointer(recovery, name)
+            elif self.checkpointer.recovery != recovery:
+                raise DefinitionError(
+                    f"recovery is {recovery}; the namespace {self.name!r} has {self.checkpointer.recovery}.",
+                    "Give it to one collection of the namespace only, or the same to all.",
+                )
+
+    def _note(self, dataset: Dataset) -> None:
+        """Tell what was made, and checkpoint what has to be for it."""
+        if self.checkpointer is None:
+            return
+        self.checkpointer.take_in(dataset)
+        if chosen := self.checkpointer.due(dataset):
+            self.bring_home(chosen)
+            for each, paths in zip(chosen, self.checkpointer.write(chosen, self.tasks), strict=True):
+                each.truncate(paths)
 
     def _placed(self, dataset: Dataset) -> list[PlacedFile]:
         partitioning = dataset.partitioning or self.partitioning
-        return placed.place(dataset.frame, partitioning.of(dataset.frame), self._by_partition(), self.name)
+        frame: Any = dataset.frame
+        return placed.place(frame, partitioning.of(frame), self._by_partition(), self.name)
 
     def _heavy(self, dataset: Dataset, most: int) -> dict[Key, int]:
         """Return bytes of the keys that make a partition larger than this; a job only if there is such a partition."""
@@ -235,10 +282,13 @@ class Namespace:
         """Make all partitions of some datasets be where they belong, computing again what is lost."""
         with self.lock:
             self.look()
-            for dataset in datasets:
-                if not dataset.files:
-                    self.materialise(dataset)
-                self._recompute_lost(dataset)
+            try:
+                self._restore(datasets)
+            except Exception as error:
+                if "FileNotFoundError" not in str(error):
+                    raise
+                mark_missing(self, datasets)
+                self._restore(datasets)
             homes = self._assignment.homes
             away = []
             for dataset in datasets:
@@ -250,31 +300,25 @@ class Namespace:
                         dataset.files[number] = copy
                     else:
                         away.append((dataset, number))
-            if not away:
-                return
+            if away:
+                self.carry_home(away)
+
+    def carry_home(self, away: Sequence[tuple[Dataset, int]]) -> None:
+        """Move partitions that are there to where they belong: one exchange."""
+        with self.lock:
             old = [dataset.files[number] for dataset, number in away]
             there = Tasks(self.spark, [self._assignment.homes[number] for _, number in away])
             for (dataset, number), file in zip(away, placed.move(old, there, self.name), strict=True):
                 dataset.files[number] = file
             self.stale += old  # deleted before the next dataset is added: whoever asks now does not wait for it
 
-    def _recompute_lost(self, dataset: Dataset) -> None:
-        from pyspark.sql import functions as F
-
-        lost = [number for number, file in enumerate(dataset.files) if file.executor not in self.alive]
-        if not lost:
-            return
-        for number, executor in [copy for copy in dataset.copies if copy[1] in self.alive and copy[0] in lost]:
-            dataset.files[number] = dataset.copies.pop((number, executor))
-            lost = [other for other in lost if other != number]
-        if not lost:
-            return
-        partition = (dataset.partitioning or self.partitioning).of(dataset.frame)
-        place = F.array_position(F.array(*map(F.lit, lost)), partition).cast("int") - 1
-        tasks = Tasks(self.spark, [self._assignment.homes[number] for number in lost])
-        found = placed.place(dataset.frame.where(partition.isin(lost)), place, tasks, self.name)
-        for number, file in zip(lost, found, strict=True):
-            dataset.files[number] = file
+    def _restore(self, datasets: Sequence[Dataset]) -> None:
+        """Take what is lost from copies, and make the rest of it again."""
+        for dataset in datasets:
+            for number, executor in list(dataset.copies):
+                if executor in self.alive and dataset.files and dataset.lacks(number, self.alive):
+                    dataset.files[number] = dataset.copies.pop((number, executor))
+        restore(self, datasets)
 
     def plan(self, datasets: Sequence[Dataset]) -> tuple[Tasks, list[list[list[str]]]]:
         """Return one task for each group, and the paths of its partitions by group and dataset; all are at home."""
@@ -282,7 +326,7 @@ class Namespace:
             self.bring_home(datasets)
             ranges = self.grouping.ranges
             paths = [[[dataset.files[p].path for p in each] for dataset in datasets] for each in ranges]
-            return self._made([self._assignment.homes[each.start] for each in ranges]), paths
+            return self.tasks([self._assignment.homes[each.start] for each in ranges]), paths
 
     def parts(self, datasets: Sequence[Dataset], partitions: Collection[int] | None = None) -> list[Part]:
         """Return what a question asks of each group, all of it at home.
@@ -337,9 +381,7 @@ class Namespace:
                     raise
                 self.look(now=True)
                 if left == 1:
-                    with self.lock:
-                        for dataset in datasets:
-                            self._leave(dataset)
+                    mark_missing(self, datasets)
             finally:
                 self.copies.adapt_soon()
         raise AssertionError
@@ -349,6 +391,13 @@ class Namespace:
         self.stale += [*dataset.files, *dataset.copies.values()]
         dataset.files, dataset.copies = [], {}
 
+    def forget(self, dataset: Dataset) -> None:
+        """Remove the files of a dataset that is not asked for any more."""
+        with self.lock:
+            self.free(dataset)
+            if self.checkpointer is not None:
+                self.checkpointer.forget(dataset)
+
     def free(self, dataset: Dataset) -> None:
         """Remove the files of a dataset; it is computed again when it is used."""
         with self.lock:
@@ -356,9 +405,9 @@ class Namespace:
             self._sweep()
 
     def _by_partition(self) -> Tasks:
-        return self._made(list(self._assignment.homes))
+        return self.tasks(list(self._assignment.homes))
 
-    def _made(self, homes: list[str | None]) -> Tasks:
+    def tasks(self, homes: list[str | None]) -> Tasks:
         """Return tasks with these homes, made once: it takes some milliseconds for each of them."""
         key = tuple(homes)
         if key not in self._tasks:
@@ -410,4 +459,6 @@ def leave(known: Namespace) -> None:
     """Note that a collection is closed; with the last one the name is free for other partitions."""
     known.users -= 1
     if known.users == 0:
+        if known.checkpointer is not None:
+            known.checkpointer.close()
         _KNOWN.pop((known.spark.sparkContext.applicationId, known.name), None)

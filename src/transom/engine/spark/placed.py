@@ -98,6 +98,17 @@ def here() -> str:
     return f"{socket.gethostname()}:{os.getppid()}"
 
 
+def keep(table: pa.Table, application: str, stem: str) -> PlacedFile:
+    """Write a table at this executor, under a name that nobody else has; for tasks.
+
+    Args:
+        table: A partition.
+        application: Id of the Spark application.
+        stem: Begins the file's name.
+    """
+    return _write(_file(table), _scratch(f"transom-{application}"), f"{stem}-{uuid.uuid4().hex[:8]}")
+
+
 class Tasks:
     """Tasks that run at chosen executors; made once for an assignment, used for any number of jobs.
 
@@ -219,12 +230,16 @@ def place(frame: DataFrame, partition: Column, tasks: Tasks, name: str) -> list[
         tasks: One for each partition.
         name: Of the dataset; begins the names of the files.
     """
+    return place_numbered(frame.withColumn(PARTITION, partition.cast("int")), tasks, name)
+
+
+def place_numbered(numbered: DataFrame, tasks: Tasks, name: str) -> list[PlacedFile]:
+    """Do the same for rows that have the number of their partition in the column `PARTITION`."""
     from pyspark.sql import functions as F
 
-    schema = arrow_schema(frame)
+    schema = arrow_schema(numbered.drop(PARTITION))
     bundles = _bundles(tasks.homes)
     bundle_of = {number: place for place, bundle in enumerate(bundles) for number in bundle}
-    numbered = frame.withColumn(PARTITION, partition.cast("int"))
     bundle = F.element_at(F.array(*(F.lit(bundle_of[number]) for number in range(len(tasks)))), F.col(PARTITION) + 1)
     packed = numbered.repartitionById(len(bundles), bundle).mapInArrow(
         _packing(schema, arrow_schema(numbered)), f"{PAYLOAD} binary"

@@ -1,0 +1,217 @@
+"""Bytes that checkpoints write to keep a bound for recovery (Stark, Figures 16 to 18), and recoveries that prove it."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import transom as tm
+from benchmarks.cluster import kill_executor, local_cluster, wait_for
+from benchmarks.colocality import LOG
+from benchmarks.harness import Run, benchmark
+from benchmarks.plots import Figure, Form, Panel, Series
+from benchmarks.results import differences
+from benchmarks.trends import KEPT, KINDS, SORTED, PlainTrends, Trends, parsed, raw
+from transom.engine.spark.checkpointing import Checkpointer
+
+EXECUTORS = 3
+MEGABYTES = 1_024
+STEPS, SHORT = 50, 10
+COPIES, QUICK_COPIES = 12, 6
+REPEATS, QUICK_REPEATS = 3, 1
+KILLS, QUICK_KILLS = 6, 3
+WARM = 3
+"""Steps that warm up, and the last of which is measured to choose the bound."""
+WITHIN = 3.0
+"""The bound is the time to make so many whole steps again, and to start a job."""
+REDUCED = (
+    f"{QUICK_COPIES} instead of {COPIES} times 10,000 lines a step, {QUICK_REPEATS} instead of {REPEATS} repeats, "
+    f"{QUICK_KILLS} instead of {KILLS} kills, results compared until step {SHORT}"
+)
+POLICIES: dict[str, dict[str, Any]] = {
+    "lookahead": {"policy": "lookahead"},
+    "f1": {"policy": "cut", "relax": 1.0},
+    "f3": {"policy": "cut", "relax": 3.0},
+    "edge": {"policy": "edge"},
+}
+"""The first is Transom's default: recoveries read its checkpoints."""
+
+
+@dataclass
+class Outcome:
+    """What one run of the application gave."""
+
+    bound: float
+    written: dict[str, list[int]] = field(default_factory=lambda: {name: [] for name in POLICIES})
+    """Bytes so far after each step, by policy."""
+    recoveries: list[tuple[int, float]] = field(default_factory=list)
+    """Step and seconds."""
+
+
+def chosen_bound(run: Run, spark: SparkSession, base: Path, copies: int) -> float:
+    """Return the bound in seconds: what some steps take, measured on steps like those to come."""
+    with Trends(spark, "warm") as trends:
+        for step in range(WARM):
+            rows = raw(spark, base, step, copies)
+            for kind in KINDS:
+                trends.make(kind, step, rows)
+        made = {kind: trends.dataset(kind, WARM - 1) for kind in KINDS}
+        sizes = {kind: each.bytes / 1e6 for kind, each in made.items()}
+    started = median(each.started for kind, each in made.items() if kind != "kv")
+    delays = {kind: each.delay for kind, each in made.items()}
+    run.table(
+        "a step: seconds of the longest task (kv: of the exchange), and megabytes",
+        ["", *KINDS],
+        [["seconds", *delays.values()], ["megabytes", *sizes.values()]],
+    )
+    return started + WITHIN * sum(delays.values())
+
+
+class Application:
+    """The application with Transom's default policy, and the other policies on the same measurements beside it."""
+
+    def __init__(self, run: Run, spark: SparkSession, base: Path, copies: int, bound: float, repeat: int) -> None:
+        self.run, self.spark, self.base, self.copies = run, spark, base, copies
+        self.outcome = Outcome(bound)
+        within = int(bound * 1e6)
+        recoveries = {
+            name: tm.Recovery(within, str(run.work / f"{name}{repeat}"), **options)
+            for name, options in POLICIES.items()
+        }
+        first, *others = POLICIES
+        self.trends = Trends(spark, f"trends{repeat}", recovery=recoveries[first])
+        self.first = first
+        self.others = {name: Checkpointer(recoveries[name], name) for name in others}
+
+    def step(self, step: int) -> None:
+        """Make the datasets of a step; every policy writes its own checkpoints of them."""
+        rows = raw(self.spark, self.base, step, self.copies)
+        for kind in KINDS:
+            self.trends.make(kind, step, rows)
+            dataset = self.trends.dataset(kind, step)
+            for other in self.others.values():
+                other.take_in(dataset)
+                if chosen := other.due(dataset):
+                    self.trends.namespace.bring_home(chosen)
+                    other.write(chosen, self.trends.namespace.tasks)
+        if step >= KEPT:
+            for kind in KINDS:
+                for other in self.others.values():
+                    other.forget(self.trends.dataset(kind, step - KEPT))
+            self.trends.drop(step - KEPT)
+        written = {self.first: self.trends.namespace.checkpointer.bytes}
+        written.update({name: other.bytes for name, other in self.others.items()})
+        for name, total in written.items():
+            self.outcome.written[name].append(total)
+
+    def recover(self, step: int, chance: random.Random, plain: PlainTrends) -> None:
+        """Kill an executor, with all of its files, and ask for what the next step takes."""
+        namespace = self.trends.namespace
+        victim = chance.choice(sorted(set(namespace.homes)))
+        files = [
+            Path(file.path)
+            for collection in self.trends.collections.values()
+            for dataset in collection._datasets.values()
+            for file in dataset.files
+            if file.executor == victim
+        ]
+        kill_executor(self.spark, victim)
+        for file in files:  # as when its host is gone, too
+            file.unlink(missing_ok=True)
+        begun = time.perf_counter()
+        namespace.look(now=True)
+        found = self.trends.state(step)
+        seconds = time.perf_counter() - begun
+        self.outcome.recoveries.append((step, seconds))
+        self.run.say(
+            f"step {step + 1}: executor {victim} killed with {len(files)} partitions, "
+            f"there again after {seconds:.2f} s (bound {self.outcome.bound:.2f} s)"
+        )
+        self.compare(step, plain, found)
+        wait_for(self.spark, EXECUTORS)
+
+    def compare(self, step: int, plain: PlainTrends, found: dict[str, Any] | None = None) -> None:
+        """Compare what the next step takes with plain Spark's."""
+        wanted = plain.state(step)
+        for kind, table in (found or self.trends.state(step)).items():
+            order = [(name, "ascending") for name in SORTED[kind]]
+            wrong = differences(table.sort_by(order), wanted[kind].select(table.column_names).sort_by(order))
+            self.run.check([f"step {step + 1}, {kind}: {wrong}"] if wrong else [])
+
+    def close(self) -> None:
+        """Drop everything."""
+        self.trends.__exit__()
+        for other in self.others.values():
+            other.close()
+
+
+def measure(run: Run, spark: SparkSession, base: Path, copies: int, repeat: int, plain: PlainTrends) -> Outcome:
+    """Run all steps once, with kills after some of them."""
+    bound = chosen_bound(run, spark, base, copies)
+    chance = random.Random(repeat)
+    last = SHORT if run.quick else STEPS
+    kills = set(chance.sample(range(2, last), QUICK_KILLS if run.quick else KILLS))
+    application = Application(run, spark, base, copies, bound, repeat)
+    try:
+        for step in range(STEPS):
+            application.step(step)
+            if step in kills:
+                application.recover(step, chance, plain)
+            if step + 1 in (SHORT, last):
+                application.compare(step, plain)
+            if step + 1 in (SHORT, STEPS):
+                totals = {name: f"{each[-1] / 1e6:.1f}" for name, each in application.outcome.written.items()}
+                run.say(f"after {step + 1} steps, megabytes written: {totals}")
+    finally:
+        application.close()
+    return application.outcome
+
+
+def main() -> None:
+    """Run the benchmark."""
+    with benchmark("checkpoint", REDUCED, figures=True) as run, local_cluster(EXECUTORS, MEGABYTES) as spark:
+        spark.conf.set("spark.sql.shuffle.partitions", EXECUTORS)
+        copies = QUICK_COPIES if run.quick else COPIES
+        run.say(f"{copies} times 10,000 lines of a log that is {'real' if LOG.exists() else 'made up'} in a step")
+        base = run.work / "parsed"
+        parsed(spark, base)
+        plain = PlainTrends(spark, base, copies, run.fresh("plain"))
+        repeats = QUICK_REPEATS if run.quick else REPEATS
+        report(run, [measure(run, spark, base, copies, n, plain) for n in run.repeats(repeats, reserve=15)])
+
+
+def report(run: Run, outcomes: list[Outcome]) -> None:
+    """Keep and print the figures."""
+    curves = {
+        name: [median(each.written[name][step] for each in outcomes) for step in range(STEPS)] for name in POLICIES
+    }
+    for steps in (SHORT, STEPS):
+        for name, curve in curves.items():
+            run.figure(f"steps{steps}.{name}_bytes", curve[steps - 1])
+        run.figure(f"steps{steps}.edge_over_lookahead", curves["edge"][steps - 1] / curves["lookahead"][steps - 1])
+    times = [(outcome.bound, seconds) for outcome in outcomes for _, seconds in outcome.recoveries]
+    run.figure("bound_broken", sum(seconds > bound for bound, seconds in times))
+    run.figure("recoveries", len(times))
+    run.figure("bound_s", median(bound for bound, _ in times))
+    run.figure("recovery_s", median(seconds for _, seconds in times))
+    run.figure("recovery_over_bound_worst", max(seconds / bound for bound, seconds in times))
+    run.table(
+        "megabytes written, median of the repeats",
+        ["policy", *(f"{steps} steps" for steps in (SHORT, STEPS))],
+        [[name, *(curve[steps - 1] / 1e6 for steps in (SHORT, STEPS))] for name, curve in curves.items()],
+    )
+    steps = list(range(1, STEPS + 1))
+    series = tuple(Series(name, steps, [each / 1e6 for each in curve]) for name, curve in curves.items())
+    text = f"Bytes of checkpoints over the steps; recovery within {WITHIN:.0f} steps' work, {EXECUTORS} executors."
+    panel = Panel(Form.TIMES, "Checkpointed", "step", "megabytes", series)
+    run.draw(Figure("checkpoint", "Checkpoints that keep a bound", text, (panel,), columns=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""Which datasets to checkpoint now, so that what is lost is there again within a time: the policies behind one rule.
+
+The bound of the paper is on paths: it takes branches that meet to be recomputed at the same time. Here a task
+recomputes them one after the other, so what has to be within the bound is the whole work behind a dataset. Cuts are
+about paths, so they get a bound that is shorter by the ratio of the two, and what they choose is checked against the
+work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeAlias
+
+from transom.placement.checkpoints import checkpoints, edge
+from transom.placement.lineage import Dataset, Lineage
+from transom.placement.lookahead import lookahead
+
+Policy: TypeAlias = Literal["lookahead", "cut", "edge"]
+"""Fewest bytes over the steps to come; Stark's minimum cut, relaxed by f; all leaves."""
+POLICIES: tuple[Policy, ...] = ("lookahead", "cut", "edge")
+
+TRIES, SHORTER = 6, 0.8
+"""So often the bound of the paths is shortened, and by this, until the work is within the bound as well."""
+
+
+def due(
+    lineage: Lineage, newest: str, bound: float, made: Sequence[Dataset], policy: Policy, relax: float
+) -> list[str]:
+    """Return what to checkpoint now that a dataset was made; nothing while the work behind it is within the bound.
+
+    Args:
+        lineage: All datasets that can be needed, the newest last; the work behind the others is within the bound.
+        newest: The dataset that was made last.
+        bound: Seconds that a recovery may compute and read.
+        made: The last datasets in the order in which they were made; see `lookahead.period`.
+        policy: How to choose.
+        relax: f of the relaxed minimum cut.
+    """
+    work = lineage.work(newest)
+    if work <= bound:
+        return []
+    choose = _chooser(policy, relax, made)
+    paths = max(bound, 1e-9) * lineage.lengths()[newest] / work
+    for _ in range(TRIES):
+        chosen = choose(lineage, [newest], paths)
+        if chosen and lineage.checkpointed(chosen).work(newest) <= bound:
+            return chosen
+        paths *= SHORTER
+    return [newest]
+
+
+def _chooser(
+    policy: Policy, relax: float, made: Sequence[Dataset]
+) -> Callable[[Lineage, Sequence[str], float], list[str]]:
+    if policy == "edge":
+        return edge
+    if policy == "cut":
+        return lambda lineage, newest, bound: checkpoints(lineage, newest, bound, relax)
+    return lambda lineage, newest, bound: lookahead(lineage, newest, bound, made, relax)
