@@ -1,34 +1,45 @@
 """What it costs that a key group moves while windows are open: the three strategies of Enorm (Fig. 10 to 13).
 
-Three executors with one core each hold the key groups of one sliding window (five panes). The load moves: each period
-another executor's keys have half as many rows again, and one of its groups goes to the next executor. The job of each
-cut is the engine's, with partials in files; windows are merged by the engine's key groups. Four applications,
-one that moves nothing and one for each strategy, take every cut in turn, in an order that changes, so that each result
-of a strategy has its pair without migration.
+Three executors with one core each hold seven key groups of one sliding window (five panes); one executor has three of
+them. The load moves: each period the keys of that executor have half as many rows again, and one of its groups goes to
+another executor, which then has three. So every placement is as even as any other, and what differs is the migration.
+
+Four applications, one that moves nothing and one for each strategy, take every cut in turn, in an order that changes,
+so that each result of a strategy has its pair without migration. The partials of a cut are the same for all four; the
+engine's job makes them once, with files by key group, and its time is part of all four latencies. Windows are merged
+by the engine's key groups.
 
 Latency of a result: from the moment that the cut which closes its window is there to the moment that the driver has its
-rows. A migration that is due is made in that time, as the stream cannot go on meanwhile.
+rows. Each migration begins when a cut is there already, the worst moment for it. Disruptive: the cut waits until the
+panes that the old home holds in memory are at the new one, over Spark's exchange (links of 1 Gbit/s where the machine
+allows them). Instant: the new home reads the panes from the files of the checkpoint in the background, once the results
+are out; that time counts as work, but not as latency.
 """
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
+from benchmarks.cluster import networked_cluster
 from benchmarks.harness import Run, benchmark, mean_interval
 from benchmarks.plots import Figure, Form, Panel, Series
+from transom.engine.cluster.files import PartialFiles
 from transom.engine.cluster.groups import KeyGroups
 from transom.engine.spark import jobs, placed
-from transom.engine.spark.compile import compile_queries
+from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.spark.merging import SparkExecutors
 from transom.engine.spark.packing import Packing, files_written
 from transom.engine.spark.plan import Rows
-from transom.engine.spark.session import private_session, session_builder
+from transom.engine.spark.session import private_session
 from transom.engine.state import StreamState
 from transom.engine.watermarks import WatermarkState
 from transom.model.expression import Expression
@@ -42,17 +53,26 @@ from transom.windows.aggregates import functions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-GROUPS = 6
-SIZES = (10_000, 20_000, 50_000)
-"""Keys of a group."""
+GROUPS = 7
+SIZE = 50_000
+"""Keys of a group for the figures of the last line."""
+FULL = {SIZE: (10, 12), 10_000: (6, 6), 20_000: (6, 6), 100_000: (6, 6), 200_000: (4, 6)}
+"""Keys of a group: how many migrations, and cuts from one to the next (12 cuts are two minutes of event time)."""
+QUICK = {SIZE: (6, 6), 10_000: (2, 6)}
+LEAST = 3
+"""Migrations of a size, however short time is."""
 CUT = 10_000_000
 """Event time of a cut, in microseconds; one pane."""
 PANES = 5
-PERIOD = 6
-"""Cuts from one migration to the next: the windows that hold partials of both homes are closed by then."""
+TOUCHED = 2
+"""Results in which a migration can be felt: the one that is due when it begins, and the next, with the new home."""
+RESERVE = 15
+"""Seconds for the end of the cluster and the report."""
+WORKER_BYTES = 1 << 30
+"""The workers hold the groups of four applications."""
 NONE = "none"
 FORMS = (NONE, *(strategy.value for strategy in Strategy))
-REDUCED = "the load moves every 6 cuts, one minute of event time instead of two, and 2 times a size instead of 6"
+REDUCED = "the load moves every 6 cuts, one minute of event time instead of two; two sizes, 6 migrations or fewer"
 QUERY = Query(
     "q",
     0,
@@ -78,24 +98,57 @@ def rows_of(session: SparkSession, keys: int, cut: int, hot: Sequence[int]) -> D
     return rows.union(rows.where(group.isin(list(hot)) & (F.col("user") % 2 == 0)))
 
 
-class Application:
-    """The engine's path of a cut, from its rows to the results of the windows that it closes.
+class Cuts:
+    """Makes the partials of cuts, once for all applications.
 
     Args:
         session: Transom's session.
         directory: For files.
-        strategy: How key groups move; None for not at all.
     """
 
-    def __init__(self, session: SparkSession, directory: Path, strategy: Strategy | None) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
+    def __init__(self, session: SparkSession, directory: Path) -> None:
+        self.directory = directory
         schema = session.createDataFrame([], SCHEMA).schema
-        self.compiled = compile_queries(session, schema, Rows(Expression("at"), ((),)), (QUERY,))
-        self.executors = SparkExecutors(session, directory, SystemClock(), GROUPS)
+        self.compiled: Compiled = compile_queries(session, schema, Rows(Expression("at"), ((),)), (QUERY,))
+
+    def make(self, rows: DataFrame, cut: int, count: int) -> tuple[PartialFiles, float]:
+        """Return the files of a cut, and how many seconds it took."""
+        begin = time.monotonic()
+        plan, packing = self.compiled.plan, Packing(self.directory, cut, GROUPS)
+        partials = jobs.run_cut(rows, plan, partitions=1, ahead=None, estimated_rows=count, packings=[packing])
+        written = partials.slices[0]
+        assert written
+        files = files_written(written, partials.tables[0], plan.notes[0], cut)
+        return files, time.monotonic() - begin
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a cut cost an application, in seconds."""
+
+    latency: float
+    paused: float = 0.0
+    """Of it, until the cut could go on."""
+    background: float = 0.0
+    """After the results were out."""
+
+
+class Application:
+    """The engine's path of a cut from its partials in files to the results of the windows that it closes.
+
+    Args:
+        session: Transom's session.
+        cuts: Where the files come from.
+        form: Name of the strategy by which key groups move, or `NONE`.
+    """
+
+    def __init__(self, session: SparkSession, cuts: Cuts, form: str) -> None:
+        self.executors = SparkExecutors(session, cuts.directory, SystemClock(), GROUPS, WORKER_BYTES)
         watermark = WatermarkState.start(1, 0)
-        self.state = StreamState(self.compiled.queries, watermark, 0, True, self.executors, str(directory))
-        self.state.arrange(self.compiled.stores)
-        self.strategy = strategy
+        scope = f"{cuts.directory}-{form}"
+        self.state = StreamState(cuts.compiled.queries, watermark, 0, True, self.executors, scope)
+        self.state.arrange(cuts.compiled.stores)
+        self.strategy = None if form == NONE else Strategy(form)
         self.results: pa.Table | None = None
         """Of the last cut."""
 
@@ -104,35 +157,29 @@ class Application:
         """Where the key groups are."""
         return self.executors.key_groups
 
-    def run(self, rows: DataFrame, cut: int, count: int, moves: Sequence[Move]) -> tuple[float, float]:
-        """Take a cut; return how long until its windows' results were there, and how long a migration held it up."""
+    def take(self, files: PartialFiles, made: float, cut: int, moves: Sequence[Move]) -> Taken:
+        """Take a cut whose partials took so many seconds."""
         begin = time.monotonic()
-        store = self.state.stores[0].store
         if moves and self.strategy is not None:
-            self.executors.migrate(moves, self.strategy, cut, cut * CUT)
-            if self.strategy is Strategy.DISRUPTIVE:
-                store.preload()
+            store = self.state.stores[0].store
+            self.executors.migrate(moves, self.strategy, cut, cut * CUT, [store.in_files()])
         paused = time.monotonic() - begin
-        packing = Packing(self.executors.directory, cut, GROUPS)
-        plan = self.compiled.plan
-        partials = jobs.run_cut(rows, plan, partitions=1, ahead=None, estimated_rows=count, packings=[packing])
-        written = partials.slices[0]
-        assert written
-        files = files_written(written, partials.tables[0], plan.notes[0], cut)
         self.state.commit([files], cut, self.state.watermark)
         closings = self.state.close((cut + 1) * CUT, cut, 0, (cut + 1) * CUT)
-        took = time.monotonic() - begin
+        out = time.monotonic()
+        self.executors.arrive()
         results = closings[0].results
         assert results is not None
         self.results = results.table
-        for path in self.executors.directory.iterdir():
-            if path.name not in {name for part in store.parts for name in part.files.names}:
-                path.unlink()
-        return took, paused
+        return Taken(made + out - begin, paused, time.monotonic() - out)
+
+    def needs(self) -> set[str]:
+        """Return the names of the files that are still needed."""
+        return {name for part in self.state.stores[0].store.parts for name in part.files.names}
 
 
-def expected(session: SparkSession, cuts: Sequence[DataFrame], cut: int) -> pa.Table:
-    """Return the window that ends with a cut as plain Spark gives it."""
+def expected(cuts: Sequence[DataFrame]) -> pa.Table:
+    """Return the window over some cuts as plain Spark gives it."""
     from pyspark.sql import functions as F
 
     rows = cuts[0]
@@ -149,121 +196,165 @@ def plain(table: pa.Table) -> pa.Table:
     return table.select(["user", "n", "total", "largest"]).sort_by("user").combine_chunks()
 
 
-def hot_executor(groups: KeyGroups, phase: int) -> tuple[list[int], list[Move]]:
-    """Return the groups whose load grows, and the move that takes one of them away."""
-    alive = sorted(groups.alive)
-    source, target = alive[phase % len(alive)], alive[(phase + 1) % len(alive)]
-    hot = [group for group in range(GROUPS) if groups.home(group, 1 << 40) == source]
-    return hot, [Move(hot[0], source, target, 1.0)] if hot else []
+def next_move(groups: KeyGroups) -> tuple[list[int], list[Move]]:
+    """Return the groups whose load grows, those of the executor with most, and the move that takes one of them away."""
+    homes = groups.assignment
+    source = max(sorted(groups.alive), key=lambda executor: len(homes.of(executor)))
+    target = next(one for one in sorted(groups.alive, key=lambda one: (one <= source, one)) if one != source)
+    hot = homes.of(source)
+    return hot, [Move(hot[0], source, target, 1.0)]
 
 
-def measure(run: Run, session: SparkSession, size: int, migrations: int) -> dict[str, dict[str, list[float]]]:
-    """Return seconds per migration, by form: added to the first result, held up, and all until the next migration."""
+@dataclass
+class Measured:
+    """Seconds of one form, by migration."""
+
+    added: list[float] = field(default_factory=list)
+    """To the results in which a migration can be felt, against the same ones without."""
+    paused: list[float] = field(default_factory=list)
+    background: list[float] = field(default_factory=list)
+    extra: list[float] = field(default_factory=list)
+    """Work from one migration to the next, over the same without, minus 1."""
+    noise: list[float] = field(default_factory=list)
+    """What the last results before a migration take more than their pairs: nothing, but for chance."""
+
+
+def measure(run: Run, session: SparkSession, size: int, migrations: int, period: int) -> dict[str, Measured]:
+    """Return what migrations cost each form."""
     keys = size * GROUPS
-    forms = {form: Application(session, run.fresh(f"{size}-{form}"), None) for form in FORMS}
-    for strategy in Strategy:
-        forms[strategy.value].strategy = strategy
-    found: dict[str, dict[str, list[float]]] = {f: {"added": [], "paused": [], "whole": []} for f in FORMS}
+    cuts = Cuts(session, run.fresh(str(size)))
+    forms = {form: Application(session, cuts, form) for form in FORMS}
+    found = {form: Measured() for form in FORMS}
     frames: list[DataFrame] = []
+    order = random.Random(size)
     cut, hot = 0, []
+    longest = 0.0
     for phase in range(migrations + 1):
-        took: dict[str, list[float]] = {form: [] for form in FORMS}
+        if phase > LEAST and run.left() < longest + RESERVE:
+            run.say(f"time is short: {phase - 1} of {migrations} migrations")
+            break
+        begin = time.monotonic()
+        took: dict[str, list[Taken]] = {form: [] for form in FORMS}
         moves: list[Move] = []
         if phase:
-            hot, moves = hot_executor(forms[Strategy.INSTANT.value].key_groups, phase)
-        for step in range(PERIOD):
+            hot, moves = next_move(forms[Strategy.INSTANT.value].key_groups)
+        for step in range(period if phase else PANES + 1):
             cut += 1
             rows = rows_of(session, keys, cut, hot)
             frames = [*frames, rows][-PANES:]
-            order = FORMS[cut % len(FORMS) :] + FORMS[: cut % len(FORMS)]
-            for form in order:
-                seconds, paused = forms[form].run(rows, cut, keys, moves if step == 0 else ())
-                took[form].append(seconds)
-                if step == 0 and phase:
-                    found[form]["paused"].append(paused)
-            if phase and step in (0, PANES - 1):
-                base = plain(forms[NONE].results)
-                if step == 0:
-                    run.check(
-                        [] if base.equals(plain(expected(session, frames, cut)).cast(base.schema)) else [f"cut {cut}"]
-                    )
-                for strategy in Strategy:
-                    same = plain(forms[strategy.value].results).equals(base)
-                    run.check([] if same else [f"{size} keys, {strategy.value}, cut {cut}"])
+            files, made = cuts.make(rows, cut, keys)
+            # Each form is first in its turn where it matters; elsewhere the order is by chance.
+            turn = (phase % len(FORMS)) if step < TOUCHED else order.randrange(len(FORMS))
+            for form in FORMS[turn:] + FORMS[:turn]:
+                took[form].append(forms[form].take(files, made, cut, moves if step == 0 else ()))
+            needed = set().union(*(forms[form].needs() for form in FORMS))
+            for path in cuts.directory.iterdir():
+                if path.name not in needed:
+                    path.unlink()
+            if phase and step in (0, 1):
+                compare(run, forms, frames if step == 0 and phase == 1 else [], f"{size} keys, cut {cut}")
         if phase:
-            for form in FORMS:
-                found[form]["added"].append(took[form][0] - took[NONE][0])
-                found[form]["whole"].append(sum(took[form]))
-            text = ", ".join(f"{f} {took[f][0]:.2f} s" for f in FORMS)
-            run.say(f"{size:,} keys a group, migration {phase}: first result {text}")
+            note(found, took)
+            text = ", ".join(f"{form} {1000 * found[form].added[-1]:+.0f}" for form in FORMS if form != NONE)
+            base = took[NONE][0].latency
+            longest = max(longest, time.monotonic() - begin)
+            run.say(f"{size:,} keys a group, migration {phase}: added to two results of {base:.2f} s, ms: {text}")
     return found
+
+
+def compare(run: Run, forms: dict[str, Application], frames: Sequence[DataFrame], what: str) -> None:
+    """Compare the last results of all forms with each other, and with those of plain Spark if its cuts are given."""
+    base = plain(forms[NONE].results)
+    if frames:
+        run.check([] if base.equals(plain(expected(frames)).cast(base.schema)) else [f"{what}: Spark"])
+    for strategy in Strategy:
+        run.check([] if plain(forms[strategy.value].results).equals(base) else [f"{what}: {strategy.value}"])
+
+
+def note(found: dict[str, Measured], took: dict[str, list[Taken]]) -> None:
+    """Keep what one migration cost."""
+    whole = {form: sum(one.latency + one.background for one in took[form]) for form in FORMS}
+    for form in FORMS:
+        pairs = [a.latency - b.latency for a, b in zip(took[form], took[NONE], strict=True)]
+        mine = found[form]
+        mine.added.append(sum(pairs[:TOUCHED]))
+        mine.noise.append(pairs[-1])
+        mine.paused.append(took[form][0].paused)
+        mine.background.append(took[form][0].background)
+        mine.extra.append(whole[form] / whole[NONE] - 1)
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return the median of some values with a 95 % interval by bootstrap (the same for the same values)."""
+    draws = np.random.default_rng(1).choice(np.asarray(values), (2000, len(values)))
+    low, high = np.quantile(np.median(draws, axis=1), [0.025, 0.975])
+    return median(values), float(low), float(high)
 
 
 def main() -> None:
     """Run the benchmark."""
     with benchmark("migration", REDUCED, figures=True) as run:
-        spark = (
-            session_builder()
-            .master("local-cluster[3,1,1024]")
-            .appName("migration")
-            .config("spark.ui.enabled", "false")
-            .config("spark.driver.memory", "2g")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.executor.memory", "1g")
-            .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.local.dir", str(run.work / "spark"))
-            .getOrCreate()
-        )
-        spark.sparkContext.setLogLevel("ERROR")
-        spark.sparkContext.parallelize(range(3), 3).count()
-        while len(placed.executors(spark)) < 3:
-            time.sleep(0.1)
-        session = private_session(spark)
-        found: dict[int, dict[str, dict[str, list[float]]]] = {}
-        longest = 0.0
-        for size in reversed(SIZES):
-            if run.left() < longest:
-                run.say(f"time is short: {size:,} keys are left out")
-                continue
-            before = time.monotonic()
-            found[size] = measure(run, session, size, 2 if run.quick else 6)
-            longest = max(longest, time.monotonic() - before)
-        spark.stop()
-        sizes = sorted(found)
-        added = {form: [1000 * median(found[size][form]["added"]) for size in sizes] for form in FORMS if form != NONE}
-        extra = {
-            form: median(
-                a / b - 1 for a, b in zip(found[SIZES[-1]][form]["whole"], found[SIZES[-1]][NONE]["whole"], strict=True)
+        found: dict[int, dict[str, Measured]] = {}
+        with networked_cluster(run, 3) as spark:
+            session = private_session(spark)
+            rate = 0.0
+            for size, (migrations, period) in (QUICK if run.quick else FULL).items():
+                cuts = PANES + 1 + migrations * period
+                if run.left() < rate * cuts * size / SIZE:
+                    run.say(f"time is short: {size:,} keys are left out")
+                    continue
+                before = time.monotonic()
+                found[size] = measure(run, session, size, migrations, period)
+                rate = (time.monotonic() - before) / cuts * SIZE / size
+        report(run, found)
+
+
+def report(run: Run, found: dict[int, dict[str, Measured]]) -> None:
+    """Print tables, keep figures, draw."""
+    strategies = [form for form in FORMS if form != NONE]
+    for form in strategies:
+        run.figure(f"{form}.added_ms", 1000 * median(found[SIZE][form].added))
+    run.figure("instant.extra_work", median(found[SIZE]["instant"].extra))
+    rows = []
+    for size in sorted(found):
+        for form in strategies:
+            mine = found[size][form]
+            middle, low, high = median_interval([1000 * one for one in mine.added])
+            rows.append(
+                [
+                    f"{size:,}",
+                    form,
+                    f"{middle:.0f} [{low:.0f}, {high:.0f}]",
+                    f"{1000 * median(mine.paused):.0f}",
+                    f"{1000 * median(mine.background):.0f}",
+                    f"{median(mine.extra):+.1%}",
+                    f"{1000 * median(map(abs, mine.noise)):.0f}",
+                ]
             )
-            for form in added
-        }
-        for form, each in added.items():
-            run.figure(f"{form}.added_ms", each[-1])
-        run.figure("instant.extra_work", extra["instant"])
-        run.table(
-            "What a migration adds to the next result (median), and to all results until the next migration",
-            ["strategy", *(f"{size:,} keys: added ms" for size in sizes), "held up, ms", "extra time"],
-            [
-                [form, *each, 1000 * fmean(found[SIZES[-1]][form]["paused"]), f"{extra[form]:+.1%}"]
-                for form, each in added.items()
-            ],
-        )
-        run.draw(figure(found))
+    run.table(
+        "What the migration of one key group adds to two results, by number of its keys",
+        ["keys", "strategy", "added, ms [95 %]", "paused, ms", "later, ms", "extra work", "by chance, ms"],
+        rows,
+    )
+    instant, disruptive = (found[SIZE][form] for form in ("instant", "disruptive"))
+    low, high = median_interval(instant.added)[1:]
+    times = median(disruptive.added) / max(abs(median(instant.added)), 1e-6)
+    zero = "cannot be told from 0; " if low <= 0 <= high else ""
+    run.say(f"instant: {zero}disruptive adds {times:,.0f} times as much; mean {1000 * fmean(disruptive.added):.0f} ms")
+    run.draw(figure(found))
 
 
-def figure(found: dict[int, dict[str, dict[str, list[float]]]]) -> Figure:
+def figure(found: dict[int, dict[str, Measured]]) -> Figure:
     """Return added latency by size of the state, as in Fig. 10."""
     series, sizes = [], sorted(found)
     for strategy in Strategy:
-        intervals = [mean_interval([1000 * one for one in found[size][strategy.value]["added"]]) for size in sizes]
+        intervals = [mean_interval([1000 * one for one in found[size][strategy.value].added]) for size in sizes]
         means, halves = zip(*intervals, strict=True)
         series.append(Series(strategy.value, [size / 1000 for size in sizes], means, halves))
     panel = Panel(
         Form.LINES, "Migration of a key group", "thousand keys in the group", "added latency (ms)", tuple(series)
     )
-    text = (
-        "Latency that the migration of one key group adds to the next result, on three executors that share two cores."
-    )
+    text = "Latency that the migration of one key group adds to two results, on three executors that share two cores."
     return Figure("migration", "What a migration adds to latency", text, (panel,))
 
 

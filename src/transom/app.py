@@ -335,8 +335,8 @@ class App:
         session = private_session(self.spark)
         with active_session_kept(self.spark), Checkpoint.open(self.checkpoint, self._clock) as checkpoint:
             try:
-                share, groups = self.settings.share, self.settings.key_groups
-                streams = open_streams(definitions, session, checkpoint, self._clock, share, groups)
+                share, groups, kept = self.settings.share, self.settings.key_groups, self.settings.worker_bytes
+                streams = open_streams(definitions, session, checkpoint, self._clock, share, groups, kept)
                 for name, sink in sinks.items():
                     with explained(name, sink):
                         sink.open(name)

@@ -11,7 +11,7 @@ from transom.model.time import Duration, Micros, format_duration, parse_duration
 from transom.scheduling.policies import LONGEST_WAIT, policy_named
 
 TIERS = ("auto", "driver", "cluster")
-_DURATIONS = ("trigger", "poll", "cycle", "longest_wait")
+_DURATIONS = ("trigger", "poll", "cycle", "longest_wait", "recovery_bound")
 _NAMES = {"policy": "klink", "tier": "auto"}
 """Settings that are a name, with an example."""
 
@@ -55,6 +55,12 @@ class Settings:
     """With tier auto: bytes of partials that the driver holds, over all streams; more are kept by the executors."""
     key_groups: int | None = None
     """Into so many parts the keys of partials on the executors are divided. Default: two for each core."""
+    worker_bytes: int = 256 << 20
+    """Bytes of merged partials that each Python worker of the executors keeps; what it has no room for is read from
+    files again for each window."""
+    recovery_bound: Micros = 10_000_000
+    """How late windows may be at most because an executor was lost: until another one has read again what its memory
+    held. Measured and reported; the application says so when a loss would take longer."""
     share: bool = True
     """Whether queries share partials. Without, each is computed by itself: for comparison and for finding faults; the
     results are the same. Must stay what it is while a checkpoint is used."""
@@ -68,6 +74,8 @@ class Settings:
             "max_waiting_bytes",
             "snapshot_bytes",
             "driver_bytes",
+            "worker_bytes",
+            "recovery_bound",
         ):
             if getattr(self, name) <= 0:
                 raise DefinitionError(f"settings: {name} is {getattr(self, name)}.", "Give more than 0.")

@@ -55,6 +55,7 @@ def log_lines(progress: Progress) -> list[str]:
             f"watermark {_moment(stream.watermark)}{_lag(stream)}, "
             f"{_counted(stream.cuts, 'micro-batch')}, last {_seconds(stream.batch_micros)}"
             + (f", {_counted(dead, 'dead letter')}" if dead else "")
+            + (f", {_groups(stream)}" if stream.key_groups else "")
         )
     for query in progress.queries:
         quantiles = " ".join(f"{name} {_seconds(value)}" for name, value in sorted(query.latency.items()))
@@ -75,6 +76,9 @@ def render(progress: Progress, notes: list[str], ended: bool = False) -> Rendera
     head = "ended" if ended else head
     title = Text.assemble(("transom", "bold cyan"), f"  {ran}  ", (head, "dim"), *_memory(progress))
     parts: list[RenderableType] = [title, _streams(progress), _queries(progress)]
+    for stream in progress.streams:
+        if stream.key_groups:
+            parts.append(Text(f"{stream.name}: {_groups(stream)}", style="dim"))
     parts.extend(Text.assemble(("! ", "bold yellow"), note) for note in notes)
     return Group(*parts)
 
@@ -176,6 +180,17 @@ def _rest(stream: StreamProgress, now: Micros) -> str:
     if stream.rests_until is None or not stream.backlog or stream.rests_until <= now:
         return ""
     return f" for a window in {_seconds(stream.rests_until - now)}"
+
+
+def _groups(stream: StreamProgress) -> str:
+    """Say where the key groups are, and what the loss of an executor costs."""
+    text = f"{sum(stream.key_groups.values())} key groups on {len(stream.key_groups)} executors"
+    text += f", {stream.moved_groups:,} moved" if stream.moved_groups else ""
+    if stream.recovery_estimate_micros:
+        text += f", a lost executor would cost at most {_seconds(stream.recovery_estimate_micros)}"
+    if stream.recovery_micros is not None:
+        text += f", the last one cost {_seconds(stream.recovery_micros)}"
+    return text
 
 
 def _moment(at: Micros) -> str:

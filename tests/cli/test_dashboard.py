@@ -106,6 +106,18 @@ def test_short_memory_is_told():
     assert "memory 40%" in text(render(calm, []))
 
 
+def test_where_key_groups_are_and_what_a_lost_executor_costs():
+    one = progress(1)
+    assert "key groups" not in text(render(one, []))
+    (stream,) = one.streams
+    there = replace(stream, key_groups={"0": 3, "2": 3}, moved_groups=2, recovery_estimate_micros=400_000)
+    shown = replace(one, streams=(replace(there, recovery_micros=1_500_000, lost_executors=("1",)),))
+    words = "6 key groups on 2 executors, 2 moved, a lost executor would cost at most 400 ms, the last one cost 1.5 s"
+    assert f"trips: {words}" in text(render(shown, []))
+    assert words in log_lines(shown)[0]
+    assert to_json(shown)["streams"][0]["key_groups"] == {"0": 3, "2": 3}
+
+
 def test_lines_come_every_few_seconds_and_notes_at_once():
     out = io.StringIO()
     with LineView(out, io.StringIO()) as view:

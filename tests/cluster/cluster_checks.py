@@ -9,26 +9,25 @@ import contextlib
 import io
 import json
 import os
-import signal
 import sys
-import tempfile
 import time
 import unittest.mock
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from executors import await_executors, kill
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from tier_checks import elastic, migrating, tier
 
 import transom as tm
-from transom.engine.spark import placed, workers
+from transom.engine.spark import exchange, placed, workers
 from transom.model.time import MICROS_PER_SECOND, SystemClock
 from transom.placement.lineage import Lineage
 from transom.placement.locality import Assignment
@@ -114,7 +113,7 @@ def moving(spark: SparkSession) -> dict[str, Any]:
     tasks = spread(spark)
     files = placed.place(words(spark, 5), placed.partition_of(["key"], PARTITIONS), tasks, "m")
     other = placed.Tasks(spark, tasks.homes[1:] + tasks.homes[:1])
-    moved = placed.move(files, other, "m")
+    moved = exchange.move(files, other, "m")
     alike = [placed.open_table(a.path).equals(placed.open_table(b.path)) for a, b in zip(files, moved, strict=True)]
     placed.remove(files, spark)
     return {
@@ -123,24 +122,6 @@ def moving(spark: SparkSession) -> dict[str, Any]:
         "left": sum(os.path.exists(file.path) for file in files),
         "there": sum(os.path.exists(file.path) for file in moved),
     }
-
-
-def kill(process: str) -> None:
-    """Kill the executor whose Python daemon this is."""
-    daemon = int(process.rsplit(":", 1)[1])
-    with open(f"/proc/{daemon}/stat") as stat:
-        parent = int(stat.read().rsplit(")", 1)[1].split()[1])
-    os.kill(parent, signal.SIGKILL)
-
-
-def await_executors(spark: SparkSession, without: str, count: int) -> list[str]:
-    """Return the executors once one is gone and there are as many as before."""
-    for _ in range(600):
-        alive = [each.id for each in placed.executors(spark)]
-        if without not in alive and len(alive) >= count:
-            return alive
-        time.sleep(0.05)
-    raise TimeoutError(f"{without} is still among {alive}")
 
 
 def killed(spark: SparkSession) -> dict[str, Any]:
@@ -297,51 +278,15 @@ def derived(spark: SparkSession) -> dict[str, Any]:
         }
 
 
-def tier(spark: SparkSession) -> dict[str, Any]:
-    """Windows whose partials are at the executors, one of which is killed while they are open; and the same without."""
-    rows = [((i * 7919) % 500, i % 13, datetime.fromtimestamp(i / 100, timezone.utc)) for i in range(4_000)]
-    found: dict[str, Any] = {}
-    victims: list[str] = []
-    for kind in ("driver", "cluster"):
-        source = tm.memory("key bigint, value bigint, at timestamp")
-        source.add(rows)
-        sink = tm.memory_sink()
-        progress: list[Any] = []
-        with tempfile.TemporaryDirectory() as directory:
-            app = tm.App(spark, directory, tier=kind, max_rows_per_cut=500, key_groups=6)
-            grouped = app.stream(source, event_time="at").group_by("key")
-            query = grouped.window(tm.sliding("10 seconds", "5 seconds")).agg(n=tm.count(), total=tm.sum("value"))
-            query.to(sink, "q")
-            commits = 0
-
-            def step(name: str, kind: str = kind) -> None:
-                nonlocal commits
-                commits += name == "committed"
-                if kind == "cluster" and commits == 4 and not victims:
-                    victims.append(placed.executors(spark)[0].id)
-                    kill(placed.Tasks(spark, victims).run(lambda _: placed.here().encode())[0].decode())
-                    await_executors(spark, victims[0], 2)
-
-            app._on_step = step
-            progress.append(app.run(once=True, close_all=True))
-        table = sink.to_table("q").sort_by([("window_start", "ascending"), ("key", "ascending")])
-        found[kind] = table.to_pylist()
-    stream = progress[-1].streams[0]
-    return {
-        "same": found["driver"] == found["cluster"],
-        "rows": len(found["cluster"]),
-        "lost": list(stream.lost_executors) == victims,
-        "recovery_s": (stream.recovery_micros or 0) / 1e6,
-    }
-
-
 CHECKS = {
     "placement": placement,
     "moving": moving,
+    "migrating": migrating,
     "killed": killed,
     "copies": copies,
     "derived": derived,
     "tier": tier,
+    "elastic": elastic,
 }
 """In order; those that kill executors come last."""
 

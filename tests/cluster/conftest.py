@@ -20,7 +20,7 @@ def seen() -> dict[str, Any]:
         [sys.executable, str(Path(__file__).with_name("cluster_checks.py"))],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
         env=environment,
     )

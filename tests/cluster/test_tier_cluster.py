@@ -10,4 +10,26 @@ def test_results_stay_exact_when_an_executor_is_killed(seen: dict[str, Any]) -> 
     assert found["same"]
     assert found["rows"] > 2_000
     assert found["lost"], "the application tells which executor was lost"
-    assert 0 < found["recovery_s"] < 30
+    assert 0 < found["recovery_s"] < 10, "within the bound that the setting has if none is given"
+    assert 0 < found["estimate_s"] < 10, "what the loss of another one would cost"
+    assert sum(found["groups"].values()) == 6
+
+
+def test_executors_that_come_are_used_and_those_that_will_go_are_emptied(seen: dict[str, Any]) -> None:
+    found = seen["elastic"]
+    assert found["same"]
+    assert found["groups"].keys().isdisjoint(found["gone"])
+    assert len(found["groups"].keys() - set(found["began"])) == 1, "the new one has groups"
+    assert sum(found["groups"].values()) == 6
+    assert found["moved"] >= 3
+    assert found["lost"] == [], "it was empty when it went, or is still there: no window had to wait"
+
+
+def test_groups_move_by_each_strategy_while_windows_are_open(seen: dict[str, Any]) -> None:
+    found = seen["migrating"]
+    assert found["same"]
+    nothing = {"moved": True, "again": 0}
+    assert found["steps"]["instant"] == nothing, "the new home has read all before it is used"
+    assert found["steps"]["disruptive"] == nothing, "the old home's memory went to the new one"
+    assert found["steps"]["smooth"]["moved"]
+    assert found["moved"] == 3

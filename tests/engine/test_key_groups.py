@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from transom.engine.cluster.files import PartialFiles, Slice
 from transom.engine.cluster.groups import KeyGroups
 from transom.engine.cluster.resident import Feed
-from transom.engine.cluster.store import Merge, Part, by_group
+from transom.engine.cluster.work import Merge, Part
 from transom.engine.tables import Contents, Origin
 from transom.placement.balance import Flux, Move
 from transom.placement.migration import Strategy
@@ -37,22 +37,22 @@ def placed_on(*executors: str) -> KeyGroups:
 
 
 def work(groups: KeyGroups, merge: Merge) -> dict[tuple[int, str], tuple[set[str], tuple[tuple[int, int], ...]]]:
-    routed = groups.routed(by_group(merge, groups.home), merge)
+    routed = groups.routed(merge.by_group(groups.home), merge)
     return {(one.group, one.home): ({piece.file for _, piece in one.slices}, one.spans) for one in routed}
 
 
 def move(groups: KeyGroups, group: int, target: str) -> list[Move]:
-    return [Move(group, groups.home(group, 99), target, 1.0)]
+    return [Move(group, groups.home(group), target, 1.0)]
 
 
 def other(groups: KeyGroups, group: int) -> str:
-    return next(one for one in sorted(groups.alive) if one != groups.home(group, 99))
+    return next(one for one in sorted(groups.alive) if one != groups.home(group))
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_what_each_strategy_leaves_where(strategy: Strategy) -> None:
+def test_who_merges_what_under_each_strategy(strategy: Strategy) -> None:
     groups = placed_on("1", "2")
-    source, target = groups.home(0, 1), other(groups, 0)
+    source, target = groups.home(0), other(groups, 0)
     moved = groups.moved(move(groups, 0, target), strategy, cut=3, boundary=30)
     merge = merge_of(4, [(10, 40), (30, 50)])
     found = {key: value for key, value in work(moved, merge).items() if key[0] == 0}
@@ -61,11 +61,33 @@ def test_what_each_strategy_leaves_where(strategy: Strategy) -> None:
     assert (
         found
         == {
-            Strategy.INSTANT: {(0, source): (old, both), (0, target): (new, both)},
+            Strategy.INSTANT: {(0, source): (old | new, both)},
             Strategy.DISRUPTIVE: {(0, target): (old | new, both)},
             Strategy.SMOOTH: {(0, source): (old | new, ((10, 40),)), (0, target): (new, ((30, 50),))},
         }[strategy]
     )
+    there = moved.arrived([0])
+    assert there.home(0) == target, "instant: from the moment on that the target has read what there is"
+    assert not there.arriving
+
+
+def test_a_group_stays_whose_target_cannot_read_it() -> None:
+    groups = placed_on("1", "2")
+    moved = groups.moved(move(groups, 0, other(groups, 0)), Strategy.INSTANT, 3, 30)
+    assert moved.stayed([0]) == groups
+
+
+@pytest.mark.parametrize("lost", ["source", "target", "both"])
+def test_an_executor_is_lost_while_a_group_moves_instantly(lost: str) -> None:
+    groups = placed_on("1", "2", "3")
+    source, target = groups.home(0), other(groups, 0)
+    moving = groups.moved(move(groups, 0, target), Strategy.INSTANT, 3, 30)
+    gone = {"source": {source}, "target": {target}, "both": {source, target}}[lost]
+    left = moving.with_executors({"1", "2", "3"} - gone)
+    assert not left.arriving
+    assert left.home(0) == {"source": target, "target": source}.get(lost, left.home(0))
+    assert left.home(0) not in gone
+    assert left.arrived([0]).home(0) == left.home(0), "what the target's job gives then changes nothing"
 
 
 MOVES = st.lists(
@@ -74,17 +96,29 @@ MOVES = st.lists(
 )
 
 
-@given(MOVES, st.sampled_from([("1", "2", "3"), ("1", "2"), ("3",), ("4", "2")]))
-def test_each_window_gets_each_partial_once(moves: list[tuple[int, str, Strategy, int]], left: tuple[str, ...]) -> None:
-    """Whatever moved, and whoever was lost: living executors merge each cut of a window for it once."""
+@given(
+    MOVES,
+    st.sampled_from([("1", "2", "3"), ("1", "2"), ("3",), ("4", "2")]),
+    st.sampled_from([(), ("1",), ("1", "2"), ("1", "2", "3")]),
+    st.booleans(),
+)
+def test_each_window_gets_each_partial_once(
+    moves: list[tuple[int, str, Strategy, int]], left: tuple[str, ...], leaving: tuple[str, ...], arrive: bool
+) -> None:
+    """Whatever moved, and whoever was lost or will go: living executors merge each cut of a window for it once."""
     groups = placed_on("1", "2", "3")
     for group, target, strategy, cut in sorted(moves, key=lambda one: one[3]):
-        if groups.home(group, 99) != target:
+        if groups.home(group) != target:
             groups = groups.moved(move(groups, group, target), strategy, cut, 10 * cut)
-    groups = groups.with_executors(left)
+    groups = groups.with_executors(left, leaving)
+    emptying = groups.emptying()
+    groups = groups.moved(emptying, Strategy.INSTANT, 7, 70)
+    if arrive:
+        groups = groups.arrived(range(GROUPS))
+        stay = set(left) - set(leaving)
+        assert not stay or {groups.home(group) for group in range(GROUPS)} <= stay
     spans = [(start, start + 30) for start in range(10, 60, 10)]
-    merge = merge_of(6, spans)
-    found = work(groups, merge)
+    found = work(groups, merge_of(6, spans))
     assert {home for _, home in found} <= set(left)
     for group in range(GROUPS):
         for start, end in spans:
@@ -98,14 +132,29 @@ def test_each_window_gets_each_partial_once(moves: list[tuple[int, str, Strategy
             assert sorted(inside) == [f"f{cut}" for cut in range(1, 7) if start <= 10 * cut < end]
 
 
-def test_a_drained_executor_gets_empty_and_a_new_one_is_used() -> None:
-    groups = placed_on("1", "2").measured(dict.fromkeys(range(GROUPS), 100))
-    kept, moves = groups.drain("1")
-    moved = kept.moved(moves, Strategy.INSTANT, 5, 50)
-    assert {moved.home(group, 5) for group in range(GROUPS)} == {"2"}
-    assert {moved.home(group, 4) for group in range(GROUPS)} == {"1", "2"}
-    joined = moved.with_executors(("1", "2", "3"))
+def test_an_executor_that_will_go_gets_empty_and_a_new_one_is_used() -> None:
+    groups = placed_on("1", "2").measured(dict.fromkeys(range(GROUPS), 100), 10)
+    going = groups.with_executors(("1", "2"), leaving=("1",))
+    assert [going.home(group) for group in range(GROUPS)] == [groups.home(group) for group in range(GROUPS)]
+    moving = going.moved(going.emptying(), Strategy.INSTANT, 5, 50)
+    assert moving.emptying() == [], "they are on their way"
+    assert {moving.home(group) for group in range(GROUPS)} == {"1", "2"}
+    moved = moving.arrived(range(GROUPS))
+    assert {moved.home(group) for group in range(GROUPS)} == {"2"}
+    joined = moved.with_executors(("1", "2", "3"), leaving=("1",))
     assert {one.target for one in joined.balance(Flux())} == {"3"}
+    assert placed_on("1").with_executors(("1",), leaving=("1",)).emptying() == [], "there is no other place"
+
+
+def test_loads_follow_the_rows_of_groups() -> None:
+    groups = placed_on("1", "2")
+    mine = groups.assignment.of("1")
+    busy = groups.measured(dict.fromkeys(mine, 1000) | dict.fromkeys(groups.assignment.of("2"), 10), 10)
+    (first, *_) = busy.balance(Flux())
+    assert (first.source, first.target) == ("1", "2")
+    assert first.load == pytest.approx(100), "rows per second"
+    pinned = busy.moved([first], Strategy.INSTANT, 1, 10)
+    assert first.group not in {one.group for one in pinned.balance(Flux())}
 
 
 def test_files_survive_as_json(tmp_path: Path) -> None:

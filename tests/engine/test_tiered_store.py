@@ -17,7 +17,8 @@ sys.path.append(str(Path(__file__).parents[1] / "windows"))
 from store_helpers import KEYS, MS, PRIMITIVES, add, add_direct, expected, values_of, windows_of
 
 from transom.engine.cluster import resident
-from transom.engine.cluster.store import Here, TieredStore, by_group, load_spec
+from transom.engine.cluster.store import TieredStore
+from transom.engine.cluster.work import Here, load_spec
 from transom.engine.tables import Origin, primitive_names
 from transom.errors import CheckpointCorruptError
 from transom.model.window import WindowSpec
@@ -115,6 +116,42 @@ def test_memory_of_workers_is_bounded(tmp_path: Path) -> None:
     add(store, rows)
     store.spill(1, "one")
     merge = store._merge_of(((0, 10 * MS),), 10 * MS)
-    task = merge.task(str(tmp_path), by_group(merge, lambda _, __: "here"))
+    task = merge.task(str(tmp_path), merge.by_group(lambda _: "here"))
     resident.run(replace(task, memory=1), load_spec)
     assert len(resident._KEPT) == 1
+
+
+def test_a_group_takes_its_panes_with_it(tmp_path: Path) -> None:
+    """What one process knows goes to another one, which needs no file for it, and reads only what came later."""
+    resident.forget()
+    kind = WindowSpec(10 * MS, 5 * MS, 0)
+    store = tiered(tmp_path, [kind])
+    rows = [(t * MS // 10, t % 20, t) for t in range(100)]
+    add(store, rows)
+    store.spill(1, "one")
+    direct = [(12 * MS, 3, 7)]
+    add_direct(store, [kind], direct)
+    store.spill(2, "two")
+
+    def task(home: str, *spans: tuple[int, int]) -> resident.Task:
+        merge = store._merge_of(spans, 10 * MS)
+        return merge.task(str(tmp_path), merge.by_group(lambda _: home))
+
+    spans = ((0, 10 * MS), (5 * MS, 15 * MS))
+    before = resident.run(task("old", *spans), load_spec)
+    assert before.read == sum(part.files.rows for part in store.parts)
+    given = dict(resident.give(task("old"), load_spec))
+    assert not resident._KEPT
+    for path in tmp_path.iterdir():
+        path.rename(path.with_suffix(".away"))
+    resident.take(task("new"), given, load_spec)
+    after = resident.run(task("new", *spans), load_spec)
+    assert after.windows == before.windows
+    assert (after.read, before.windows != b"") == (0, True)
+    for path in tmp_path.iterdir():
+        path.rename(path.with_suffix(".panes" if path.stem == "one" else ".windows"))
+    add(store, [(11 * MS, 1, 1)])
+    store.spill(3, "three")
+    assert resident.run(task("new", *spans), load_spec).read == 1
+    (late,) = (span for span in store.due(kind, 14 * MS, 15 * MS))
+    assert values_of(store, store.consolidate([late])[late]) == expected([*rows, *direct, (11 * MS, 1, 1)], late)

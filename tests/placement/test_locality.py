@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.errors import DefinitionError
-from transom.placement.locality import Assignment, AssignmentHistory
+from transom.placement.locality import Assignment
 
 WEIGHTS = st.lists(st.floats(0, 1e9), min_size=1, max_size=30)
 EXECUTORS = st.sets(st.sampled_from("abcdef"), min_size=1)
@@ -62,24 +62,3 @@ def test_versions_count_changes_only() -> None:
     moved = first.moved({0: "b"})
     assert (moved.homes, moved.version, first.differs(moved)) == (("b", "b"), 1, [0])
     assert moved.of("b") == [0, 1]
-
-
-@given(st.lists(st.tuples(st.integers(1, 5), st.sampled_from("abc")), max_size=8), st.integers(0, 50))
-def test_a_cut_has_the_assignment_of_the_last_change_up_to_it(steps, asked) -> None:
-    history, at, model = AssignmentHistory.beginning(Assignment(("a",))), 0, {0: "a"}
-    for gap, home in steps:
-        at += gap
-        model[at] = home
-        history = history.changed(at, history.newest.moved({0: home}))
-    expected = model[max(cut for cut in model if cut <= asked)]
-    assert history.at(asked).homes == (expected,)
-    assert history.since(asked).at(asked) == history.at(asked)
-    assert history.since(asked).newest == history.newest
-
-
-def test_a_change_before_another_is_refused() -> None:
-    history = AssignmentHistory.beginning(Assignment(("a",))).changed(5, Assignment(("b",)))
-    with pytest.raises(DefinitionError, match="at cut 3"):
-        history.changed(3, Assignment(("a",)))
-    with pytest.raises(DefinitionError, match="2 partitions instead of 1"):
-        history.changed(6, Assignment(("a", "b")))

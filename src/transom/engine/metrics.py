@@ -108,7 +108,8 @@ class Metrics:
         span = min(RATE_OVER, max(now - self.started, 1))
         late = sum(self._query(name).late for name in stream.state.queries)
         dead = dict(counts.dead)
-        recovered = stream.state.executors.recovered
+        standing = stream.state.executors.standing
+        recovered = standing.recovered
         if late:
             dead["late"] = late
         return StreamProgress(
@@ -122,8 +123,11 @@ class Metrics:
             max_event_time=stream.max_event_time() or stream.state.watermark.value,
             dead_letters=dead,
             batch_micros=counts.batch,
+            key_groups=dict(standing.groups),
+            moved_groups=standing.moved,
             lost_executors=recovered.lost if recovered else (),
             recovery_micros=recovered.took if recovered else None,
+            recovery_estimate_micros=standing.recovery,
         )
 
     def _query_progress(self, stream: Stream, name: str, delivery: Delivery, sinks: Mapping[str, str]) -> QueryProgress:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.checkpoint.store import Checkpoint
-from transom.engine.cluster.store import Here
+from transom.engine.cluster.resident import MEMORY
+from transom.engine.cluster.work import Here
 from transom.engine.derived import DerivedSource
 from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.spark.merging import SparkExecutors
@@ -32,6 +33,7 @@ def open_streams(
     clock: Clock,
     share: bool,
     key_groups: int | None = None,
+    worker_bytes: int = MEMORY,
 ) -> dict[str, Stream]:
     """Return the streams, ready for recovery.
 
@@ -42,6 +44,7 @@ def open_streams(
         clock: The time.
         share: Whether queries share partials.
         key_groups: Number of key groups of partials on the executors; None for one that suits them.
+        worker_bytes: Bytes of partials that each Python worker of the executors keeps.
 
     Raises:
         DefinitionError: A query cannot work on its stream.
@@ -56,7 +59,7 @@ def open_streams(
         letters = checkpoint.directory("dead-letters", definition.name)
         files = checkpoint.directory("files", definition.name)
         classic = hasattr(session, "_jsparkSession")
-        executors = SparkExecutors(session, files, clock, key_groups) if classic else Here(files)
+        executors = SparkExecutors(session, files, clock, key_groups, worker_bytes) if classic else Here(files)
         stream = Stream(definition, session, is_ansi(session), letters, clock.now(), share, executors)
         streams[definition.name] = stream
         if isinstance(source, DerivedSource):

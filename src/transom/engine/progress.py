@@ -50,10 +50,16 @@ class StreamProgress:
     """Rows by reason; a late row counts once for each query that lost it."""
     batch_micros: Micros
     """Duration of the last micro-batch."""
+    key_groups: dict[str, int] = field(default_factory=dict)
+    """Key groups of partials on the executors, by executor; empty while the driver holds all partials."""
+    moved_groups: int = 0
+    """Key groups that went to other executors, as loads were uneven or executors will go."""
     lost_executors: tuple[str, ...] = ()
     """Those that were lost last; their part of the windows was read from files again."""
     recovery_micros: Micros | None = None
-    """How long the merge took that had to do so; None while no executor was lost."""
+    """How long the merges took that had to do so; None while no executor was lost."""
+    recovery_estimate_micros: Micros = 0
+    """How long it would take at most, by the measured speed of reading, if one is lost now; 0 while it is not known."""
     rests_until: Micros | None = None
     """When the watermark of its next window is expected, for which its backlog waits on purpose; None otherwise."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles
-from transom.engine.cluster.store import Executors, Here
+from transom.engine.cluster.work import Executors, Here
 from transom.engine.history import Held, Sources
 from transom.engine.results import Span, in_order, result_keys, result_table
 from transom.engine.sessions import Ended

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles
-from transom.engine.cluster.store import Executors, TieredStore
+from transom.engine.cluster.store import TieredStore
+from transom.engine.cluster.work import Executors
 from transom.engine.history import Sources
 from transom.engine.results import Span
 from transom.engine.sessions import Sessions

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles
-from transom.engine.cluster.store import Executors, Here
+from transom.engine.cluster.work import Executors, Here
 from transom.engine.cuts import CutOutcome, LoggedCut
 from transom.engine.readers import Keeper, Reader
 from transom.engine.spark.compile import Compiled, compile_queries

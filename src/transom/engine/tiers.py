@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from transom.config import Settings
 from transom.engine.cluster.store import TieredStore
+from transom.engine.cluster.work import Merge, Recovered
 from transom.engine.stream import Stream
 from transom.errors import SessionError
-from transom.model.time import MIN_TIME
+from transom.model.time import MIN_TIME, format_duration
 from transom.placement.balance import Move
 from transom.placement.migration import Strategy
 from transom.placement.tiers import Footprint, in_files
@@ -19,7 +21,7 @@ from transom.windows.components import Component
 REVIEW_EVERY = 8
 """Commits of a stream."""
 BALANCE_EVERY = 16
-"""Commits of all streams."""
+"""Commits of a stream."""
 MOST_FILES = 64
 """A store with partials of more cuts in files has them merged with the next snapshot, which comes at once."""
 
@@ -44,6 +46,11 @@ class Tiers:
         self._settings = settings
         self._note = note
         self._commits = 0
+        self._own_commits: Counter[str] = Counter()
+        self._recovered: dict[str, Recovered] = {}
+        """The last loss of executors that people were told of, by stream."""
+        self._slow: set[str] = set()
+        """Streams whose recovery would take too long, as people were told."""
         able = all(hasattr(stream.session, "_jsparkSession") for stream in streams.values())
         if settings.tier == "cluster" and not able:
             raise SessionError(
@@ -56,6 +63,8 @@ class Tiers:
 
     def begin(self) -> bool:
         """Return whether a snapshot is due because the tier is forced to the driver, and partials are in files."""
+        if self._settings.tier == "cluster":
+            self._tell_who_stays()
         if self._settings.tier != "driver":
             return False
         changed = False
@@ -63,6 +72,16 @@ class Tiers:
             changed |= bool(stream.in_files) or any(entry.store.parts for entry in stream.state.stores)
             stream.in_files = frozenset()
         return changed
+
+    def _tell_who_stays(self) -> None:
+        """Tell which queries the driver holds though the executors were asked to."""
+        components = [one for stream in self._streams.values() for one in stream.compiled.components]
+        stay = {q.name for one in components if not one.can_be_in_files for s in one.key_sets for q in s.queries}
+        if stay:
+            self._note(
+                f"Partials of {', '.join(sorted(stay))} stay on the driver: they have, or share an aggregation with "
+                'one that has, sessions, early or late results or fill="zero".'
+            )
 
     def committed(self, stream: Stream) -> bool:
         """Decide again now and then, after a commit; return whether a snapshot is due."""
@@ -88,14 +107,40 @@ class Tiers:
         return changed
 
     def balance(self, stream: Stream) -> None:
-        """Move key groups of a stream at once where their executors are loaded unevenly; now and then, after a commit.
+        """Move key groups of a stream after a commit: from executors that will go, now and then also to even out loads.
 
-        Only instant migration is used: nothing waits for it, and older partials are merged where they are.
+        Only instant migration is used: no window waits for it.
         """
-        if self._commits % BALANCE_EVERY == 0 and (moves := stream.state.executors.uneven()):
+        merges = _in_files(stream)
+        if not merges:
+            return
+        self._own_commits[stream.name] += 1
+        moves = stream.state.executors.due_moves(merges, self._own_commits[stream.name] % BALANCE_EVERY == 0)
+        if moves:
             migrate(stream, moves, Strategy.INSTANT)
             text = ", ".join(f"{move.group} from {move.source} to {move.target}" for move in moves)
             self._note(f"Key groups of {stream.name} move: {text}.")
+        self._tell_of_recovery(stream)
+
+    def _tell_of_recovery(self, stream: Stream) -> None:
+        """Tell of executors that were lost, and once when the loss of one would cost more than the bound."""
+        standing, bound = stream.state.executors.standing, self._settings.recovery_bound
+        known = standing.recovered
+        if known is not None and known.took and self._recovered.get(stream.name) != known:
+            self._recovered[stream.name] = known
+            within = "within" if known.took <= bound else "beyond"
+            self._note(
+                f"Executor {', '.join(known.lost)} is gone; {stream.name} read {known.rows:,} rows of its key groups "
+                f"again in {known.took / 1e6:.1f} s, {within} the bound of {format_duration(bound)}."
+            )
+        if standing.recovery <= bound:
+            self._slow.discard(stream.name)
+        elif stream.name not in self._slow:
+            self._slow.add(stream.name)
+            self._note(
+                f"If an executor is lost, windows of {stream.name} may be {standing.recovery / 1e6:.0f} s late, beyond "
+                f"the bound of {format_duration(bound)}: give more executors, or raise recovery_bound."
+            )
 
     def _footprints(self, stream: Stream) -> dict[str, Footprint]:
         """Return the footprint of each component, by the name of its finest key set."""
@@ -147,7 +192,8 @@ class Tiers:
 def migrate(stream: Stream, moves: Sequence[Move], strategy: Strategy) -> None:
     """Let key groups of a stream live elsewhere from its next cut on (Enorm, section 5.1).
 
-    Disruptive migration returns when the new homes have read all that the groups have.
+    Instant: the new homes read what the groups have in the background, and are used then. Disruptive: returns when all
+    that the old homes have is at the new ones. Smooth: windows that have begun are merged at the old homes.
 
     Args:
         stream: The stream; the caller lets no cut of it begin meanwhile.
@@ -155,10 +201,12 @@ def migrate(stream: Stream, moves: Sequence[Move], strategy: Strategy) -> None:
         strategy: How.
     """
     newest = stream.max_event_time()
-    stream.state.executors.migrate(moves, strategy, stream.state.cut + 1, MIN_TIME if newest is None else newest + 1)
-    if strategy is Strategy.DISRUPTIVE:
-        for entry in stream.state.stores:
-            entry.store.preload()
+    boundary = MIN_TIME if newest is None else newest + 1
+    stream.state.executors.migrate(moves, strategy, stream.state.cut + 1, boundary, _in_files(stream))
+
+
+def _in_files(stream: Stream) -> list[Merge]:
+    return [entry.store.in_files() for entry in stream.state.stores if entry.store.parts]
 
 
 def _stores(component: Component, stores: Mapping[str, TieredStore]) -> list[TieredStore]:

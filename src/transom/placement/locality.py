@@ -6,9 +6,8 @@ on the same executor. Key groups of the engine are partitions in this sense.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from transom.errors import DefinitionError
@@ -108,49 +107,3 @@ class Assignment:
             known[home] += weight
             changes.update(dict.fromkeys(unit, home))
         return self.moved(changes)
-
-
-@dataclass(frozen=True)
-class AssignmentHistory:
-    """Which assignment holds for which cut of a stream: a change is valid from a logged cut on, and never undone."""
-
-    changes: tuple[tuple[int, Assignment], ...]
-    """First cut and assignment, ascending by cut; never empty."""
-
-    @classmethod
-    def beginning(cls, assignment: Assignment) -> AssignmentHistory:
-        """Return the history in which one assignment holds for all cuts."""
-        return cls(((0, assignment),))
-
-    @property
-    def newest(self) -> Assignment:
-        """The assignment that holds from now on."""
-        return self.changes[-1][1]
-
-    def at(self, cut: int) -> Assignment:
-        """Return the assignment that holds for a cut; of forgotten cuts the oldest that is known. O(log changes)."""
-        return self.changes[max(0, bisect_right(self.changes, cut, key=lambda change: change[0]) - 1)][1]
-
-    def changed(self, cut: int, assignment: Assignment) -> AssignmentHistory:
-        """Return the history with another assignment from a cut on.
-
-        Raises:
-            DefinitionError: A later change is known, or the number of partitions differs.
-        """
-        last, newest = self.changes[-1]
-        if cut < last:
-            raise DefinitionError(f"The assignment changes at cut {cut}, but it has at {last}.", "Change it later.")
-        if len(assignment.homes) != len(newest.homes):
-            raise DefinitionError(
-                f"The assignment has {len(assignment.homes)} partitions instead of {len(newest.homes)}.",
-                "The number of partitions is fixed; groups of partitions are not.",
-            )
-        if assignment.homes == newest.homes:
-            return self
-        kept = self.changes[:-1] if cut == last else self.changes
-        return replace(self, changes=(*kept, (cut, assignment)))
-
-    def since(self, cut: int) -> AssignmentHistory:
-        """Return the history without what only concerned cuts before this one."""
-        first = max(0, bisect_right(self.changes, cut, key=lambda change: change[0]) - 1)
-        return replace(self, changes=self.changes[first:])

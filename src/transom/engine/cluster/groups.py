@@ -1,4 +1,4 @@
-"""Where the key groups of a stream live, for each cut: they can move at once, without their state."""
+"""Where the key groups of a stream live, and how they move to other executors."""
 
 from __future__ import annotations
 
@@ -6,17 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from transom.engine.cluster.resident import GroupWork
-from transom.engine.cluster.store import Merge
+from transom.engine.cluster.work import Merge
 from transom.model.time import Micros
-from transom.placement.balance import Flux, Move
-from transom.placement.locality import Assignment, AssignmentHistory, ExecutorId
+from transom.placement.balance import Flux, MeasuredLoads, Move
+from transom.placement.locality import Assignment, ExecutorId
 from transom.placement.migration import Strategy
-
-FORGETS = 0.8
-"""Share of the measured load that is kept with each new measurement."""
-
-MOST_CHANGES = 32
-"""Of older ones, what is left lives where it did after the oldest of these."""
 
 
 @dataclass(frozen=True)
@@ -32,96 +26,116 @@ class Leaving:
 
 @dataclass(frozen=True)
 class KeyGroups:
-    """Homes of key groups by cut, their loads, and the executors that there are."""
+    """Homes of key groups, their loads, and the executors that there are."""
 
-    history: AssignmentHistory
-    loads: tuple[float, ...]
-    """Rows of windows that each group gave lately."""
+    assignment: Assignment
+    """Who merges the windows of each group."""
+    loads: MeasuredLoads
+    """In rows read and merged per second."""
     alive: frozenset[ExecutorId] = frozenset()
     drained: frozenset[ExecutorId] = frozenset()
+    """Those that get no more groups, as they are about to go."""
+    arriving: Mapping[int, ExecutorId] = field(default_factory=dict)
+    """Groups that move instantly, with the executor that reads what they have."""
     leaving: Mapping[int, Leaving] = field(default_factory=dict)
 
     @classmethod
     def beginning(cls, groups: int) -> KeyGroups:
         """Return groups that live nowhere yet."""
-        return cls(AssignmentHistory.beginning(Assignment.nowhere(groups)), (0.0,) * groups)
+        return cls(Assignment.nowhere(groups), MeasuredLoads.none(groups))
 
-    def with_executors(self, alive: Collection[ExecutorId]) -> KeyGroups:
-        """Return the groups when these executors are there: those of lost ones live elsewhere, for all cuts.
+    def with_executors(self, alive: Collection[ExecutorId], leaving: Collection[ExecutorId] = ()) -> KeyGroups:
+        """Return the groups when these executors are there: those of lost ones live elsewhere.
 
-        What lost executors held is read from files by the new homes.
+        What lost executors held is read from files by the new homes; a group that was moving has its target, which
+        has read some of it.
+
+        Args:
+            alive: The executors.
+            leaving: Those of them that will go.
         """
-        if frozenset(alive) == self.alive:
+        known, going = frozenset(alive), frozenset(leaving) & frozenset(alive)
+        if known == self.alive and going == self.drained:
             return self
-        settled = self.history.newest.settled(set(alive) - self.drained or set(alive), self.loads)
-        gone = {home for _, assignment in self.history.changes for home in assignment.homes} - set(alive)
-        changes = [
-            (cut, assignment.moved({g: str(settled.homes[g]) for g, h in enumerate(assignment.homes) if h in gone}))
-            for cut, assignment in self.history.changes
-        ]
-        leaving = {group: one for group, one in self.leaving.items() if one.source in alive}
-        return replace(self, history=AssignmentHistory(tuple(changes)), alive=frozenset(alive), leaving=leaving)
+        arriving = {group: target for group, target in self.arriving.items() if target in known}
+        homes = self.assignment.homes
+        read = self.assignment.moved({group: to for group, to in arriving.items() if homes[group] not in known})
+        settled = read.settled(known - going or known, self.loads.rates).homes
+        lost = {group: str(settled[group]) for group, home in enumerate(read.homes) if home not in known}
+        return replace(
+            self,
+            assignment=read.moved(lost),
+            alive=known,
+            drained=going,
+            arriving={group: target for group, target in arriving.items() if homes[group] in known},
+            leaving={group: one for group, one in self.leaving.items() if one.source in known},
+        )
 
-    def drain(self, executor: ExecutorId) -> tuple[KeyGroups, list[Move]]:
-        """Return the groups when an executor gets no more of them, and the moves that empty it.
-
-        Moved instantly, what it has stays until its windows are merged.
-        """
-        kept = replace(self, drained=self.drained | {executor})
-        newest = self.history.newest
-        settled = newest.settled(self.alive - kept.drained or self.alive, self.loads)
-        places = newest.differs(settled)
-        return kept, [Move(g, str(newest.homes[g]), str(settled.homes[g]), self.loads[g]) for g in places]
-
-    def home(self, group: int, cut: int) -> ExecutorId:
-        """Return where the partials of a cut live."""
-        homes = self.history.at(cut).homes
+    def home(self, group: int) -> ExecutorId:
+        """Return who merges the windows of a group."""
+        homes = self.assignment.homes
         return str(homes[group % len(homes)])
 
     def moved(self, moves: Sequence[Move], strategy: Strategy, cut: int, boundary: Micros) -> KeyGroups:
-        """Return the groups after a migration.
+        """Return the groups after a migration has begun.
 
         Args:
             moves: Which groups.
-            strategy: Instant: cuts from `cut` on live at the target, older partials stay. Disruptive: all partials
-                do; they have to be read before anything goes on. Smooth: windows that start before the boundary are
-                merged at the source, the others at the target.
+            strategy: Instant: the source goes on until the target has read what there is (`arrived`). Disruptive: the
+                target has the group, whose state must be there before anything goes on. Smooth: windows that start
+                before the boundary are merged at the source, the others at the target.
             cut: The first cut after the change.
             boundary: After every row that was read.
         """
         targets = {move.group: move.target for move in moves}
-        newest = self.history.newest.moved(targets)
         leaving = {group: one for group, one in self.leaving.items() if group not in targets}
-        if strategy is Strategy.DISRUPTIVE:
-            changes = tuple((since, assignment.moved(targets)) for since, assignment in self.history.changes)
-            return replace(self, history=AssignmentHistory(changes), leaving=leaving)
+        arriving = {group: target for group, target in self.arriving.items() if group not in targets}
+        if strategy is Strategy.INSTANT:
+            return replace(self, arriving=arriving | targets, leaving=leaving)
         if strategy is Strategy.SMOOTH:
             leaving |= {move.group: Leaving(move.source, boundary, cut) for move in moves}
-        history = self.history.changed(max(cut, self.history.changes[-1][0]), newest)
-        return replace(self, history=history.since(history.changes[-MOST_CHANGES:][0][0]), leaving=leaving)
+        return replace(self, assignment=self.assignment.moved(targets), arriving=arriving, leaving=leaving)
 
-    def measured(self, rows: Mapping[int, int]) -> KeyGroups:
-        """Return the groups with other loads, given the rows that groups gave."""
-        if not rows:
-            return self
-        groups = len(self.loads)
-        new = [0.0] * groups
+    def arrived(self, groups: Collection[int]) -> KeyGroups:
+        """Return the groups when targets have read what these have: from now on they are merged there."""
+        targets = {group: self.arriving[group] for group in groups if group in self.arriving}
+        return replace(self.stayed(groups), assignment=self.assignment.moved(targets))
+
+    def stayed(self, groups: Collection[int]) -> KeyGroups:
+        """Return the groups when these do not move after all."""
+        return replace(self, arriving={g: target for g, target in self.arriving.items() if g not in groups})
+
+    def measured(self, rows: Mapping[int, int], seconds: float) -> KeyGroups:
+        """Return the groups with the loads of one more stretch of time.
+
+        Args:
+            rows: Rows that were read and merged for groups.
+            seconds: In which time; more than 0.
+        """
+        work = [0.0] * len(self.loads.rates)
         for group, count in rows.items():
-            new[group % groups] += count
-        return replace(
-            self,
-            loads=tuple(
-                FORGETS * old + (1 - FORGETS) * now if group in rows else old
-                for group, (old, now) in enumerate(zip(self.loads, new, strict=True))
-            ),
-        )
+            work[group % len(work)] += count
+        return replace(self, loads=self.loads.after(work, seconds))
+
+    def emptying(self) -> list[Move]:
+        """Return the moves that empty the executors that will go; none if no other is there."""
+        stay = self.alive - self.drained
+        if not stay:
+            return []
+        settled = self.assignment.settled(stay, self.loads.rates)
+        return [
+            Move(group, str(self.assignment.homes[group]), str(settled.homes[group]), self.loads.rates[group])
+            for group in self.assignment.differs(settled)
+            if self.arriving.get(group) not in stay and self.assignment.homes[group] is not None
+        ]
 
     def balance(self, flux: Flux) -> list[Move]:
         """Return the moves that even out the loads."""
         usable = self.alive - self.drained
-        if len(usable) < 2 or None in self.history.newest.homes:
+        if len(usable) < 2 or None in self.assignment.homes:
             return []
-        return list(flux.moves(self.history.newest, self.loads, usable, pinned=tuple(self.leaving)))
+        pinned = (*self.leaving, *self.arriving)
+        return list(flux.moves(self.assignment, self.loads.rates, usable, pinned=pinned))
 
     def routed(self, works: Sequence[GroupWork], merge: Merge) -> list[GroupWork]:
         """Return the work of a merge with that of groups that move smoothly divided by window.
@@ -129,23 +143,20 @@ class KeyGroups:
         The source gets all slices and the windows that began before the boundary, the target those that began later;
         slices of cuts that only one of them needs are left out for the other.
         """
+        if not self.leaving:
+            return list(works)
         cuts = {piece: part.files.cut for part in merge.parts for piece in part.files.slices}
-        whole: dict[int, list[GroupWork]] = {}
-        for work in works:
-            whole.setdefault(work.group, []).append(work)
         routed: list[GroupWork] = []
-        for group, mine in whole.items():
-            one = self.leaving.get(group)
-            target = "" if one is None else self.home(group, one.cut)
-            if one is None or target == one.source:
-                routed += mine
+        for work in works:
+            one = self.leaving.get(work.group % len(self.assignment.homes))
+            if one is None or work.home == one.source:
+                routed.append(work)
                 continue
-            slices = tuple(item for work in mine for item in work.slices)
             early = tuple(span for span in merge.spans if span[0] < one.boundary)
             late = tuple(span for span in merge.spans if span[0] >= one.boundary)
-            new = tuple(item for item in slices if cuts[item[1]] >= one.cut)
             if early or not merge.spans:
-                routed.append(GroupWork(group, one.source, slices, early))
+                routed.append(replace(work, home=one.source, spans=early))
             if late:
-                routed.append(GroupWork(group, target, new, late))
+                new = tuple(item for item in work.slices if cuts[item[1]] >= one.cut)
+                routed.append(replace(work, slices=new, spans=late))
         return routed

@@ -8,8 +8,9 @@ same `PaneStore` as on the driver, so that complete windows and spans serve late
 from __future__ import annotations
 
 import io
+import pickle
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transom.engine.cluster.files import Slice, files_of, summary_of, to_bytes, write_slices
+from transom.engine.cluster.files import Slice, files_of, from_bytes, summary_of, to_bytes, write_slices
 from transom.engine.tables import LENGTH, PANE, Contents, Origin, PartialTable, direct_table, partial_table, store_table
 from transom.model.expression import Expression
-from transom.model.time import MIN_TIME, Micros
+from transom.model.time import MIN_TIME, Micros, SystemClock
 from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.complete import Kind, Span
 from transom.windows.panes import Grid
@@ -125,8 +126,10 @@ class Done:
     """What was written, as JSON."""
     read: int = 0
     """Rows that had to be read from files."""
-    merged: dict[int, int] = field(default_factory=dict)
-    """Rows of the windows of each group."""
+    reading: Micros = 0
+    """How long that took."""
+    rows: dict[int, int] = field(default_factory=dict)
+    """Rows of each group that were read, and rows of its windows: what it costs."""
 
 
 @dataclass
@@ -146,6 +149,7 @@ class _Resident:
         }
 
 
+_CLOCK = SystemClock()
 _KEPT: OrderedDict[tuple[bytes, int, str], _Resident] = OrderedDict()
 
 
@@ -177,7 +181,7 @@ def run(task: Task, load: Callable[[bytes], StoreSpec]) -> Done:
         merged = store.consolidate(work.spans, task.until) if work.spans else {}
         if merged:
             starts, lengths, keys, states = store.window_rows(merged)
-            done.merged[work.group] = len(starts)
+            done.rows[work.group] = done.rows.get(work.group, 0) + len(starts)
             if len(starts):
                 times = {PANE: starts, LENGTH: lengths}
                 found.append(partial_table(store.primitives, spec.origin, times, keys, states))
@@ -204,24 +208,69 @@ def _resident(task: Task, spec: StoreSpec, names: dict[Primitive, str], work: Gr
         resident.drop_before(task.floor, task.ended)
     if resident is None or not wanted.keys() >= resident.seen.keys():
         resident = _KEPT[identity] = _Resident(spec.make())
+    begun, before = _CLOCK.now(), done.read
     for (feed, file, offset), part in wanted.items():
-        if (feed, file, offset) in resident.seen:
-            continue
-        done.read += part.rows
-        table = PartialTable(part.read(Path(task.directory)), feed.contents).of_condition(feed.condition)
-        states = table.states({primitive: name for primitive, name in names.items() if name in feed.wanted})
-        starts = table.panes()
-        ends = starts
-        if table.direct:
-            lengths = table.lengths()
-            ends = starts + lengths
-            resident.store.add_windows(starts, lengths, table.table, states)
-        else:
-            resident.store.add(starts, table.table, states)
-        last = (int(starts.max()), int(ends.max())) if len(starts) else (MIN_TIME, MIN_TIME)
-        resident.seen[feed, file, offset] = last
+        if (feed, file, offset) not in resident.seen:
+            done.read += part.rows
+            table = PartialTable(part.read(Path(task.directory)), feed.contents).of_condition(feed.condition)
+            wants = {primitive: name for primitive, name in names.items() if name in feed.wanted}
+            resident.seen[feed, file, offset] = _take_in(resident.store, table, wants)
+    if done.read > before:
+        done.reading += _CLOCK.now() - begun
+        done.rows[work.group] = done.rows.get(work.group, 0) + done.read - before
     resident.drop_before(task.floor, task.ended)
     return resident
+
+
+def _take_in(store: PaneStore, table: PartialTable, names: dict[Primitive, str]) -> tuple[Micros, Micros]:
+    """Add the rows of a table; return the last start and the last end in it."""
+    states, starts = table.states(names), table.panes()
+    ends = starts
+    if table.direct:
+        lengths = table.lengths()
+        ends = starts + lengths
+        store.add_windows(starts, lengths, table.table, states)
+    else:
+        store.add(starts, table.table, states)
+    return (int(starts.max()), int(ends.max())) if len(starts) else (MIN_TIME, MIN_TIME)
+
+
+def give(task: Task, load: Callable[[bytes], StoreSpec]) -> Iterator[tuple[int, bytes]]:
+    """Yield each group of a task with all that this process knows of it, and forget it here.
+
+    Raises:
+        CheckpointCorruptError: A file is missing or damaged.
+    """
+    spec = load(task.spec)
+    names = {primitive: name for primitive, _, name in spec.primitives}
+    for work in task.works:
+        resident = _resident(task, spec, names, work, Done())
+        tables = [store_table(resident.store, spec.origin), direct_table(resident.store, spec.origin)]
+        yield work.group, pickle.dumps(([to_bytes(table) for table in tables], resident.seen))
+        del _KEPT[task.spec, work.group, work.home]
+
+
+def take(task: Task, given: dict[int, bytes], load: Callable[[bytes], StoreSpec]) -> None:
+    """Keep groups of a task as another process gave them (`give`)."""
+    spec = load(task.spec)
+    names = {primitive: name for primitive, _, name in spec.primitives}
+    for work in task.works:
+        if work.group not in given:
+            continue
+        tables, seen = pickle.loads(given[work.group])
+        resident = _KEPT[task.spec, work.group, work.home] = _Resident(spec.make(), seen)
+        for direct, data in zip((False, True), tables, strict=True):
+            table = from_bytes(data)
+            if table.num_rows:
+                _take_in(resident.store, PartialTable(table, _contents(spec, names, direct)), names)
+    _bound(task.memory)
+
+
+def _contents(spec: StoreSpec, names: dict[Primitive, str], direct: bool) -> Contents:
+    """Return what the tables of a store hold."""
+    origin = replace(spec.origin, condition="")
+    made_for = frozenset([spec.origin.name])
+    return Contents(origin, tuple(names.values()), (spec.origin.condition,), made_for, direct)
 
 
 def _write(
@@ -239,10 +288,7 @@ def _write(
     table = pa.concat_tables([table for _, table in parts])
     groups = np.repeat(np.array([group for group, _ in parts], np.int64), [table.num_rows for _, table in parts])
     slices = write_slices(Path(task.directory), file, table, groups)
-    condition = spec.origin.condition
-    contents = Contents(
-        replace(spec.origin, condition=""), tuple(names.values()), (condition,), frozenset([spec.origin.name]), direct
-    )
+    contents = _contents(spec, names, direct)
     counted = table.append_column("rows", pa.array(np.ones(table.num_rows, np.int64)))
     return files_of(contents, task.cut, slices, summary_of(counted, "rows")).to_json()
 

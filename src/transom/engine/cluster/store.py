@@ -2,186 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles, files_of, from_bytes, summary_of, write_slices
-from transom.engine.cluster.resident import Done, Feed, GroupWork, StoreSpec, Task, run
+from transom.engine.cluster.resident import Feed, StoreSpec
+from transom.engine.cluster.work import Executors, Merge, Part
 from transom.engine.tables import Contents, Origin, PartialTable, direct_table, store_table
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import WindowKind
-from transom.placement.balance import Move
-from transom.placement.migration import Strategy
 from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.complete import Kind, Span, is_window
 from transom.windows.panes import Grid, Times, closing_windows
 from transom.windows.partials import Partial
 from transom.windows.store import PaneStore
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Partials in files that a store is made of, and what it takes of them."""
-
-    feed: Feed
-    files: PartialFiles
-    starts: Times
-    """Starts of the store's panes that hold rows of it, ascending."""
-
-    def holds(self, span: Span) -> bool:
-        """Tell whether it has rows of a window."""
-        low, high = np.searchsorted(self.starts, span)
-        return bool(low < high) or span in self.files.windows
-
-    def needed(self, floor: Micros, ended: Micros) -> bool:
-        """Tell whether a window may need it, as `PaneStore.drop_before` says."""
-        if len(self.starts) and self.starts[-1] >= floor:
-            return True
-        return any(start >= floor and end > ended for start, end in self.files.windows)
-
-
-@dataclass(frozen=True, eq=False)
-class Merge:
-    """What a store asks of the executors."""
-
-    spec: bytes
-    scope: str
-    parts: tuple[Part, ...]
-    spans: tuple[Span, ...] = ()
-    until: Micros = MIN_TIME
-    floor: Micros = MIN_TIME
-    ended: Micros = MIN_TIME
-    write: str = ""
-    """Name of the files to write the panes into; empty to write nothing."""
-    cut: int = 0
-
-    @property
-    def feeds(self) -> tuple[Feed, ...]:
-        """What is taken, each once."""
-        return tuple(dict.fromkeys(part.feed for part in self.parts))
-
-    def task(self, directory: str, works: Sequence[GroupWork], name: str = "") -> Task:
-        """Return the task for some groups.
-
-        Args:
-            directory: Where the files are.
-            works: The groups.
-            name: Tells its file from those of the other tasks.
-        """
-        write = f"{self.write}{name}" if self.write else ""
-        return Task(self.spec, directory, self.feeds, tuple(works), self.until, self.floor, self.ended, write, self.cut)
-
-
-@dataclass(frozen=True)
-class Recovered:
-    """What the loss of executors cost."""
-
-    lost: tuple[str, ...]
-    took: Micros
-    """Of the first merge without them: what their memory held was read from files again."""
-    rows: int
-    """Rows that were read."""
-
-
-class Executors(Protocol):
-    """Where key groups are merged."""
-
-    @property
-    def recovered(self) -> Recovered | None:
-        """The last loss of executors; None while there was none."""
-
-    def migrate(self, moves: Sequence[Move], strategy: Strategy, cut: int, boundary: Micros) -> None:
-        """Let key groups live elsewhere; see `KeyGroups.moved`."""
-
-    def uneven(self) -> list[Move]:
-        """Return the moves that would even out the executors' loads."""
-
-    @property
-    def directory(self) -> Path:
-        """Where the files are."""
-
-    @property
-    def groups(self) -> int:
-        """Number of key groups of new files."""
-
-    def run(self, merge: Merge) -> list[Done]:
-        """Merge the key groups of a store.
-
-        Raises:
-            CheckpointError: A file cannot be read or written.
-        """
-
-
-class Here:
-    """Merges in this process, where there is no cluster: a checkpoint that was written with one can always be read.
-
-    Args:
-        directory: Where the files are.
-        groups: Number of key groups of new files.
-    """
-
-    def __init__(self, directory: Path, groups: int = 1) -> None:
-        self.directory = directory
-        self.groups = groups
-        self.recovered: Recovered | None = None
-
-    def migrate(self, moves: Sequence[Move], strategy: Strategy, cut: int, boundary: Micros) -> None:
-        """Do nothing: there is no other place."""
-
-    def uneven(self) -> list[Move]:
-        """Return no moves."""
-        return []
-
-    def run(self, merge: Merge) -> list[Done]:
-        """Merge the key groups of a store."""
-        return [run(merge.task(str(self.directory), by_group(merge, lambda _, __: "here")), load_spec)]
-
-
-def by_group(merge: Merge, home: Homes) -> list[GroupWork]:
-    """Return the work of a merge: for each group and each place where cuts of it are, its slices there.
-
-    Args:
-        merge: What a store asks for.
-        home: Where the panes are kept that a cut brought for a group.
-    """
-    numbers = {feed: number for number, feed in enumerate(merge.feeds)}
-    slices: dict[tuple[int, str], list[tuple[int, object]]] = {}
-    for part in merge.parts:
-        for piece in part.files.slices:
-            place = piece.group, home(piece.group, part.files.cut)
-            slices.setdefault(place, []).append((numbers[part.feed], piece))
-    return [
-        GroupWork(group, where, tuple(mine), merge.spans)  # type: ignore[arg-type]
-        for (group, where), mine in sorted(slices.items(), key=lambda item: item[0])
-    ]
-
-
-class Homes(Protocol):
-    """Tells where the panes of a group are kept."""
-
-    def __call__(self, group: int, cut: int, /) -> str:
-        """Return the place for what a cut brought."""
-
-
-def load_spec(data: bytes) -> StoreSpec:
-    """Return the spec that `StoreSpec.pickled` made; the last ones are remembered."""
-    from pyspark import cloudpickle
-
-    spec = _SPECS.get(data)
-    if spec is None:
-        if len(_SPECS) > 64:
-            _SPECS.clear()
-        spec = _SPECS[data] = cloudpickle.loads(data)
-    return spec
-
-
-_SPECS: dict[bytes, StoreSpec] = {}
 
 
 class TieredStore(PaneStore):
@@ -344,14 +180,9 @@ class TieredStore(PaneStore):
             slices = tuple(piece for files in several for piece in files.slices)
             self._attach_own(PartialFiles(self._own(direct), cut, slices, tuple(panes), tuple(windows)))
 
-    def preload(self) -> None:
-        """Let the executors read what they have not read yet; returns when they have.
-
-        Raises:
-            CheckpointError: A file cannot be read.
-        """
-        if self.parts:
-            self.executors.run(self._merge_of((), MIN_TIME))
+    def in_files(self) -> Merge:
+        """Return what the executors have to read of it, for groups that move."""
+        return self._merge_of((), MIN_TIME)
 
     def _own(self, direct: bool) -> Contents:
         origin = Origin(self.origin.branch, self.origin.keys, only=self.origin.only)
@@ -420,8 +251,9 @@ class TieredStore(PaneStore):
             kept = tuple((p, types, self.names[p]) for p, types in self.primitives.items())
             spec = StoreSpec(self._scope, self.origin, self.grid, self.keys.schema, kept, self._kinds)
             self._spec = spec.pickled()
-        scope = hashlib.sha256(self._spec).hexdigest()[:16]
-        return Merge(self._spec, scope, tuple(self.parts), spans, until, self._floor, self._ended, write, cut)
+        return Merge(
+            self._spec, self.origin.name, tuple(self.parts), spans, until, self._floor, self._ended, write, cut
+        )
 
     def drop_before(self, moment: Micros, ended: Micros = MIN_TIME) -> None:
         """Forget what no window needs, as `PaneStore.drop_before` does; files go with the next snapshot."""

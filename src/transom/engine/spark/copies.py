@@ -13,7 +13,6 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from transom.engine.spark import placed
 from transom.engine.spark.datasets import Dataset
 from transom.engine.spark.placed import PlacedFile, Tasks
 from transom.placement.locality import ExecutorId
@@ -119,7 +118,7 @@ class Copies:
     def _copy(self, missing: Sequence[tuple[Dataset, int, ExecutorId, PlacedFile]]) -> None:
         namespace = self._namespace
         there = Tasks(namespace.spark, [executor for _, _, executor, _ in missing])
-        made = placed.move([file for *_, file in missing], there, namespace.name)
+        made = exchange.move([file for *_, file in missing], there, namespace.name)
         with namespace.lock:
             for (dataset, number, executor, file), copy in zip(missing, made, strict=True):
                 current = dataset.files and dataset.files[number] is file and executor in namespace.alive

@@ -1,20 +1,25 @@
-"""Key groups on Spark's executors: where each is merged, and one job for all windows that are due."""
+"""Key groups on Spark's executors: where each is merged, one job for all windows that are due, and moves."""
 
 from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.engine.cluster.groups import KeyGroups
-from transom.engine.cluster.resident import Done, GroupWork, Task, run
-from transom.engine.cluster.store import Here, Merge, Recovered, by_group, load_spec
+from transom.engine.cluster.resident import MEMORY, Done, GroupWork, Task, give, run, take
+from transom.engine.cluster.work import Here, Merge, Recovered, Standing, load_spec
 from transom.engine.spark import placed
-from transom.errors import CheckpointError
-from transom.model.time import Clock, Micros
+from transom.engine.spark.exchange import exchange
+from transom.errors import CheckpointError, SessionError
+from transom.model.time import MICROS_PER_SECOND, Clock, Micros
 from transom.placement.balance import Flux, Move
+from transom.placement.locality import ExecutorId
 from transom.placement.migration import Strategy
 
 if TYPE_CHECKING:
@@ -22,28 +27,69 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+READ_AT_ONCE = 500_000
+"""Rows that one job reads in the background, or those of one group if it has more: windows that are due wait for it
+at most."""
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Groups that move instantly, while their targets read what they have."""
+
+    groups: frozenset[int]
+    done: Future[None]
+
 
 class SparkExecutors:
     """Merges the key groups of a stream where they live; a task for each core of an executor has several of them.
 
     Spark runs a task elsewhere, or again, when its executor is gone; what the group's memory held is read from files.
+    Used by one thread; reads for groups that move instantly are on another one.
 
     Args:
         session: Transom's session, classic.
         directory: Where the files are, which the driver and all executors see under this path.
         clock: For measuring.
         groups: Number of key groups of new files; None for two for each core.
+        memory: Bytes of merged panes that each Python worker keeps.
     """
 
-    def __init__(self, session: SparkSession, directory: Path, clock: Clock, groups: int | None = None) -> None:
+    def __init__(
+        self, session: SparkSession, directory: Path, clock: Clock, groups: int | None = None, memory: int = MEMORY
+    ) -> None:
         self._session = session
         self._clock = clock
+        self._memory = memory
         self.directory = directory
         self.groups = groups or max(2, 2 * session.sparkContext.defaultParallelism)
         self.key_groups = KeyGroups.beginning(self.groups)
-        self.recovered: Recovered | None = None
-        """The last loss of executors."""
-        self._merges = 0
+        self._cores: Mapping[ExecutorId, int] = {}
+        self._rows: Counter[int] = Counter()
+        """Rows read and merged for each group since the loads were last measured."""
+        self._since = clock.now()
+        self._held: Counter[ExecutorId] = Counter()
+        """Rows in files, by the executor that reads them."""
+        self._stores: set[str] = set()
+        self._read, self._reading_time = 0, 0
+        self._lost: frozenset[ExecutorId] = frozenset()
+        """Executors that were lost and whose groups not all stores have read again."""
+        self._recovering: set[str] = set()
+        """Stores that have."""
+        self._recovered: Recovered | None = None
+        self._joined = False
+        """Whether executors came since loads were last evened out."""
+        self._moved = 0
+        self._reading: _Reading | None = None
+        self._unread: list[tuple[Merge, list[GroupWork]]] = []
+        """Jobs of `_reading` that have not begun."""
+
+    @property
+    def standing(self) -> Standing:
+        """Where the groups are."""
+        homes = Counter(str(home) for home in self.key_groups.assignment.homes if home is not None)
+        largest = max(self._held.values(), default=0)
+        took = largest * self._reading_time // self._read if self._read else 0
+        return Standing(dict(sorted(homes.items())), self._moved, self._recovered, took)
 
     def run(self, merge: Merge) -> list[Done]:
         """Merge the key groups of a store; on the driver, if Spark cannot.
@@ -52,49 +98,189 @@ class SparkExecutors:
             CheckpointError: A file cannot be read or written.
         """
         began = self._clock.now()
-        alive = {each.id: each.cores for each in placed.executors(self._session)}
-        before = self.key_groups
-        self.key_groups = before.with_executors(alive)
-        works = self.key_groups.routed(by_group(merge, self.key_groups.home), merge)
-        lost = before.alive - alive.keys()
         try:
-            done = self._merged(merge, works, alive)
+            self._look()
+            works = self.key_groups.routed(merge.by_group(self.key_groups.home), merge)
+            done = self._merged(merge, works)
         except Exception as error:
-            if CheckpointError.__name__ in str(error) or not works:
+            if CheckpointError.__name__ in str(error):
                 raise
             logger.warning("Merging on the executors failed, and is done on the driver: %s", error)
             return Here(self.directory).run(merge)
-        self._merges += bool(merge.spans)
         for one in done:
-            self.key_groups = self.key_groups.measured(one.merged)
-        if lost:
-            self.recovered = Recovered(tuple(sorted(lost)), self._clock.now() - began, sum(one.read for one in done))
+            self._rows.update(one.rows)
+            self._read += one.read
+            self._reading_time += one.reading
+        self._note_recovery(merge, self._clock.now() - began, sum(one.read for one in done))
+        if merge.spans:
+            self._read_ahead()
         return done
 
-    def migrate(self, moves: Sequence[Move], strategy: Strategy, cut: int, boundary: Micros) -> None:
-        """Let key groups live elsewhere; what is read for that is for the caller to ask for (`TieredStore.preload`)."""
-        self.key_groups = self.key_groups.moved(moves, strategy, cut, boundary)
+    def _look(self) -> None:
+        """Take note of executors that came, will go or are gone, and of groups that have arrived."""
+        if self._reading is not None and self._reading.done.done():
+            error = self._reading.done.exception()
+            if error is None:
+                self._moved += len(self._reading.groups & self.key_groups.arriving.keys())
+                self.key_groups = self.key_groups.arrived(self._reading.groups)
+            else:
+                logger.warning("Key groups stay where they are; their new homes could not read them: %s", error)
+                self.key_groups = self.key_groups.stayed(self._reading.groups)
+            self._reading = None
+        before = self.key_groups
+        infos = placed.executors(self._session)
+        self._cores = {each.id: each.cores for each in infos}
+        self.key_groups = before.with_executors(self._cores, [each.id for each in infos if each.leaving])
+        self._joined |= bool(before.alive) and not self._cores.keys() <= before.alive
+        lost = {str(home) for home in before.assignment.homes if home is not None} - self._cores.keys()
+        if lost:
+            self._lost, self._recovering = frozenset(lost), set()
+            self._recovered = Recovered(tuple(sorted(lost)))
 
-    def drain(self, executor: str) -> list[Move]:
-        """Give an executor no more key groups; return the moves that empty it."""
-        self.key_groups, moves = self.key_groups.drain(executor)
+    def _note_recovery(self, merge: Merge, took: Micros, rows: int) -> None:
+        """Count the first merge of each store after a loss."""
+        if self._lost and self._recovered is not None and merge.store not in self._recovering:
+            self._recovering.add(merge.store)
+            known = self._recovered
+            self._recovered = replace(known, took=known.took + took, rows=known.rows + rows)
+            if self._recovering >= self._stores:
+                self._lost = frozenset()
+
+    def due_moves(self, merges: Sequence[Merge], balance: bool) -> list[Move]:
+        """Return the moves that empty executors that will go, and those that even out the loads.
+
+        Args:
+            merges: What each store has in files.
+            balance: Whether it is time to even out loads; it is in any case when an executor has come.
+        """
+        try:
+            self._look()
+        except SessionError:  # no executor is there at the moment
+            return []
+        self._stores = {merge.store for merge in merges}
+        self._held.clear()
+        for piece in (piece for merge in merges for part in merge.parts for piece in part.files.slices):
+            self._held[self.key_groups.home(piece.group)] += piece.rows
+        if self._reading is not None:
+            self._read_ahead()
+            return []
+        moves = self.key_groups.emptying()
+        now = self._clock.now()
+        if (balance or self._joined) and self._rows and now > self._since:
+            self.key_groups = self.key_groups.measured(self._rows, (now - self._since) / MICROS_PER_SECOND)
+            self._rows.clear()
+            self._since = now
+            if not moves:
+                self._joined = False
+                moves = self.key_groups.balance(Flux())
         return moves
 
-    def uneven(self) -> list[Move]:
-        """Return the moves that would even out the executors' loads, once there is something to go by."""
-        self._merges, merges = 0, self._merges
-        return self.key_groups.balance(Flux()) if merges else []
+    def migrate(
+        self, moves: Sequence[Move], strategy: Strategy, cut: int, boundary: Micros, merges: Sequence[Merge]
+    ) -> None:
+        """Let key groups live elsewhere; see `KeyGroups.moved`.
 
-    def _merged(self, merge: Merge, works: list[GroupWork], cores: Mapping[str, int]) -> list[Done]:
+        Instantly: the targets read in the background, group by group, and are used from the first merge after that.
+        They begin when the next results are out, or when it is asked for moves again: results that are due wait for
+        nothing.
+        """
+        self.arrive()
+        self.key_groups = self.key_groups.moved(moves, strategy, cut, boundary)
+        if strategy is Strategy.INSTANT:
+            self._plan_reading(moves, merges)
+            return
+        self._moved += len(moves)
+        if strategy is Strategy.DISRUPTIVE:
+            for merge in merges:
+                self._bring(moves, merge)
+
+    def arrive(self) -> None:
+        """Wait for the groups that move instantly."""
+        if self._reading is not None:
+            self._read_ahead()
+            self._reading.done.exception()
+            self._look()
+
+    def _of_groups(self, merge: Merge, homes: Mapping[int, ExecutorId]) -> list[GroupWork]:
+        """Return the work on some groups at some homes."""
+        works = merge.by_group(lambda group: homes.get(group % self.groups, ""))
+        return [work for work in works if work.home]
+
+    def _plan_reading(self, moves: Sequence[Move], merges: Sequence[Merge]) -> None:
+        """Divide what the targets have to read into jobs so small that a window that is due need not wait long."""
+        targets = {move.group: move.target for move in moves}
+        self._reading = _Reading(frozenset(targets), Future())
+        for merge in merges:
+            some: list[GroupWork] = []
+            for work in self._of_groups(merge, targets):
+                if some and sum(each.rows for each in some) + work.rows > READ_AT_ONCE:
+                    self._unread.append((merge, some))
+                    some = []
+                some.append(work)
+            if some:
+                self._unread.append((merge, some))
+        if not self._unread:
+            self._reading.done.set_result(None)
+
+    def _read_ahead(self) -> None:
+        """Let the targets begin to read."""
+        if self._reading is None or not self._unread:
+            return
+        from pyspark import InheritableThread
+
+        jobs, done, self._unread = self._unread, self._reading.done, []
+
+        def read() -> None:
+            try:
+                for merge, works in jobs:
+                    self._merged(merge, works)
+            except Exception as error:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        InheritableThread(target=read, name="transom-key-groups", daemon=True).start()
+
+    def _bring(self, moves: Sequence[Move], merge: Merge) -> None:
+        """Move what the groups have in memory from their old to their new homes; who has nothing reads the files."""
+        sources, targets = {m.group: m.source for m in moves}, {m.group: m.target for m in moves}
+        given = self._of_groups(merge, sources)
+        if not given:
+            return
+        givers, takers = (sorted({homes[w.group % self.groups] for w in given}) for homes in (sources, targets))
+        place = {work.group: takers.index(targets[work.group % self.groups]) for work in given}
+        from_tasks = [self._task(merge, [work for work in given if work.home == home]) for home in givers]
+        taken = self._of_groups(merge, targets)
+        to_tasks = [self._task(merge, [work for work in taken if work.home == home]) for home in takers]
+
+        def send(number: int) -> Iterator[tuple[int, int, bytes]]:
+            for group, data in give(from_tasks[number], load_spec):
+                yield place[group], group, data
+
+        def receive(number: int, data: dict[int, bytes]) -> None:
+            take(to_tasks[number], data, load_spec)
+
+        try:
+            exchange(placed.Tasks(self._session, givers), send, placed.Tasks(self._session, takers), receive)
+        except Exception as error:
+            if CheckpointError.__name__ in str(error):
+                raise
+            logger.warning("Key groups could not be moved, and are read from files: %s", error)
+
+    def _task(self, merge: Merge, works: Sequence[GroupWork], name: str = "") -> Task:
+        return replace(merge.task(str(self.directory), works, name), memory=self._memory)
+
+    def _merged(self, merge: Merge, works: Sequence[GroupWork]) -> list[Done]:
         homes: list[str] = []
         tasks: list[Task] = []
         for home in dict.fromkeys(work.home for work in works):
             mine = sorted((work for work in works if work.home == home), key=lambda work: work.group)
-            for core in range(cores[home]):
-                some = mine[core :: cores[home]]
+            cores = self._cores[home]
+            for core in range(cores):
+                some = mine[core::cores]
                 if some:
                     homes.append(home)
-                    tasks.append(merge.task(str(self.directory), some, f"-{len(tasks)}"))
+                    tasks.append(self._task(merge, some, f"-{len(tasks)}"))
         if not tasks:
             return []
 

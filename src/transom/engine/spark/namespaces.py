@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from transom.engine.spark import placed
+from transom.engine.spark import exchange, placed
 from transom.engine.spark.checkpointing import Checkpointer, Recovery
 from transom.engine.spark.copies import Copies
 from transom.engine.spark.datasets import Dataset
@@ -308,7 +308,7 @@ class Namespace:
         with self.lock:
             old = [dataset.files[number] for dataset, number in away]
             there = Tasks(self.spark, [self._assignment.homes[number] for _, number in away])
-            for (dataset, number), file in zip(away, placed.move(old, there, self.name), strict=True):
+            for (dataset, number), file in zip(away, exchange.move(old, there, self.name), strict=True):
                 dataset.files[number] = file
             self.stale += old  # deleted before the next dataset is added: whoever asks now does not wait for it
 

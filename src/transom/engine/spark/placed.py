@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 PAYLOAD, PARTITION = "_payload", "_partition"
-MOST_MOVED = 256 << 20
-"""Bytes that are moved in one job: what a Python worker holds at once, at most."""
+DRIVER = "driver"
+"""What Spark calls the executor that is the driver itself."""
 WRITERS = 4
 """Tasks for each executor that write its partitions of a dataset."""
 _DIRECTORIES = ("SPARK_EXECUTOR_DIRS", "LOCAL_DIRS", "SPARK_LOCAL_DIRS")
@@ -50,6 +50,8 @@ class ExecutorInfo:
     cores: int
     active: int = 0
     """Tasks that it runs."""
+    leaving: bool = False
+    """Whether Spark has been asked to take it away: it is decommissioned, or about to be killed."""
 
     @property
     def location(self) -> str:
@@ -81,14 +83,18 @@ def executors(spark: SparkSession) -> list[ExecutorInfo]:
             "Placed datasets need a classic Spark session; this one is a Spark Connect session.",
             "Make it with session_builder() on the machine of the driver.",
         )
-    summaries = spark.sparkContext._jsc.sc().statusStore().executorList(True)
+    context = spark.sparkContext._jsc.sc()
+    summaries = context.statusStore().executorList(True)
+    master = str(spark.sparkContext.master)
+    local = master == "local" or master.startswith("local[")
     found = []
     for place in range(summaries.size()):
         summary = summaries.apply(place)
-        host = summary.hostPort().rsplit(":", 1)[0]
-        found.append(ExecutorInfo(summary.id(), host, summary.totalCores(), summary.activeTasks()))
-    others = [each for each in found if each.id != "driver"]
-    if not others and not spark.sparkContext.master.startswith("local["):  # type: ignore[union-attr]
+        id, host = summary.id(), summary.hostPort().rsplit(":", 1)[0]
+        leaving = not local and id != DRIVER and not context.schedulerBackend().isExecutorActive(id)
+        found.append(ExecutorInfo(id, host, summary.totalCores(), summary.activeTasks(), leaving))
+    others = [each for each in found if each.id != DRIVER]
+    if not others and not local:
         raise SessionError("Spark has no executor yet.", "Wait until the cluster has given some.")
     return sorted(others or found, key=lambda each: (len(each.id), each.id))
 
@@ -266,65 +272,6 @@ def _bundles(homes: Sequence[ExecutorId]) -> list[list[int]]:
     return bundles
 
 
-def move(files: Sequence[PlacedFile], tasks: Tasks, name: str) -> list[PlacedFile]:
-    """Copy partitions to other executors over Spark's own exchange; the old files stay.
-
-    One task for each executor that gives and each that takes, however many files: a few jobs if they are large.
-
-    Args:
-        files: The partitions, at executors that are alive.
-        tasks: Where each of them goes.
-        name: Begins the names of the new files.
-    """
-    moved: dict[int, PlacedFile] = {}
-    numbers: list[int] = []
-    size = 0
-    for number, file in enumerate(files):
-        if numbers and size + file.bytes > MOST_MOVED:
-            moved.update(_moved(files, numbers, tasks, name))
-            numbers, size = [], 0
-        numbers.append(number)
-        size += file.bytes
-    if numbers:
-        moved.update(_moved(files, numbers, tasks, name))
-    return [moved[number] for number in range(len(files))]
-
-
-def _moved(
-    files: Sequence[PlacedFile], numbers: Sequence[int], tasks: Tasks, name: str
-) -> Iterator[tuple[int, PlacedFile]]:
-    from pyspark.sql import functions as F
-
-    sources = sorted({files[number].executor for number in numbers})
-    targets = sorted({tasks.homes[number] for number in numbers})
-    given: list[list[tuple[int, int, str]]] = [[] for _ in sources]
-    taken: list[list[int]] = [[] for _ in targets]
-    for number in numbers:
-        target = targets.index(tasks.homes[number])
-        given[sources.index(files[number].executor)].append((target, number, files[number].path))
-        taken[target].append(number)
-    schema = pa.schema([(PARTITION, pa.int32()), ("_number", pa.int32()), (PAYLOAD, pa.binary())])
-
-    def read(source: int) -> Iterator[pa.RecordBatch]:
-        for target, number, path in given[source]:
-            columns = [pa.array([target], pa.int32()), pa.array([number], pa.int32()), [Path(path).read_bytes()]]
-            yield pa.record_batch(columns, schema=schema)
-
-    def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        pairs = {
-            number: payload
-            for batch in batches
-            for number, payload in zip(batch["_number"].to_pylist(), batch[PAYLOAD].to_pylist(), strict=True)
-        }
-        yield pa.record_batch([pa.array([pickle.dumps(pairs)], pa.binary())], names=[PAYLOAD])
-
-    sent = Tasks(tasks.spark, sources).frame(read, f"{PARTITION} int, _number int, {PAYLOAD} binary")
-    packed = sent.repartitionById(len(targets), F.col(PARTITION)).mapInArrow(pack, f"{PAYLOAD} binary")
-    there = Tasks(tasks.spark, targets)
-    for found in _at(packed, there, name, lambda payload, _: pickle.loads(payload)):
-        yield from found.items()
-
-
 def remove(files: Sequence[PlacedFile], spark: SparkSession) -> None:
     """Delete files at the executors that are still alive; what is gone already is gone."""
     alive = {each.id for each in executors(spark)}
@@ -373,29 +320,50 @@ def _at(
     packed: DataFrame, tasks: Tasks, name: str, unpack: Callable[[bytes, int], dict[int, bytes]]
 ) -> list[dict[int, PlacedFile]]:
     """Write the files that each partition's one payload holds, each by the task of the same number."""
+    writer = Writer(tasks, name)
+
+    def write(payload: bytes, task: int) -> dict[int, PlacedFile]:
+        return {number: writer.write(data, f"{task}-{number}") for number, data in unpack(payload, task).items()}
+
+    found = at_tasks(packed, tasks, write)
+    return [
+        {number: replace(file, executor=home) for number, file in files.items()}
+        for files, home in zip(found, tasks.homes, strict=True)
+    ]
+
+
+def at_tasks(packed: DataFrame, tasks: Tasks, function: Callable[[bytes, int], Any]) -> list[Any]:
+    """Return what a function gives for each partition's one payload and its number, at the task of that number."""
     from pyspark import RDD
     from pyspark.serializers import PairDeserializer
 
-    context = tasks.spark.sparkContext
-    directory, stem = f"transom-{context.applicationId}", f"{name}-{uuid.uuid4().hex[:8]}"
     payloads = packed.rdd
     pairs = payloads._jrdd.zip(tasks.rdd._jrdd)
     pair: Any = PairDeserializer
     deserializer = pair(payloads._jrdd_deserializer, tasks.rdd._jrdd_deserializer)
 
-    def write(rows: Iterable[Any]) -> Iterator[dict[int, PlacedFile]]:
+    def run(rows: Iterable[Any]) -> Iterator[Any]:
         for row, task in rows:
-            held = unpack(bytes(row[PAYLOAD]), task)
-            yield {
-                number: _write(payload, _scratch(directory), f"{stem}-{task}-{number}")
-                for number, payload in held.items()
-            }
+            yield function(bytes(row[PAYLOAD]), task)
 
-    found = RDD(pairs, context, deserializer).mapPartitions(write).collect()
-    return [
-        {number: replace(file, executor=home) for number, file in files.items()}
-        for files, home in zip(found, tasks.homes, strict=True)
-    ]
+    return RDD(pairs, tasks.spark.sparkContext, deserializer).mapPartitions(run).collect()
+
+
+class Writer:
+    """Writes files of one dataset into the directory of the executor that it is used at.
+
+    Args:
+        tasks: Tasks of the application.
+        name: Of the dataset; begins the names of the files.
+    """
+
+    def __init__(self, tasks: Tasks, name: str) -> None:
+        self._directory = f"transom-{tasks.spark.sparkContext.applicationId}"
+        self._stem = f"{name}-{uuid.uuid4().hex[:8]}"
+
+    def write(self, payload: bytes, name: str) -> PlacedFile:
+        """Write a file; who asks for it knows which executor this is."""
+        return _write(payload, _scratch(self._directory), f"{self._stem}-{name}")
 
 
 def _scratch(directory: str) -> Path:

@@ -1,0 +1,137 @@
+"""What is looked at of partials on the executors of a cluster; see `cluster_checks.py`."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any
+from unittest import mock
+
+from executors import await_executors, kill
+from pyspark.sql import SparkSession
+
+import transom as tm
+from transom.engine.spark import placed
+from transom.engine.tiers import Tiers, migrate
+from transom.placement.balance import Move
+from transom.placement.migration import Strategy
+
+
+def windows(
+    spark: SparkSession, kind: str, at_commit: Callable[[int], None] = lambda commits: None
+) -> tuple[list[dict[str, Any]], Any]:
+    """Run an application over 4,000 rows of 500 keys in 8 cuts, with its partials in a tier.
+
+    Returns:
+        The results, and the progress of the stream at the end.
+    """
+    source = tm.memory("key bigint, value bigint, at timestamp")
+    source.add([((i * 7919) % 500, i % 13, datetime.fromtimestamp(i / 100, timezone.utc)) for i in range(4_000)])
+    sink = tm.memory_sink()
+    with tempfile.TemporaryDirectory() as directory:
+        app = tm.App(spark, directory, tier=kind, max_rows_per_cut=500, key_groups=6)
+        grouped = app.stream(source, event_time="at").group_by("key")
+        query = grouped.window(tm.sliding("10 seconds", "5 seconds")).agg(n=tm.count(), total=tm.sum("value"))
+        query.to(sink, "q")
+        commits = 0
+
+        def step(name: str) -> None:
+            nonlocal commits
+            if name == "committed":
+                commits += 1
+                at_commit(commits)
+
+        app._on_step = step
+        progress = app.run(once=True, close_all=True)
+    table = sink.to_table("q").sort_by([("window_start", "ascending"), ("key", "ascending")])
+    return table.to_pylist(), progress.streams[0]
+
+
+def elastic(spark: SparkSession) -> dict[str, Any]:
+    """An application begins on two executors; a third comes, and then one of the first is to go."""
+    context: Any = spark.sparkContext._jsc.sc()
+    first = placed.executors(spark)[0].id
+    context.killExecutors(spark.sparkContext._jvm.PythonUtils.toSeq([first]))
+    began = await_executors(spark, first, 2)
+    gone: list[str] = []
+
+    def change(commits: int) -> None:
+        if commits == 2:
+            nowhere = spark.sparkContext._jvm.PythonUtils.toScalaMap({})
+            context.requestTotalExecutors(3, 0, nowhere)
+            await_executors(spark, first, 3)
+        if commits == 4:
+            gone.append(began[0])
+            decommission(spark, began[0])
+
+    found, stream = windows(spark, "cluster", change)
+    return {
+        "same": found == plain_windows(spark),
+        "began": began,
+        "gone": gone,
+        "groups": stream.key_groups,
+        "moved": stream.moved_groups,
+        "lost": list(stream.lost_executors),
+    }
+
+
+@functools.cache
+def plain_windows(spark: SparkSession) -> list[dict[str, Any]]:
+    """Return the windows as the driver makes them."""
+    return windows(spark, "driver")[0]
+
+
+def migrating(spark: SparkSession) -> dict[str, Any]:
+    """A group moves by each of the strategies while windows are open; what is read again when it was disruptive."""
+    steps: dict[str, Any] = {}
+
+    def balance(_: Tiers, stream: Any) -> None:
+        strategy = {2: Strategy.INSTANT, 4: Strategy.DISRUPTIVE, 6: Strategy.SMOOTH}.get(stream.state.cut)
+        if strategy is None:
+            return
+        executors, store = stream.state.executors, stream.state.stores[0].store
+        executors.run(store.in_files())  # so that all is in memory
+        group = len(steps)
+        source = executors.key_groups.home(group)
+        target = next(each.id for each in placed.executors(spark) if each.id != source)
+        migrate(stream, [Move(group, source, target, 1.0)], strategy)
+        executors.arrive()
+        again = sum(done.read for done in executors.run(store.in_files()))
+        steps[strategy.value] = {"moved": executors.key_groups.home(group) == target, "again": again}
+
+    with mock.patch.object(Tiers, "balance", balance):
+        found, stream = windows(spark, "cluster")
+    return {"same": found == plain_windows(spark), "steps": steps, "moved": stream.moved_groups}
+
+
+def decommission(spark: SparkSession, executor: str) -> None:
+    """Tell Spark that an executor will go; it runs on until somebody ends it."""
+    jvm: Any = spark.sparkContext._jvm
+    backend = spark.sparkContext._jsc.sc().schedulerBackend()
+    why = jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("test", jvm.scala.Option.empty())
+    one = spark.sparkContext._gateway.new_array(jvm.scala.Tuple2, 1)
+    one[0] = jvm.scala.Tuple2(executor, why)
+    backend.decommissionExecutors(one, False, False)
+
+
+def tier(spark: SparkSession) -> dict[str, Any]:
+    """Windows whose partials are at the executors, one of which is killed while they are open; and the same without."""
+    victims: list[str] = []
+
+    def strike(commits: int) -> None:
+        if commits == 4:
+            victims.append(placed.executors(spark)[0].id)
+            kill(placed.Tasks(spark, victims).run(lambda _: placed.here().encode())[0].decode())
+            await_executors(spark, victims[0], 2)
+
+    found, stream = windows(spark, "cluster", strike)
+    return {
+        "same": found == plain_windows(spark),
+        "rows": len(found),
+        "lost": list(stream.lost_executors) == victims,
+        "recovery_s": (stream.recovery_micros or 0) / 1e6,
+        "estimate_s": stream.recovery_estimate_micros / 1e6,
+        "groups": stream.key_groups,
+    }
