@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from transom.engine.spark import exchange
 from transom.engine.spark.datasets import Dataset
 from transom.engine.spark.placed import PlacedFile, Tasks
 from transom.placement.locality import ExecutorId
