@@ -10,6 +10,7 @@ import io
 import json
 import os
 import sys
+import tempfile
 import time
 import unittest.mock
 from collections import Counter
