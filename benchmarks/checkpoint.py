@@ -19,20 +19,26 @@ from benchmarks.plots import Figure, Form, Panel, Series
 from benchmarks.results import differences
 from benchmarks.trends import KEPT, KINDS, SORTED, PlainTrends, Trends, parsed, raw
 from transom.engine.spark.checkpointing import Checkpointer
+from transom.placement.lineage import Dataset as Node
+from transom.placement.lookahead import HISTORY
+from transom.placement.recovery import due
 
 EXECUTORS = 3
 MEGABYTES = 1_024
 STEPS, SHORT = 50, 10
-COPIES, QUICK_COPIES = 12, 6
+COPIES, QUICK_COPIES = 12, 4
 REPEATS, QUICK_REPEATS = 3, 1
 KILLS, QUICK_KILLS = 6, 3
 WARM = 3
 """Steps that warm up, and the last of which is measured to choose the bound."""
 WITHIN = 3.0
 """The bound is the time to make so many whole steps again, and to start a job."""
+RESERVE = 60
+"""Seconds: with less, a quick run makes no more steps."""
 REDUCED = (
     f"{QUICK_COPIES} instead of {COPIES} times 10,000 lines a step, {QUICK_REPEATS} instead of {REPEATS} repeats, "
-    f"{QUICK_KILLS} instead of {KILLS} kills, results compared until step {SHORT}"
+    f"{QUICK_KILLS} instead of {KILLS} kills, results compared until step {SHORT}; when time is short, checkpoints of "
+    "the steps that are left are decided on, not written"
 )
 POLICIES: dict[str, dict[str, Any]] = {
     "lookahead": {"policy": "lookahead"},
@@ -110,6 +116,39 @@ class Application:
         for name, total in written.items():
             self.outcome.written[name].append(total)
 
+    def decide_on(self, first: int) -> None:
+        """Let all policies decide on the steps from this one to the last, measured as the last ones were, and not made.
+
+        Nothing is written; what would be is counted.
+        """
+        checkpointers = {self.first: self.trends.namespace.checkpointer, **self.others}
+        last = range(first - KEPT + 1, first)
+        measured = {(step, kind): self.trends.dataset(kind, step) for step in last for kind in KINDS}
+        for name, checkpointer in checkpointers.items():
+            recovery, lineage, made = checkpointer.recovery, checkpointer.lineage, list(checkpointer._made)
+            pace, total, names = checkpointer._pace, checkpointer.bytes, {}
+            for step in range(first, STEPS):
+                for kind in KINDS:
+                    like = measured[last[step % len(last)], kind]
+                    parents = tuple(
+                        names.get((one, parent)) or self.trends.dataset(parent, one).name
+                        for parent, one in self.trends.origins(kind, step)
+                    )
+                    added = kind == "kv"
+                    reading = like.delay if added else like.bytes / EXECUTORS * pace
+                    node = Node(f"{kind}+{step}", parents, like.bytes, like.delay, added, reading, kind)
+                    names[step, kind] = node.name
+                    lineage = lineage.added(node)
+                    made.append(node)
+                    if not added:
+                        policy, relax = recovery.policy, recovery.relax
+                        chosen = due(lineage, node.name, checkpointer.bound, made[-HISTORY:], policy, relax)
+                        total += sum(lineage.datasets[each].size for each in chosen)
+                        lineage = lineage.checkpointed(chosen)
+                kept = [each.name for each in made[-KEPT * len(KINDS) :]]
+                lineage = lineage.needed([each for each in kept if each in lineage.datasets])
+                self.outcome.written[name].append(total)
+
     def recover(self, step: int, chance: random.Random, plain: PlainTrends) -> None:
         """Kill an executor, with all of its files, and ask for what the next step takes."""
         namespace = self.trends.namespace
@@ -160,6 +199,10 @@ def measure(run: Run, spark: SparkSession, base: Path, copies: int, repeat: int,
     application = Application(run, spark, base, copies, bound, repeat)
     try:
         for step in range(STEPS):
+            if step > SHORT and run.left() < RESERVE:
+                run.say(f"time is short: {step} steps were made; the others are decided on with what was measured")
+                application.decide_on(step)
+                break
             application.step(step)
             if step in kills:
                 application.recover(step, chance, plain)

@@ -22,6 +22,18 @@ from benchmarks.colocality import lines
 
 KINDS = ("kv", "cnt", "ctt", "ccnt", "acnt", "dec", "cctt", "jall", "res")
 """In the order in which a step makes them; `kv` by an exchange, the others from those before."""
+ORIGINS: dict[str, tuple[str, ...]] = {
+    "kv": (),
+    "cnt": ("kv",),
+    "ctt": ("kv",),
+    "ccnt": ("cnt", "dec-"),
+    "acnt": ("ccnt",),
+    "dec": ("ccnt",),
+    "cctt": ("ctt", "res-"),
+    "jall": ("cctt", "acnt"),
+    "res": ("jall",),
+}
+"""What each is made from; - stands for the step before."""
 PARTITIONS = 6
 PREFIX = 10
 """Characters of the URL that are the key."""
@@ -113,21 +125,11 @@ class Trends:
         """Return what the engine knows of a dataset: sizes, delay, files."""
         return self.collections[kind]._datasets[step]
 
-    def parents(self, kind: str, step: int) -> list[tm.collection.View]:
-        """Return what a dataset is made from."""
-        of = {
-            "cnt": ["kv"],
-            "ctt": ["kv"],
-            "ccnt": ["cnt", "dec-"],
-            "acnt": ["ccnt"],
-            "dec": ["ccnt"],
-            "cctt": ["ctt", "res-"],
-            "jall": ["cctt", "acnt"],
-            "res": ["jall"],
-        }
+    def origins(self, kind: str, step: int) -> list[tuple[str, int]]:
+        """Return kinds and steps of what a dataset is made from."""
         return [
-            self.collections[name.rstrip("-")][step - name.endswith("-")]
-            for name in of[kind]
+            (name.rstrip("-"), step - name.endswith("-"))
+            for name in ORIGINS[kind]
             if step > 0 or not name.endswith("-")
         ]
 
@@ -136,7 +138,8 @@ class Trends:
         if kind == "kv":
             self.collections[kind].add(step, rows)
         else:
-            self.collections[kind].derive(step, self._functions[kind], self.parents(kind, step))
+            views = [self.collections[parent][one] for parent, one in self.origins(kind, step)]
+            self.collections[kind].derive(step, self._functions[kind], views)
 
     def drop(self, step: int) -> None:
         """Drop the datasets of a step."""
