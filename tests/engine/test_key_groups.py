@@ -90,6 +90,13 @@ def test_an_executor_is_lost_while_a_group_moves_instantly(lost: str) -> None:
     assert left.arrived([0]).home(0) == left.home(0), "what the target's job gives then changes nothing"
 
 
+def test_a_group_does_not_move_to_an_executor_that_will_go() -> None:
+    groups = placed_on("1", "2", "3")
+    home, target = groups.home(0), other(groups, 0)
+    moving = groups.moved(move(groups, 0, target), Strategy.INSTANT, 3, 30)
+    assert moving.with_executors(["1", "2", "3"], leaving=[target]).arrived([0]).home(0) == home
+
+
 MOVES = st.lists(
     st.tuples(st.integers(0, GROUPS - 1), st.sampled_from("123"), st.sampled_from(Strategy), st.integers(1, 6)),
     max_size=4,

@@ -57,10 +57,11 @@ class KeyGroups:
         known, going = frozenset(alive), frozenset(leaving) & frozenset(alive)
         if known == self.alive and going == self.drained:
             return self
-        arriving = {group: target for group, target in self.arriving.items() if target in known}
+        usable = known - going or known
+        arriving = {group: target for group, target in self.arriving.items() if target in usable}
         homes = self.assignment.homes
         read = self.assignment.moved({group: to for group, to in arriving.items() if homes[group] not in known})
-        settled = read.settled(known - going or known, self.loads.rates).homes
+        settled = read.settled(usable, self.loads.rates).homes
         lost = {group: str(settled[group]) for group, home in enumerate(read.homes) if home not in known}
         return replace(
             self,
