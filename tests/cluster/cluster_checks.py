@@ -10,10 +10,13 @@ import io
 import json
 import os
 import sys
+import tempfile
 import time
 import unittest.mock
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +30,7 @@ from tier_checks import elastic, migrating, tier
 import transom as tm
 from transom.engine.spark import exchange, placed, workers
 from transom.model.time import MICROS_PER_SECOND, SystemClock
+from transom.placement.lineage import Lineage
 from transom.placement.locality import Assignment
 
 PARTITIONS = 12
@@ -220,12 +224,68 @@ def copies(spark: SparkSession) -> dict[str, Any]:
         }
 
 
+def derived(spark: SparkSession) -> dict[str, Any]:
+    """Running counts, step after step, with checkpoints; an executor is killed, and what it held is asked for."""
+
+    def add(tables: list[pa.Table]) -> pa.Table:
+        ones = [
+            each if "n" in each.column_names else each.set_column(1, "n", pa.repeat(1, len(each))) for each in tables
+        ]
+        found = pa.concat_tables([each.select(["key", "n"]) for each in ones])
+        return found.group_by("key", use_threads=False).aggregate([("n", "sum")]).rename_columns(["key", "n"])
+
+    with tempfile.TemporaryDirectory() as directory:
+        recovery = tm.Recovery("30 s", directory)
+        news = tm.Collection(spark, "news", ["key"], PARTITIONS, namespace="derived", recovery=recovery)
+        counts = tm.Collection(spark, "counts", ["key"], PARTITIONS, namespace="derived")
+        checkpointer: Any = counts.groups.checkpointer
+        shuffled = 0
+        for step in range(4):
+            news.add(step, words(spark, step))
+            if step == 3:  # as if it had taken longer than the bound by now
+                made = [*news._datasets.values(), *counts._datasets.values()]
+                nodes = checkpointer.lineage.datasets
+                slow = {each.name: replace(nodes[each.name], reading=20.0, delay=20.0) for each in made}
+                checkpointer._lineage = Lineage({**nodes, **slow})
+            first = next_stage(spark)
+            counts.derive(step, add, [*([counts[step - 1]] if step else []), news[step]])
+            drained(spark)
+            shuffled += stages(spark, first).get("shuffle", 0)
+        written = len(list(Path(directory).rglob("*.arrow")))
+        ask = lambda: counts[3].table().sort_by("key").to_pydict()  # noqa: E731
+        before = ask()
+        files = [file for each in (*news._datasets.values(), *counts._datasets.values()) for file in each.files]
+        victim = files[0]
+        kill(victim.process)
+        await_executors(spark, victim.executor, 2)
+        for file in files:
+            if file.executor == victim.executor:
+                os.unlink(file.path)
+        begun = time.monotonic()
+        after = ask()
+        seconds = time.monotonic() - begun
+        counts.evict(3)
+        again = ask()
+        counts.close()
+        news.close()
+        return {
+            "same": before == after == again,
+            "rows": sum(before["n"]),
+            "keys": len(before["n"]),
+            "shuffled": shuffled,
+            "written": written,
+            "left": len(list(Path(directory).rglob("*.arrow"))),
+            "seconds": seconds,
+        }
+
+
 CHECKS = {
     "placement": placement,
     "moving": moving,
     "migrating": migrating,
     "killed": killed,
     "copies": copies,
+    "derived": derived,
     "tier": tier,
     "elastic": elastic,
 }

@@ -43,3 +43,13 @@ def test_a_group_that_many_ask_for_is_copied_and_copies_spare_computing_and_go_w
     assert found["computed"] == 0, "what it had is taken from the copies"
     assert found["cold"] == [True, 0]
     assert found["deleted"]
+
+
+def test_derived_datasets_come_back_from_a_checkpoint_without_an_exchange(seen: dict[str, Any]) -> None:
+    found = seen["derived"]
+    assert found["same"]
+    assert (found["rows"], found["keys"]) == (80_000, 1_000)
+    assert found["shuffled"] == 0, "deriving exchanges nothing"
+    assert found["written"] >= 12, "at least one dataset was checkpointed"
+    assert found["left"] == 0
+    assert found["seconds"] < 30
