@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,6 +85,12 @@ def start_spark(master: str, name: str, say: Callable[[str], None] | None = None
         raise SessionError(
             f"Spark does not start on master {master!r}: {reason[0]}", "Check --master and the lines above."
         ) from error
+
+
+def silence(spark: SparkSession) -> None:
+    """Let Spark say nothing more: of a session that is stopped under running tasks it reports each as an error."""
+    with suppress(Exception):  # Spark may be gone already
+        spark.sparkContext.setLogLevel("OFF")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from transom.cli.loading import load
-from transom.cli.quiet import start_spark
+from transom.cli.quiet import silence, start_spark
 from transom.cli.views import make_view
 from transom.errors import QueryFailedError
 from transom.model.time import SystemClock
@@ -31,6 +31,7 @@ def run_job(job: Path, *, once: bool, close_all: bool, checkpoint: Path | None, 
             final = app.run(once=once, close_all=close_all, on_progress=view.update)
             view.finish(final)
     except KeyboardInterrupt:
+        silence(spark)
         print("Stopped at once; the next run goes on from the last committed micro-batch.", file=sys.stderr)
         raise typer.Exit(130) from None
     finally:
@@ -72,6 +73,7 @@ def run_demo(out: Path, *, rows: int | None, master: str, as_json: bool) -> None
                 view.finish(final)
         took = clock.now() - started
     except KeyboardInterrupt:
+        silence(spark)
         print("Stopped.", file=sys.stderr)
         raise typer.Exit(130) from None
     finally:
