@@ -1,14 +1,19 @@
-"""Executors of a cluster on this machine: to kill them, and to wait for others."""
+"""Executors of a cluster on this machine: to kill them, to wait for others, and what their tasks did."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
+from collections import Counter
+from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from transom.engine.spark import placed
+
+PARTITIONS = 12
 
 
 def kill(process: str) -> None:
@@ -20,10 +25,48 @@ def kill(process: str) -> None:
 
 
 def await_executors(spark: SparkSession, without: str, count: int) -> list[str]:
-    """Return the executors once one is gone and there are as many as before."""
+    """Return the executors once one is gone and there are as many as wanted.
+
+    It looks again and again, for 30 s: what it waits for is done by the processes of the cluster, and Spark tells only
+    listeners in the JVM of it.
+    """
+    alive: list[str] = []
     for _ in range(600):
         alive = [each.id for each in placed.executors(spark)]
         if without not in alive and len(alive) >= count:
             return alive
         time.sleep(0.05)
-    raise TimeoutError(f"{without} is still among {alive}")
+    raise TimeoutError(f"{without} is to be gone, and {count} others there: {alive}")
+
+
+def words(spark: SparkSession, seed: int) -> Any:
+    """Return 20,000 rows with a key and a text."""
+    number = (F.col("id") * 7919 + seed) % 1000
+    return spark.range(20_000).select(number.cast("string").alias("key"), F.concat(F.lit("GET /"), "id").alias("text"))
+
+
+def stages(spark: SparkSession, since: int) -> dict[str, int]:
+    """Return shuffle bytes and how many tasks were at which locality, of the stages from a number on."""
+    store = spark.sparkContext._jsc.sc().statusStore()
+    found: Counter[str] = Counter()
+    stage = since
+    while True:
+        try:
+            tasks = store.taskList(stage, 0, 1000)
+            data = store.stageData(stage, False, None, False, None).apply(0)
+        except Exception:  # the store has no such stage yet
+            return dict(found)
+        found["shuffle"] += data.shuffleReadBytes() + data.shuffleWriteBytes()
+        for place in range(tasks.size()):
+            found[tasks.apply(place).taskLocality()] += 1
+        stage += 1
+
+
+def next_stage(spark: SparkSession) -> int:
+    """Return the number that the next stage gets."""
+    return int(spark.sparkContext._jsc.sc().dagScheduler().nextStageId())
+
+
+def drained(spark: SparkSession) -> None:
+    """Let the status store take in all that has happened."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()

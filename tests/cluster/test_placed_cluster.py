@@ -4,7 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 
+
+def test_questions_and_derived_datasets_exchange_nothing_and_run_where_their_partitions_are(
+    together: dict[str, Any],
+) -> None:
+    assert together["plain"], "equal to Spark's"
+    assert (together["executors"], together["processes"]) == (3, 3)
+    assert together["alike"], "corresponding partitions of all datasets are at the same executor"
+    assert together["shuffled"] == 0
+    assert together["stages"].keys() == {"shuffle", "PROCESS_LOCAL"}
+    assert together["stages"]["shuffle"] == 0
+
+
+def test_what_a_killed_executor_held_comes_back_from_its_frames_and_from_a_checkpoint(together: dict[str, Any]) -> None:
+    assert together["lost"] >= 12
+    assert together["same"]
+    assert together["homes"]
+    assert together["written"] >= 12, "at least one dataset was checkpointed"
+    assert together["left"] == 0
+    assert together["seconds"] < 30
+
+
+@pytest.mark.slow
 def test_tasks_run_where_their_partitions_are_and_exchange_nothing(seen: dict[str, Any]) -> None:
     found = seen["placement"]
     assert found["found"] == found["frame"] == found["plain"] > 0
@@ -19,10 +42,12 @@ def test_tasks_run_where_their_partitions_are_and_exchange_nothing(seen: dict[st
     )
 
 
+@pytest.mark.slow
 def test_partitions_move_to_other_executors(seen: dict[str, Any]) -> None:
     assert seen["moving"] == {"alike": True, "homes": True, "left": 0, "there": 12}
 
 
+@pytest.mark.slow
 def test_a_killed_executor_takes_no_row_with_it(seen: dict[str, Any]) -> None:
     found = seen["killed"]
     assert found["same"]
@@ -30,6 +55,7 @@ def test_a_killed_executor_takes_no_row_with_it(seen: dict[str, Any]) -> None:
     assert (found["rows"], found["lost"]) == (60_000, 12)
 
 
+@pytest.mark.slow
 def test_a_group_that_many_ask_for_is_copied_and_copies_spare_computing_and_go_when_cold(seen: dict[str, Any]) -> None:
     found = seen["copies"]
     assert found["idle"], "nothing counts as busy before anything was asked"
@@ -43,13 +69,3 @@ def test_a_group_that_many_ask_for_is_copied_and_copies_spare_computing_and_go_w
     assert found["computed"] == 0, "what it had is taken from the copies"
     assert found["cold"] == [True, 0]
     assert found["deleted"]
-
-
-def test_derived_datasets_come_back_from_a_checkpoint_without_an_exchange(seen: dict[str, Any]) -> None:
-    found = seen["derived"]
-    assert found["same"]
-    assert (found["rows"], found["keys"]) == (80_000, 1_000)
-    assert found["shuffled"] == 0, "deriving exchanges nothing"
-    assert found["written"] >= 12, "at least one dataset was checkpointed"
-    assert found["left"] == 0
-    assert found["seconds"] < 30

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 
-def test_results_stay_exact_when_an_executor_is_killed(seen: dict[str, Any]) -> None:
-    found = seen["tier"]
+
+def test_results_stay_exact_when_an_executor_is_killed(together: dict[str, Any]) -> None:
+    found = together["tier"]
     assert found["same"]
     assert found["rows"] > 2_000
     assert found["lost"], "the application tells which executor was lost"
@@ -15,6 +17,7 @@ def test_results_stay_exact_when_an_executor_is_killed(seen: dict[str, Any]) -> 
     assert sum(found["groups"].values()) == 6
 
 
+@pytest.mark.slow
 def test_executors_that_come_are_used_and_those_that_will_go_are_emptied(seen: dict[str, Any]) -> None:
     found = seen["elastic"]
     assert found["same"]
@@ -25,6 +28,7 @@ def test_executors_that_come_are_used_and_those_that_will_go_are_emptied(seen: d
     assert found["lost"] == [], "it was empty when it went, or is still there: no window had to wait"
 
 
+@pytest.mark.slow
 def test_groups_move_by_each_strategy_while_windows_are_open(seen: dict[str, Any]) -> None:
     found = seen["migrating"]
     assert found["same"]

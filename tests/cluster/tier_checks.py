@@ -130,6 +130,7 @@ def tier(spark: SparkSession) -> dict[str, Any]:
     return {
         "same": found == plain_windows(spark),
         "rows": len(found),
+        "victim": victims[0],
         "lost": list(stream.lost_executors) == victims,
         "recovery_s": (stream.recovery_micros or 0) / 1e6,
         "estimate_s": stream.recovery_estimate_micros / 1e6,

@@ -114,7 +114,7 @@ def run_script(root: Path, step: str, number: int) -> int:
     return subprocess.run(command, capture_output=True, timeout=300, check=False).returncode
 
 
-@pytest.mark.parametrize("step, number", [("delivered", 3), ("sink", 4)])
+@pytest.mark.parametrize("step, number", [("sink", 4), pytest.param("delivered", 3, marks=pytest.mark.slow)])
 def test_real_kill(spark, tmp_path, whole, step, number):
     write_input(tmp_path / "in")
     assert run_script(tmp_path, step, number) == -signal.SIGKILL

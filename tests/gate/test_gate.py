@@ -60,9 +60,15 @@ def start(frame: DataFrame, function: Any, place: Path, name: str) -> Any:
 
 def test_results_are_those_without_the_gate(user: SparkSession, tmp_path: Path, events: str) -> None:
     found: dict[str, list[Any]] = {"plain": [], "a": [], "b": []}
+    running = threading.Semaphore(1)
 
     def taking(name: str) -> Any:
-        return lambda frame, number: found[name].append((number, sorted(map(tuple, frame.collect()))))
+        def take(frame: DataFrame, number: int) -> None:
+            assert running.acquire(blocking=False), "no more run than there are slots"
+            found[name].append((number, sorted(map(tuple, frame.collect()))))
+            running.release()
+
+        return take
 
     start(counts(user, events), taking("plain"), tmp_path, "plain").awaitTermination()
     with tm.gate(user, slots=1) as gate:
@@ -74,25 +80,6 @@ def test_results_are_those_without_the_gate(user: SparkSession, tmp_path: Path, 
     assert sum(len(rows) for _, rows in found["plain"]) == 21
     for name in "ab":
         assert found[name] == found["plain"]
-
-
-def test_no_more_run_than_slots(user: SparkSession, tmp_path: Path, events: str) -> None:
-    running, most, lock = 0, 0, threading.Lock()
-
-    def write(frame: DataFrame, number: int) -> None:
-        nonlocal running, most
-        with lock:
-            running += 1
-            most = max(most, running)
-        frame.count()
-        with lock:
-            running -= 1
-
-    with tm.gate(user, policy="fcfs", slots=2) as gate:
-        queries = [start(counts(user, events), gate.batch(write), tmp_path, name) for name in "abcd"]
-        for query in queries:
-            assert query.awaitTermination(PATIENCE)
-    assert most == 2
 
 
 def test_a_function_that_fails_ends_its_query_only(user: SparkSession, tmp_path: Path, events: str) -> None:
@@ -267,6 +254,21 @@ def test_they_run_one_after_the_other_in_the_order_of_the_policy() -> None:
         assert queries.ran[number] == name
         queries.end(name)
     assert not queries.gate._turn_of
+    queries.gate.close()
+
+
+def test_as_many_run_as_there_are_slots() -> None:
+    queries = Queries(slots=2)
+    for name in "abcd":
+        queries.start(name)
+        queries.wait(lambda: queries.ran in (["a"], ["a", "b"]))
+    queries.wait(lambda: queries.ran == ["a", "b"])
+    for running, name in zip((["a", "b", "c"], ["a", "b", "c", "d"]), "ab", strict=True):
+        assert queries.ran == running[:-1]
+        queries.end(name)
+        queries.wait(lambda running=running: queries.ran == running)
+    for name in "cd":
+        queries.end(name)
     queries.gate.close()
 
 
