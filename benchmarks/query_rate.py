@@ -3,57 +3,41 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from statistics import median
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
-import transom as tm
+from benchmarks.asking import QUANTILE, THREADS, alone, climb, open_loop
 from benchmarks.cluster import networked_cluster, spilled_bytes, watched
-from benchmarks.harness import Run, benchmark, percentile
+from benchmarks.harness import Run, benchmark
 from benchmarks.plots import Figure, Form, Panel, Series
-from benchmarks.results import differences
+from benchmarks.questions import EXECUTORS, LIMIT_S, Ask, Forms, Question, compare, datasets, questions
+from benchmarks.rates import Search, Trial
 from benchmarks.simulated_cluster import Cluster, Costs, Load, highest, spark, transom
 from benchmarks.workloads import hotspots
 from transom.scheduling.costs import line
 
-EXECUTORS = 3
 MEGABYTES = 2_048
-PARTITIONS = 12
 STEPS, QUICK_STEPS = 36, 12
 """Datasets: one for each five minutes."""
 ROWS, QUICK_ROWS = 20_000, 10_000
 """Trips of a dataset on average; their rate doubles from the first to the last."""
-LIMIT_S = 0.8
-QUANTILE = 0.95
 SECONDS, QUICK_SECONDS = 12.0, 4.0
 """Of a run at one rate."""
-LEAST = 20
-"""Questions of a run: one of them may be too late."""
-GROWTH = 1.25
-"""From one rate to the next."""
+RATIO = 1.25
+"""Of the lowest rate that is not kept to the highest that is, when the search ends."""
 LEAST_RATE = 0.1
 """No rate below it is tried."""
 REPEATS, QUICK_REPEATS = 3, 1
-THREADS = 64
-"""Questions in flight at most; later ones wait, and their time counts from when they are due."""
 SCALES, QUICK_SCALES = (1.0, 2.0, 4.0), (1.0, 4.0)
 """Rows of a dataset, relative to the above, for response times at one rate."""
-KINDS = {
-    "count": "count(*) AS trips",
-    "fares": "cell, count(*) AS trips, sum(fare) AS fares, max(tip) AS tip",
-    "median": "cell, count(*) AS trips, median(fare) AS median",
-}
-"""Kinds of questions, a third each, as Spark is asked them."""
 GROUPS = 80
 """Of partitions on the simulated cluster: two for each executor."""
 SIMULATED_BYTES, QUICK_BYTES = (4e6, 16e6, 64e6), (16e6,)
@@ -70,217 +54,29 @@ REDUCED = (
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked of the cells in a region, over some of the datasets."""
+class Searched:
+    """Rates that were tried with one form."""
 
-    kind: str
-    start: int
-    end: int
-    first: int
-    """First cell."""
-    last: int
-    """The cell after the last one."""
+    trials: tuple[Trial, ...]
+    best: Trial
+    """The highest rate that was kept; rate 0 if none was."""
 
 
-Ask = Callable[[Question], pa.Table]
-
-
-def questions(rng: np.random.Generator, count: int, steps: int, cells: np.ndarray) -> list[Question]:
-    """Return questions about random ranges of times and random regions, the kinds in turn."""
-    found = []
-    for number in range(count):
-        start, end = sorted(rng.choice(steps + 1, 2, replace=False))
-        low, high = np.quantile(cells, sorted(rng.random(2)), method="lower")
-        found.append(Question(list(KINDS)[number % len(KINDS)], int(start), int(end), int(low), int(high) + 1))
-    return found
-
-
-class Forms:
-    """The datasets in memory in each form, and how each answers."""
-
-    def __init__(
-        self, run: Run, session: SparkSession, tag: str, sources: Sequence[DataFrame], cells: np.ndarray
-    ) -> None:
-        run.say(f"{tag}: loading {len(sources)} datasets")
-        self.tag, self.session, self.steps = tag, session, len(sources)
-        self.frames = {
-            "hash": [each.persist() for each in sources],
-            "cached": [_together(each).persist() for each in sources],
-        }
-        for name, frames in self.frames.items():
-            reduce(DataFrame.unionAll, frames).count()  # one job fills the caches of all
-            for step, each in enumerate(frames):
-                each.createOrReplaceTempView(f"{name}_{step}")
-        bounds = hotspots.bounds(cells, PARTITIONS, int(cells.max()))
-        self.collection = tm.Collection(session, tag, keys=["cell"], partitions=PARTITIONS, bounds=bounds)
-        for step, each in enumerate(sources):
-            self.collection.add(step, each)
-
-    def asks(self) -> dict[str, Ask]:
-        """Return how to ask each form."""
-        return {
-            "hash": lambda q: self.sql("hash", q).toArrow(),
-            "cached": lambda q: self.sql("cached", q).toArrow(),
-            "transom": self.placed,
-        }
-
-    def sql(self, name: str, q: Question) -> DataFrame:
-        """Ask Spark: only the cells of the region are exchanged, or nothing where a cell's trips lie together."""
-        union = " UNION ALL ".join(f"SELECT cell, fare, tip FROM {name}_{step}" for step in range(q.start, q.end))
-        grouped = "" if q.kind == "count" else " GROUP BY cell"
-        region = f"cell >= {q.first} AND cell < {q.last}"
-        return self.session.sql(f"SELECT {KINDS[q.kind]} FROM ({union}) WHERE {region}{grouped}")
-
-    def placed(self, q: Question) -> pa.Table:
-        """Ask the collection."""
-        view = self.collection.between(q.start, q.end).key_range(q.first, q.last).within(f"{LIMIT_S} s")
-        if q.kind == "count":
-            return pa.table({"trips": [view.count()]})
-        if q.kind == "median":
-            return view.run(hotspots.medians)
-        found = view.aggregate(["cell"], {"fare": ["count", "sum"], "tip": "max"})
-        return found.rename_columns(["cell", "trips", "fares", "tip"])
-
-    def close(self) -> None:
-        """Free the memory."""
-        for name, frames in self.frames.items():
-            for step, each in enumerate(frames):
-                each.unpersist()
-                self.session.catalog.dropTempView(f"{name}_{step}")
-        self.collection.close()
-
-
-def _together(frame: DataFrame) -> DataFrame:
-    """Return the rows with those of a cell together.
-
-    A filter makes a nullable key not null; then Spark no longer sees that filtered datasets are partitioned alike, and
-    exchanges their union. So the key is not nullable from the start.
-    """
-    key = F.coalesce("cell", F.lit(0).cast("bigint"))
-    return frame.withColumn("cell", key).repartition(EXECUTORS, "cell").sortWithinPartitions("cell")
-
-
-def open_loop(ask: Ask, asked: Sequence[Question], rate: float, limit: float = math.inf) -> list[float]:
-    """Ask at a fixed rate, whether or not answers come; return seconds from when each question was due.
-
-    Once more questions than the quantile allows are late, the rest is not asked: it counts as infinite.
-    """
-    latencies = [math.inf] * len(asked)
-    late: list[int] = []
-    most = len(asked) - math.ceil(QUANTILE * len(asked))
-    start = time.perf_counter() + 0.05
-
-    def one(number: int) -> None:
-        ask(asked[number])
-        latencies[number] = time.perf_counter() - start - number / rate
-        if latencies[number] > limit:
-            late.append(number)
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        waiting = threading.Event()
-        for number in range(len(asked)):
-            waiting.wait(max(0.0, start + number / rate - time.perf_counter()))
-            if len(late) > most:
-                break
-            pool.submit(one, number).add_done_callback(_raised)
-    return latencies
-
-
-def _raised(future) -> None:
-    if error := future.exception():
-        raise error
-
-
-@dataclass
-class Ladder:
-    """Rates that were tried with one form, and their 95th percentiles in seconds."""
-
-    tried: list[tuple[float, float]]
-
-    @property
-    def best(self) -> tuple[float, float]:
-        """The highest rate whose percentile is within the limit, and that in milliseconds; 0 if there is none."""
-        kept = [(rate, slow * 1_000) for rate, slow in self.tried if slow <= LIMIT_S]
-        return max(kept, default=(0.0, float("nan")))
-
-
-def climb(ask: Ask, asked: Sequence[Question], seconds: float, first: float, until: Callable[[], bool]) -> Ladder:
-    """Double or halve the rate until one is kept and one is not; then go up from the one that is, step by step.
-
-    Args:
-        ask: The form.
-        asked: Questions, asked in turn.
-        seconds: Of a run at one rate; longer if it would have too few questions.
-        first: Questions per second.
-        until: Whether to stop.
-    """
-    ladder, rate, kept, not_kept = Ladder([]), first, 0.0, float("inf")
-    while rate > LEAST_RATE and not until():
-        offset = len(ladder.tried) * LEAST
-        many = [asked[(offset + n) % len(asked)] for n in range(max(LEAST, int(rate * seconds)))]
-        ladder.tried.append((rate, percentile(open_loop(ask, many, rate, LIMIT_S), QUANTILE)))
-        if ladder.tried[-1][1] <= LIMIT_S:
-            kept = rate
-        else:
-            not_kept = rate
-        if not kept:
-            rate /= 2
-        elif not_kept == float("inf"):
-            rate *= 2
-        elif kept * GROWTH < 0.99 * not_kept:
-            rate = kept * GROWTH
-        else:
-            break
-    return ladder
-
-
-def alone(ask: Ask, asked: Sequence[Question]) -> float:
-    """Return the median seconds of a question by itself."""
-    taken = []
-    for question in asked:
-        begun = time.perf_counter()
-        ask(question)
-        taken.append(time.perf_counter() - begun)
-    return median(taken)
-
-
-def datasets(run: Run, session: SparkSession, steps: int, rows: int, tag: str) -> tuple[list[DataFrame], np.ndarray]:
-    """Write the datasets, whose rate rises; return them and the cells of the last."""
-    rng = np.random.default_rng(3)
-    frames, cells = [], np.zeros(0, np.int64)
-    for step in range(steps):
-        cells = hotspots.taxi_cells(rng, int(rows * (2 / 3) * (1 + step / max(1, steps - 1))), 0) >> 8
-        path = run.work / f"{tag}-{step}.parquet"
-        pq.write_table(hotspots.trips(cells, rng, 5 * step), path)
-        frames.append(session.read.schema(hotspots.TRIPS).parquet(str(path)))
-    return frames, cells
-
-
-def compare(run: Run, asks: dict[str, Ask], asked: Sequence[Question]) -> None:
-    """Compare the answers of all forms, which also warms them."""
-    for question in asked:
-        answers = {name: ask(question) for name, ask in asks.items()}
-        if question.kind != "count":
-            answers = {name: answer.sort_by("cell") for name, answer in answers.items()}
-        for name in ("cached", "transom"):
-            found = differences(answers[name], answers["hash"])
-            run.check([f"{name}, {question}: {found}"] if found else [])
-
-
-def throughput(run: Run, asks: dict[str, Ask], asked: Sequence[Question]) -> dict[str, list[Ladder]]:
+def throughput(run: Run, asks: Mapping[str, Ask], asked: Sequence[Question]) -> dict[str, list[Searched]]:
     """Find the highest rate of each form, in turn."""
     seconds = QUICK_SECONDS if run.quick else SECONDS
-    found: dict[str, list[Ladder]] = {name: [] for name in asks}
+    found: dict[str, list[Searched]] = {name: [] for name in asks}
     for repeat in run.repeats(QUICK_REPEATS if run.quick else REPEATS, reserve=70):
         names = list(asks)
         for place, name in enumerate(names[repeat % 3 :] + names[: repeat % 3]):
             share = (run.left() - 70) / (3 - place)
             stop = run.left() - share
-            first = 0.5 / max(alone(asks[name], asked[:6]), 0.02)
-            ladder = climb(asks[name], asked, seconds, first, lambda stop=stop: run.left() < stop)
-            found[name].append(ladder)
-            rate, slow = ladder.best
-            run.say(f"{name}: {rate:.2f} questions/s, p95 {slow:.0f} ms ({len(ladder.tried)} rates)")
+            first = max(LEAST_RATE, 0.5 / max(alone(asks[name], asked[:6]), 0.02))
+            search = Search(LIMIT_S, first, RATIO, LEAST_RATE)
+            trials = climb(asks[name], asked, seconds, search, lambda stop=stop: run.left() < stop)
+            best = search.best(trials) or Trial(0.0, math.nan)
+            found[name].append(Searched(tuple(trials), best))
+            run.say(f"{name}: {best.rate:.2f} questions/s, p95 {best.seconds * 1e3:.0f} ms ({len(trials)} rates)")
     return found
 
 
@@ -375,7 +171,7 @@ def simulated(run: Run, costs: Costs) -> Panel:
         best, responses = [], []
         for size in volumes:
             found = [
-                highest(lambda rate, s=size, f=each: f(Load(rate, SIMULATED_SECONDS, s)), LIMIT_S, QUANTILE)[0]
+                highest(lambda rate, s=size, f=each: f(Load(rate, SIMULATED_SECONDS, s)), LIMIT_S, QUANTILE)
                 for each in simulations
             ]
             best.append(max(found))
@@ -435,10 +231,10 @@ def main() -> None:
         spilled = spilled_bytes(session)
         run.check([f"{spilled} bytes of the baselines' cached data are on disk"] if spilled else [])
         found = throughput(run, asks, asked)
-        qps = {name: median(each.best[0] for each in ladders) for name, ladders in found.items()}
-        for name, ladders in found.items():
+        qps = {name: median(each.best.rate for each in searches) for name, searches in found.items()}
+        for name, searches in found.items():
             run.figure(f"{name}.qps", qps[name])
-            run.figure(f"{name}.p95_ms", median(each.best[1] for each in ladders))
+            run.figure(f"{name}.p95_ms", median(each.best.seconds * 1_000 for each in searches))
         shared = forms.collection.groups.shared
         run.say(f"transom: {shared.questions} questions in {shared.jobs} jobs")
         for name in ("hash", "cached"):
@@ -450,12 +246,13 @@ def main() -> None:
         draw(run, found, by_data, virtual, steps)
 
 
-def draw(run: Run, found: dict[str, list[Ladder]], by_data: Panel | None, virtual: Panel, steps: int) -> None:
+def draw(run: Run, found: dict[str, list[Searched]], by_data: Panel | None, virtual: Panel, steps: int) -> None:
     """Draw what was measured, and what was simulated."""
     series = []
-    for name, ladders in found.items():
-        points = sorted(point for ladder in ladders for point in ladder.tried if math.isfinite(point[1]))
-        series.append(Series(name, [rate for rate, _ in points], [slow * 1_000 for _, slow in points]))
+    for name, searches in found.items():
+        trials = [trial for each in searches for trial in each.trials if math.isfinite(trial.seconds)]
+        trials.sort(key=lambda trial: trial.rate)
+        series.append(Series(name, [trial.rate for trial in trials], [trial.seconds * 1_000 for trial in trials]))
     levels = {"limit": LIMIT_S * 1_000}
     by_rate = Panel(
         Form.LINES, "By rate", "questions/s", "95th percentile, ms", tuple(series), (), levels, x_log=True, y_log=True

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.harness import percentile
+from benchmarks.rates import Search, Trial
 from transom.engine.spark.sharing import MOST, RUNNING, Part, Question, bundles
 from transom.engine.spark.workers import TASK_SECONDS
 from transom.placement.grouping import Grouping
@@ -239,28 +240,16 @@ def spark(cluster: Cluster, costs: Costs, load: Load, exchanges: bool, pieces: i
     return latencies
 
 
-def highest(simulate: Callable[[float], Sequence[float]], limit: float, quantile: float) -> tuple[float, float]:
-    """Return the highest rate whose quantile of response times is within the limit, to 5 %, and that quantile.
+def highest(simulate: Callable[[float], Sequence[float]], limit: float, quantile: float) -> float:
+    """Return the highest rate whose quantile of response times is within the limit, to 5 %; 0 if there is none.
 
     Args:
         simulate: Gives response times in seconds at a rate.
         limit: Seconds.
         quantile: Of the response times.
     """
-    kept, not_kept, best = 0.0, float("inf"), float("nan")
-    rate = 1.0
-    while 1 / 16 < rate < 1e5:
-        slow = percentile(simulate(rate), quantile)
-        if slow <= limit:
-            kept, best = rate, slow
-        else:
-            not_kept = rate
-        if not kept:
-            rate /= 2
-        elif not_kept == float("inf"):
-            rate *= 2
-        elif not_kept > 1.05 * kept:
-            rate = (kept * not_kept) ** 0.5
-        else:
-            break
-    return kept, best
+    search, trials = Search(limit, first=1.0, ratio=1.05, least=1 / 16, most=1e5), list[Trial]()
+    while (rate := search.next(trials)) is not None:
+        trials.append(Trial(rate, percentile(simulate(rate), quantile)))
+    best = search.best(trials)
+    return 0.0 if best is None else best.rate

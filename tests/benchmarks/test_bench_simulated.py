@@ -29,11 +29,11 @@ def test_spark_s_plans_and_links_bound_what_it_answers() -> None:
         assert min(found) > COSTS.plan + COSTS.plan_dataset
         assert median(spark(CLUSTER, COSTS, load(2, 64e6), exchanges, 8)) > median(found)
         # Two cores plan; a question has four datasets on average: not more than 2 / 0.07 s.
-        assert highest(lambda rate, form=exchanges: spark(CLUSTER, COSTS, load(rate), form, 8), 1.0, 0.5)[0] < 40
+        assert highest(lambda rate, form=exchanges: spark(CLUSTER, COSTS, load(rate), form, 8), 1.0, 0.5) < 40
 
 
 def test_more_load_is_slower_and_the_highest_rate_keeps_the_limit() -> None:
     slow = [median(transom(CLUSTER, COSTS, load(rate), groups=16)) for rate in (5, 1_500)]
     assert slow[0] < 0.2 < slow[1]
-    assert highest(lambda rate: [rate / 100], limit=0.8, quantile=0.95)[0] == pytest.approx(80, rel=0.1)
-    assert highest(lambda rate: [9.0], limit=0.8, quantile=0.95)[0] == 0
+    assert highest(lambda rate: [rate / 100], limit=0.8, quantile=0.95) == pytest.approx(80, rel=0.1)
+    assert highest(lambda rate: [9.0], limit=0.8, quantile=0.95) == 0
