@@ -51,8 +51,9 @@ class Running:
 
     def __init__(self, spark: SparkSession, **options: Any) -> None:
         self.spark = spark
-        self.hourly = tm.Collection(spark, "hourly", ["cell"], 6, namespace="running", **options)
-        self.sums = tm.Collection(spark, "sums", ["cell"], 6, namespace="running")
+        options = {"namespace": "running", **options}
+        self.hourly = tm.Collection(spark, "hourly", ["cell"], 6, **options)
+        self.sums = tm.Collection(spark, "sums", ["cell"], 6, namespace=options["namespace"])
 
     def step(self, hour: int) -> None:
         self.hourly.add(hour, trips(self.spark, hour))
@@ -76,6 +77,15 @@ def running(spark: SparkSession) -> Iterator[Running]:
     made = Running(spark)
     for hour in range(3):
         made.step(hour)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def first_step(spark: SparkSession) -> Iterator[Running]:
+    """For what is refused: it stays as it is."""
+    made = Running(spark, namespace="first step")
+    made.step(0)
     yield made
     made.close()
 
@@ -131,7 +141,7 @@ def one_bad_partition() -> Any:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda tables: tables[0].to_pydict(), "gave a dict"),
+        (lambda tables: tables[0].to_pydict(), "gave dict, not a table"),
         (lambda tables: tables[0].select(["fare"]), "without the key cell"),
         (
             lambda tables: tables[0].set_column(0, "cell", pc.binary_join_element_wise(tables[0]["cell"], "x", "")),
@@ -141,21 +151,22 @@ def one_bad_partition() -> Any:
         (one_bad_partition(), "for one partition"),
     ],
 )
-def test_what_is_no_partition_is_refused(running: Running, function: Any, message: str) -> None:
+def test_what_is_no_partition_is_refused(first_step: Running, function: Any, message: str) -> None:
     with (
-        tm.Collection(running.spark, "bad", ["cell"], 6, namespace="running") as bad,
+        tm.Collection(first_step.spark, "bad", ["cell"], 6, namespace="first step") as bad,
         pytest.raises(tm.DefinitionError, match=message),
     ):
-        bad.derive(0, function, [running.hourly[0]])
+        bad.derive(0, function, [first_step.hourly[0]])
 
 
-def test_other_columns_and_namespaces_are_refused(spark: SparkSession, running: Running) -> None:
+def test_other_columns_and_namespaces_are_refused(spark: SparkSession, first_step: Running) -> None:
+    running = first_step
     with pytest.raises(tm.DefinitionError, match="the collection has cell string, fare_sum int64"):
         running.sums.derive(9, lambda tables: tables[0], [running.hourly[0]])
     with pytest.raises(tm.DefinitionError, match="derived from nothing"):
         running.sums.derive(9, merging(), [])
-    with pytest.raises(tm.DefinitionError, match="there is a dataset 1"):
-        running.sums.derive(1, merging(), [running.hourly[0]])
+    with pytest.raises(tm.DefinitionError, match="there is a dataset 0"):
+        running.sums.derive(0, merging(), [running.hourly[0]])
     with tm.Collection(spark, "elsewhere", ["cell"], 6) as other, pytest.raises(tm.DefinitionError, match="apart"):
         other.derive(0, merging(), [running.hourly[0]])
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 from transom.engine.spark.checkpointing import Recovery
 from transom.engine.spark.datasets import Dataset, Function, Recipe
 from transom.engine.spark.deriving import alike, described
-from transom.engine.spark.namespaces import Namespace, leave, namespace
+from transom.engine.spark.known import joined, leave
+from transom.engine.spark.namespaces import Namespace
 from transom.engine.spark.placed import arrow_schema
 from transom.errors import DefinitionError
 from transom.model.time import MICROS_PER_SECOND, Duration, parse_duration
@@ -80,10 +81,8 @@ class Collection:
         if isinstance(keys, str):
             raise DefinitionError(f"keys is the text {keys!r}.", f"Give a list: [{keys!r}].")
         self.name, self.keys, self.limit_bytes, self.order = name, tuple(keys), limit_bytes, evict
-        self._namespace = _namespace(spark, namespace or name, keys, partitions, elastic, bounds)
+        self._namespace = joined(spark, namespace or name, keys, partitions, elastic, bounds, recovery)
         self._terms = Terms(longest / MICROS_PER_SECOND)
-        if recovery is not None:
-            self._namespace.recover(recovery)
         self._datasets: dict[Any, Dataset] = {}
         self._schema: pa.Schema | None = None
         self._actions = itertools.count(1)
@@ -288,10 +287,6 @@ class Collection:
             dataset.used = next(self._actions)
         self._make_room(keep=set(labels))
         return View(self._namespace, datasets, pa.concat_tables, self._schema, self._terms)
-
-
-def _namespace(*arguments: Any) -> Namespace:
-    return namespace(*arguments)
 
 
 def _comparable(known: Any, label: Any) -> None:

@@ -85,7 +85,7 @@ def test_a_key_too_large_for_a_task_is_salted_and_its_partials_merge(spark: Spar
         with pytest.raises(tm.DefinitionError, match=r"\(7,\) is salted"):
             made[0].join(made[1])
         assert made[0].join(made[0], suffix="_r").count() > 0, "the dataset from before is not"
-        with pytest.raises(tm.DefinitionError, match="or other bounds"):
+        with pytest.raises(tm.DefinitionError, match="bounds is None; in the namespace 'crowd'"):
             tm.Collection(spark, "other", keys=["cell"], partitions=16, namespace="crowd")
 
 

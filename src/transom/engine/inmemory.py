@@ -51,7 +51,7 @@ def run_in_memory(stream: Stream, cut: LoggedCut, compiled: Compiled) -> CutOutc
     rows = source.rows(cut.start, cut.end)
     column = _column(rows, stream.definition.rows.event_time)
     if not pa.types.is_timestamp(column.type):
-        raise _refused(f"The event time is a {column.type}")
+        raise _refused(f"The event time has type {column.type}")
     time = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
     stats, good = _counted(rows, time, cut.ahead, len(source.partitions))
     rows, time = rows.filter(good), time.filter(good)
@@ -110,7 +110,7 @@ def _partials(component: Component, rows: pa.Table, time: Times, types: Mapping[
     for key in component.keys:
         columns[key.name] = _column(rows, key.expression)
         if pa.types.is_floating(columns[key.name].type):
-            raise _refused(f"The key {key.name!r}, a {columns[key.name].type}")
+            raise _refused(f"The key {key.name!r} of type {columns[key.name].type}")
     groups = list(columns)
     columns["_row"] = pa.array(np.ones(rows.num_rows, np.int64))
     functions: dict[tuple[str, str], None] = {}

@@ -180,7 +180,7 @@ def _check_keys(types: Mapping[tuple[int, Key], pa.DataType]) -> None:
     for (_, key), kind in types.items():
         if pa.types.is_nested(kind) or pa.types.is_null(kind):
             raise DefinitionError(
-                f"group_by: the key {key.name!r} is a {kind}.",
+                f"group_by: the key {key.name!r} has type {kind}.",
                 "Group by its parts, or by to_json() of it.",
             )
         if key.name in (PANE, TAG, LENGTH, "window_start", "window_end") or key.name.startswith("_s"):

@@ -224,7 +224,7 @@ def _wrong(
 ) -> tuple[str, str] | None:
     """Return what is wrong with what a function gave, and the remedy."""
     if not isinstance(table, pa.Table):
-        return f"The function gave a {type(table).__name__}.", "Return a pyarrow.Table."
+        return f"The function gave {type(table).__name__}, not a table.", "Return a pyarrow.Table."
     given = described(table.schema)
     if schema is not None and not alike(table.schema, schema):
         remedy = "Select and cast the same columns in the same order."

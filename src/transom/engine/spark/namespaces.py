@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from transom.engine.spark import exchange, placed
@@ -27,9 +26,9 @@ from transom.engine.spark.steps import OnTables
 from transom.engine.spark.workers import Workers, workers
 from transom.errors import DefinitionError, SessionError
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, SystemClock
-from transom.placement.balance import Flux
-from transom.placement.grouping import Grouping, Sizes
-from transom.placement.locality import Assignment, ExecutorId
+from transom.placement.grouping import Grouping
+from transom.placement.layout import Layout
+from transom.placement.locality import ExecutorId
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,10 +82,7 @@ class Namespace:
         """Of the first dataset; the hash of a number depends on its type."""
         self.lock = threading.RLock()
         """Held while anything of it changes."""
-        self._assignment = Assignment.nowhere(partitions)
-        self._sizes: list[list[int]] = []
         self._clock = clock or SystemClock()
-        self._looked_at: Micros | None = None
         self._tasks: dict[tuple[Any, ...], Tasks] = {}
         self.stale: list[PlacedFile] = []
         """Files that were left behind, to be deleted when nobody waits for it."""
@@ -95,19 +91,23 @@ class Namespace:
         self.workers = shared_workers or workers(spark)
         self.copies = Copies(self)
         """Of groups that are wanted more than their homes can serve."""
-        self.shared = SharedJobs(self.workers, self._held, self.copies.ran)
+        self.shared = SharedJobs(self.workers, lambda: self._layout.held(self.copies.wanted), self.copies.ran)
         """Its counts tell how many questions went into how many jobs."""
-        self.alive: dict[ExecutorId, int] = {}
+        self.alive: dict[ExecutorId, int] = self.workers.look()
         """Cores of the executors."""
-        self.look(now=True)
+        self._looked_at = self._clock.now()
         groups = 1 if elastic is not None else min(partitions, sum(self.alive.values()))
-        self.grouping = Grouping.even(partitions, max(1, groups))
-        self._settle()
+        self._layout = Layout.beginning(partitions, max(1, groups), self.alive)
 
     @property
-    def homes(self) -> tuple[str | None, ...]:
+    def homes(self) -> tuple[ExecutorId | None, ...]:
         """Executor of each partition."""
-        return self._assignment.homes
+        return self._layout.homes
+
+    @property
+    def grouping(self) -> Grouping:
+        """Which neighbouring partitions are one task."""
+        return self._layout.grouping
 
     def look(self, now: bool = False) -> None:
         """Notice executors that came or went, if that was not done just now.
@@ -117,50 +117,13 @@ class Namespace:
         """
         with self.lock:
             moment = self._clock.now()
-            if not now and self._looked_at is not None and moment < self._looked_at + LOOK:
+            if not now and moment < self._looked_at + LOOK:
                 return
             self._looked_at = moment
             alive = self.workers.look()
             if alive != self.alive:
                 self.alive = alive
-                if hasattr(self, "grouping"):
-                    self._settle(pinned=self._follow_copies())
-
-    def _follow_copies(self) -> list[int]:
-        """Let groups whose home is gone live where they have a copy: nothing is computed again there. Return them."""
-        followed = []
-        copies = {group: executor for group, executor in sorted(self.copies.wanted) if executor in self.alive}
-        for group, each in enumerate(self.grouping.ranges):
-            if each.start in copies and self._assignment.homes[each.start] not in self.alive:
-                self._assignment = self._assignment.moved(dict.fromkeys(each, copies[each.start]))
-                followed.append(group)
-        return followed
-
-    def _held(self) -> dict[ExecutorId, set[int]]:
-        """Return the groups that each executor holds, by their first partitions."""
-        held: dict[ExecutorId, set[int]] = {executor: set() for executor in self.alive}
-        homes = [(each.start, self._assignment.homes[each.start]) for each in self.grouping.ranges]
-        for group, executor in (*homes, *self.copies.wanted):
-            if executor in held:
-                held[executor].add(group)
-        return held
-
-    def _settle(self, pinned: Collection[int] = ()) -> None:
-        """Give every group a living home, and move groups while that evens out the loads, but not the pinned ones."""
-        sizes = self._weights()
-        ranges = self.grouping.ranges
-        settled = self._assignment.settled(list(self.alive), list(sizes), units=ranges)
-        homes = Assignment(tuple(settled.homes[each.start] for each in ranges))
-        loads, flux = list(self.grouping.sizes(sizes)), Flux(most_moves=len(ranges))
-        for move in flux.moves(homes, loads, list(self.alive), pinned=pinned):
-            settled = settled.moved(dict.fromkeys(ranges[move.group], move.target))
-        self._assignment = settled
-
-    def _weights(self) -> Sizes:
-        """Return the size of each partition over the last datasets; all alike while there is none."""
-        if not self._sizes:
-            return np.ones(self.partitions)
-        return np.asarray(np.array(self._sizes, np.float64).sum(axis=0))
+                self._layout = self._layout.with_executors(alive, self.copies.wanted)
 
     def check_keys(self, frame: DataFrame) -> None:
         """Make sure that a dataset can be partitioned like the others.
@@ -206,11 +169,9 @@ class Namespace:
                     old, dataset.partitioning = dataset.files, self.partitioning
                     dataset.files = self._placed(dataset)
                     self.stale += old
-            self._sizes = [*self._sizes, [file.bytes for file in dataset.files]][-self.last :]
-            if self.elastic is not None:
-                before, self.grouping = self.grouping, self.grouping.adapted(self._weights(), *self.elastic)
-                self.copies.forget({each.start for each in set(before.ranges) - set(self.grouping.ranges)})
-            self._settle()
+            before, sizes = self.grouping, [file.bytes for file in dataset.files]
+            self._layout = self._layout.with_dataset(sizes, self.last, self.elastic)
+            self.copies.forget({each.start for each in set(before.ranges) - set(self.grouping.ranges)})
             self._note(dataset)
 
     def derive(self, dataset: Dataset) -> pa.Schema:
@@ -289,7 +250,7 @@ class Namespace:
                     raise
                 mark_missing(self, datasets)
                 self._restore(datasets)
-            homes = self._assignment.homes
+            homes = self.homes
             away = []
             for dataset in datasets:
                 for number, file in enumerate(dataset.files):
@@ -307,7 +268,7 @@ class Namespace:
         """Move partitions that are there to where they belong: one exchange."""
         with self.lock:
             old = [dataset.files[number] for dataset, number in away]
-            there = Tasks(self.spark, [self._assignment.homes[number] for _, number in away])
+            there = Tasks(self.spark, [self.homes[number] for _, number in away])
             for (dataset, number), file in zip(away, exchange.move(old, there, self.name), strict=True):
                 dataset.files[number] = file
             self.stale += old  # deleted before the next dataset is added: whoever asks now does not wait for it
@@ -326,7 +287,7 @@ class Namespace:
             self.bring_home(datasets)
             ranges = self.grouping.ranges
             paths = [[[dataset.files[p].path for p in each] for dataset in datasets] for each in ranges]
-            return self.tasks([self._assignment.homes[each.start] for each in ranges]), paths
+            return self.tasks([self._layout.home(each) for each in ranges]), paths
 
     def parts(self, datasets: Sequence[Dataset], partitions: Collection[int] | None = None) -> list[Part]:
         """Return what a question asks of each group, all of it at home.
@@ -340,7 +301,7 @@ class Namespace:
             found = []
             for each in self.grouping.ranges:
                 numbers = [number for number in each if partitions is None or number in partitions]
-                home = self._assignment.homes[each.start]
+                home = self._layout.home(each)
                 if not numbers or home is None:
                     continue
                 files = [[dataset.files[number] for number in numbers] for dataset in datasets]
@@ -405,7 +366,7 @@ class Namespace:
             self._sweep()
 
     def _by_partition(self) -> Tasks:
-        return self.tasks(list(self._assignment.homes))
+        return self.tasks(list(self.homes))
 
     def tasks(self, homes: list[str | None]) -> Tasks:
         """Return tasks with these homes, made once: it takes some milliseconds for each of them."""
@@ -415,50 +376,3 @@ class Namespace:
                 self._tasks.clear()
             self._tasks[key] = Tasks(self.spark, homes)
         return self._tasks[key]
-
-
-_KNOWN: dict[tuple[str, str], Namespace] = {}
-
-
-def namespace(
-    spark: SparkSession,
-    name: str,
-    keys: Sequence[str],
-    partitions: int,
-    elastic: tuple[int, int] | None,
-    bounds: Sequence[Any] | None = None,
-) -> Namespace:
-    """Return the namespace of this name in the application, a new one if there is none; until `leave`.
-
-    Raises:
-        DefinitionError: It exists and is partitioned in another way.
-    """
-    if not hasattr(spark, "_jsparkSession"):
-        raise SessionError(
-            "Collections need a classic Spark session; this one is a Spark Connect session.",
-            "Make it with session_builder() on the machine of the driver.",
-        )
-    application = spark.sparkContext.applicationId
-    for other in [each for each in _KNOWN if each[0] != application]:
-        del _KNOWN[other]
-    known = _KNOWN.get((application, name))
-    if known is None:
-        known = _KNOWN[application, name] = Namespace(spark, name, keys, partitions, elastic, bounds=bounds)
-    wanted = None if bounds is None else tuple(bounds)
-    if known.partitions != partitions or len(known.keys) != len(keys) or known.partitioning.bounds != wanted:
-        raise DefinitionError(
-            f"The namespace {name!r} has {known.partitions} partitions by {len(known.keys)} keys, "
-            f"not {partitions} by {len(keys)}, or other bounds.",
-            "Datasets of one namespace are partitioned alike: use the same, or another namespace.",
-        )
-    known.users += 1
-    return known
-
-
-def leave(known: Namespace) -> None:
-    """Note that a collection is closed; with the last one the name is free for other partitions."""
-    known.users -= 1
-    if known.users == 0:
-        if known.checkpointer is not None:
-            known.checkpointer.close()
-        _KNOWN.pop((known.spark.sparkContext.applicationId, known.name), None)

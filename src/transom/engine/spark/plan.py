@@ -65,7 +65,7 @@ def time_column(raw: DataFrame, event_time: Expression) -> Column:
     }
     if kind not in ("timestamp", "timestamp_ntz", "date"):
         raise DefinitionError(
-            f"event_time: {event_time.text!r} is a {kind}, not a timestamp.",
+            f"event_time: {event_time.text!r} has type {kind}, not timestamp.",
             advice.get(kind, "Give a column or an expression of type timestamp."),
         )
     return F.unix_micros(column.cast("timestamp"))
