@@ -170,7 +170,8 @@ def test_what_happens_to_a_stream_is_seen_at_once_and_what_time_does_soon() -> N
     stream.source.arrivals.append(NOON + VIEWED)
     decides.looked([fake(stream)], NOON + VIEWED)
     assert decides._view(estimate, NOON + VIEWED).cost > first.cost
-    stream.more = True
-    assert decides._view(estimate, NOON + VIEWED) == estimate.view(
-        estimate.deadlines(), decides._cycle, decides._load, NOON + VIEWED, False
-    )
+    for more in False, True:  # rows alone, and something else
+        stream.more = more
+        assert decides._view(estimate, NOON + VIEWED) == estimate.view(
+            estimate.deadlines(), decides._cycle, decides._load, NOON + VIEWED, False
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -148,3 +149,18 @@ def test_many_expectations_at_once_are_those_of_each():
     mean, sigma, after = np.array([10.0, 3e6, 5e6]), np.array([1e5, 2e5, 1e3]), np.array([0.0, 9e6, 5e6])
     each = [Arrival(*pair).expected(int(t)) for *pair, t in zip(mean, sigma, after, strict=True)]
     assert expected_arrivals(mean, sigma, after) == pytest.approx(each, rel=1e-5)
+
+
+@given(st.lists(st.integers(-(10**15), 10**15), min_size=2, max_size=30), st.integers(2, 12), st.booleans())
+def test_an_arrival_has_the_moments_of_the_lags_that_are_remembered(lags, epochs, restored):
+    found = LagHistory(epochs)
+    for lag in lags:
+        found.seen(lag, DelayMoments())
+    if restored:
+        before, found = found, LagHistory(epochs)
+        found.seen(7, DelayMoments())
+        found.restore(before.to_json())
+    arrival = found.arrival(0)
+    kept = lags[-epochs:]
+    assert arrival.mean == pytest.approx(statistics.fmean(kept))
+    assert arrival.sigma == pytest.approx(statistics.stdev(kept))

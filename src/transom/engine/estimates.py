@@ -25,6 +25,8 @@ EPOCHS_AT_ONCE = 8
 """Of more windows that one watermark completes only the last are learned from."""
 PIECES = 16
 """Of a cut the arrivals of so many pieces are looked at, and of a piece of it those of as many."""
+FITTED = 4
+"""Costs are fitted after each of so many runs, then after every so many: one of 32 hardly moves a line."""
 PACED = 8
 """Epochs whose pace tells whether a stream is live."""
 
@@ -57,7 +59,7 @@ class StreamEstimate:
         self.stream = stream
         self.costs = CostHistory()
         self.changes = 0
-        """How often something happened to it."""
+        """How often something happened to it, other than that more rows came."""
         self._rank = rank_of(stream.name)
         self.lags = self._no_lags()
         self.backlog = 0
@@ -72,7 +74,7 @@ class StreamEstimate:
         """Durations of the last runs that took all there was."""
         self._looked: tuple[object, object] | None = None
         self._arrived, self._arrived_at = 0, now
-        self._committed = 0
+        self._committed = self._ran = 0
         self._newest_read: Micros | None = None
         self._submitted: Micros = now
         self._known: Micros = MIN_TIME
@@ -93,6 +95,11 @@ class StreamEstimate:
 
     # ---- what happens
 
+    def is_news(self) -> bool:
+        """Tell whether a look has found something; asked of all streams with every look, mostly in vain."""
+        stream = self.stream
+        return self._looked != (stream.state.offset, stream.latest) or stream.definition.policy.from_source
+
     def looked(self, now: Micros) -> None:
         """Take in what the source has, after the stream looked for its next cut."""
         stream, offset = self.stream, self.stream.state.offset
@@ -102,8 +109,7 @@ class StreamEstimate:
         if seen == self._looked:
             return
         before, self._looked = self._looked, seen
-        self.changes += 1
-        first = before is None
+        first, waiting = before is None, self.waiting_since
         self.backlog = stream.backlog()
         arrived = self._committed + self.backlog
         passed = now - self._arrived_at
@@ -117,6 +123,8 @@ class StreamEstimate:
         elif before is None or before[0] != offset or self.waiting_since is None:  # more rows make the oldest no other
             oldest = stream.source.ingested_at(offset, stream.source.cut(offset, 1).end)
             self.waiting_since = min(now, oldest or now)
+        if self.waiting_since != waiting:
+            self.changes += 1
 
     def _inject(self, now: Micros) -> None:
         """Note watermarks of the source that have arrived, though the rows before them were not read."""
@@ -141,7 +149,9 @@ class StreamEstimate:
             return
         self.changes += 1
         rows = outcome.stats.rows
-        self.costs.ran(float(rows), max(1, now - self._submitted) / MICROS_PER_SECOND)
+        self._ran += 1
+        seconds = max(1, now - self._submitted) / MICROS_PER_SECOND
+        self.costs.ran(float(rows), seconds, fit=self._ran < FITTED or self._ran % FITTED == 0)
         if not stream.more:
             self.runs.append(now - self._submitted)
         self._costs()

@@ -23,9 +23,11 @@ from transom.scheduling.memory import MemoryMode, holding
 from transom.scheduling.policies import Policy, StreamView, bounded, freeing, policy_named
 
 LOOK: Micros = MICROS_PER_SECOND // 2
-"""How often memory, the cycle, the load and the largest cuts are measured."""
-VIEWED: Micros = MICROS_PER_SECOND // 10
-"""What is expected of a stream to which nothing happens is computed so often; a decision comes with every look."""
+"""How often memory is measured."""
+PACE: Micros = MICROS_PER_SECOND
+"""How often the cycle, the load and the largest cuts are."""
+VIEWED: Micros = MICROS_PER_SECOND // 4
+"""What is expected of a stream to which nothing happens is computed so often."""
 
 
 class Scheduler:
@@ -62,13 +64,13 @@ class Scheduler:
         self.once = False
         """Whether all input is there from the start, so that no watermark is worth waiting for."""
         self._estimates: dict[str, StreamEstimate] = {}
-        self._views: dict[str, tuple[Micros, tuple[object, ...], StreamView]] = {}
-        """Of each stream the last one, with when it was made and of what."""
+        self._views: dict[str, tuple[Micros, tuple[object, ...], int, StreamView]] = {}
+        """Of each stream the last one, with when it was made, of what, and for how many rows."""
         self._paced_at: Micros | None = None
         self._cycle, self._load = 1.0, 0.0
-        """Seconds of a cycle, and offered work over capacity, at the last look."""
+        """Seconds of a cycle, and offered work over capacity, measured last."""
         self._most: dict[str, int] = {}
-        """Largest cuts, until the next look."""
+        """Largest cuts, as measured then."""
         self.spent = 0.0
         """Seconds of processor time that scheduling has taken."""
 
@@ -104,7 +106,7 @@ class Scheduler:
 
     def _pace(self, now: Micros) -> None:
         """Measure the length of a cycle and the load, if it was not done just now."""
-        if self._paced_at is not None and now < self._paced_at + LOOK:
+        if self._paced_at is not None and now < self._paced_at + PACE:
             return
         self._paced_at, self._most = now, {}
         known = list(self._estimates.values())
@@ -131,7 +133,9 @@ class Scheduler:
         """Take in what the sources of some streams have."""
         begun = time.thread_time()  # a system call: once for all
         for stream in streams:
-            self.of(stream, now).looked(now)
+            known = self._estimates.get(stream.name)
+            if known is None or known.stream is not stream or known.is_news():
+                self.of(stream, now).looked(now)
         self.spent += time.thread_time() - begun
 
     def started(self, stream: Stream, cut: LoggedCut, now: Micros) -> None:
@@ -199,13 +203,21 @@ class Scheduler:
         return chosen
 
     def _view(self, estimate: StreamEstimate, now: Micros) -> StreamView:
-        """Return a stream as the policy sees it, anew if something happened to it or some time has passed."""
+        """Return a stream as the policy sees it, anew if something happened to it or some time has passed.
+
+        Of a stream to which only rows were added, and this is most of what happens, only what follows from them is new.
+        """
         name, of_what = estimate.stream.name, (estimate, estimate.changes, estimate.stream.more)
         known = self._views.get(name)
         if known is None or known[1] != of_what or not known[0] <= now < known[0] + VIEWED:
             view = estimate.view(self._deadlines(estimate, now), self._cycle, self._load, now, self.once)
-            known = self._views[name] = now, of_what, view
-        return known[2]
+        else:
+            now, _, backlog, view = known
+            if backlog == estimate.backlog:
+                return view
+            view = view.grown(float(estimate.next_run()))
+        self._views[name] = now, of_what, estimate.backlog, view
+        return view
 
     @property
     def short(self) -> bool:

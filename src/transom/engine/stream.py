@@ -103,6 +103,8 @@ class Stream:
         """Set when the application ends at once: the micro-batch under way runs no further job."""
         self.latest = self.state.offset
         """The source's newest offset at the last look."""
+        self._waiting: tuple[Offset, int] | None = None
+        """An offset and the rows from there on, if the last look counted them all."""
         self.measures_delays = True
         """Whether the jobs of its cuts sum the delays of the rows, which costs some percent of their time."""
         self.more = False
@@ -206,6 +208,7 @@ class Stream:
         latest = state.offset if finish else self.latest
         piece = self.source.cut(state.offset, max_rows) if latest != state.offset else None
         self.more = piece is not None and piece.end != latest
+        self._waiting = None if self.more or finish else (state.offset, 0 if piece is None else piece.rows)
         if (piece is None or piece.end == state.offset) and not self.has_due(watermark, now):
             return None
         return LoggedCut(
@@ -272,6 +275,8 @@ class Stream:
 
     def backlog(self) -> int:
         """Return the rows, as the source estimates them, that it had at the last look and that are not committed."""
+        if self._waiting is not None and self._waiting[0] == self.state.offset:
+            return self._waiting[1]
         return self.source.cut(self.state.offset, ALL_ROWS).rows
 
     def needed(self) -> Offset | None:

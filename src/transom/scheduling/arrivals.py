@@ -147,7 +147,9 @@ class LagHistory:
 
     def __init__(self, epochs: int = EPOCHS, injected: bool = False, behind: Micros = 0) -> None:
         self.injected, self.behind = injected, behind
-        self._lags: deque[float] = deque(maxlen=epochs)
+        self._lags: deque[int] = deque(maxlen=epochs)
+        self._sum = self._squares = 0
+        """Of the lags; whole numbers, so that nothing is lost as they come and go."""
         self._delays: deque[DelayMoments] = deque(maxlen=epochs)
         self._levels: dict[float, float] = {}
 
@@ -166,7 +168,10 @@ class LagHistory:
 
     def restore(self, value: Mapping[str, Any]) -> None:
         """Take in what `to_json` returned, in place of what is remembered."""
-        self._lags = deque(value["lags"], maxlen=self._lags.maxlen)
+        self._lags.clear()
+        self._sum = self._squares = 0
+        for lag in value["lags"]:
+            self._remember(round(lag))
         self._delays = deque((DelayMoments(*each) for each in value["delays"]), maxlen=self._delays.maxlen)
         self._levels = dict(value["levels"])
 
@@ -187,9 +192,15 @@ class LagHistory:
                 miss = 0.0 if low <= lag <= high else 1.0
                 moved = self._levels[confidence] + PACE * (miss - (1 - confidence))
                 self._levels[confidence] = min(1.0, max(0.5 * confidence, moved))
-        self._lags.append(float(lag))
+        self._remember(round(lag))
         if delays.records:
             self._delays.append(delays)
+
+    def _remember(self, lag: int) -> None:
+        oldest = self._lags[0] if len(self._lags) == self._lags.maxlen else 0
+        self._sum += lag - oldest
+        self._squares += lag * lag - oldest * oldest
+        self._lags.append(lag)
 
     def arrival(self, end: Micros, delays: DelayMoments | None = None) -> Arrival | None:
         """Return when the watermark that completes a window ending at `end` comes; None when nothing is known.
@@ -232,10 +243,11 @@ class LagHistory:
             means = np.array([moments.mean for moments in known])
             within = sum(moments.variance for moments in known) / len(known)
             return self.behind + float(means.mean()), math.sqrt(within + float(means.var()))
-        if len(self._lags) < 2:  # one lag has no spread, and may be years when old data is replayed
+        count = len(self._lags)
+        if count < 2:  # one lag has no spread, and may be years when old data is replayed
             return None
-        lags = np.array(self._lags)
-        return float(lags.mean()), float(lags.std(ddof=1))
+        variance = (count * self._squares - self._sum * self._sum) / (count * (count - 1))
+        return self._sum / count, math.sqrt(variance)
 
 
 def shortest_span(values: np.ndarray[tuple[int], np.dtype[np.float64]], level: float) -> tuple[float, float]:

@@ -163,18 +163,21 @@ class CostHistory:
         self._runs, self._fixed = runs, fixed
         self.costs = Costs(np.full(shape, fixed), np.full(shape, row), np.full(shape, partial))
 
-    def ran(self, rows: Floats | float, seconds: Floats | float, where: tuple[Any, ...] = ()) -> None:
+    def ran(self, rows: Floats | float, seconds: Floats | float, where: tuple[Any, ...] = (), fit: bool = True) -> None:
         """Take in finished jobs.
 
         Args:
             rows: Rows of each.
             seconds: Seconds of each.
             where: Index of their streams, each at most once.
+            fit: Whether the costs follow now; otherwise when jobs are taken in next.
         """
         count = np.asarray(self._count[where])
         at = count % self._runs
         self._rows[(*where, at)], self._seconds[(*where, at)] = rows, seconds
         self._count[where] = count + 1
+        if not fit:
+            return
         if (count < self._runs).any():
             self._believe(where, count + 1)
         self.costs.fixed[where], self.costs.row[where] = line(

@@ -67,6 +67,12 @@ class StreamView(NamedTuple):
     rank: float = 0.0
     """Which of equal streams goes first, always the same: from -1, the last, to 1; see `rank_of`."""
 
+    def grown(self, cost: float) -> StreamView:
+        """Return the stream when all that waits costs so much, and nothing else has happened."""
+        more = cost - self.cost
+        run = min(cost, max(self.fixed, self.cycle))
+        return self._replace(cost=cost, run=run, total=self.total + more, slack=self.slack - more)
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -98,8 +104,9 @@ class Columns:
     @classmethod
     def of(cls, views: Sequence[StreamView]) -> Columns:
         """Return views as columns."""
-        columns = dict(zip(StreamView._fields[1:], np.array([view[1:] for view in views], np.float64).T, strict=True))
-        return cls(**{**columns, "held": columns["held"] != 0})
+        columns = list(np.array([view[1:] for view in views], np.float64).T)
+        columns[_HELD] = columns[_HELD] != 0
+        return cls(*columns)
 
 
 def windows_due(expected: float, period: float, now: float) -> float:
@@ -119,6 +126,7 @@ def rank_of(name: str) -> float:
 
 
 _COLUMNS = tuple(one.name for one in fields(Columns))
+_HELD = _COLUMNS.index("held")
 
 Priority: TypeAlias = "Callable[[Columns, float], Floats]"
 """The streams and the wall time in microseconds give an array of shape (..., streams): the least runs first, and what
@@ -139,9 +147,9 @@ class Policy:
         if not streams:
             return []
         views = sorted(streams, key=lambda view: view.name)
-        priorities = np.broadcast_to(self.priority(Columns.of(views), now), len(views))
-        order = np.argsort(priorities, kind="stable")
-        return [views[place].name for place in order if priorities[place] < np.inf]
+        priorities = (self.priority(Columns.of(views), now) + np.zeros(len(views))).tolist()
+        order = sorted(range(len(views)), key=priorities.__getitem__)
+        return [views[place].name for place in order if priorities[place] < math.inf]
 
 
 EARLIEST, LATEST = 2.0, 0.5
@@ -178,7 +186,8 @@ def _klink(streams: Columns, now: float) -> Floats:
     late = streams.total - ahead + np.where(~come & large, AGAIN * (streams.cost - streams.run), 0.0)
     pays = (ahead <= np.maximum(EARLIEST * streams.total, late + ahead)) & (ahead >= LATEST * streams.run)
     newest = late - np.maximum(0.0, streams.due - 1) * streams.period
-    most = np.interp(streams.load, OVERLOADED, (KEPT_AT_MOST, KEPT_OVERLOADED)) * streams.cycle
+    overloaded = np.minimum(1.0, np.maximum(0.0, (streams.load - OVERLOADED[0]) / (OVERLOADED[1] - OVERLOADED[0])))
+    most = (KEPT_AT_MOST + (KEPT_OVERLOADED - KEPT_AT_MOST) * overloaded) * streams.cycle
     head_start = np.minimum(KEPT * streams.limit, most) * (1 + SPREAD * streams.rank)
     first = late + np.where(come & (newest <= streams.limit), head_start, 0.0)
     return np.where(come, -first, np.where(pays, np.where(large, 0.0, _AHEAD) - first, np.inf))
