@@ -12,9 +12,9 @@ import pytest
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Every test has other queries: what the second compiler and parallel collection save, they do not earn back here."""
+# Every test, and every process that one starts, has other queries: what the second compiler and parallel collection
+# save, they do not earn back here.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +28,6 @@ def spark() -> Iterator[object]:
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "2g")
         .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", QUICK_JVM)
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
