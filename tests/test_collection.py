@@ -191,6 +191,66 @@ def test_groups_follow_the_sizes(spark: SparkSession) -> None:
         assert made.all().count() == 10_020
 
 
+def test_no_session_is_refused() -> None:
+    with pytest.raises(tm.SessionError, match="spark is NoneType"):
+        tm.Collection(None, "wrong", ["cell"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda c: c.add(9, c[0].df().toPandas()), "frame is pandas.DataFrame"),
+        (lambda c: c.add([9], None), r"The label is \[9\]"),
+        (lambda c: c.add(float("nan"), None), "The label is nan"),
+        (lambda c: c[[1]], r"no dataset \[1\]"),
+        (lambda c: c.between("a", "b"), "'a' cannot be compared with 0"),
+        (lambda c: c.all().where("fare > 3"), "where: 'fare > 3'"),
+        (lambda c: c.all().where(pc.field("far") > 3), "where: No match.*Columns are cell string, fare"),
+        (lambda c: c.all().key_range(1, 3), "key_range: .*Columns are"),
+        (lambda c: c.all().select(["cell"]), r"select\[0\] is"),
+        (lambda c: c[0].join(c[1], how="left"), "join: Unsupported join type"),
+        (lambda c: c[0].join(c[1].df()), "join: the other side is of type DataFrame"),
+        (lambda c: c[0].join(c[1], suffix=""), "join: columns has 'fare' twice"),
+        (lambda c: c.all().aggregate(["cell"], {"fare": "avg"}), "aggregate: .*avg.*sum, count"),
+        (lambda c: c.all().aggregate("cell", {"fare": "sum"}), "Give a list"),
+        (lambda c: c.all().aggregate(["cell"], ["fare"]), "aggregates is"),
+        (lambda c: c.derive(9, None, [c[0]]), "function is None"),
+        (lambda c: c.derive(9, len, c[0]), "Give a list of views"),
+        (lambda c: c.derive(9, len, [0]), "Give a list of views"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_before_anything_runs(
+    collection: tm.Collection, ask: Any, message: str
+) -> None:
+    with pytest.raises(tm.DefinitionError, match=message):
+        ask(collection)
+
+
+def test_a_function_that_fails_at_an_executor_is_named_in_a_line(collection: tm.Collection) -> None:
+    with pytest.raises(tm.QueryFailedError, match="trips: a question failed at an executor: ZeroDivisionError"):
+        collection[0].run(lambda table: len(table) // 0)
+    with pytest.raises(tm.QueryFailedError, match=r"gave int, not a pyarrow\.Table"):
+        collection[0].run(lambda table: 5)  # type: ignore[arg-type, return-value]
+    with pytest.raises(tm.QueryFailedError, match="deriving 9 failed at an executor: ZeroDivisionError"):
+        collection.derive(9, lambda tables: len(tables) // 0, [collection[0]])  # type: ignore[arg-type, return-value]
+    assert 9 not in collection
+
+
+def test_a_name_is_any_text(spark: SparkSession) -> None:
+    with tm.Collection(spark, "a/b c", keys=["id"], partitions=2) as made:
+        made.add(0, spark.range(3))
+        assert made.all().count() == 3
+
+
+def test_what_is_refused_keeps_no_name(spark: SparkSession) -> None:
+    with pytest.raises(tm.DefinitionError, match="partitions is 0"):
+        tm.Collection(spark, "free", ["cell"], 0)
+    with tm.Collection(spark, "free", ["cell"], 2), pytest.raises(tm.DefinitionError, match="partitions is 3"):
+        tm.Collection(spark, "other", ["cell"], 3, namespace="free")
+    with tm.Collection(spark, "free", ["cell"], 3) as made:
+        assert made.groups.partitions == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -201,6 +261,16 @@ def test_groups_follow_the_sizes(spark: SparkSession) -> None:
         ({"keys": ["cell"], "limit_bytes": 0}, "limit_bytes"),
         ({"keys": ["cell"], "elastic": (5, 1)}, "elastic"),
         ({"keys": ["cell"], "wait": "-1 s"}, "wait"),
+        ({"keys": ["cell"], "recovery": "5 s"}, "Give tm.Recovery"),
+        ({"keys": ["cell"], "limit_bytes": "1 MB"}, r"limit_bytes is '1 MB' \(str\)"),
+        ({"keys": ["cell"], "partitions": 2.5}, "partitions is 2.5"),
+        ({"keys": ["cell"], "elastic": 5}, "elastic is 5"),
+        ({"keys": ["cell"], "elastic": ("1", "2")}, "elastic is"),
+        ({"keys": ["cell"], "bounds": 5}, "bounds is 5"),
+        ({"keys": ["cell"], "partitions": 3, "bounds": [1, "a"]}, "bounds cannot be compared"),
+        ({"keys": 5}, "keys is 5"),
+        ({"keys": ["cell", "cell"]}, "'cell' twice"),
+        ({"keys": ["cell"], "namespace": ""}, "namespace is ''"),
     ],
 )
 def test_values_that_cannot_be_are_refused(spark: SparkSession, arguments: Any, message: str) -> None:

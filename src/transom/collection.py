@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -11,10 +11,12 @@ import pyarrow as pa
 from transom.engine.spark.checkpointing import Recovery
 from transom.engine.spark.datasets import Dataset, Function, Recipe
 from transom.engine.spark.deriving import alike, described
+from transom.engine.spark.isolation import explained
 from transom.engine.spark.known import joined, leave
 from transom.engine.spark.namespaces import Namespace
 from transom.engine.spark.placed import arrow_schema
 from transom.errors import DefinitionError
+from transom.model.arguments import column_names, shown, text, whole_number
 from transom.model.time import MICROS_PER_SECOND, Duration, parse_duration
 from transom.view import Terms, View, composed
 
@@ -74,14 +76,20 @@ class Collection:
     ) -> None:
         if evict not in ("oldest", "least_used"):
             raise DefinitionError(f"evict is {evict!r}.", "Give 'oldest' or 'least_used'.")
-        if limit_bytes is not None and limit_bytes < 1:
-            raise DefinitionError(f"limit_bytes is {limit_bytes}.", "Give at least 1, or None.")
+        if limit_bytes is not None:
+            whole_number(limit_bytes, "limit_bytes")
         if (longest := parse_duration(wait, "wait")) < 0:
             raise DefinitionError(f"wait is {wait!r}.", "Give a duration, 0 for not at all.")
-        if isinstance(keys, str):
-            raise DefinitionError(f"keys is the text {keys!r}.", f"Give a list: [{keys!r}].")
-        self.name, self.keys, self.limit_bytes, self.order = name, tuple(keys), limit_bytes, evict
-        self._namespace = joined(spark, namespace or name, keys, partitions, elastic, bounds, recovery)
+        if recovery is not None and not isinstance(recovery, Recovery):
+            raise DefinitionError(f"recovery is {shown(recovery)}.", "Give tm.Recovery(within=..., path=...).")
+        self.name, self.keys, self.limit_bytes, self.order = (
+            text(name, "name"),
+            column_names(keys, "keys"),
+            limit_bytes,
+            evict,
+        )
+        shared = text(self.name if namespace is None else namespace, "namespace")
+        self._namespace = joined(spark, shared, self.keys, partitions, elastic, bounds, recovery)
         self._terms = Terms(longest / MICROS_PER_SECOND)
         self._datasets: dict[Any, Dataset] = {}
         self._schema: pa.Schema | None = None
@@ -102,6 +110,7 @@ class Collection:
             DefinitionError: The label is taken, or keys or columns are not those of the collection.
         """
         self._check_new(label)
+        _check_frame(frame)
         keyed = frame
         if self.keys != self._namespace.keys:  # its keys have other names here
             for theirs, mine in zip(self._namespace.keys, self.keys, strict=True):
@@ -138,8 +147,14 @@ class Collection:
         Raises:
             DefinitionError: The label is taken, a view is of another namespace, keys are salted and there are several
                 views, or the function gives something else.
+            QueryFailedError: The function fails.
         """
         self._check_new(label)
+        if not callable(function):
+            raise DefinitionError(f"function is {shown(function)}.", "Give a function of a list of Arrow tables.")
+        if not isinstance(views, Sequence) or not all(isinstance(view, View) for view in views):
+            remedy = "Give a list of views, such as [hourly['12:00']] or [hourly.all()]."
+            raise DefinitionError(f"views is {shown(views)}.", remedy)
         if not views:
             raise DefinitionError(f"{self.name}: {label!r} is derived from nothing.", "Give a view, or `add` it.")
         for view in views:
@@ -156,11 +171,18 @@ class Collection:
         dataset = Dataset(label, recipe=recipe, kind=self.name, made_from=names, partitioning=parents[0].partitioning)
         for parent in parents:
             parent.used = next(self._actions)
-        self._join(dataset, self._namespace.derive(dataset))
+        with explained(f"{self.name}: deriving {label!r}"):
+            schema = self._namespace.derive(dataset)
+        self._join(dataset, schema)
 
-    def _check_new(self, label: Any) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise DefinitionError(f"{self.name}: the collection is closed.", "Make a new one.")
+
+    def _check_new(self, label: Any) -> None:
+        self._check_open()
+        if not isinstance(label, Hashable) or label != label:
+            raise DefinitionError(f"The label is {shown(label)}.", "Give a number, date or text.")
         if label in self._datasets:
             raise DefinitionError(f"{self.name}: there is a dataset {label!r}.", "Drop it first, or use another label.")
         for known in itertools.islice(self._datasets, 1):
@@ -194,8 +216,8 @@ class Collection:
 
     def close(self) -> None:
         """Forget all datasets, and leave the namespace; nothing can be added any more."""
-        self.drop(*self._datasets)
         if not self._closed:
+            self.drop(*self._datasets)
             self._closed = True
             leave(self._namespace)
 
@@ -206,7 +228,8 @@ class Collection:
         self.close()
 
     def _named(self, labels: Sequence[Any]) -> list[Dataset]:
-        unknown = [label for label in labels if label not in self._datasets]
+        self._check_open()
+        unknown = [label for label in labels if not isinstance(label, Hashable) or label not in self._datasets]
         if unknown:
             raise DefinitionError(
                 f"{self.name}: there is no dataset {', '.join(map(repr, unknown))}.",
@@ -266,11 +289,22 @@ class Collection:
     # ---- questions
 
     def between(self, start: Any, end: Any) -> View:
-        """Return the datasets whose label is in [start, end), in the order of their labels."""
+        """Return the datasets whose label is in [start, end), in the order of their labels.
+
+        Raises:
+            DefinitionError: There is none, or the bounds cannot be compared with labels.
+        """
+        for known in itertools.islice(self._datasets, 1):
+            _comparable(known, start)
+            _comparable(known, end)
         return self._view(sorted(label for label in self._datasets if start <= label < end))
 
     def all(self) -> View:
-        """Return all datasets."""
+        """Return all datasets.
+
+        Raises:
+            DefinitionError: There is none.
+        """
         return self._view(list(self._datasets))
 
     def __getitem__(self, label: Any) -> View:
@@ -287,6 +321,17 @@ class Collection:
             dataset.used = next(self._actions)
         self._make_room(keep=set(labels))
         return View(self._namespace, datasets, pa.concat_tables, self._schema, self._terms)
+
+
+def _check_frame(frame: Any) -> None:
+    from pyspark.sql import DataFrame
+
+    if not isinstance(frame, DataFrame):
+        remedy = "Give a Spark DataFrame, such as spark.createDataFrame(...) of it."
+        raise DefinitionError(f"frame is {type(frame).__module__.partition('.')[0]}.{type(frame).__name__}.", remedy)
+    if frame.isStreaming:
+        raise DefinitionError("frame is a stream.", "Give a DataFrame that ends, such as the rows of a micro-batch.")
+    column_names(frame.columns, "frame.columns")
 
 
 def _comparable(known: Any, label: Any) -> None:

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.engine.spark.datasets import Dataset, Function
+from transom.engine.spark.deriving import described
+from transom.engine.spark.isolation import explained
 from transom.engine.spark.kept import tables_of
 from transom.engine.spark.namespaces import Namespace
 from transom.engine.spark.steps import (
@@ -25,6 +27,7 @@ from transom.engine.spark.steps import (
     received,
 )
 from transom.errors import DefinitionError
+from transom.model.arguments import column_names, shown
 from transom.model.time import MICROS_PER_SECOND, Duration, parse_duration
 
 if TYPE_CHECKING:
@@ -79,14 +82,24 @@ class View:
         return {key: n for each in self._datasets if each.partitioning for key, n in each.partitioning.salts.items()}
 
     def where(self, condition: pc.Expression) -> View:
-        """Keep the rows for which an Arrow expression holds, as `pc.field("fare") > 3`."""
+        """Keep the rows for which an Arrow expression holds, as `pc.field("fare") > 3`.
+
+        Raises:
+            DefinitionError: It is no Arrow expression, or cannot be applied to the columns.
+        """
+        if not isinstance(condition, pc.Expression):
+            raise DefinitionError(f"where: {shown(condition)} is no condition.", 'Write as pc.field("fare") > 3.')
+        return self._filtered("where", condition)
+
+    def _filtered(self, what: str, condition: pc.Expression) -> View:
+        self._tried(what, lambda empty: empty.filter(condition))
         return self._with(Filtered(self._rows, condition), self.schema, self._terms)
 
     def key_range(self, first: Any, last: Any) -> View:
         """Keep the rows whose key is in [first, last); of ordered keys only the groups that have any are asked.
 
         Raises:
-            DefinitionError: There are several keys.
+            DefinitionError: There are several keys, or the range is not of the key's type.
         """
         if len(self._namespace.keys) != 1:
             raise DefinitionError(
@@ -96,10 +109,10 @@ class View:
         for partitioning in {id(each.partitioning): each.partitioning for each in self._datasets}.values():
             found = None if partitioning is None else partitioning.between(first, last)
             partitions = None if found is None or partitions is None else partitions | found
+        key = pc.field(self._namespace.keys[0])
+        narrower = self._filtered("key_range", (key >= first) & (key < last))
         if partitions is not None and self._terms.partitions is not None:
             partitions &= self._terms.partitions
-        key = pc.field(self._namespace.keys[0])
-        narrower = self.where((key >= first) & (key < last))
         kept = self._terms.partitions if partitions is None else partitions
         return self._with(narrower._rows, self.schema, replace(self._terms, partitions=kept))
 
@@ -126,7 +139,7 @@ class View:
         Raises:
             DefinitionError: There is no such column.
         """
-        _known(columns, self.schema)
+        _known(column_names(columns, "select"), self.schema)
         schema = pa.schema([self.schema.field(name) for name in columns])
         return self._with(Selected(self._rows, columns), schema, self._terms)
 
@@ -139,8 +152,14 @@ class View:
             suffix: Of columns on the right whose names are on the left as well.
 
         Raises:
-            DefinitionError: The other view is of another namespace, or a key is salted.
+            DefinitionError: The other view is of another namespace, a key is salted, there is no such type of join, or
+                two columns would have one name.
         """
+        if not isinstance(other, View):
+            raise DefinitionError(
+                f"join: the other side is of type {type(other).__name__}.",
+                "Give a view of a collection of the same namespace, or join DataFrames (`df()`).",
+            )
         for salted in {**self.salted, **other.salted}:
             raise DefinitionError(
                 f"The key {salted} is salted: its rows lie in several groups, where a join would miss pairs.",
@@ -149,10 +168,23 @@ class View:
         other.check_namespace(self._namespace)
         keys = list(self._namespace.keys)
         rows = Joined(self._rows, other._rows, len(self._datasets), tuple(keys), how, suffix)
-        empty = [self.schema.empty_table(), other.schema.empty_table()]
-        schema = empty[0].join(empty[1], keys, join_type=how, right_suffix=suffix).schema
+        right = other.schema.empty_table()
+        schema = self._tried("join", lambda left: left.join(right, keys, join_type=how, right_suffix=suffix)).schema
+        column_names(schema.names, "join: columns")
         terms = self._terms.joined(other._terms, how)
         return View(self._namespace, [*self._datasets, *other._datasets], rows, schema, terms)
+
+    def _tried(self, what: str, step: Callable[[pa.Table], pa.Table], hint: str = "") -> pa.Table:
+        """Return what a step makes of no rows, so that what cannot work is refused before it is sent anywhere.
+
+        Raises:
+            DefinitionError: It cannot work.
+        """
+        try:
+            return step(self.schema.empty_table())
+        except (pa.ArrowException, TypeError, ValueError, KeyError) as error:
+            why = str(error).strip().partition("\n")[0].rstrip(".")
+            raise DefinitionError(f"{what}: {why}.", f"{hint} Columns are {described(self.schema)}.".strip()) from None
 
     def check_namespace(self, namespace: Namespace) -> None:
         """Make sure that the rows are partitioned like those of a namespace.
@@ -168,11 +200,19 @@ class View:
             )
 
     def run(self, function: Callable[[pa.Table], pa.Table]) -> pa.Table:
-        """Return what a function gives for the rows of each group, one after the other."""
+        """Return what a function gives for the rows of each group, one after the other.
+
+        Raises:
+            QueryFailedError: It fails, or gives no table.
+        """
         return received(self._run(Sent(Applied(self._rows, function))))
 
     def cogroup(self, function: Callable[[list[pa.Table]], pa.Table]) -> pa.Table:
-        """Return what a function gives for the tables of each group, one for each dataset in order."""
+        """Return what a function gives for the tables of each group, one for each dataset in order.
+
+        Raises:
+            QueryFailedError: It fails, or gives no table.
+        """
         return received(self._run(Sent(function)))
 
     def _run(self, function: Answer) -> list[bytes]:
@@ -180,7 +220,8 @@ class View:
         terms, namespace = self._terms, self._namespace
         due = None if terms.within is None else namespace.workers.now() + terms.within
         partitions = None if terms.partitions is None else terms.partitions or {0}
-        return namespace.run(self._datasets, function, partitions, terms.wait, due)
+        with explained(f"{namespace.name}: a question"):
+            return namespace.run(self._datasets, function, partitions, terms.wait, due)
 
     def table(self) -> pa.Table:
         """Return all rows; they must fit into the driver's memory."""
@@ -204,9 +245,13 @@ class View:
         Raises:
             DefinitionError: A column is unknown, or the aggregate of a column cannot be merged.
         """
+        if not isinstance(aggregates, Mapping):
+            raise DefinitionError(f"aggregates is {shown(aggregates)}.", 'Give them by column: {"fare": ["sum"]}.')
         wanted = [(c, a) for c, names in aggregates.items() for a in ([names] if isinstance(names, str) else names)]
-        columns = list(by)
+        columns = list(column_names(by, "by"))
         _known([*columns, *aggregates], self.schema)
+        hint = f"Aggregates are Arrow's, as {', '.join(MERGED)}, mean."
+        self._tried("aggregate", lambda empty: empty.group_by(columns).aggregate(wanted), hint)
         salted = bool(self.salted)
         if set(self._namespace.keys) <= set(columns) and not salted:
             return received(self._run(Sent(Aggregated(self._rows, tuple(columns), tuple(wanted)))))

@@ -23,6 +23,7 @@ from transom.engine.spark.datasets import Dataset, with_ancestors
 from transom.engine.spark.deriving import copying
 from transom.engine.spark.placed import Tasks
 from transom.errors import DefinitionError
+from transom.model.arguments import text
 from transom.model.time import MICROS_PER_SECOND, Duration, parse_duration
 from transom.placement.lineage import Dataset as Node
 from transom.placement.lineage import Lineage
@@ -62,8 +63,9 @@ class Recovery:
             raise DefinitionError(f"within is {self.within!r}.", "Give a time above 0.")
         if self.policy not in POLICIES:
             raise DefinitionError(f"policy is {self.policy!r}.", f"Give one of {', '.join(POLICIES)}.")
-        if not self.relax >= 1:
-            raise DefinitionError(f"relax is {self.relax}.", "Give at least 1.")
+        if not isinstance(self.relax, (int, float)) or not self.relax >= 1:
+            raise DefinitionError(f"relax is {self.relax!r}.", "Give a number, at least 1.")
+        text(self.path, "path")
         try:
             FileSystem.from_uri(self.root)
         except Exception as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from transom.engine.spark.partitioning import Partitioning
-from transom.engine.spark.placed import PlacedFile
+from transom.engine.spark.placed import PlacedFile, file_name
 from transom.placement.locality import ExecutorId
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class Dataset:
     @property
     def name(self) -> str:
         """Unique in the application, for people and files."""
-        return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', self.kind)}-{self.number}"
+        return f"{file_name(self.kind)}-{self.number}"
 
     @property
     def parents(self) -> tuple[Dataset, ...]:

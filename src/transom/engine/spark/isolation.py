@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from transom.engine.spark.plan import first_line
-from transom.errors import TransomError
+from transom.errors import QueryFailedError, TransomError
 from transom.model.query import Query
 
 logger = logging.getLogger(__name__)
@@ -85,6 +86,27 @@ def _culprits(run: Callable[[Sequence[Query]], T], queries: list[Query], error: 
         except Exception as caught:
             found.update(_culprits(run, half, caught))
     return found
+
+
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Let what a user's function raises at the executors be an error that says so in a line.
+
+    Args:
+        what: What the function was called for.
+
+    Raises:
+        QueryFailedError: It raised something; the traceback is in the cause.
+    """
+    from pyspark.errors import PythonException
+
+    try:
+        yield
+    except PythonException as error:
+        raise QueryFailedError(
+            f"{what} failed at an executor: {describe_failure(error)}.",
+            "Mend the function: it gets Arrow tables, and returns an Arrow table.",
+        ) from error
 
 
 def describe_failure(error: BaseException) -> str:

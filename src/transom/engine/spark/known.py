@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from transom.engine.spark.checkpointing import Recovery
 from transom.engine.spark.namespaces import Namespace
-from transom.errors import DefinitionError
+from transom.errors import DefinitionError, SessionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,10 +28,18 @@ def joined(
 
     Raises:
         DefinitionError: It exists and is partitioned in another way, or has another bound for recovery.
+        SessionError: It is no classic session.
     """
+    if not hasattr(spark, "_jsparkSession"):
+        raise SessionError(
+            f"spark is {type(spark).__name__}: collections need a classic Spark session, not one of Spark Connect.",
+            "Make it with session_builder() on the machine of the driver.",
+        )
     application = spark.sparkContext.applicationId
     for other in [each for each in _KNOWN if each[0] != application]:
         del _KNOWN[other]
+    _check_elastic(elastic)
+    bounds = _bounds(bounds)
     known = _KNOWN.get((application, name))
     if known is None:
         known = Namespace(spark, name, keys, partitions, elastic, bounds=bounds)
@@ -49,13 +57,12 @@ def _check_alike(
     keys: Sequence[str],
     partitions: int,
     elastic: tuple[int, int] | None,
-    bounds: Sequence[Any] | None,
+    bounds: tuple[Any, ...] | None,
 ) -> None:
-    wanted = None if bounds is None else tuple(bounds)
     for field, there, given in (
         ("partitions", known.partitions, partitions),
         ("keys", len(known.keys), len(keys)),
-        ("bounds", known.partitioning.bounds, wanted),
+        ("bounds", known.partitioning.bounds, bounds),
         ("elastic", known.elastic, known.elastic if elastic is None else elastic),
     ):
         if there != given:
@@ -73,3 +80,29 @@ def leave(known: Namespace) -> None:
         if known.checkpointer is not None:
             known.checkpointer.close()
         _KNOWN.pop((known.spark.sparkContext.applicationId, known.name), None)
+
+
+def _bounds(bounds: Any) -> tuple[Any, ...] | None:
+    """Return bounds as a tuple.
+
+    Raises:
+        DefinitionError: They are neither None nor a list.
+    """
+    if bounds is None:
+        return None
+    if isinstance(bounds, str) or not isinstance(bounds, Iterable):
+        raise DefinitionError(f"bounds is {bounds!r}.", "Give a list: the first key of each partition but the first.")
+    return tuple(bounds)
+
+
+def _check_elastic(elastic: Any) -> None:
+    """Make sure that it is None or two numbers of bytes.
+
+    Raises:
+        DefinitionError: It is not.
+    """
+    if elastic is None:
+        return
+    numbers = isinstance(elastic, Sequence) and [isinstance(each, int) for each in elastic] == [True, True]
+    if not numbers or not 0 <= elastic[0] <= elastic[1]:
+        raise DefinitionError(f"elastic is {elastic!r}.", "Give bytes for the smallest and the largest group: (a, b).")

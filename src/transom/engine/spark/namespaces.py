@@ -72,8 +72,6 @@ class Namespace:
     ) -> None:
         self.partitioning = Partitioning(tuple(keys), partitions, None if bounds is None else tuple(bounds))
         """Of the next dataset."""
-        if elastic is not None and not 0 <= elastic[0] <= elastic[1]:
-            raise DefinitionError(f"elastic is {elastic}.", "Give bytes for the smallest and the largest group.")
         self.spark, self.name, self.keys = spark, name, tuple(keys)
         self.partitions, self.elastic, self.last = partitions, elastic, last
         self.users = 0
@@ -139,6 +137,9 @@ class Namespace:
                 f"Its columns are {', '.join(types)}.",
             )
         found = tuple(types[key] for key in self.keys)
+        for key, kind in zip(self.keys, found, strict=True):
+            if "map<" in kind or "variant" in kind:
+                raise DefinitionError(f"The key {key} has type {kind}, which has no hash.", "Use its parts as keys.")
         with self.lock:
             self.key_types = self.key_types or found
             if found != self.key_types:
@@ -195,7 +196,7 @@ class Namespace:
         """
         with self.lock:
             if self.checkpointer is None:
-                name = f"{self.spark.sparkContext.applicationId}-{self.name}"
+                name = f"{self.spark.sparkContext.applicationId}-{placed.file_name(self.name)}"
                 self.checkpointer = Checkpointer(recovery, name)
             elif self.checkpointer.recovery != recovery:
                 raise DefinitionError(

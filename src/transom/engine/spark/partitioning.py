@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from transom.engine.spark.placed import partition_of
 from transom.errors import DefinitionError
+from transom.model.arguments import whole_number
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -51,8 +52,7 @@ class Partitioning:
         """
         if not self.keys:
             raise DefinitionError("keys is empty.", "Name the columns by which the datasets are partitioned.")
-        if self.partitions < 1:
-            raise DefinitionError(f"partitions is {self.partitions}.", "Give at least 1.")
+        whole_number(self.partitions, "partitions")
         if self.bounds is None:
             return
         if len(self.keys) != 1:
@@ -61,7 +61,11 @@ class Partitioning:
             raise DefinitionError(
                 f"There are {len(self.bounds)} bounds.", f"Give {self.partitions - 1}: one less than partitions."
             )
-        if any(not a < b for a, b in pairwise(self.bounds)):
+        try:
+            ascending = all(a < b for a, b in pairwise(self.bounds))
+        except TypeError as error:
+            raise DefinitionError(f"bounds cannot be compared: {error}.", "Give values of the key's type.") from None
+        if not ascending:
             raise DefinitionError("The bounds are not ascending.", "Sort them, each once.")
 
     def of(self, frame: DataFrame) -> Column:

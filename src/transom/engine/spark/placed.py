@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import socket
 import tempfile
 import uuid
@@ -374,8 +375,13 @@ def _scratch(directory: str) -> Path:
     return place
 
 
+def file_name(text: str) -> str:
+    """Return a text as the name of a file: other characters than letters, digits, dots and dashes are underscores."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", text)
+
+
 def _write(payload: bytes, directory: Path, stem: str) -> PlacedFile:
-    path = directory / f"{stem}.arrow"
+    path = directory / f"{file_name(stem)}.arrow"
     path.write_bytes(payload)
     table = open_table(str(path))
     return PlacedFile(str(path), table.num_rows, len(payload), "", here())

@@ -96,6 +96,8 @@ class Sent:
     def __call__(self, tables: list[pa.Table]) -> bytes:
         """Apply it."""
         table = self.rows(tables)
+        if not isinstance(table, pa.Table):
+            raise TypeError(f"The function gave {type(table).__name__}, not a pyarrow.Table")
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
