@@ -14,7 +14,7 @@ from transom.engine.tables import PANE
 from transom.model.time import ManualClock
 
 NOON = 1_700_000_000_000_000
-CUTS = 300
+CUTS = 600
 
 
 def test_nothing_grows(spark, tmp_path, monkeypatch):
