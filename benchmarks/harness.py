@@ -155,6 +155,8 @@ class Run:
     """Directory for figures; None when none are wanted."""
     parts: tuple[str, ...] = ()
     """What of the benchmark to run; all of it unless `--only` chooses."""
+    seconds: float = math.inf
+    """Of a run in full."""
     console: Console = field(default_factory=lambda: Console(width=110, highlight=False))
 
     def say(self, text: str) -> None:
@@ -162,8 +164,8 @@ class Run:
         self.console.print(f"[{time.monotonic() - self.started:6.1f} s] {text}", markup=False)
 
     def left(self) -> float:
-        """Return the seconds that may still be spent; without end unless quick."""
-        return QUICK_SECONDS - (time.monotonic() - self.started) if self.quick else math.inf
+        """Return the seconds that may still be spent; in full without end, unless it has one."""
+        return (QUICK_SECONDS if self.quick else self.seconds) - (time.monotonic() - self.started)
 
     def repeats(self, most: int, reserve: float) -> Iterator[int]:
         """Yield 0, 1, ... while one more like the longest so far leaves `reserve` seconds."""
@@ -248,6 +250,7 @@ def benchmark(
     arguments: Sequence[str] | None = None,
     figures: bool = False,
     parts: Sequence[str] = (),
+    seconds: float = math.inf,
 ) -> Iterator[Run]:
     """Parse the options, give the body a `Run`, and print the last line.
 
@@ -259,6 +262,7 @@ def benchmark(
         arguments: Instead of the command line's.
         figures: Whether it draws any with `--plot`.
         parts: What `--only` can choose from.
+        seconds: Of a run in full.
     """
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}")
     parser.add_argument("--quick", action="store_true", help=f"end within 5 minutes: {reduced}")
@@ -273,7 +277,7 @@ def benchmark(
     if options.plot is not None and not plots.available():
         parser.error('--plot needs matplotlib: pip install -e ".[bench]".')
     with tempfile.TemporaryDirectory(prefix=f"transom-{name}-") as work:
-        run = Run(name, options.quick, options.data, Path(work), plots=options.plot, parts=chosen)
+        run = Run(name, options.quick, options.data, Path(work), plots=options.plot, parts=chosen, seconds=seconds)
         if run.quick:
             run.say(f"quick: {reduced}")
         yield run

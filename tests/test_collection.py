@@ -175,6 +175,7 @@ def test_the_limit_evicts_and_what_is_evicted_is_computed_again(
         made.add(3, trips(spark, 3))
         assert [each for each in made if not made._datasets[each].files] == evicted
         assert "1 of them evicted" in repr(made)
+        assert "2 partitions by cell, groups: 2 at executor driver" in repr(made.groups)
         assert made[evicted[0]].count() == before
         made.evict(3)
         assert made[3].count() == before

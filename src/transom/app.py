@@ -384,7 +384,8 @@ class App:
         session = private_session(self.spark)
         with active_session_kept(self.spark):
             parts, columns = compile_aside(self._definitions(), session, self._clock, self.settings.share)
-        return explain(self.name, parts, {name: sink.describe() for name, sink in self._sinks.items()}, columns)
+        sinks = {name: sink.describe() for name, sink in self._sinks.items()}
+        return explain(self.name, parts, sinks, columns, self.settings.tier)
 
 
 def _directory(sink: Sink) -> Path | None:

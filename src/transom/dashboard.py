@@ -22,6 +22,9 @@ from transom.model.time import (
     format_time,
 )
 
+HOMES_SHOWN = 6
+"""Executors whose key groups are counted; of more only the number is told."""
+
 
 def to_json(progress: Progress) -> dict[str, Any]:
     """Return the progress as JSON holds it; times in microseconds, null where there is none yet."""
@@ -184,12 +187,16 @@ def _rest(stream: StreamProgress, now: Micros) -> str:
 
 def _groups(stream: StreamProgress) -> str:
     """Say where the key groups are, and what the loss of an executor costs."""
-    text = f"{sum(stream.key_groups.values())} key groups on {len(stream.key_groups)} executors"
+    homes = ", ".join(f"{groups} on {home}" for home, groups in sorted(stream.key_groups.items())[:HOMES_SHOWN])
+    others = len(stream.key_groups) - HOMES_SHOWN
+    text = f"{_counted(sum(stream.key_groups.values()), 'key group')} on the executors ({homes}"
+    text += f", and {others} more)" if others > 0 else ")"
     text += f", {stream.moved_groups:,} moved" if stream.moved_groups else ""
     if stream.recovery_estimate_micros:
         text += f", a lost executor would cost at most {_seconds(stream.recovery_estimate_micros)}"
     if stream.recovery_micros is not None:
-        text += f", the last one cost {_seconds(stream.recovery_micros)}"
+        lost = f" ({', '.join(stream.lost_executors)})" if stream.lost_executors else ""
+        text += f", the last one{lost} cost {_seconds(stream.recovery_micros)}"
     return text
 
 

@@ -112,9 +112,14 @@ def test_where_key_groups_are_and_what_a_lost_executor_costs():
     (stream,) = one.streams
     there = replace(stream, key_groups={"0": 3, "2": 3}, moved_groups=2, recovery_estimate_micros=400_000)
     shown = replace(one, streams=(replace(there, recovery_micros=1_500_000, lost_executors=("1",)),))
-    words = "6 key groups on 2 executors, 2 moved, a lost executor would cost at most 400 ms, the last one cost 1.5 s"
-    assert f"trips: {words}" in text(render(shown, []))
+    where = "6 key groups on the executors (3 on 0, 3 on 2), 2 moved"
+    words = f"{where}, a lost executor would cost at most 400 ms, the last one (1) cost 1.5 s"
+    assert f"trips: {words}" in " ".join(text(render(shown, [])).split())
     assert words in log_lines(shown)[0]
+    many = replace(one, streams=(replace(stream, key_groups={f"{n}": 1 for n in range(9)}),))
+    assert "9 key groups on the executors (1 on 0, 1 on 1, 1 on 2, 1 on 3, 1 on 4, 1 on 5, and 3 more)" in " ".join(
+        text(render(many, [])).split()
+    )
     assert to_json(shown)["streams"][0]["key_groups"] == {"0": 3, "2": 3}
 
 

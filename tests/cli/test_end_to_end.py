@@ -139,6 +139,13 @@ def test_explain_reads_nothing(invoke, job):
     assert not (job.parent / "out").exists()
 
 
+def test_explain_says_whose_partials_the_executors_hold(invoke, job):
+    job.write_text(JOB.replace("[settings]", "[settings]\ntier = 'cluster'"))
+    assert "partials on the executors" in " ".join(invoke("explain", job).output.split())
+    (stream,) = json.loads(invoke("explain", job, "--json").output)["streams"]
+    assert {component["tier"] for component in stream["components"]} == {"cluster"}
+
+
 def test_a_query_that_cannot_work_is_an_error_with_a_remedy(invoke, job):
     job.write_text(JOB.replace("count(*) as trips", "median(fare) as trips"))
     done = invoke("run", job, "--once")

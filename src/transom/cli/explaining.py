@@ -53,7 +53,7 @@ def tree(title: str, plan: Plan) -> Tree:
         branch.add(
             Text.assemble(
                 ("event time ", _DIM), stream["event_time"], ("; watermark ", _DIM), stream["watermark"],
-                ("; one scan per micro-batch", _DIM),
+                ("; one scan per micro-batch", _DIM), (_tier(stream), _DIM),
             )
         )  # fmt: skip
         queries = {query["name"]: query for query in stream["queries"]}
@@ -64,6 +64,21 @@ def tree(title: str, plan: Plan) -> Tree:
                     leaf.add(_operator(operators[name], queries, operators, names, feeds.get(name, ())))
     root.add(Text(_summary(plan), style=_DIM))
     return root
+
+
+def _tier(stream: Plan) -> str:
+    """Say where partials are, if that is not left to their size."""
+    tiers = {component["tier"] for component in stream["components"]}
+    if "cluster" not in tiers:
+        return ""
+    stay = [
+        query
+        for component in stream["components"]
+        if component["tier"] == "driver"
+        for key_set in component["key_sets"]
+        for query in key_set["queries"]
+    ]
+    return "; partials on the executors" + (f", those of {', '.join(stay)} on the driver" if stay else "")
 
 
 def _feeds(plan: Plan, operators: Plan, names: Mapping[str, str]) -> dict[str, list[str]]:

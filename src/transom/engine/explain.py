@@ -22,7 +22,11 @@ Part = tuple[StreamDefinition, Compiled]
 
 
 def explain(
-    name: str, parts: Sequence[Part], sinks: Mapping[str, str], columns: Mapping[str, Schema]
+    name: str,
+    parts: Sequence[Part],
+    sinks: Mapping[str, str],
+    columns: Mapping[str, Schema],
+    tier: str = "auto",
 ) -> dict[str, Any]:
     """Return streams, queries, what their queries share, and the graph of operators.
 
@@ -31,6 +35,7 @@ def explain(
         parts: The streams, parents first.
         sinks: What each query's sink is.
         columns: What each stream's source gives.
+        tier: The setting.
     """
     graphs = [
         StreamGraph(
@@ -52,7 +57,7 @@ def explain(
                 "watermark": str(definition.policy),
                 "scans_per_cut": 1,
                 "queries": [_query(query, sinks[query.name]) for query in definition.queries],
-                "components": [_component(component) for component in compiled.components],
+                "components": [_component(component, tier) for component in compiled.components],
             }
             for definition, compiled in parts
         ],
@@ -80,7 +85,7 @@ def _panes(grid: Grid) -> list[dict[str, str]]:
     return fixed + [{"every": str(calendar)} for calendar in grid.calendars]
 
 
-def _component(component: Component) -> dict[str, Any]:
+def _component(component: Component, tier: str) -> dict[str, Any]:
     needed = sum(len(a.primitives) for s in component.key_sets for q in s.queries for _, a in q.aggregates)
     return {
         "transformations": component.branch,
@@ -88,6 +93,7 @@ def _component(component: Component) -> dict[str, Any]:
         "form": (Form.DIRECT if component.direct else Form.SPLIT).value,
         "panes": [] if component.direct else _panes(component.grid),
         "partials": [partial_text(primitive) for primitive in component.primitives],
+        "tier": tier if component.can_be_in_files else "driver",
         "shared": {"aggregates_of_queries": needed, "partials_computed": len(component.primitives)},
         "key_sets": [
             {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +97,13 @@ class Namespace:
         self._looked_at = self._clock.now()
         groups = 1 if elastic is not None else min(partitions, sum(self.alive.values()))
         self._layout = Layout.beginning(partitions, max(1, groups), self.alive)
+
+    def __repr__(self) -> str:
+        counts = Counter(self._layout.home(group) for group in self.grouping.ranges)
+        homes = ", ".join(f"{count} at executor {home}" for home, count in sorted(counts.items(), key=str))
+        copies = f", {len(self.copies.wanted)} copied elsewhere" if self.copies.wanted else ""
+        by = ", ".join(self.keys)
+        return f"Namespace({self.name!r}, {self.partitions} partitions by {by}, groups: {homes}{copies})"
 
     @property
     def homes(self) -> tuple[ExecutorId | None, ...]:
