@@ -2,35 +2,38 @@
 
 An application that keeps a running result makes alike datasets from alike datasets, step after step. Then the graph of
 the next steps is the last one repeated, with the sizes and delays that were measured. Over the datasets there are and
-those of some steps to come, the checkpoints with the fewest bytes that keep every path within the bound are a
-length-bounded vertex cut. It is NP-hard (Baier et al., 2010), but some dozens of datasets are solved exactly as a mixed
-integer program by HiGHS. Of its answer only what exists is written; the rest is decided again when the next path is too
-long (receding horizon). This goes beyond Stark, whose cut sees only the past.
+those of some steps to come, the checkpoints with the fewest bytes that keep the work behind every dataset within the
+bound are a minimum hitting set. It is NP-hard (already for paths: Baier et al., 2010), but some dozens of datasets are
+solved exactly as a mixed integer program by HiGHS. Of its answer only what exists is written, and of that only what the
+newest dataset needs; the rest is decided again when the bound is broken next (receding horizon). This goes beyond
+Stark, whose cut sees only the past.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 from math import ceil
 
 import numpy as np
 
-from transom.placement.checkpoints import checkpoints, violating
 from transom.placement.lineage import Dataset, Lineage
 
 HISTORY = 256
 """Datasets that a period is looked for in."""
 AVERAGED = 4
 """Steps whose measurements are averaged, at most."""
-REACH = 8
-"""The horizon is so many times the steps that fit into the bound, so that its end hardly matters now."""
-MOST = 180
+REACH = 2
+"""The horizon is so many times the steps that fit into the bound, so that its end matters little now."""
+MOST = 72
 """Datasets in the horizon, at most."""
 DISCOUNT = 0.85
 """What a byte costs a step later. A checkpoint that is later puts off all that follow, which a horizon does not see."""
-SECONDS = 1.0
-"""Time to solve one integer program."""
+SECONDS = 0.3
+"""Time for one integer program; then the best answer so far counts."""
+GAP = 1e-2
+"""An answer may have so many more bytes than the fewest, as a share: what is to come is not known better."""
 ROUNDS = 100
 """Integer programs for one answer, at most."""
 
@@ -94,12 +97,12 @@ def continued(lineage: Lineage, made: Sequence[Dataset], found: Period, steps: i
 def least(
     lineage: Lineage, bound: float, price: Mapping[str, float] | None = None, seconds: float = SECONDS
 ) -> list[str] | None:
-    """Return the checkpoints with the fewest bytes that keep every path of a lineage within the bound.
+    """Return the checkpoints with the fewest bytes that keep the work behind every dataset within the bound.
 
-    A minimum hitting set: of each path that is too long by its delays, one dataset is written; of a path that is too
-    long after what it begins with was read, too, if that is durable or written itself. Paths are exponentially many,
-    so only those are told to the solver that its last answer left too long, until there are none (cutting planes).
-    Of answers with the same bytes it is one with few checkpoints.
+    A minimum hitting set: of what it takes to make a dataset again, as far back as it is just too much, one dataset is
+    written; if it is too much only with reading other checkpoints, one of it, or not all of those. Such sets are
+    exponentially many, so only those are told to the solver that its last answer left, until there are none (cutting
+    planes). Of answers with the same bytes it is one with few checkpoints.
 
     Args:
         lineage: What there is and what will be.
@@ -123,15 +126,12 @@ def least(
     lower: list[float] = []
     chosen: list[str] = []
     for _ in range(ROUNDS):
-        long = _too_long(lineage.checkpointed(chosen), set(chosen), bound)
-        if not long:
+        excess = _excess(lineage, set(chosen), bound)
+        if not excess:
             return chosen
-        for begin, path in long:
-            row = {open_[name]: 1.0 for name in path}
-            if begin is not None:
-                row[open_[begin]] = -1.0
-            rows.append(row)
-            lower.append(1.0 if begin is None else 0.0)
+        for made, read in excess:
+            rows.append({**{open_[name]: 1.0 for name in made}, **{open_[name]: -1.0 for name in read}})
+            lower.append(1.0 - len(read))
         places = [(number, column, value) for number, row in enumerate(rows) for column, value in row.items()]
         at, columns, values = zip(*places, strict=True)
         found = milp(
@@ -139,76 +139,114 @@ def least(
             integrality=np.ones(len(cost)),
             bounds=Bounds(0.0, possible),
             constraints=LinearConstraint(coo_array((values, (at, columns)), shape=(len(rows), len(cost))), lower),
-            options={"time_limit": seconds, "mip_rel_gap": 1e-6},
+            options={"time_limit": seconds, "mip_rel_gap": GAP},
         )
-        if found.status != 0:
+        if found.x is None:
             return None
         chosen = [name for name, place in open_.items() if found.x[place] > 0.5]
     return None
 
 
-def _too_long(lineage: Lineage, chosen: set[str], bound: float) -> list[tuple[str | None, list[str]]]:
-    """Return for each dataset the end of the longest path to it, if that is too long: no more of it than is too long.
+def _excess(lineage: Lineage, chosen: set[str], bound: float) -> list[tuple[list[str], list[str]]]:
+    """Return for each dataset with too much work behind it: what is made again for it, no more than is too much.
 
-    Before it comes the checkpoint that it begins with, if it is too long only with reading that.
+    And the checkpoints that are read for that, if it is too much only with them. O(datasets x those within a bound).
     """
-    lengths = lineage.lengths()
-    found: list[tuple[str | None, list[str]]] = []
+    found: list[tuple[list[str], list[str]]] = []
+    place = {name: number for number, name in enumerate(lineage.datasets)}
     for name, dataset in lineage.datasets.items():
-        if dataset.durable or lengths[name] <= bound:
+        if dataset.durable or name in chosen:
             continue
-        path: list[str] = []
-        delays, at = 0.0, dataset
-        while True:
-            path.append(at.name)
-            delays += at.delay
-            above = [lineage.datasets[parent] for parent in at.parents]
-            last = max(above, key=lambda each: lengths[each.name], default=None)
-            if delays > bound or last is None or last.durable:
+        made: list[str] = []
+        read: set[str] = set()
+        seen, todo, work = {name}, [(-place[name], name)], 0.0
+        while todo and work <= bound:
+            at = lineage.datasets[heappop(todo)[1]]  # the newest first, so that sets are of neighbours
+            if at.name in chosen:
+                read.add(at.name)
+                continue
+            work += at.reading if at.durable else at.delay
+            if not at.durable:
+                made.append(at.name)
+                for parent in at.parents:
+                    if parent not in seen:
+                        seen.add(parent)
+                        heappush(todo, (-place[parent], parent))
+        if work > bound:
+            found.append((_no_more(lineage, made, bound), []))
+            continue
+        needed: list[str] = []
+        for other in sorted(read, key=lambda each: -lineage.datasets[each].reading):
+            needed.append(other)
+            work += lineage.datasets[other].reading
+            if work > bound:
+                found.append((made, needed))
                 break
-            at = last
-        by_reading = delays <= bound and last is not None and last.name in chosen
-        found.append((last.name if by_reading and last is not None else None, path))
     return found
 
 
-def lookahead(
-    lineage: Lineage, newest: Sequence[str], bound: float, made: Sequence[Dataset], relax: float = 1.0
-) -> list[str]:
-    """Return what to checkpoint so that paths are within the bound, for the fewest bytes over the steps to come.
+def _no_more(lineage: Lineage, made: list[str], bound: float) -> list[str]:
+    """Return what is left of datasets that are too much work when none can go without the rest being little enough."""
+    kept = dict.fromkeys(made)
+    behind = {name: [p for p in lineage.datasets[name].parents if p in kept] for name in made}
+    readers: dict[str, int] = {}
+    for name in made:
+        for parent in lineage.datasets[name].parents:
+            if lineage.datasets[parent].durable:
+                readers[parent] = readers.get(parent, 0) + 1
+    spare = sum(lineage.datasets[name].delay for name in made) - bound
+    spare += sum(lineage.datasets[name].reading for name in readers)
+    for name in sorted(made, key=lambda each: lineage.datasets[each].delay):
+        todo = [name]  # and what can go once it is gone, towards the newest
+        while todo:
+            at = todo.pop()
+            if at not in kept or at == made[0] or any(parent in kept for parent in behind[at]):
+                continue
+            alone = [p for p in lineage.datasets[at].parents if readers.get(p) == 1]
+            less = lineage.datasets[at].delay + sum(lineage.datasets[p].reading for p in alone)
+            if less >= spare:
+                continue
+            spare -= less
+            del kept[at]
+            for parent in lineage.datasets[at].parents:
+                if parent in readers:
+                    readers[parent] -= 1
+            todo += [other for other in kept if at in behind[other] and lineage.datasets[other].delay <= less]
+    return list(kept)
 
-    Nothing while all paths to the newest datasets are within it. Where no period is known, or no answer within the
-    time, it is the relaxed minimum cut (`checkpoints`). What is returned keeps the bound in any case.
+
+def lookahead(lineage: Lineage, newest: str, bound: float, made: Sequence[Dataset]) -> list[str] | None:
+    """Return what to checkpoint so that work is within the bound, for the fewest bytes over the steps to come.
 
     Args:
-        lineage: All datasets that can be needed; those before the newest are within the bound.
-        newest: The datasets that were made last.
+        lineage: All datasets that can be needed; the work behind those before the newest is within the bound.
+        newest: The dataset that was made last.
         bound: Recovery bound r, seconds.
         made: The datasets in the order in which they were made, the newest last; see `period`.
-        relax: f of the cut.
+
+    Returns:
+        Names; None where no period is known, or no answer that keeps the bound was found within the time.
     """
-    long = violating(lineage, newest, bound)
-    if not long:
-        return []
     found = period(made[-HISTORY:])
-    if found is not None:
-        step = sum(dataset.delay for dataset in found.datasets if not dataset.durable)
-        steps = min(max(2, ceil(REACH * bound / step) if step else 2), max(1, MOST // len(found.datasets)))
-        future = continued(lineage, made, found, steps)
-        ago, length = len(lineage.datasets), len(found.datasets)
-        price = {name: DISCOUNT ** ((place - ago) / length) for place, name in enumerate(future.datasets)}
-        plan = least(future, bound, price)
-        chosen = [name for name in plan or () if name in lineage.datasets]
-        if plan is not None and not violating(lineage.checkpointed(chosen), newest, bound):
-            return _now(lineage, chosen, newest, bound)
-    return checkpoints(lineage, newest, bound, relax)
+    if found is None:
+        return None
+    step = sum(dataset.reading if dataset.durable else dataset.delay for dataset in found.datasets)
+    steps = min(max(2, ceil(REACH * bound / step) if step else 2), max(1, MOST // len(found.datasets)))
+    future = continued(lineage, made, found, steps)
+    ago, length = len(lineage.datasets), len(found.datasets)
+    price = {name: DISCOUNT ** ((place - ago) / length) for place, name in enumerate(future.datasets)}
+    plan = least(future, bound, price)
+    chosen = [name for name in plan or () if name in lineage.datasets]
+    if plan is None or lineage.checkpointed(chosen).work(newest) > bound:
+        return None
+    return _now(lineage, chosen, newest, bound)
 
 
-def _now(lineage: Lineage, chosen: Sequence[str], newest: Sequence[str], bound: float) -> list[str]:
+def _now(lineage: Lineage, chosen: Sequence[str], newest: str, bound: float) -> list[str]:
     """Return what of a plan has to be written now: the rest can wait for what is known by then; the largest first."""
     kept = list(chosen)
     for name in sorted(chosen, key=lambda each: -lineage.datasets[each].size):
         others = [each for each in kept if each != name]
-        if not violating(lineage.checkpointed(others), newest, bound):
+        if lineage.checkpointed(others).work(newest) <= bound:
             kept = others
     return kept

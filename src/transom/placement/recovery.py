@@ -1,14 +1,14 @@
 """Which datasets to checkpoint now, so that what is lost is there again within a time: the policies behind one rule.
 
 The bound of the paper is on paths: it takes branches that meet to be recomputed at the same time. Here a task
-recomputes them one after the other, so what has to be within the bound is the whole work behind a dataset. Cuts are
-about paths, so they get a bound that is shorter by the ratio of the two, and what they choose is checked against the
-work.
+recomputes them one after the other, so what has to be within the bound is the whole work behind a dataset. Looking
+ahead decides on work. Cuts are about paths, so they get a bound that is shorter by the ratio of the two, and what they
+choose is checked against the work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from transom.placement.checkpoints import checkpoints, edge
@@ -34,26 +34,17 @@ def due(
         bound: Seconds that a recovery may compute and read.
         made: The last datasets in the order in which they were made; see `lookahead.period`.
         policy: How to choose.
-        relax: f of the relaxed minimum cut.
+        relax: f of the relaxed minimum cut; `lookahead` is this cut as well while it has no answer.
     """
     work = lineage.work(newest)
     if work <= bound:
         return []
-    choose = _chooser(policy, relax, made)
+    if policy == "lookahead" and (plan := lookahead(lineage, newest, bound, made)) is not None:
+        return plan
     paths = max(bound, 1e-9) * lineage.lengths()[newest] / work
     for _ in range(TRIES):
-        chosen = choose(lineage, [newest], paths)
-        if chosen and lineage.checkpointed(chosen).work(newest) <= bound:
-            return chosen
+        cut = edge(lineage, [newest], paths) if policy == "edge" else checkpoints(lineage, [newest], paths, relax)
+        if cut and lineage.checkpointed(cut).work(newest) <= bound:
+            return cut
         paths *= SHORTER
     return [newest]
-
-
-def _chooser(
-    policy: Policy, relax: float, made: Sequence[Dataset]
-) -> Callable[[Lineage, Sequence[str], float], list[str]]:
-    if policy == "edge":
-        return edge
-    if policy == "cut":
-        return lambda lineage, newest, bound: checkpoints(lineage, newest, bound, relax)
-    return lambda lineage, newest, bound: lookahead(lineage, newest, bound, made, relax)
