@@ -1,13 +1,13 @@
 """Popular keys and their contents, step after step: the application of Stark's Figure 16, and the same in plain Spark.
 
-Each step takes raw lines of the access log (`kv`: a fixed-length prefix of the requested URL, and the line). Its counts
-(`cnt`) and contents (`ctt`: pairs of neighbouring words in the lines, with how often) are added to what is left of those
-before (`dec`, `res`), which gives `ccnt` and `cctt`. Keys with many counts are popular (`acnt`); their contents (`jall`)
-are cleaned (no pairs with numbers; half the weight) and handed on (`res`), as are the decayed counts (`dec`). All numbers
-are integers, so that both forms can be compared exactly.
+Each step takes raw lines of the access log (`kv`: a fixed-length prefix of the requested URL, and the line). Its
+counts (`cnt`) and contents (`ctt`: pairs of neighbouring words in the lines, and how often) are added to what is left
+of those before (`dec`, `res`), which gives `ccnt` and `cctt`. Keys with many counts are popular (`acnt`); their
+contents (`jall`) are cleaned (no pairs with numbers; half the weight) and handed on (`res`), as are the decayed counts
+(`dec`). All numbers are integers, so that both forms can be compared exactly.
 
-`kv` comes from an exchange. In the paper that ends an un-checkpointed path at no cost, as if its shuffle files outlived an
-executor. Here they are lost with it: the lines are read and exchanged again, and the bound has to leave time for it.
+`kv` comes from an exchange. In the paper that ends an un-checkpointed path at no cost, as if its shuffle files outlived
+an executor. Here they are lost with it: the lines are read and exchanged again, and the bound leaves time for that.
 """
 
 from __future__ import annotations
@@ -110,7 +110,9 @@ def functions() -> dict[str, Function]:
         )
 
     def cleaned(rows: pa.Table) -> pa.Table:
-        return rows.select(["key", "content", "m"]).filter(pc.invert(pc.match_substring_regex(rows["content"], numeric)))
+        return rows.select(["key", "content", "m"]).filter(
+            pc.invert(pc.match_substring_regex(rows["content"], numeric))
+        )
 
     return {
         "cnt": lambda tables: counted(tables[0], ["key"], "n"),

@@ -152,6 +152,14 @@ def test_the_work_behind_a_dataset_is_within_the_bound_where_branches_meet() -> 
     assert due(lineage, "c", 0.5, (), "cut", 1.0) == ["c"], "the best that can be done"
 
 
+@given(GRAPH)
+def test_in_series_the_longest_path_is_the_work(parts) -> None:
+    lineage = graph(parts)
+    lengths = lineage.in_series().lengths()
+    for name in lineage.datasets:
+        assert lengths[name] == pytest.approx(max(lineage.work(name), lineage.lengths()[name]))
+
+
 def test_what_is_not_there_or_slow_to_read_is_not_chosen() -> None:
     lineage = Lineage()
     for number, size in enumerate([5, 1, 2, 4]):

@@ -94,6 +94,19 @@ class Lineage:
         behind = self.needed([name]).datasets.values()
         return sum(dataset.reading if dataset.durable else dataset.delay for dataset in behind)
 
+    def in_series(self) -> Lineage:
+        """Return the lineage with delays whose longest paths are the work behind each dataset. O(datasets x edges).
+
+        What a dataset takes besides the parent with most work behind it, other branches too, is its own delay.
+        """
+        work = {name: self.work(name) for name in self.datasets}
+        changed = {}
+        for name, dataset in self.datasets.items():
+            above = max((work[parent] for parent in dataset.parents if parent in work), default=0.0)
+            own = dataset.delay if dataset.durable else max(0.0, work[name] - above)
+            changed[name] = replace(dataset, delay=own)
+        return Lineage(changed)
+
     def leaves(self) -> list[str]:
         """Return the datasets that nothing is made from yet, without durable ones and those that are not there."""
         used = {parent for dataset in self.datasets.values() for parent in dataset.parents}

@@ -26,7 +26,7 @@ AVERAGED = 4
 """Steps whose measurements are averaged, at most."""
 REACH = 2
 """The horizon is so many times the steps that fit into the bound, so that its end matters little now."""
-MOST = 72
+MOST = 54
 """Datasets in the horizon, at most."""
 DISCOUNT = 0.85
 """What a byte costs a step later. A checkpoint that is later puts off all that follow, which a horizon does not see."""
@@ -231,7 +231,7 @@ def lookahead(lineage: Lineage, newest: str, bound: float, made: Sequence[Datase
     if found is None:
         return None
     step = sum(dataset.reading if dataset.durable else dataset.delay for dataset in found.datasets)
-    steps = min(max(2, ceil(REACH * bound / step) if step else 2), max(1, MOST // len(found.datasets)))
+    steps = min(max(2, ceil(REACH * bound / step) if step else 2), max(2, MOST // len(found.datasets)))
     future = continued(lineage, made, found, steps)
     ago, length = len(lineage.datasets), len(found.datasets)
     price = {name: DISCOUNT ** ((place - ago) / length) for place, name in enumerate(future.datasets)}

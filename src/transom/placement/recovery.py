@@ -2,8 +2,8 @@
 
 The bound of the paper is on paths: it takes branches that meet to be recomputed at the same time. Here a task
 recomputes them one after the other, so what has to be within the bound is the whole work behind a dataset. Looking
-ahead decides on work. Cuts are about paths, so they get a bound that is shorter by the ratio of the two, and what they
-choose is checked against the work.
+ahead decides on work. Cuts are about paths: they get delays with which the longest path to a dataset is the work behind
+it, and what they choose is checked.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Policy: TypeAlias = Literal["lookahead", "cut", "edge"]
 """Fewest bytes over the steps to come; Stark's minimum cut, relaxed by f; all leaves."""
 POLICIES: tuple[Policy, ...] = ("lookahead", "cut", "edge")
 
-TRIES, SHORTER = 6, 0.8
-"""So often the bound of the paths is shortened, and by this, until the work is within the bound as well."""
+TRIES, SHORTER = 6, 0.9
+"""So often the bound of a cut is shortened, and by this, until the work is within the bound."""
 
 
 def due(
@@ -41,9 +41,9 @@ def due(
         return []
     if policy == "lookahead" and (plan := lookahead(lineage, newest, bound, made)) is not None:
         return plan
-    paths = max(bound, 1e-9) * lineage.lengths()[newest] / work
+    series, paths = lineage.in_series(), max(bound, 1e-9)
     for _ in range(TRIES):
-        cut = edge(lineage, [newest], paths) if policy == "edge" else checkpoints(lineage, [newest], paths, relax)
+        cut = edge(series, [newest], paths) if policy == "edge" else checkpoints(series, [newest], paths, relax)
         if cut and lineage.checkpointed(cut).work(newest) <= bound:
             return cut
         paths *= SHORTER
