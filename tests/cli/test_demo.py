@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 
 import pandas as pd
 import pyarrow as pa
 import pytest
+from rich.console import Console
 
 from transom.demo import flights as module
 from transom.demo.flights import load_flights, to_events, write_events
@@ -125,10 +127,6 @@ def test_the_busiest_destinations():
 
 
 def test_the_summary_reads_well():
-    import io
-
-    from rich.console import Console
-
     summary = {
         "rows": 336_776,
         "seconds": 41.2,
@@ -161,3 +159,15 @@ def test_the_summary_reads_well():
     ):
         assert expected in shown
     assert "transom dead-letters demo-out/checkpoint" in shown
+
+
+def test_a_demo_that_was_stopped_at_once_shows_no_empty_tables_and_no_files_to_read():
+    query = {"name": "delays", "windows": 0, "result_rows": 0, "late_rows": 0, "failure": None}
+    summary = {"rows": 0, "seconds": 1.0, "rows_per_second": 0.0, "batches": 0, "dead_letters": 0, "out": "demo-out"}
+    lists = {"queries": [query], "worst_hours": [], "busiest_destinations": []}
+    console = Console(file=io.StringIO(), width=100)
+    console.print(render_summary({**summary, **lists}))
+    shown = console.file.getvalue()
+    assert "stopped before a window was complete" in shown
+    for missing in ("worst hours", "busiest destinations", "read_parquet"):
+        assert missing not in shown
