@@ -114,8 +114,8 @@ def render_summary(summary: dict[str, Any]) -> RenderableType:
         places.add_row(place["dest"], f"{place['flights']:,}", f"{place['top_ten_days']:,}")
     found = any(query["result_rows"] for query in summary["queries"])
     where = _where(Path(summary["out"])) if found else Text("It was stopped before a window was complete.")
-    parts = [head, queries, *(table for table in (hours, places) if table.row_count), where]
-    body = Group(*itertools.chain.from_iterable((part, "") for part in parts[:-1]), parts[-1])
+    parts: list[RenderableType] = [head, queries, *(table for table in (hours, places) if table.row_count)]
+    body = Group(*itertools.chain.from_iterable((part, "") for part in parts), where)
     return Panel(body, title="New York's departures of 2013", border_style="cyan", padding=(1, 2))
 
 
