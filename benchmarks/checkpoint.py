@@ -173,7 +173,7 @@ class Application:
         """Kill an executor, with all of its files, and ask for what the next step takes."""
         namespace = self.trends.namespace
         name, checkpointer = self.trends.dataset("res", step).name, self.checkpointers[self.first]
-        expected = self.outcome.bound - checkpointer.bound + checkpointer.lineage.work(name)
+        expected = checkpointer.starting + checkpointer.lineage.work(name)
         victim = chance.choice(sorted(set(namespace.homes)))
         files = [
             Path(file.path)

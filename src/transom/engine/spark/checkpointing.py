@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 PACE = 1e-8
 """Seconds to read a byte of a checkpoint, until one was written; then it is taken to be what writing it took."""
+ROOM = 0.9
+"""Share of the time that is used: meanwhile another executor may start on the same cores."""
 JOBS = 16
 """What starting a job takes is the longest of the last ones: the bound has to hold on a busy day as well."""
 
@@ -112,8 +114,13 @@ class Checkpointer:
 
     @property
     def bound(self) -> float:
-        """Seconds that a recovery may compute and read: starting its job takes the rest."""
-        return self.recovery.seconds - max(self._started, default=0.0)
+        """Seconds that a recovery may compute and read by what was measured; the rest is for starting it, and room."""
+        return (self.recovery.seconds - self.starting) * ROOM
+
+    @property
+    def starting(self) -> float:
+        """Seconds that starting a job takes."""
+        return max(self._started, default=0.0)
 
     def take_in(self, dataset: Dataset) -> None:
         """Note a dataset that was made, and those before it that are not known yet."""
