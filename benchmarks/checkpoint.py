@@ -66,6 +66,8 @@ class Outcome:
     """Step and seconds."""
     sizes: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
     """Bytes of each dataset that was made, and of its checkpoint; 0 if no policy beside the first wrote one."""
+    delays: dict[str, list[float]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
+    """Seconds of each dataset that was made."""
     made: int = 0
     """Steps; the others were only decided on."""
     checkpoints: dict[str, int] = field(default_factory=dict)
@@ -116,6 +118,7 @@ class Application:
             self.trends.make(kind, step, rows)
             dataset = self.trends.dataset(kind, step)
             self.outcome.sizes[kind].append((dataset.bytes, 0))
+            self.outcome.delays[kind].append(dataset.delay)
             for other in self.others.values():
                 other.take_in(dataset)
                 if chosen := other.due(dataset):
@@ -138,10 +141,12 @@ class Application:
         return {self.first: self.trends.namespace.checkpointer, **self.others}
 
     def decide_on(self, first: int) -> None:
-        """Let all policies decide on the steps from this one to the last, measured as the last ones were, and not made.
+        """Let all policies decide on the steps from this one to the last, which are not made.
 
-        Nothing is written; what would be is counted.
+        They are as large as the last ones and take the median of all: executors that have just begun are slow for some
+        steps. Nothing is written; what would be is counted.
         """
+        usual = {kind: median(delays) for kind, delays in self.outcome.delays.items()}
         last = range(first - KEPT + 1, first)
         measured = {(step, kind): self.trends.dataset(kind, step) for step in last for kind in KINDS}
         for name, checkpointer in self.checkpointers.items():
@@ -155,8 +160,8 @@ class Application:
                         for parent, one in self.trends.origins(kind, step)
                     )
                     added = kind == "kv"
-                    reading = like.delay if added else like.bytes / EXECUTORS * pace
-                    node = Node(f"{kind}+{step}", parents, like.bytes, like.delay, added, reading, kind)
+                    reading = usual[kind] if added else like.bytes / EXECUTORS * pace
+                    node = Node(f"{kind}+{step}", parents, like.bytes, usual[kind], added, reading, kind)
                     names[step, kind] = node.name
                     lineage = lineage.added(node)
                     made.append(node)
