@@ -61,10 +61,10 @@ def climb(
         asked: Questions, asked in turn.
         seconds: Of a run at one rate; longer if it would have too few questions.
         search: For the highest rate whose quantile is within its limit.
-        until: Whether to stop before the search ends.
+        until: Whether to stop before the search ends; one rate is always tried.
     """
     trials: list[Trial] = []
-    while (rate := search.next(trials)) is not None and not until():
+    while (rate := search.next(trials)) is not None and (not trials or not until()):
         offset = len(trials) * LEAST
         many = [asked[(offset + n) % len(asked)] for n in range(max(LEAST, int(rate * seconds)))]
         trials.append(Trial(rate, percentile(open_loop(ask, many, rate, search.limit), QUANTILE)))
