@@ -22,6 +22,7 @@ test: $(STAMP) java
 
 test-all: $(STAMP) java
 	$(BIN)/python -m pytest -q -m ""
+	$(BIN)/python -m pytest -q tests/exact --tier cluster
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

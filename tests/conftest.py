@@ -17,6 +17,11 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    tiers = ["driver", "cluster"]
+    parser.addoption("--tier", choices=tiers, help="where the applications of tests/exact keep their partials")
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
     from transom.engine.spark.session import session_builder

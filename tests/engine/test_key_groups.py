@@ -27,7 +27,7 @@ def merge_of(cuts: int, spans: list[tuple[int, int]]) -> Merge:
     parts = []
     for cut in range(1, cuts + 1):
         slices = tuple(Slice(f"f{cut}", group, 100 * group, 100, 0, 5) for group in range(GROUPS))
-        files = PartialFiles(CONTENTS, cut, slices, (10 * cut,), ())
+        files = PartialFiles(CONTENTS, cut, slices, ((10 * cut,),), ((),))
         parts.append(Part(FEED, files, np.array([10 * cut])))
     return Merge(b"", "s", tuple(parts), tuple(spans))
 

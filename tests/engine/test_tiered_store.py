@@ -8,6 +8,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,9 +19,10 @@ sys.path.append(str(Path(__file__).parents[1] / "windows"))
 from store_helpers import KEYS, MS, PRIMITIVES, add, add_direct, expected, values_of, windows_of
 
 from transom.engine.cluster import resident
+from transom.engine.cluster.files import PartialFiles, files_of
 from transom.engine.cluster.store import TieredStore
 from transom.engine.cluster.work import Here, load_spec
-from transom.engine.tables import Origin, primitive_names
+from transom.engine.tables import LENGTH, PANE, TAG, Contents, Origin, primitive_names
 from transom.errors import CheckpointCorruptError
 from transom.model.window import WindowSpec
 from transom.windows.panes import Grid
@@ -155,3 +158,34 @@ def test_a_group_takes_its_panes_with_it(tmp_path: Path) -> None:
     assert resident.run(task("new", *spans), load_spec).read == 1
     (late,) = (span for span in store.due(kind, 14 * MS, 15 * MS))
     assert values_of(store, store.consolidate([late])[late]) == expected([*rows, *direct, (11 * MS, 1, 1)], late)
+
+
+def test_only_the_keys_that_are_needed_come_from_the_executors(tmp_path: Path) -> None:
+    resident.forget()
+    kind, window = WindowSpec(10 * MS, 10 * MS, 0), (0, 10 * MS)
+    store = tiered(tmp_path, [kind])
+    rows = [(t * MS // 10, t % 50, t) for t in range(100)]
+    add(store, rows)
+    store.spill(1, "one")
+    other = tiered(tmp_path, [kind])
+    other.take_over(store)
+    assert len(other.keys) == 0
+    other.know_keys()
+    assert len(other.keys) == 50
+    wanted = expected(rows, window)
+    for ids in (np.array([3, 17]), np.arange(40)):
+        found = other.consolidate([window], 10 * MS, {window: ids})[window]
+        assert set(ids.tolist()) <= set(found.ids.tolist())
+        assert values_of(other, found).items() <= wanted.items()
+        assert len(found) == (2 if len(ids) == 2 else 50), "few keys are told to the executors, many are not"
+    assert other.touched(next(other.read(other.parts[0].files, "")))[0][:2] == (0, 0)
+
+
+def test_files_say_which_condition_their_panes_are_of() -> None:
+    contents = Contents(ORIGIN, (), ("", "x > 0"))
+    summary = pa.table({PANE: [0, 10, 10], TAG: pa.array([0, 0, 1], pa.int32()), "rows": [1, 2, 3]})
+    files = PartialFiles.from_json(files_of(contents, 1, (), summary).to_json())
+    assert (files.panes_of(""), files.panes_of("x > 0")) == ((0, 10), (10,))
+    windows = summary.append_column(LENGTH, [[10, 10, 20]])
+    files = PartialFiles.from_json(files_of(replace(contents, direct=True), 1, (), windows).to_json())
+    assert (files.windows_of(""), files.windows_of("x > 0")) == (((0, 10), (10, 20)), ((10, 30),))

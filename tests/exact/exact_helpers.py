@@ -77,6 +77,9 @@ class Bench:
         settings: Settings of the application.
     """
 
+    defaults: dict[str, Any] = {}
+    """Settings of all applications that have none of their own."""
+
     def __init__(
         self,
         spark: SparkSession,
@@ -88,7 +91,7 @@ class Bench:
         self.spark = spark
         self.checkpoint = directory / "checkpoint"
         self.define = define
-        self.settings = settings
+        self.settings = {**self.defaults, **settings}
         self.clock = ManualClock(now)
         self.sink = MemorySink()
         self.cuts: dict[str, dict[int, LoggedCut]] = {}

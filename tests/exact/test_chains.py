@@ -135,7 +135,8 @@ def test_killed_at_every_step(interpreted: SparkSession, tmp_path: Path, snapsho
     for number, step in enumerate(steps):
         source.add(rows[number * 8 : number * 8 + 8])
         killed += bench.run(close_all=False, crash_at=(step, 2)) is None
-    assert killed >= len(steps) - 1
+    in_files = bench.settings.get("tier") == "cluster"  # no partials are written then
+    assert killed >= len(steps) - 1 - in_files
     progress = bench.run()
     assert progress is not None
     check(interpreted, bench, logged_rows(source._from_python(rows), bench.cuts_of()), levels)

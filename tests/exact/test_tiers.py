@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,16 +16,6 @@ from test_random import CLOSE, EXAMPLES, SCHEMA, Example, counted, run_example
 
 import transom as tm
 from transom.engine import tiers
-
-FILES = EXAMPLES.map(
-    lambda one: replace(
-        one,
-        queries=tuple(
-            query if i and i % 3 == 0 else replace(query, early=None, lateness=0) for i, query in enumerate(one.queries)
-        ),
-    )
-)
-"""Mostly queries whose partials can be in files."""
 
 
 def check(spark: SparkSession, example: Example, change: Callable[[int], dict[str, Any]]) -> int:
@@ -51,14 +40,14 @@ def check(spark: SparkSession, example: Example, change: Callable[[int], dict[st
 
 
 @few_examples(3)
-@given(FILES)
+@given(EXAMPLES)
 def test_partials_in_files_give_what_plain_spark_gives(interpreted: SparkSession, example: Example) -> None:
     check(interpreted, example, lambda run: {"tier": "cluster", "key_groups": 3})
 
 
 @pytest.mark.slow
 @examples(100)
-@given(FILES)
+@given(EXAMPLES)
 def test_partials_in_files_give_what_plain_spark_gives_at_length(interpreted: SparkSession, example: Example) -> None:
     check(interpreted, example, lambda run: {"tier": "cluster", "key_groups": 3})
 
@@ -85,14 +74,14 @@ def check_turns(spark: SparkSession, example: Example, turns: list[dict[str, Any
 
 
 @few_examples(3)
-@given(FILES, TURNS)
+@given(EXAMPLES, TURNS)
 def test_partials_that_change_their_tier(interpreted: SparkSession, example: Example, turns: list[Any]) -> None:
     check_turns(interpreted, example, turns)
 
 
 @pytest.mark.slow
 @examples(60)
-@given(FILES, TURNS)
+@given(EXAMPLES, TURNS)
 def test_partials_that_change_their_tier_at_length(
     interpreted: SparkSession, example: Example, turns: list[Any]
 ) -> None:

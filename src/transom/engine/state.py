@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles
@@ -24,6 +25,7 @@ from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import SessionSpec
 from transom.sinks.base import WindowResults
 from transom.sources.base import Offset
+from transom.windows.aggregates.base import Slots
 from transom.windows.arranging import Flow
 from transom.windows.partials import Partial, restricted
 
@@ -192,8 +194,14 @@ class StreamState:
         merged: dict[str, dict[Span, Partial]] = {}
         for entry in self.stores:
             names = [query.name for query in entry.key_set.queries if query.name in asked]
-            spans = {emission.span for name in names for emission in asked[name][0]}
-            spans.update(span for name in names for span in asked[name][1])
+            wanted: dict[Span, list[Slots] | None] = {span: None for name in names for span in asked[name][1]}
+            for emission in (emission for name in names for emission in asked[name][0]):
+                keys = wanted.setdefault(emission.span, [])
+                if emission.ids is None:
+                    wanted[emission.span] = None
+                elif keys is not None:
+                    keys.append(emission.ids)
+            spans = {span: None if keys is None else np.unique(np.concatenate(keys)) for span, keys in wanted.items()}
             windows = entry.consolidate(spans, watermark)
             merged.update((name, windows) for name in names)
         return merged

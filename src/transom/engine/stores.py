@@ -18,7 +18,7 @@ from transom.engine.tables import Origin, PartialTable, direct_table, primitive_
 from transom.engine.updates import Touched
 from transom.model.query import Query
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
-from transom.windows.aggregates.base import Primitive, Types
+from transom.windows.aggregates.base import Primitive, Slots, Types
 from transom.windows.arranging import Flow
 from transom.windows.components import KeySet
 from transom.windows.panes import all_windows
@@ -78,8 +78,8 @@ class StoreEntry:
                 store.take_over(old.store)
             for other, wanted in taken.items():
                 store.take_history(before[other].store, wanted)
-        if not key_set.can_be_in_files:
-            store.recall()
+        if key_set.remembers_keys and (taken or old is None or not old.key_set.remembers_keys):
+            store.know_keys()
         dropped, sessions = (MIN_TIME, Sessions()) if old is None else (old.dropped, old.sessions)
         sessions.arrange(key_set, keys, primitives)
         return cls(key_set, origin, store, names, sessions, dropped)
@@ -98,16 +98,20 @@ class StoreEntry:
         for some, names in taken_from(self.origin, self.names, partials):
             if isinstance(some, PartialTable):
                 changes += self._feed(some, names, closed)
-            elif self.key_set.can_be_in_files:
-                self.store.attach(some, self.origin.condition, names.values())
-                self.flow += Flow(fed=some.rows, kept=some.rows, spans=len(some.panes) + len(some.windows))
-            else:  # a query came that needs the keys, while the job of the cut ran
-                for piece in some.slices:
-                    table = PartialTable(piece.read(self.store.executors.directory), some.contents)
-                    changes += self._feed(table, names, closed)
+            else:
+                changes += self._attach(some, names)
             if some.contents.direct:  # the panes miss these rows
                 self.dropped = max(self.dropped, newest + 1)
         return changes
+
+    def _attach(self, files: PartialFiles, names: Mapping[Primitive, str]) -> list[Touched]:
+        condition = self.origin.condition
+        self.store.attach(files, condition, names.values())
+        spans = len(files.panes_of(condition)) + len(files.windows_of(condition))
+        self.flow += Flow(fed=files.rows, kept=files.rows, spans=spans)
+        if not self.key_set.remembers_keys:
+            return []
+        return [change for table in self.store.read(files, condition) for change in self.store.touched(table)]
 
     def _feed(self, table: PartialTable, names: Mapping[Primitive, str], closed: Micros) -> list[Touched]:
         mine = table.of_condition(self.origin.condition)
@@ -161,10 +165,15 @@ class StoreEntry:
         ends = [self.store.last_end(query.pane_windows) + query.lateness for query in self.key_set.queries]
         return max([*ends, self.sessions.last_end()])
 
-    def consolidate(self, spans: Iterable[Span], watermark: Micros) -> dict[Span, Partial]:
-        """Return the rows of windows, each merged from its parts."""
+    def consolidate(self, spans: Mapping[Span, Slots | None], watermark: Micros) -> dict[Span, Partial]:
+        """Return the rows of windows, each merged from its parts; at least of the keys that are asked for.
+
+        Args:
+            spans: The windows, with the ids of the keys; None for all.
+            watermark: The watermark in force.
+        """
         before = self.store.work.inputs
-        windows = self.store.consolidate(set(spans), watermark)
+        windows = self.store.consolidate(spans, watermark, {span: i for span, i in spans.items() if i is not None})
         if windows:
             rows, inputs = sum(len(partial) for partial in windows.values()), self.store.work.inputs - before
             self.flow += Flow(windows=len(windows), window_rows=rows, inputs=inputs)
@@ -178,7 +187,7 @@ class StoreEntry:
         if self.store.starts and self.store.starts[0] < needed:
             self.dropped = max(self.dropped, needed)
         self.store.drop_before(needed, ended)
-        if self.store.parts:
+        if self.store.parts and not self.key_set.remembers_keys:
             self.store.tidy()
 
     # ---- snapshot
@@ -190,7 +199,7 @@ class StoreEntry:
     def tables(self) -> dict[str, pa.Table]:
         """Return what is in memory as tables by name; keys that no pane needs are forgotten where that can be."""
         name, found = self.origin.name, {}
-        if any(query.fill_zero or query.updates for query in self.key_set.queries):
+        if self.key_set.remembers_keys:
             found[f"keys:{name}"] = self.store.keys.table()
         else:
             self.store.compact()
@@ -220,6 +229,6 @@ class StoreEntry:
             self.store.add_windows(table.panes(), table.lengths(), table.table, table.states(self.names))
         for written, condition, wanted in files:
             self.store.attach(PartialFiles.from_json(written), condition, wanted)
-        if not self.key_set.can_be_in_files:
-            self.store.recall()
+        if self.key_set.remembers_keys and known is None:
+            self.store.know_keys()
         self.sessions.restore(tables, self.origin, self.names, closed)

@@ -79,8 +79,8 @@ class Tiers:
         stay = {q.name for one in components if not one.can_be_in_files for s in one.key_sets for q in s.queries}
         if stay:
             self._note(
-                f"Partials of {', '.join(sorted(stay))} stay on the driver: they have, or share an aggregation with "
-                'one that has, sessions, early or late results or fill="zero".'
+                f"Partials of {', '.join(sorted(stay))} stay on the driver: they have sessions, or share an "
+                "aggregation with a query that has."
             )
 
     def committed(self, stream: Stream) -> bool:

@@ -73,13 +73,12 @@ class KeySet:
         return json.dumps([self.branch, keys, "" if self.condition is None else self.condition.text, self.only])
 
     @property
-    def can_be_in_files(self) -> bool:
-        """Whether its partials need not come to the driver.
+    def remembers_keys(self) -> bool:
+        """Whether the driver knows its keys, wherever the partials are.
 
-        Sessions are merged record by record there; queries with early or late results remember which keys changed, and
-        those that fill in zeros know all keys.
+        Queries with early or late results remember which keys changed, and those that fill in zeros know all keys.
         """
-        return not self.sessions and not any(query.updates or query.fill_zero for query in self.queries)
+        return any(query.updates or query.fill_zero for query in self.queries)
 
     @property
     def can_be_direct(self) -> bool:
@@ -161,8 +160,8 @@ class Component:
 
     @property
     def can_be_in_files(self) -> bool:
-        """Whether its partials need not come to the driver."""
-        return all(key_set.can_be_in_files for key_set in self.key_sets)
+        """Whether its partials need not come to the driver, where sessions are merged by the times of their rows."""
+        return not any(key_set.sessions for key_set in self.key_sets)
 
     @property
     def windows(self) -> tuple[WindowKind, ...]:

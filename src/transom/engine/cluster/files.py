@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from transom.checkpoint.files import translated, write_atomically
 from transom.checkpoint.log import CORRUPT_REMEDY
@@ -72,10 +73,18 @@ class PartialFiles:
     cut: int
     """The cut that brought them; of merged ones the last."""
     slices: tuple[Slice, ...]
-    panes: tuple[Micros, ...]
-    """Starts of the panes that hold rows, ascending."""
-    windows: tuple[Span, ...]
-    """The windows that hold rows, if they are windows (`Contents.direct`) instead of panes."""
+    panes: tuple[tuple[Micros, ...], ...]
+    """Starts of the panes that hold rows, ascending, for each of the conditions."""
+    windows: tuple[tuple[Span, ...], ...]
+    """The windows that hold rows, likewise, if they are windows (`Contents.direct`) instead of panes."""
+
+    def panes_of(self, condition: str) -> tuple[Micros, ...]:
+        """Return the starts of the panes that hold rows of a condition, given by its text."""
+        return self.panes[self.contents.conditions.index(condition)]
+
+    def windows_of(self, condition: str) -> tuple[Span, ...]:
+        """Return the windows that hold rows of a condition, given by its text."""
+        return self.windows[self.contents.conditions.index(condition)]
 
     @property
     def rows(self) -> int:
@@ -118,8 +127,8 @@ class PartialFiles:
             Contents.of(value["note"], value["direct"]),
             value["cut"],
             tuple(Slice(*part) for part in value["slices"]),
-            tuple(value["panes"]),
-            tuple((start, end) for start, end in value["windows"]),
+            tuple(tuple(starts) for starts in value["panes"]),
+            tuple(tuple((start, end) for start, end in spans) for spans in value["windows"]),
         )
 
 
@@ -191,9 +200,16 @@ def files_of(contents: Contents, cut: int, slices: Sequence[Slice], summary: pa.
         slices: The slices.
         summary: What `summary_of` returned for their rows; in several parts, if there were several tables.
     """
-    starts = summary.column(PANE).to_numpy()
-    if contents.direct:
-        ends = starts + summary.column(LENGTH).to_numpy()
-        windows = sorted(set(zip(starts.tolist(), ends.tolist(), strict=True)))
-        return PartialFiles(contents, cut, tuple(slices), (), tuple(windows))
-    return PartialFiles(contents, cut, tuple(slices), tuple(np.unique(starts).tolist()), ())
+    panes: list[tuple[Micros, ...]] = []
+    windows: list[tuple[Span, ...]] = []
+    for tag in range(len(contents.conditions)):
+        mine = summary.filter(pc.equal(summary.column(TAG), tag)) if TAG in summary.column_names else summary
+        starts = mine.column(PANE).to_numpy()
+        if contents.direct:
+            ends = starts + mine.column(LENGTH).to_numpy()
+            windows.append(tuple(sorted(set(zip(starts.tolist(), ends.tolist(), strict=True)))))
+            panes.append(())
+        else:
+            panes.append(tuple(np.unique(starts).tolist()))
+            windows.append(())
+    return PartialFiles(contents, cut, tuple(slices), tuple(panes), tuple(windows))

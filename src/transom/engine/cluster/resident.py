@@ -25,6 +25,7 @@ from transom.model.time import MIN_TIME, Micros, SystemClock
 from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.complete import Kind, Span
 from transom.windows.panes import Grid
+from transom.windows.partials import restricted
 from transom.windows.store import PaneStore
 
 MEMORY = 256 << 20
@@ -113,6 +114,8 @@ class Task:
     """Name of a file to write the groups' panes into, with another ending for windows; empty to write nothing."""
     cut: int = 0
     """The cut that the file is said to be of."""
+    only: tuple[tuple[Span, bytes], ...] = ()
+    """Keys that are needed of some windows, as Arrow IPC streams; of the others all are."""
     memory: int = MEMORY
 
 
@@ -175,10 +178,13 @@ def run(task: Task, load: Callable[[bytes], StoreSpec]) -> Done:
     found: list[pa.Table] = []
     panes: list[tuple[int, pa.Table]] = []
     windows: list[tuple[int, pa.Table]] = []
+    only = {span: from_bytes(keys) for span, keys in task.only}
     for work in task.works:
         resident = _resident(task, spec, names, work, done)
         store = resident.store
         merged = store.consolidate(work.spans, task.until) if work.spans else {}
+        for span in merged.keys() & only.keys():
+            merged[span] = restricted(merged[span], store.keys.intern(only[span]), len(store.keys))
         if merged:
             starts, lengths, keys, states = store.window_rows(merged)
             done.rows[work.group] = done.rows.get(work.group, 0) + len(starts)

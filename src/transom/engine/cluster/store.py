@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from transom.engine.cluster.files import PartialFiles, files_of, from_bytes, summary_of, write_slices
+from transom.engine.cluster.files import PartialFiles, files_of, from_bytes, summary_of, to_bytes, write_slices
 from transom.engine.cluster.resident import Feed, StoreSpec
 from transom.engine.cluster.work import Executors, Merge, Part
 from transom.engine.tables import Contents, Origin, PartialTable, direct_table, store_table
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import WindowKind
-from transom.windows.aggregates.base import Primitive, Types
+from transom.windows.aggregates.base import Primitive, Slots, Types
 from transom.windows.complete import Kind, Span, is_window
 from transom.windows.panes import Grid, Times, closing_windows
 from transom.windows.partials import Partial
 from transom.windows.store import PaneStore
+
+FEW = 0.25
+"""Of the known keys: with more, it is cheaper to return whole windows than to tell every task which keys are needed."""
 
 
 class TieredStore(PaneStore):
@@ -77,7 +80,7 @@ class TieredStore(PaneStore):
             condition: Text of the condition that the rows satisfy which it takes.
             wanted: Lasting names of the primitives that it takes.
         """
-        starts = np.unique(self.grid.start(np.array(files.panes, np.int64)))
+        starts = np.unique(self.grid.start(np.array(files.panes_of(condition), np.int64)))
         self._put([*self.parts, Part(Feed(files.contents, condition, frozenset(wanted)), files, starts)])
 
     def _put(self, parts: list[Part]) -> None:
@@ -124,16 +127,45 @@ class TieredStore(PaneStore):
             CheckpointError: A file cannot be read.
         """
         for part in self.parts:
-            for piece in part.files.slices:
-                rows = PartialTable(piece.read(self.executors.directory), part.files.contents)
-                rows = rows.of_condition(part.feed.condition)
-                wanted = {p: name for p, name in self.names.items() if name in part.feed.wanted}
+            wanted = {p: name for p, name in self.names.items() if name in part.feed.wanted}
+            for rows in self.read(part.files, part.feed.condition):
                 if rows.direct:
                     self.add_windows(rows.panes(), rows.lengths(), rows.table, rows.states(wanted))
                 else:
                     self.add(rows.panes(), rows.table, rows.states(wanted))
         self._put([])
         super().drop_before(self._floor, self._ended)
+
+    def read(self, files: PartialFiles, condition: str) -> Iterator[PartialTable]:
+        """Yield the rows of files that satisfy a condition, given by its text, in several tables.
+
+        Raises:
+            CheckpointError: A file cannot be read.
+        """
+        for piece in files.slices:
+            yield PartialTable(piece.read(self.executors.directory), files.contents).of_condition(condition)
+
+    def touched(self, rows: PartialTable) -> list[tuple[Micros, Micros, Slots]]:
+        """Return the panes and windows of some rows with the ids of their keys.
+
+        Returns:
+            Start and end of each directly computed window; of a pane the start twice.
+        """
+        starts = rows.panes()
+        if not len(starts):
+            return []
+        edges = [starts, starts + rows.lengths()] if rows.direct else [self.grid.start(starts)] * 2
+        return [(start, end, part.ids) for (start, end), part in self._split(edges, rows.table, {})]
+
+    def know_keys(self) -> None:
+        """Give ids to all keys in files.
+
+        Raises:
+            CheckpointError: A file cannot be read.
+        """
+        for part in self.parts:
+            for rows in self.read(part.files, part.feed.condition):
+                self.touched(rows)
 
     def spill(self, cut: int, file: str) -> None:
         """Write all panes that are here into files.
@@ -157,7 +189,6 @@ class TieredStore(PaneStore):
                 contents = self._own(direct)
                 self._attach_own(files_of(contents, cut, slices, summary_of(counted, "rows")))
         PaneStore.drop_before(self, MAX_TIME, MAX_TIME)
-        self.tidy()
 
     def merge_files(self, cut: int, file: str) -> None:
         """Put as few files as possible in the place of all, without the panes that no window needs.
@@ -175,10 +206,10 @@ class TieredStore(PaneStore):
             found.setdefault(files.contents.direct, []).append(files)
         self._put([])
         for direct, several in found.items():
-            panes = sorted({start for files in several for start in files.panes})
-            windows = sorted({span for files in several for span in files.windows})
+            panes = sorted({start for files in several for start in files.panes_of(self.origin.condition)})
+            windows = sorted({span for files in several for span in files.windows_of(self.origin.condition)})
             slices = tuple(piece for files in several for piece in files.slices)
-            self._attach_own(PartialFiles(self._own(direct), cut, slices, tuple(panes), tuple(windows)))
+            self._attach_own(PartialFiles(self._own(direct), cut, slices, (tuple(panes),), (tuple(windows),)))
 
     def in_files(self) -> Merge:
         """Return what the executors have to read of it, for groups that move."""
@@ -218,26 +249,35 @@ class TieredStore(PaneStore):
         return sorted(spans, key=lambda span: (span[1], span[0]))
 
     def _windows(self) -> set[Span]:
-        return {span for part in self.parts for span in part.files.windows}
+        return {span for part in self.parts for span in part.windows}
 
     def last_end(self, kinds: Sequence[Kind]) -> Micros:
         """Return the end of the last window of some kinds that holds rows; MIN_TIME if none does."""
         ends = (end for kind in kinds for start, end in self._windows() if is_window(kind, (start, end)))
         return max([super().last_end(kinds), *ends])
 
-    def consolidate(self, spans: Iterable[Span], until: Micros = MAX_TIME) -> dict[Span, Partial]:
-        """Return the merged rows of some windows, as `PaneStore.consolidate` does; one Spark job if files hold some."""
+    def consolidate(
+        self, spans: Iterable[Span], until: Micros = MAX_TIME, only: Mapping[Span, Slots] | None = None
+    ) -> dict[Span, Partial]:
+        """Return the merged rows of some windows, as `PaneStore.consolidate` does; one Spark job if files hold some.
+
+        Args:
+            spans: The windows.
+            until: The watermark.
+            only: The keys that are needed of some windows; rows of others may be left where they are.
+        """
         wanted = set(spans)
         merged = super().consolidate(wanted, until)
         asked = tuple(sorted(span for span in wanted if any(part.holds(span) for part in self.parts)))
         if not asked:
             return merged
-        done = self.executors.run(self._merge_of(asked, until))
-        tables = [PartialTable.of(from_bytes(one.windows)) for one in done if one.windows]
-        for table in tables:
-            self.work.inputs += table.table.num_rows
+        few = {span: ids for span, ids in (only or {}).items() if len(ids) <= FEW * len(self.keys)}
+        keys = tuple((span, to_bytes(self._key_table(few[span]))) for span in asked if span in few)
+        done = self.executors.run(self._merge_of(asked, until, only=keys))
+        tables = [from_bytes(one.windows) for one in done if one.windows]
+        self.work.inputs += sum(table.num_rows for table in tables)
         if tables:
-            whole = PartialTable(pa.concat_tables([table.table for table in tables]), tables[0].contents)
+            whole = PartialTable(pa.concat_tables(tables), self._own(direct=True))
             starts, lengths = whole.panes(), whole.lengths()
             for span, part in self._split([starts, starts + lengths], whole.table, whole.states(self.names)):
                 window = (span[0], span[1])
@@ -246,13 +286,20 @@ class TieredStore(PaneStore):
                 self.work.windows += not len(here)
         return merged
 
-    def _merge_of(self, spans: tuple[Span, ...], until: Micros, write: str = "", cut: int = 0) -> Merge:
+    def _merge_of(
+        self,
+        spans: tuple[Span, ...],
+        until: Micros,
+        write: str = "",
+        cut: int = 0,
+        only: tuple[tuple[Span, bytes], ...] = (),
+    ) -> Merge:
         if self._spec is None:
             kept = tuple((p, types, self.names[p]) for p, types in self.primitives.items())
             spec = StoreSpec(self._scope, self.origin, self.grid, self.keys.schema, kept, self._kinds)
             self._spec = spec.pickled()
         return Merge(
-            self._spec, self.origin.name, tuple(self.parts), spans, until, self._floor, self._ended, write, cut
+            self._spec, self.origin.name, tuple(self.parts), spans, until, self._floor, self._ended, write, cut, only
         )
 
     def drop_before(self, moment: Micros, ended: Micros = MIN_TIME) -> None:

@@ -31,13 +31,18 @@ class Part:
     def holds(self, span: Span) -> bool:
         """Tell whether it has rows of a window."""
         low, high = np.searchsorted(self.starts, span)
-        return bool(low < high) or span in self.files.windows
+        return bool(low < high) or span in self.windows
+
+    @property
+    def windows(self) -> tuple[Span, ...]:
+        """The windows that hold rows of it, if they are windows."""
+        return self.files.windows_of(self.feed.condition)
 
     def needed(self, floor: Micros, ended: Micros) -> bool:
         """Tell whether a window may need it, as `PaneStore.drop_before` says."""
         if len(self.starts) and self.starts[-1] >= floor:
             return True
-        return any(start >= floor and end > ended for start, end in self.files.windows)
+        return any(start >= floor and end > ended for start, end in self.windows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +60,8 @@ class Merge:
     write: str = ""
     """Name of the files to write the panes into; empty to write nothing."""
     cut: int = 0
+    only: tuple[tuple[Span, bytes], ...] = ()
+    """Keys that are needed of some windows, as Arrow IPC streams; of the others all are."""
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
@@ -70,7 +77,18 @@ class Merge:
             name: Tells its file from those of the other tasks.
         """
         write = f"{self.write}{name}" if self.write else ""
-        return Task(self.spec, directory, self.feeds, tuple(works), self.until, self.floor, self.ended, write, self.cut)
+        return Task(
+            spec=self.spec,
+            directory=directory,
+            feeds=self.feeds,
+            works=tuple(works),
+            until=self.until,
+            floor=self.floor,
+            ended=self.ended,
+            write=write,
+            cut=self.cut,
+            only=self.only,
+        )
 
     def by_group(self, home: Callable[[int], str]) -> list[GroupWork]:
         """Return what is to be done, group by group.
