@@ -35,10 +35,8 @@ STEPS, SHORT = 50, 10
 COPIES, QUICK_COPIES = 4, 2
 REPEATS, QUICK_REPEATS = 3, 1
 KILLS, QUICK_KILLS = 6, 3
-WARM, MEASURED = 4, 2
-"""Steps that warm up, and how many of the last of them are measured to choose the bound."""
-WITHIN = 3.0
-"""The bound is the time to make so many whole steps again, as long as the worst, and to start a job."""
+WITHIN, LOSSES = 3, 2
+"""The bound is the time to make so many whole steps again after an executor was lost: the longest of some losses."""
 RESERVE = 80
 """Seconds: with less, a quick run makes no more steps."""
 REDUCED = (
@@ -74,25 +72,49 @@ class Outcome:
     """Datasets written, by policy."""
 
 
+def lose(spark: SparkSession, trends: Trends, victim: str) -> int:
+    """Kill an executor, and delete its files, as when its host is gone, too; return how many."""
+    files = [
+        Path(file.path)
+        for collection in trends.collections.values()
+        for dataset in collection._datasets.values()
+        for file in dataset.files
+        if file.executor == victim
+    ]
+    kill_executor(spark, victim)
+    for file in files:
+        file.unlink(missing_ok=True)
+    return len(files)
+
+
+def state_again(trends: Trends, step: int) -> tuple[dict[str, Any], float]:
+    """Return what the step after this one takes, and in how many seconds it was there."""
+    begun = time.perf_counter()
+    trends.namespace.look(now=True)
+    found = trends.state(step)
+    return found, time.perf_counter() - begun
+
+
 def chosen_bound(run: Run, spark: SparkSession, base: Path, copies: int) -> float:
-    """Return the bound in seconds: what some steps take, measured on steps like those to come."""
-    delays, started, sizes = [], [], {}
+    """Return the bound in seconds: what some steps take to be made again, measured on steps like those to come."""
     with Trends(spark, "warm") as trends:
-        for step in range(WARM):
+        for step in range(WITHIN):
             rows = raw(spark, base, step, copies)
             for kind in KINDS:
                 trends.make(kind, step, rows)
-            made = {kind: trends.dataset(kind, step) for kind in KINDS}
-            delays.append({kind: each.delay for kind, each in made.items()})
-            started.append(max(each.started for kind, each in made.items() if kind != "kv"))
-            sizes = {kind: each.bytes / 1e6 for kind, each in made.items()}
-    worst = max(delays[-MEASURED:], key=lambda each: sum(each.values()))
-    run.table(
-        "a step: seconds of the longest task (kv: of the exchange), and megabytes",
-        ["", *KINDS],
-        [["seconds", *worst.values()], ["megabytes", *sizes.values()]],
-    )
-    return max(started[-MEASURED:]) + WITHIN * sum(worst.values())
+        made = {kind: trends.dataset(kind, WITHIN - 1) for kind in KINDS}
+        run.table(
+            "a step: seconds of the longest task (kv: of the exchange), and megabytes",
+            ["", *KINDS],
+            [["seconds", *(d.delay for d in made.values())], ["megabytes", *(d.bytes / 1e6 for d in made.values())]],
+        )
+        took = []
+        for _ in range(LOSSES):
+            lose(spark, trends, min(set(trends.namespace.homes)))
+            took.append(state_again(trends, WITHIN - 1)[1])
+            wait_for(spark, EXECUTORS)
+    run.say(f"{WITHIN} steps are made again after a loss in " + ", ".join(f"{one:.2f} s" for one in took))
+    return max(took)
 
 
 class Application:
@@ -110,6 +132,8 @@ class Application:
         self.trends = Trends(spark, f"trends{repeat}", recovery=recoveries[first])
         self.first = first
         self.others = {name: Checkpointer(recoveries[name], name) for name in others}
+        for other in self.others.values():  # all know the same
+            other._beyond = self.trends.namespace.checkpointer._beyond
 
     def step(self, step: int) -> None:
         """Make the datasets of a step; every policy writes its own checkpoints of them."""
@@ -180,23 +204,11 @@ class Application:
         name, checkpointer = self.trends.dataset("res", step).name, self.checkpointers[self.first]
         expected = checkpointer.starting + checkpointer.lineage.work(name)
         victim = chance.choice(sorted(set(namespace.homes)))
-        files = [
-            Path(file.path)
-            for collection in self.trends.collections.values()
-            for dataset in collection._datasets.values()
-            for file in dataset.files
-            if file.executor == victim
-        ]
-        kill_executor(self.spark, victim)
-        for file in files:  # as when its host is gone, too
-            file.unlink(missing_ok=True)
-        begun = time.perf_counter()
-        namespace.look(now=True)
-        found = self.trends.state(step)
-        seconds = time.perf_counter() - begun
+        files = lose(self.spark, self.trends, victim)
+        found, seconds = state_again(self.trends, step)
         self.outcome.recoveries.append((step, seconds))
         self.run.say(
-            f"step {step + 1}: executor {victim} killed with {len(files)} partitions, "
+            f"step {step + 1}: executor {victim} killed with {files} partitions, "
             f"there again after {seconds:.2f} s (expected at most {expected:.2f}, bound {self.outcome.bound:.2f} s)"
         )
         self.compare(step, plain, found)

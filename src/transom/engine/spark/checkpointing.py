@@ -33,8 +33,10 @@ logger = logging.getLogger(__name__)
 
 PACE = 1e-8
 """Seconds to read a byte of a checkpoint, until one was written; then it is taken to be what writing it took."""
-ROOM = 0.9
-"""Share of the time that is used: meanwhile another executor may start on the same cores."""
+ROOM = 0.75
+"""Share of the time that is used: meanwhile another executor may start on the same cores, and what is new is slow."""
+RECOVERIES = 4
+"""What the last ones took beyond their work counts as starting, too: workers of new executors start cold."""
 JOBS = 16
 """What starting a job takes is the longest of the last ones: the bound has to hold on a busy day as well."""
 
@@ -104,6 +106,7 @@ class Checkpointer:
         self._living: set[str] = set()
         self._paths: dict[str, list[str]] = {}
         self._started: deque[float] = deque(maxlen=JOBS)
+        self._beyond: deque[float] = deque(maxlen=RECOVERIES)
         self._pace = PACE
         self._warned = False
 
@@ -119,8 +122,8 @@ class Checkpointer:
 
     @property
     def starting(self) -> float:
-        """Seconds that starting a job takes."""
-        return max(self._started, default=0.0)
+        """Seconds that a recovery takes beyond the work: starting a job, at executors that may be new."""
+        return max((*self._started, *self._beyond), default=0.0)
 
     def take_in(self, dataset: Dataset) -> None:
         """Note a dataset that was made, and those before it that are not known yet."""
@@ -143,6 +146,12 @@ class Checkpointer:
             self._living.add(each.name)
         if dataset.frame is None:
             self._started.append(dataset.started)
+
+    def recovered(self, datasets: Sequence[Dataset], seconds: float) -> None:
+        """Note how long it took until what was lost of some datasets was there again."""
+        known = [dataset.name for dataset in datasets if dataset.name in self._lineage.datasets]
+        if known:
+            self._beyond.append(max(0.0, seconds - max(self._lineage.work(name) for name in known)))
 
     def due(self, dataset: Dataset) -> list[Dataset]:
         """Return which datasets have to be written now that this one was made; none for one that was added."""

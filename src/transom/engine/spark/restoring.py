@@ -60,6 +60,7 @@ def restore(namespace: Namespace, datasets: Sequence[Dataset]) -> None:
     gap = Gap.of(datasets, namespace.homes, namespace.alive)
     if not gap.missing:
         return
+    begun = SystemClock().now()
     fresh = _exchanged(namespace, gap.exchanged())
     try:
         if gap.away:
@@ -69,6 +70,8 @@ def restore(namespace: Namespace, datasets: Sequence[Dataset]) -> None:
         namespace.stale += fresh.values()
         raise
     _kept(namespace, gap, made, fresh)
+    if namespace.checkpointer is not None:
+        namespace.checkpointer.recovered(datasets, (SystemClock().now() - begun) / MICROS_PER_SECOND)
 
 
 def mark_missing(namespace: Namespace, datasets: Sequence[Dataset]) -> None:
