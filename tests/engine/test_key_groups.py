@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from transom.engine.cluster.files import PartialFiles, Slice
 from transom.engine.cluster.groups import KeyGroups
-from transom.engine.cluster.resident import Feed
+from transom.engine.cluster.resident import Feed, Request
 from transom.engine.cluster.work import Merge, Part
 from transom.engine.tables import Contents, Origin
 from transom.placement.balance import Flux, Move
@@ -29,7 +29,7 @@ def merge_of(cuts: int, spans: list[tuple[int, int]]) -> Merge:
         slices = tuple(Slice(f"f{cut}", group, 100 * group, 100, 0, 5) for group in range(GROUPS))
         files = PartialFiles(CONTENTS, cut, slices, ((10 * cut,),), ((),))
         parts.append(Part(FEED, files, np.array([10 * cut])))
-    return Merge(b"", "s", tuple(parts), tuple(spans))
+    return Merge(Request(b""), "s", tuple(parts), tuple(spans))
 
 
 def placed_on(*executors: str) -> KeyGroups:

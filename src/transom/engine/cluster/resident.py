@@ -97,13 +97,11 @@ class GroupWork:
 
 
 @dataclass(frozen=True)
-class Task:
-    """Work on several groups of one store for one place."""
+class Request:
+    """What is to be done with every group of a store."""
 
     spec: bytes
-    directory: str
-    feeds: tuple[Feed, ...]
-    works: tuple[GroupWork, ...]
+    """What the store merges: a pickled `StoreSpec`."""
     until: Micros = MIN_TIME
     """The watermark: nothing is kept of windows that end later."""
     floor: Micros = MIN_TIME
@@ -116,7 +114,18 @@ class Task:
     """The cut that the file is said to be of."""
     only: tuple[tuple[Span, bytes], ...] = ()
     """Keys that are needed of some windows, as Arrow IPC streams; of the others all are."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Work on several groups of one store for one place."""
+
+    request: Request
+    directory: str
+    feeds: tuple[Feed, ...]
+    works: tuple[GroupWork, ...]
     memory: int = MEMORY
+    """Bytes of merged panes that the process keeps."""
 
 
 @dataclass
@@ -172,17 +181,17 @@ def run(task: Task, load: Callable[[bytes], StoreSpec]) -> Done:
         CheckpointCorruptError: A file is missing or damaged.
         CheckpointFullError: The panes cannot be written.
     """
-    spec = load(task.spec)
+    spec = load(task.request.spec)
     names = {primitive: name for primitive, _, name in spec.primitives}
     done = Done()
     found: list[pa.Table] = []
     panes: list[tuple[int, pa.Table]] = []
     windows: list[tuple[int, pa.Table]] = []
-    only = {span: from_bytes(keys) for span, keys in task.only}
+    only = {span: from_bytes(keys) for span, keys in task.request.only}
     for work in task.works:
         resident = _resident(task, spec, names, work, done)
         store = resident.store
-        merged = store.consolidate(work.spans, task.until) if work.spans else {}
+        merged = store.consolidate(work.spans, task.request.until) if work.spans else {}
         for span in merged.keys() & only.keys():
             merged[span] = restricted(merged[span], store.keys.intern(only[span]), len(store.keys))
         if merged:
@@ -191,27 +200,27 @@ def run(task: Task, load: Callable[[bytes], StoreSpec]) -> Done:
             if len(starts):
                 times = {PANE: starts, LENGTH: lengths}
                 found.append(partial_table(store.primitives, spec.origin, times, keys, states))
-        if task.write:
+        if task.request.write:
             panes.append((work.group, store_table(store, spec.origin)))
             windows.append((work.group, direct_table(store, spec.origin)))
         store.compact()
-        _KEPT.move_to_end((task.spec, work.group, work.home))
+        _KEPT.move_to_end((task.request.spec, work.group, work.home))
     _bound(task.memory)
     if found:
         done.windows = to_bytes(pa.concat_tables(found))
     for ending, direct, parts in (("panes", False, panes), ("windows", True, windows)):
-        written = _write(task, spec, names, f"{task.write}.{ending}", direct, parts)
+        written = _write(task, spec, names, f"{task.request.write}.{ending}", direct, parts)
         done.files += [] if written is None else [written]
     return done
 
 
 def _resident(task: Task, spec: StoreSpec, names: dict[Primitive, str], work: GroupWork, done: Done) -> _Resident:
     """Return the panes of a group, with all its slices."""
-    identity = task.spec, work.group, work.home
+    identity = task.request.spec, work.group, work.home
     resident = _KEPT.get(identity)
     wanted = {(task.feeds[number], part.file, part.offset): part for number, part in work.slices}
     if resident is not None:
-        resident.drop_before(task.floor, task.ended)
+        resident.drop_before(task.request.floor, task.request.ended)
     if resident is None or not wanted.keys() >= resident.seen.keys():
         resident = _KEPT[identity] = _Resident(spec.make())
     begun, before = _CLOCK.now(), done.read
@@ -224,7 +233,7 @@ def _resident(task: Task, spec: StoreSpec, names: dict[Primitive, str], work: Gr
     if done.read > before:
         done.reading += _CLOCK.now() - begun
         done.rows[work.group] = done.rows.get(work.group, 0) + done.read - before
-    resident.drop_before(task.floor, task.ended)
+    resident.drop_before(task.request.floor, task.request.ended)
     return resident
 
 
@@ -247,24 +256,24 @@ def give(task: Task, load: Callable[[bytes], StoreSpec]) -> Iterator[tuple[int, 
     Raises:
         CheckpointCorruptError: A file is missing or damaged.
     """
-    spec = load(task.spec)
+    spec = load(task.request.spec)
     names = {primitive: name for primitive, _, name in spec.primitives}
     for work in task.works:
         resident = _resident(task, spec, names, work, Done())
         tables = [store_table(resident.store, spec.origin), direct_table(resident.store, spec.origin)]
         yield work.group, pickle.dumps(([to_bytes(table) for table in tables], resident.seen))
-        del _KEPT[task.spec, work.group, work.home]
+        del _KEPT[task.request.spec, work.group, work.home]
 
 
 def take(task: Task, given: dict[int, bytes], load: Callable[[bytes], StoreSpec]) -> None:
     """Keep groups of a task as another process gave them (`give`)."""
-    spec = load(task.spec)
+    spec = load(task.request.spec)
     names = {primitive: name for primitive, _, name in spec.primitives}
     for work in task.works:
         if work.group not in given:
             continue
         tables, seen = pickle.loads(given[work.group])
-        resident = _KEPT[task.spec, work.group, work.home] = _Resident(spec.make(), seen)
+        resident = _KEPT[task.request.spec, work.group, work.home] = _Resident(spec.make(), seen)
         for direct, data in zip((False, True), tables, strict=True):
             table = from_bytes(data)
             if table.num_rows:
@@ -296,7 +305,7 @@ def _write(
     slices = write_slices(Path(task.directory), file, table, groups)
     contents = _contents(spec, names, direct)
     counted = table.append_column("rows", pa.array(np.ones(table.num_rows, np.int64)))
-    return files_of(contents, task.cut, slices, summary_of(counted, "rows")).to_json()
+    return files_of(contents, task.request.cut, slices, summary_of(counted, "rows")).to_json()
 
 
 def _bound(memory: int) -> None:

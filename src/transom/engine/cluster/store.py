@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles, files_of, from_bytes, summary_of, to_bytes, write_slices
-from transom.engine.cluster.resident import Feed, StoreSpec
+from transom.engine.cluster.resident import Feed, Request, StoreSpec
 from transom.engine.cluster.work import Executors, Merge, Part
 from transom.engine.tables import Contents, Origin, PartialTable, direct_table, store_table
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
@@ -298,9 +298,8 @@ class TieredStore(PaneStore):
             kept = tuple((p, types, self.names[p]) for p, types in self.primitives.items())
             spec = StoreSpec(self._scope, self.origin, self.grid, self.keys.schema, kept, self._kinds)
             self._spec = spec.pickled()
-        return Merge(
-            self._spec, self.origin.name, tuple(self.parts), spans, until, self._floor, self._ended, write, cut, only
-        )
+        request = Request(self._spec, until, self._floor, self._ended, write, cut, only)
+        return Merge(request, self.origin.name, tuple(self.parts), spans)
 
     def drop_before(self, moment: Micros, ended: Micros = MIN_TIME) -> None:
         """Forget what no window needs, as `PaneStore.drop_before` does; files go with the next snapshot."""

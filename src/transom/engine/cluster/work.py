@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from transom.engine.cluster.files import PartialFiles, Slice
-from transom.engine.cluster.resident import Done, Feed, GroupWork, StoreSpec, Task, run
-from transom.model.time import MIN_TIME, Micros
+from transom.engine.cluster.resident import Done, Feed, GroupWork, Request, StoreSpec, Task, run
+from transom.model.time import Micros
 from transom.placement.balance import Move
 from transom.placement.locality import ExecutorId
 from transom.placement.migration import Strategy
@@ -49,19 +49,12 @@ class Part:
 class Merge:
     """What a store asks of the executors."""
 
-    spec: bytes
+    request: Request
     store: str
     """Lasting name of the store, among those of its stream."""
     parts: tuple[Part, ...]
     spans: tuple[Span, ...] = ()
-    until: Micros = MIN_TIME
-    floor: Micros = MIN_TIME
-    ended: Micros = MIN_TIME
-    write: str = ""
-    """Name of the files to write the panes into; empty to write nothing."""
-    cut: int = 0
-    only: tuple[tuple[Span, bytes], ...] = ()
-    """Keys that are needed of some windows, as Arrow IPC streams; of the others all are."""
+    """Windows to return."""
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
@@ -76,19 +69,10 @@ class Merge:
             works: The groups.
             name: Tells its file from those of the other tasks.
         """
-        write = f"{self.write}{name}" if self.write else ""
-        return Task(
-            spec=self.spec,
-            directory=directory,
-            feeds=self.feeds,
-            works=tuple(works),
-            until=self.until,
-            floor=self.floor,
-            ended=self.ended,
-            write=write,
-            cut=self.cut,
-            only=self.only,
-        )
+        request = self.request
+        if request.write:
+            request = replace(request, write=f"{request.write}{name}")
+        return Task(request, directory, self.feeds, tuple(works))
 
     def by_group(self, home: Callable[[int], str]) -> list[GroupWork]:
         """Return what is to be done, group by group.

@@ -46,7 +46,7 @@ def derive(namespace: Namespace, dataset: Dataset) -> pa.Schema:
         results = [each for task in made for each in task.values()]
         try:
             schema = common_schema([steps[-1] for steps in results])
-        except Exception:
+        except Exception:  # nobody will ask for these files
             namespace.stale += [file for steps in results for each in steps if (file := each.file) is not None]
             raise
         _kept(namespace, gap, made, {})
@@ -66,7 +66,7 @@ def restore(namespace: Namespace, datasets: Sequence[Dataset]) -> None:
         if gap.away:
             namespace.carry_home(gap.away)
         made = _executed(namespace, gap, fresh, None)
-    except Exception:
+    except Exception:  # nobody will ask for these files
         namespace.stale += fresh.values()
         raise
     _kept(namespace, gap, made, fresh)

@@ -163,7 +163,7 @@ class SharedJobs:
         try:
             for question, answers in zip(together, self._job(together), strict=True):
                 question.answers, question.failed = answers, None in answers
-        except Exception:
+        except Exception:  # its own thread asks each of them again, alone, and raises what that fails with
             if len(together) == 1:
                 raise
             for question in together:
@@ -227,7 +227,7 @@ def _all_of(functions: Sequence[Function], work: Sequence[Sequence[tuple[int, Pa
         for number, paths in work[task]:
             try:
                 answers.append(functions[number](paths))
-            except Exception:
+            except Exception:  # asked again alone; the others have their answers
                 if alone:
                     raise
                 answers.append(None)
