@@ -19,7 +19,9 @@ from benchmarks.cluster import networked_cluster
 from benchmarks.harness import Run, benchmark
 from benchmarks.plots import Figure, Form, Panel, Series
 from benchmarks.results import differences
+from benchmarks.simulated_crowds import Costs, simulated
 from benchmarks.workloads import hotspots
+from transom.engine.spark.workers import TASK_SECONDS
 from transom.placement.grouping import smallest_largest
 
 EXECUTORS = 3
@@ -58,6 +60,19 @@ class Seen:
     """Median seconds of the jobs after it, by phase."""
     changed: list[bool] = field(default_factory=list)
     """Whether groups or homes changed before the first job."""
+
+
+@dataclass
+class Repeat:
+    """What came of going through the phases once."""
+
+    seen: dict[str, Seen]
+    """By form."""
+    bests: list[float]
+    """The best possible skew, by phase."""
+    salts: dict
+    """Keys that were salted."""
+    costs: Costs
 
 
 def _medians(collection: tm.Collection, labels: Sequence[int]) -> pa.Table:
@@ -125,8 +140,8 @@ def timed(ask: Callable[[], pa.Table]) -> tuple[float, pa.Table]:
     return time.perf_counter() - begun, found.sort_by("cell")
 
 
-def one_repeat(run: Run, spark: SparkSession, work: Workload, repeat: int) -> tuple[dict[str, Seen], list[float], dict]:
-    """Go through the phases once; return what was seen by form, the best possible skews, and what salting did."""
+def one_repeat(run: Run, spark: SparkSession, work: Workload, repeat: int) -> Repeat:
+    """Go through the phases once."""
     rng = np.random.default_rng(100 * repeat + 7)
     rows = QUICK_ROWS if run.quick else ROWS
     fine = work.fine(work.cells(rng, rows, 0))
@@ -189,9 +204,24 @@ def one_repeat(run: Run, spark: SparkSession, work: Workload, repeat: int) -> tu
         run.say(f"{work.name}, phase {phase}, best {bests[-1]:.2f}; max/mean input, first, later s: {told}")
         for frame in frames:
             frame.unpersist()
+    costs = measured(moving)
     static.close()
     moving.close()
-    return seen, bests, salts
+    return Repeat(seen, bests, salts, costs)
+
+
+def timed_medians(rows: pa.Table) -> pa.Table:
+    """Return bytes of some rows, and the seconds that their medians take, the best of five."""
+    taken = [timed(lambda: hotspots.medians(rows))[0] for _ in range(5)]
+    return pa.table({"bytes": [rows.nbytes], "seconds": [min(taken)]})
+
+
+def measured(collection: tm.Collection) -> Costs:
+    """Measure what the simulation is told."""
+    rows = collection.all().run(timed_medians)
+    learned = collection.groups.workers.costs
+    byte = sum(rows["seconds"].to_pylist()) / sum(rows["bytes"].to_pylist())
+    return Costs(learned.job, learned.question + TASK_SECONDS, byte)
 
 
 def main() -> None:
@@ -205,56 +235,63 @@ def main() -> None:
             ]
             report(run, work.name, one[work.name])
         ratios = [
-            seen["elastic"].first[p] / seen["elastic"].later[p]
+            each.seen["elastic"].first[p] / each.seen["elastic"].later[p]
             for repeats in one.values()
-            for seen, _, _ in repeats
+            for each in repeats
             for p in range(PHASES)
-            if seen["elastic"].changed[p]
+            if each.seen["elastic"].changed[p]
         ]
         run.figure("first_over_later", median(ratios))
         run.figure("first_over_later_worst", max(ratios))
-        draw(run, one["taxi"])
+        taxi = one["taxi"]
+        costs = [each.costs for each in taxi]
+        typical = Costs(*(median(getattr(each, what) for each in costs) for what in ("job", "task", "byte")))
+        draw(run, taxi, simulated(run, typical, GROUP_NAMES))
 
 
-def report(run: Run, name: str, repeats: Sequence[tuple[dict[str, Seen], list[float], dict]]) -> None:
+def report(run: Run, name: str, repeats: Sequence[Repeat]) -> None:
     """Print a workload's table and keep its figures: the worst of the phases in which there is a crowd."""
     prefix = "" if name == "taxi" else f"{name}."
     crowded = range(1, PHASES)
     for form in ("static", "range", "elastic"):
-        skews = [max(seen[form].skew[p] for p in crowded) for seen, _, _ in repeats]
+        skews = [max(each.seen[form].skew[p] for p in crowded) for each in repeats]
         run.figure(f"{prefix}{form}.max_over_mean", median(skews))
-        run.figure(f"{prefix}{form}.later_s", median(seen[form].later[p] for seen, _, _ in repeats for p in crowded))
-    run.figure(f"{prefix}best.max_over_mean", median(max(bests[p] for p in crowded) for _, bests, _ in repeats))
+        run.figure(f"{prefix}{form}.later_s", median(each.seen[form].later[p] for each in repeats for p in crowded))
+    run.figure(f"{prefix}best.max_over_mean", median(max(each.bests[p] for p in crowded) for each in repeats))
     rows = [
-        [form, phase, *(median(getattr(seen[form], what)[phase] for seen, _, _ in repeats) for what in WHAT)]
+        [form, phase, *(median(getattr(each.seen[form], what)[phase] for each in repeats) for what in WHAT)]
         for form in ("static", "range", "elastic")
         for phase in range(PHASES)
     ]
     run.table(f"{name}: task inputs and jobs", ["form", "phase", "max/mean input", "first job s", "later job s"], rows)
-    run.say(f"{name}: salted keys {repeats[-1][2]}")
+    run.say(f"{name}: salted keys {repeats[-1].salts}")
 
 
 WHAT = ("skew", "first", "later")
 
 
-def draw(run: Run, repeats: Sequence[tuple[dict[str, Seen], list[float], dict]]) -> None:
-    """Draw task inputs and delays of the taxi trips."""
-    groups = tuple(f"datasets {p * DATASETS + 1}-{(p + 1) * DATASETS}" for p in range(PHASES))
+GROUP_NAMES = tuple(f"datasets {p * DATASETS + 1}-{(p + 1) * DATASETS}" for p in range(PHASES))
+
+
+def draw(run: Run, repeats: Sequence[Repeat], virtual: Panel) -> None:
+    """Draw task inputs and delays of the taxi trips, and what was simulated."""
 
     def series(what: str, label: str) -> list[Series]:
         return [
             Series(
                 f"{form}{label}",
                 (),
-                [median(getattr(seen[form], what)[p] for seen, _, _ in repeats) for p in range(PHASES)],
+                [median(getattr(each.seen[form], what)[p] for each in repeats) for p in range(PHASES)],
             )
             for form in ("static", "range", "elastic")
         ]
 
-    skews = Panel(Form.BARS, "Task inputs", "", "largest / mean", tuple(series("skew", "")), groups)
-    delays = Panel(Form.BARS, "Jobs", "", "seconds", (*series("later", ""), series("first", ", first job")[2]), groups)
+    skews = Panel(Form.BARS, "Task inputs", "", "largest / mean", tuple(series("skew", "")), GROUP_NAMES)
+    delays = Panel(
+        Form.BARS, "Jobs", "", "seconds", (*series("later", ""), series("first", ", first job")[2]), GROUP_NAMES
+    )
     text = f"{EXECUTORS} executors with one core each; a crowd gathers in datasets 4-6 and elsewhere in 7-9."
-    run.draw(Figure("elasticity", "Groups that follow a crowd", text, (skews, delays), columns=2))
+    run.draw(Figure("elasticity", "Groups that follow a crowd", text, (skews, delays, virtual), columns=3))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ from benchmarks.harness import Run, benchmark
 from benchmarks.plots import Figure, Form, Panel, Series
 from benchmarks.questions import EXECUTORS, LIMIT_S, Ask, Forms, Question, compare, datasets, questions
 from benchmarks.rates import Search, Trial
-from benchmarks.simulated_cluster import Cluster, Costs, Load, highest, spark, transom
+from benchmarks.simulated_cluster import Cluster
+from benchmarks.simulated_questions import Costs, Load, highest, spark, transom
 from benchmarks.workloads import hotspots
 from transom.scheduling.costs import line
 

@@ -43,8 +43,9 @@ class Collection:
         partitions: Some times the number of cores: groups of neighbouring partitions become tasks.
         namespace: Collections of one namespace are partitioned alike and sit together: they are joined without an
             exchange.
-        elastic: Bytes of the smallest and the largest group; groups are split and merged by the sizes of the last
-            datasets, and a key that is larger is salted. None: as many groups as there are cores.
+        elastic: Bytes of the smallest and the largest group over the last three datasets (less while there are fewer);
+            groups are split and merged by their sizes, and a key that is larger is salted. None: as many groups as
+            there are cores.
         bounds: For ordered keys: the first key of each partition but the first, ascending, so that neighbouring keys
             are in neighbouring partitions. None: partitions by the hash of the keys.
         limit_bytes: With more bytes than this, datasets are evicted; None for no limit.

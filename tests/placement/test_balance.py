@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from math import ceil
 from statistics import pvariance
 
 import pytest
@@ -77,6 +78,15 @@ def test_the_first_gives_to_the_last_and_the_second_to_the_second_last() -> None
 def test_a_move_that_would_exchange_two_loads_is_not_made_where_a_better_one_is() -> None:
     assignment = Assignment(("a", "a", "a", "b"))
     assert [m.group for m in Flux().moves(assignment, [9, 5, 2, 6], ("a", "b"))] == [1]
+
+
+@pytest.mark.parametrize("executors", [2, 7, 40])
+@pytest.mark.parametrize("groups", [10, 320, 1_000])
+def test_groups_that_are_all_on_one_executor_spread_however_many_there_are(executors, groups) -> None:
+    assignment, loads = Assignment(("0",) * groups), [1.0] * groups
+    names = [str(number) for number in range(executors)]
+    found = applied(assignment, Flux(most_moves=groups).moves(assignment, loads, names)).loads(loads, names)
+    assert max(found.values()) <= max(ceil(groups / executors), 1.15 * groups / executors)
 
 
 def test_an_overloaded_executor_with_one_large_group_keeps_it() -> None:

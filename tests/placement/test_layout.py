@@ -50,6 +50,16 @@ def test_groups_are_even_at_first_and_follow_the_sizes_of_the_last_datasets() ->
     assert large.with_dataset([3] * 8, 2, None).weights.tolist() == [403] * 8
 
 
+@given(st.lists(st.floats(1, 1e6), min_size=8, max_size=8), st.integers(1, 5))
+def test_as_long_as_datasets_are_alike_groups_stay_whether_few_or_all_have_come(sizes: list[float], last: int) -> None:
+    most = 1.5 * sum(sizes) * last / 4
+    found = layout().with_dataset(sizes, last, (most / 2, most))
+    for _ in range(last + 1):
+        later = found.with_dataset(sizes, last, (most / 2, most))
+        assert (later.grouping, later.homes) == (found.grouping, found.homes)
+        found = later
+
+
 def test_a_group_whose_home_is_gone_lives_where_it_has_a_copy() -> None:
     before = layout(executors="abc")
     lost = [each.start for each in before.grouping.ranges if before.home(each) == "a"]

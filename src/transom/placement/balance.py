@@ -17,7 +17,7 @@ from transom.errors import DefinitionError
 from transom.placement.locality import Assignment, ExecutorId
 
 LEAST_GAIN = 0.01
-"""A move takes the larger of two loads down by more than this share of it, else it is not worth the trouble."""
+"""A move takes the larger of two loads down by more than this share of a group's, else it is not worth the trouble."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,14 @@ class Flux:
                 total[home] += loads[group]
                 if group not in pinned and loads[group] > 0:
                     movable[home].append(group)
+        least = LEAST_GAIN * sum(loads) / max(len(loads), 1)
         found: list[Move] = []
         while len(found) < self.most_moves and self._uneven(total):
             order = sorted(total, key=lambda executor: (-total[executor], executor))
             before = len(found)
             for source, target in zip(order[: len(order) // 2], reversed(order), strict=False):
-                if len(found) < self.most_moves and (move := _best(source, target, total, movable[source], loads)):
+                move = _best(source, target, total, movable[source], loads, least)
+                if move is not None and len(found) < self.most_moves:
                     found.append(move)
                     movable[source].remove(move.group)
                     total[source] -= move.load
@@ -111,14 +113,15 @@ def _best(
     total: Mapping[ExecutorId, float],
     groups: Sequence[int],
     loads: Sequence[float],
+    least: float,
 ) -> Move | None:
-    """Return the move between two executors that lowers the sum of squares most; None if none lowers it."""
+    """Return the move between two executors that lowers the sum of squares most; None if none gains so much."""
     difference = total[source] - total[target]
     if not groups:
         return None
     group = min(groups, key=lambda one: (loads[one] * (loads[one] - difference), one))
     gain = min(loads[group], difference - loads[group])
-    return Move(group, source, target, loads[group]) if gain > LEAST_GAIN * total[source] else None
+    return Move(group, source, target, loads[group]) if gain > least else None
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,8 @@ class Layout:
         Args:
             sizes: Bytes of its partitions.
             last: So many datasets count.
-            elastic: Bytes over these of the smallest and the largest group (`Grouping.adapted`); None: groups stay.
+            elastic: Bytes over so many datasets of the smallest and the largest group (`Grouping.adapted`), less while
+                there are fewer: groups need not split again as more come. None: groups stay.
 
         Raises:
             DefinitionError: There are not as many sizes as partitions, or the bounds are not ascending.
@@ -103,7 +104,8 @@ class Layout:
             )
         found = replace(self, sizes=(*self.sizes, tuple(sizes))[-last:])
         if elastic is not None:
-            found = replace(found, grouping=self.grouping.adapted(found.weights, *elastic))
+            least, most = (bound * len(found.sizes) / last for bound in elastic)
+            found = replace(found, grouping=self.grouping.adapted(found.weights, least, most))
         return found._settled()
 
     def _settled(self, pinned: Collection[int] = ()) -> Layout:

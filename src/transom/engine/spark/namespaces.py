@@ -95,7 +95,7 @@ class Namespace:
         self.alive: dict[ExecutorId, int] = self.workers.look()
         """Cores of the executors."""
         self._looked_at = self._clock.now()
-        groups = 1 if elastic is not None else min(partitions, sum(self.alive.values()))
+        groups = min(partitions, sum(self.alive.values()))
         self._layout = Layout.beginning(partitions, max(1, groups), self.alive)
 
     def __repr__(self) -> str:
