@@ -120,7 +120,8 @@ _LOOKS = {
     "fair": _Look(_VERMILION, "P", (3, 1, 1, 1)),
     "stock": _Look(_GREY, "X", (1.5, 1)),
 }
-_SAME_AS = {"gated": "klink", "ungated": "stock"}
+_OURS = ("gated", "transom", "elastic", "lookahead", "instant")
+_SAME_AS = {**dict.fromkeys(_OURS, "klink"), "ungated": "stock"}
 
 _STYLE: dict[str, Any] = {
     "svg.hashsalt": "transom",
@@ -182,7 +183,8 @@ def _looks(names: Sequence[str]) -> dict[str, _Look]:
     """Return the look of each name; names that are no policy take the colours that are left, in order."""
     same = {name: _LOOKS[policy] for name, policy in _SAME_AS.items()}
     unknown = [name for name in dict.fromkeys(names) if name not in {**_LOOKS, **same}]
-    left = [replace(look, strong=False) for name, look in _LOOKS.items() if name not in names] or list(_LOOKS.values())
+    used = {_SAME_AS.get(name, name) for name in names}
+    left = [replace(look, strong=False) for name, look in _LOOKS.items() if name not in used] or list(_LOOKS.values())
     return {**_LOOKS, **same, **{name: left[place % len(left)] for place, name in enumerate(unknown)}}
 
 
@@ -208,8 +210,16 @@ def _draw_panel(panel: Panel, axes: Any, looks: Mapping[str, _Look]) -> None:
         axes.set_yscale("log")
         _label_decades(axes.yaxis)
     else:
-        axes.set_ylim(0, 101 if panel.form is Form.CDF else panel.y_top)
+        axes.set_ylim(_bottom(panel), 101 if panel.form is Form.CDF else panel.y_top)
     axes.tick_params(length=2.5)
+
+
+def _bottom(panel: Panel) -> float:
+    """Return where the axis begins: at 0, or below the lowest interval."""
+    if panel.form is Form.CDF:
+        return 0.0
+    lowest = min(float(np.min(np.asarray(one.y) - np.asarray(one.half or 0.0))) for one in panel.series)
+    return min(0.0, 1.1 * lowest)
 
 
 def _label_decades(axis: Any) -> None:

@@ -53,6 +53,9 @@ def test_the_same_data_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_a_name_has_one_look_in_all_figures_and_the_policies_differ() -> None:
     few, many = plots._looks(["klink"]), plots._looks(["x", "fair", "klink"])
     assert few["klink"] == many["klink"] != many["x"]
+    ours = plots._looks(["static", "elastic", "range"])
+    assert ours["elastic"] == ours["klink"]
+    assert len({ours[name].colour for name in ("static", "elastic", "range")}) == 3
     known = [few[policy] for policy in scheduling.POLICIES]
     assert len({look.colour for look in known}) == len({look.marker for look in known}) == len(known)
     assert [look.strong for look in known] == [policy == "klink" for policy in scheduling.POLICIES]
