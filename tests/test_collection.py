@@ -184,7 +184,7 @@ def test_the_limit_evicts_and_what_is_evicted_is_computed_again(
 
 
 def test_groups_follow_the_sizes(spark: SparkSession) -> None:
-    with tm.Collection(spark, "elastic", keys=["cell"], partitions=8, elastic=(2_000, 20_000)) as made:
+    with tm.Collection(spark, "elastic", keys=["cell"], partitions=8, elastic=(30_000, 40_000)) as made:
         made.add(0, trips(spark, 0, 20))
         assert len(made.groups.grouping) == 1
         made.add(1, trips(spark, 1, 10_000))
