@@ -10,11 +10,12 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from transom.engine.spark.placed import PAYLOAD, PlacedFile, Tasks, Writer, at_tasks
+from transom.engine.spark.placed import PAYLOAD, PlacedFile, Tasks, Writer, at_tasks, payload_row
 
 MOST_MOVED = 256 << 20
 """Bytes that are moved in one job: what a Python worker holds at once, at most."""
 TARGET = "_target"
+Arrived = TypeVar("Arrived")
 Taken = TypeVar("Taken")
 
 
@@ -22,7 +23,8 @@ def exchange(
     givers: Tasks,
     give: Callable[[int], Iterable[tuple[int, int, bytes]]],
     takers: Tasks,
-    take: Callable[[int, dict[int, bytes]], Taken],
+    arrive: Callable[[int, bytes], Arrived],
+    take: Callable[[int, dict[int, Arrived]], Taken],
 ) -> list[Taken]:
     """Bring bytes from tasks to tasks; one job with one exchange.
 
@@ -30,6 +32,8 @@ def exchange(
         givers: The tasks that have them.
         give: Gives, for the number of a giver, the number of a taker, a number for the piece, and the piece.
         takers: The tasks that get them.
+        arrive: Makes of the number of a piece, and the piece, what `take` gets, in another process at the same place:
+            better something small.
         take: Takes, for the number of a taker, its pieces by number; what it returns comes back, by taker.
     """
     from pyspark.sql import functions as F
@@ -42,12 +46,13 @@ def exchange(
             yield pa.record_batch(columns, schema=schema)
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        pieces = {
-            number: piece
-            for batch in batches
-            for number, piece in zip(batch["_number"].to_pylist(), batch[PAYLOAD].to_pylist(), strict=True)
-        }
-        yield pa.record_batch([pa.array([pickle.dumps(pieces)], pa.binary())], names=[PAYLOAD])
+        yield payload_row(
+            {
+                number: arrive(number, piece)
+                for batch in batches
+                for number, piece in zip(batch["_number"].to_pylist(), batch[PAYLOAD].to_pylist(), strict=True)
+            }
+        )
 
     sent = givers.frame(read, f"{TARGET} int, _number int, {PAYLOAD} binary")
     packed = sent.repartitionById(len(takers), F.col(TARGET)).mapInArrow(pack, f"{PAYLOAD} binary")
@@ -94,9 +99,13 @@ def _moved(
         for target, number, path in given[source]:
             yield target, number, Path(path).read_bytes()
 
-    def take(target: int, pieces: dict[int, bytes]) -> dict[int, PlacedFile]:
-        return {number: writer.write(piece, f"{target}-{number}") for number, piece in pieces.items()}
+    def write(number: int, piece: bytes) -> PlacedFile:
+        return writer.write(piece, f"{number}")
 
-    for files_at, home in zip(exchange(Tasks(tasks.spark, sources), give, there, take), targets, strict=True):
+    def take(_: int, pieces: dict[int, PlacedFile]) -> dict[int, PlacedFile]:
+        return {number: file.seen() for number, file in pieces.items()}
+
+    taken = exchange(Tasks(tasks.spark, sources), give, there, write, take)
+    for files_at, home in zip(taken, targets, strict=True):
         for number, file in files_at.items():
             yield number, replace(file, executor=home)

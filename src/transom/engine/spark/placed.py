@@ -72,6 +72,10 @@ class PlacedFile:
     process: str
     """The process that it is near to; see `here`."""
 
+    def seen(self) -> PlacedFile:
+        """Return it as seen from this Python worker: those for Arrow and for RDDs may have parents of their own."""
+        return replace(self, process=here())
+
 
 def executors(spark: SparkSession) -> list[ExecutorInfo]:
     """Return the executors that are alive, by id.
@@ -232,7 +236,7 @@ def place(frame: DataFrame, partition: Column, tasks: Tasks, name: str) -> list[
     A few tasks for each executor write all of its partitions, as a task costs more than a small file.
 
     Args:
-        frame: The rows; a task's share of them is at most 2 GiB.
+        frame: The rows; a task holds its share of them in memory.
         partition: Number of each row's partition, 0 to the number of tasks - 1.
         tasks: One for each partition.
         name: Of the dataset; begins the names of the files.
@@ -248,17 +252,24 @@ def place_numbered(numbered: DataFrame, tasks: Tasks, name: str) -> list[PlacedF
     bundles = _bundles(tasks.homes)
     bundle_of = {number: place for place, bundle in enumerate(bundles) for number in bundle}
     bundle = F.element_at(F.array(*(F.lit(bundle_of[number]) for number in range(len(tasks)))), F.col(PARTITION) + 1)
-    packed = numbered.repartitionById(len(bundles), bundle).mapInArrow(
-        _packing(schema, arrow_schema(numbered)), f"{PAYLOAD} binary"
+    writer = Writer(tasks, name)
+    written = numbered.repartitionById(len(bundles), bundle).mapInArrow(
+        _writing(writer, schema, arrow_schema(numbered)), f"{PAYLOAD} binary"
     )
     homes = Tasks(tasks.spark, [tasks.homes[bundle[0]] for bundle in bundles])
 
-    def unpack(payload: bytes, task: int) -> dict[int, bytes]:
+    def complete(payload: bytes, task: int) -> dict[int, PlacedFile]:
         held = pickle.loads(payload)
-        return {number: held.get(number) or _file(schema.empty_table()) for number in bundles[task]}
+        for number in set(bundles[task]) - held.keys():
+            held[number] = writer.write(_file(schema.empty_table()), f"{number}")
+        return {number: file.seen() for number, file in held.items()}
 
-    written = {number: file for files in _at(packed, homes, name, unpack) for number, file in files.items()}
-    return [written[number] for number in range(len(tasks))]
+    found = {
+        number: replace(file, executor=home)
+        for files, home in zip(at_tasks(written, homes, complete), homes.homes, strict=True)
+        for number, file in files.items()
+    }
+    return [found[number] for number in range(len(tasks))]
 
 
 def _bundles(homes: Sequence[ExecutorId]) -> list[list[int]]:
@@ -292,21 +303,29 @@ def remove(files: Sequence[PlacedFile], spark: SparkSession) -> None:
     Tasks(spark, homes).run(delete)
 
 
-def _packing(schema: pa.Schema, numbered: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what makes one row of a task's rows: the files of the partitions that have any."""
+def _writing(
+    writer: Writer, schema: pa.Schema, numbered: pa.Schema
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return what writes a task's rows, a file for each partition that has any, and gives one row: these files."""
 
-    def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         table = pa.Table.from_batches(list(batches), numbered)
         table = table.sort_by(PARTITION)
-        files: dict[int, bytes] = {}
+        files: dict[int, PlacedFile] = {}
         begin = 0
         for each in table[PARTITION].value_counts():
             number, count = each["values"].as_py(), each["counts"].as_py()
-            files[number] = _file(table.drop_columns(PARTITION).slice(begin, count).cast(schema))
+            part = table.drop_columns(PARTITION).slice(begin, count).cast(schema)
+            files[number] = writer.write(_file(part), f"{number}")
             begin += count
-        yield pa.record_batch([pa.array([pickle.dumps(files)], pa.binary())], names=[PAYLOAD])
+        yield payload_row(files)
 
-    return pack
+    return write
+
+
+def payload_row(value: object) -> pa.RecordBatch:
+    """Return a value as the one row that `at_tasks` wants of each partition."""
+    return pa.record_batch([pa.array([pickle.dumps(value)], pa.binary())], names=[PAYLOAD])
 
 
 def _file(table: pa.Table) -> bytes:
@@ -317,24 +336,12 @@ def _file(table: pa.Table) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def _at(
-    packed: DataFrame, tasks: Tasks, name: str, unpack: Callable[[bytes, int], dict[int, bytes]]
-) -> list[dict[int, PlacedFile]]:
-    """Write the files that each partition's one payload holds, each by the task of the same number."""
-    writer = Writer(tasks, name)
-
-    def write(payload: bytes, task: int) -> dict[int, PlacedFile]:
-        return {number: writer.write(data, f"{task}-{number}") for number, data in unpack(payload, task).items()}
-
-    found = at_tasks(packed, tasks, write)
-    return [
-        {number: replace(file, executor=home) for number, file in files.items()}
-        for files, home in zip(found, tasks.homes, strict=True)
-    ]
-
-
 def at_tasks(packed: DataFrame, tasks: Tasks, function: Callable[[bytes, int], Any]) -> list[Any]:
-    """Return what a function gives for each partition's one payload and its number, at the task of that number."""
+    """Return what a function gives for each partition's one payload and its number, at the task of that number.
+
+    The whole stage runs there. So what is large is dealt with before, by whoever gives the payloads: these go to the
+    JVM and into a second Python worker.
+    """
     from pyspark import RDD
     from pyspark.serializers import PairDeserializer
 
