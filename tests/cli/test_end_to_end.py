@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from transom.cli import explaining, running
+from transom.cli import quiet
 from transom.cli.main import cli
 
 JOB = """
@@ -77,8 +77,7 @@ def job(tmp_path, monkeypatch):
 def invoke(spark, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(spark, "stop", lambda: None)
-    for module in (running, explaining):
-        monkeypatch.setattr(module, "start_spark", lambda *_: spark)
+    monkeypatch.setattr(quiet, "start_spark", lambda *_: spark)
     return lambda *arguments: CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 

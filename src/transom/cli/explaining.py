@@ -13,7 +13,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from transom.cli.loading import load
-from transom.cli.quiet import start_spark
+from transom.cli.quiet import spark_session
 
 _STYLES = {"map": "blue", "compute": "magenta", "consolidate": "green", "join": "yellow"}
 _HEAD = "bold cyan"
@@ -28,11 +28,8 @@ def explain_job(job: Path, *, master: str, as_json: bool) -> None:
         TransomError: The job cannot be loaded.
     """
     build = load(job)
-    spark = start_spark(master, f"transom explain {job.name}")
-    try:
+    with spark_session(master, f"transom explain {job.name}") as spark:
         plan = build(spark).explain()
-    finally:
-        spark.stop()
     if as_json:
         print(json.dumps(plan, indent=2, default=str), file=sys.stdout)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,10 +23,15 @@ class _Group(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except TransomError as error:
-            print_error(error)
-        except BrokenPipeError:  # the reader, such as head, has seen enough
-            sys.stderr.close()
+        except Exception as error:
+            if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # libraries can make another error of an interrupt
+                raise typer.Exit(130) from None
+            if isinstance(error, TransomError):
+                print_error(error)
+            elif isinstance(error, BrokenPipeError):  # the reader, such as head, has seen enough
+                sys.stderr.close()
+            else:
+                raise
         raise typer.Exit(1)
 
 
@@ -243,4 +249,14 @@ def main() -> None:
     if sys.version_info < OLDEST_PYTHON:
         needed = ".".join(map(str, OLDEST_PYTHON))
         sys.exit(f"Transom needs Python {needed} or newer; this is {sys.version.split()[0]}.")
-    cli()
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        cli()
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def interrupt(number: int, frame: object) -> None:
+    """Answer the first Ctrl-C with `KeyboardInterrupt`; the next one ends the process, and nothing more is said."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    raise KeyboardInterrupt

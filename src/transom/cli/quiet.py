@@ -1,16 +1,20 @@
-"""A Spark session that says nothing but errors, for programs that own the terminal."""
+"""A Spark session that says nothing but errors and ends with the program, for programs that own the terminal."""
 
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import shutil
+import signal
+import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from transom.cli.java import check_java
 from transom.errors import SessionError
@@ -41,9 +45,39 @@ _LOGGERS_OF_ERRORS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _NOISE = ("WARNING: Using incubator modules", "Warning: Java versions > Java 11 can only operate in restricted")
 """Starts of lines that Java and DataSketches print at every start, and about which nobody can do anything."""
 
+_INTERRUPTED_CALLS = "py4j"
+"""The library through which PySpark calls the JVM writes a stack trace of each call that Ctrl-C interrupts."""
+
+LONGEST = 3.0
+"""Seconds that Ctrl-C waits for Spark to clean up after itself; it then ends in any case."""
+
+
+@contextmanager
+def spark_session(master: str, name: str, say: Callable[[str], None] | None = None) -> Iterator[SparkSession]:
+    """Start a session, as `start_spark` does, that is stopped with the block; after Ctrl-C within `LONGEST`.
+
+    Raises:
+        SessionError: Java is missing or too old, or Spark does not start.
+    """
+    spark = start_spark(master, name, say)
+    try:
+        yield spark
+    except KeyboardInterrupt:
+        # This thread may have been in the middle of a call to the JVM, whose connection no other call may use.
+        thread = threading.Thread(target=_stop_silently, args=[spark], name="transom-stop", daemon=True)
+        thread.start()
+        thread.join(LONGEST)
+        raise
+    except BaseException:
+        spark.stop()
+        raise
+    spark.stop()
+
 
 def start_spark(master: str, name: str, say: Callable[[str], None] | None = None) -> SparkSession:
     """Return a new session with Spark's log at level ERROR.
+
+    Ctrl-C raises `KeyboardInterrupt`, also when it comes while Spark starts, of which nothing is left then.
 
     Args:
         master: Spark master URL, e.g. `local[2]`.
@@ -54,12 +88,9 @@ def start_spark(master: str, name: str, say: Callable[[str], None] | None = None
         SessionError: Java is missing or too old, or Spark does not start.
     """
     check_java()
-    from pyspark.logger import PySparkLogger
-
     from transom.engine.spark.session import session_builder
 
-    for logger in _LOGGERS_OF_ERRORS:
-        PySparkLogger.getLogger(logger).disabled = True
+    no_stack_traces()
     directory = tempfile.mkdtemp(prefix="transom-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     settings = Path(directory, "log4j2.properties")
@@ -76,7 +107,7 @@ def start_spark(master: str, name: str, say: Callable[[str], None] | None = None
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         builder = builder.config("spark.driver.host", "127.0.0.1")
     try:
-        with _standard_error(say):
+        with _no_java_left(), _interrupts_kept(), _standard_error(say):
             return builder.getOrCreate()
     except SessionError:
         raise
@@ -87,30 +118,99 @@ def start_spark(master: str, name: str, say: Callable[[str], None] | None = None
         ) from error
 
 
-def silence(spark: SparkSession) -> None:
-    """Let Spark say nothing more: of a session that is stopped under running tasks it reports each as an error."""
+def no_stack_traces() -> None:
+    """Keep PySpark from writing the exceptions that it raises to standard error, too."""
+    from pyspark.logger import PySparkLogger
+
+    for logger in _LOGGERS_OF_ERRORS:
+        PySparkLogger.getLogger(logger).disabled = True
+    logging.getLogger().addFilter(_is_not_of_py4j)  # in part it does so by the root logger
+    logging.getLogger(_INTERRUPTED_CALLS).setLevel(logging.CRITICAL + 1)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return _INTERRUPTED_CALLS not in Path(record.pathname).parts
+
+
+def _stop_silently(spark: SparkSession) -> None:
     with suppress(Exception):  # Spark may be gone already
-        spark.sparkContext.setLogLevel("OFF")
+        spark.sparkContext.setLogLevel("OFF")  # it reports each running task of a session that is stopped as an error
+        spark.stop()
+
+
+@contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Leave Ctrl-C as it was: PySpark's own answer to it calls the JVM in the middle of another call."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _no_java_left() -> Iterator[None]:
+    """End the JVM that PySpark starts inside when the block fails or is interrupted.
+
+    The JVM first writes where it listens into a directory of PySpark's, then goes when this process goes. PySpark
+    removes the directory when it is interrupted: the JVM's main thread fails, and its others stay for ever.
+    """
+    java_gateway: Any = import_module("pyspark.java_gateway")
+    started: list[subprocess.Popen[Any]] = []
+
+    class Noted(subprocess.Popen[Any]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            started.append(self)  # before it starts, since an interrupt may come before it returns
+            super().__init__(*arguments, **options)
+
+    popen = java_gateway.Popen
+    java_gateway.Popen = Noted
+    try:
+        yield
+    except BaseException:
+        for process in started:
+            _end(process)
+        raise
+    finally:
+        java_gateway.Popen = popen
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
+    with suppress(Exception):  # it did not even start
+        process.terminate()
+        try:
+            process.wait(LONGEST)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 @contextmanager
 def _standard_error(say: Callable[[str], None] | None) -> Iterator[None]:
-    """Filter what processes started inside write to standard error, for as long as they live."""
+    """Filter what processes started inside write to standard error, for as long as they live; nothing after Ctrl-C."""
+    interrupted = threading.Event()
     keep = os.dup(2)
     reading, writing = os.pipe()
     os.dup2(writing, 2)
     os.close(writing)
-    threading.Thread(target=_copy_lines, args=(reading, keep, say), daemon=True, name="transom-stderr").start()
+    arguments = (reading, keep, say, interrupted)
+    threading.Thread(target=_copy_lines, args=arguments, daemon=True, name="transom-stderr").start()
     try:
         yield
+    except KeyboardInterrupt:
+        interrupted.set()
+        raise
     finally:
         os.dup2(keep, 2)
 
 
-def _copy_lines(reading: int, keep: int, say: Callable[[str], None] | None) -> None:
+def _copy_lines(reading: int, keep: int, say: Callable[[str], None] | None, interrupted: threading.Event) -> None:
     with open(reading, encoding="utf-8", errors="replace") as lines:
         for line in lines:
-            if line.startswith(_NOISE):
+            if line.startswith(_NOISE) or interrupted.is_set():
                 continue
             if say is None:
                 os.write(keep, line.encode())

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from transom.cli.loading import load
-from transom.cli.quiet import silence, start_spark
+from transom.cli.quiet import spark_session
 from transom.cli.views import make_view
 from transom.errors import QueryFailedError
 from transom.model.time import SystemClock
@@ -24,18 +24,13 @@ def run_job(job: Path, *, once: bool, close_all: bool, checkpoint: Path | None, 
     """
     build = load(job, checkpoint)
     view = make_view(sys.stdout, sys.stderr, as_json)
-    spark = start_spark(master, f"transom {job.name}", view.say)
     try:
-        with view:
-            app = build(spark)
-            final = app.run(once=once, close_all=close_all, on_progress=view.update)
+        with spark_session(master, f"transom {job.name}", view.say) as spark, view:
+            final = build(spark).run(once=once, close_all=close_all, on_progress=view.update)
             view.finish(final)
     except KeyboardInterrupt:
-        silence(spark)
         print("Stopped at once; the next run goes on from the last committed micro-batch.", file=sys.stderr)
         raise typer.Exit(130) from None
-    finally:
-        spark.stop()
     failed = {query.name: query.failure for query in final.queries if query.failure}
     if failed:
         raise QueryFailedError(
@@ -63,21 +58,17 @@ def run_demo(out: Path, *, rows: int | None, master: str, as_json: bool) -> None
     files, written = write_events(to_events(flights, rows), out / "input")
     console.print(f"{written:,} flights in {files:,} files. Starting Spark ...")
     view = make_view(sys.stdout, sys.stderr, as_json)
-    spark = start_spark(master, "transom demo", view.say)
     try:
-        app = build(spark, out)
-        started = clock.now()
-        with view:
+        with spark_session(master, "transom demo", view.say) as spark, view:
+            app = build(spark, out)
+            started = clock.now()
             final = app.run(once=True, close_all=True, on_progress=view.update)
+            took = clock.now() - started
             if not as_json:
                 view.finish(final)
-        took = clock.now() - started
     except KeyboardInterrupt:
-        silence(spark)
         print("Stopped.", file=sys.stderr)
         raise typer.Exit(130) from None
-    finally:
-        spark.stop()
     summary = summarise(final, out, took)
     if as_json:
         print(json.dumps(summary, default=str))
