@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -158,6 +160,25 @@ def test_a_group_takes_its_panes_with_it(tmp_path: Path) -> None:
     assert resident.run(task("new", *spans), load_spec).read == 1
     (late,) = (span for span in store.due(kind, 14 * MS, 15 * MS))
     assert values_of(store, store.consolidate([late])[late]) == expected([*rows, *direct, (11 * MS, 1, 1)], late)
+
+
+@pytest.mark.parametrize("put", [add, lambda store, rows: add_direct(store, [WindowSpec(10 * MS, 10 * MS, 0)], rows)])
+def test_who_starts_again_finds_what_was_dropped_before(tmp_path: Path, put: Callable[[TieredStore, Any], Any]) -> None:
+    """As an application that replays its log in the session in which it ran: the same files, for closed windows."""
+    resident.forget()
+    kind, first, second = WindowSpec(10 * MS, 10 * MS, 0), (0, 10 * MS), (10 * MS, 20 * MS)
+    rows = [(t * MS // 5, t % 7, t) for t in range(100)]
+    store = tiered(tmp_path, [kind])
+    put(store, rows)
+    store.spill(1, "one")
+    parts = list(store.parts)
+    for _ in range(2):
+        for span in (first, second):
+            assert values_of(store, store.consolidate([span], span[1])[span]) == expected(rows, span)
+            store.drop_before(span[1], span[1])
+        store = tiered(tmp_path, [kind])
+        for part in parts:
+            store.attach(part.files, part.feed.condition, part.feed.wanted)
 
 
 def test_only_the_keys_that_are_needed_come_from_the_executors(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -151,8 +151,20 @@ class _Resident:
     store: PaneStore
     seen: dict[tuple[Feed, str, int], tuple[Micros, Micros]] = field(default_factory=dict)
     """Slices that it holds, with the last start and the last end in them."""
+    floor: Micros = MIN_TIME
+    ended: Micros = MIN_TIME
+    """Of the slices that it holds, panes and windows before these are gone."""
+
+    def serves(self, request: Request, wanted: Collection[tuple[Feed, str, int]]) -> bool:
+        """Tell whether it holds only slices that are wanted, and of those all that is asked for.
+
+        An application that is started again in the same session replays its log, and asks again for windows that it
+        has closed before.
+        """
+        return request.floor >= self.floor and request.ended >= self.ended and all(key in wanted for key in self.seen)
 
     def drop_before(self, floor: Micros, ended: Micros) -> None:
+        self.floor, self.ended = max(self.floor, floor), max(self.ended, ended)
         self.store.drop_before(floor, ended)
         self.seen = {
             key: (start, end)
@@ -221,7 +233,7 @@ def _resident(task: Task, spec: StoreSpec, names: dict[Primitive, str], work: Gr
     wanted = {(task.feeds[number], part.file, part.offset): part for number, part in work.slices}
     if resident is not None:
         resident.drop_before(task.request.floor, task.request.ended)
-    if resident is None or not wanted.keys() >= resident.seen.keys():
+    if resident is None or not resident.serves(task.request, wanted):
         resident = _KEPT[identity] = _Resident(spec.make())
     begun, before = _CLOCK.now(), done.read
     for (feed, file, offset), part in wanted.items():
@@ -261,7 +273,8 @@ def give(task: Task, load: Callable[[bytes], StoreSpec]) -> Iterator[tuple[int, 
     for work in task.works:
         resident = _resident(task, spec, names, work, Done())
         tables = [store_table(resident.store, spec.origin), direct_table(resident.store, spec.origin)]
-        yield work.group, pickle.dumps(([to_bytes(table) for table in tables], resident.seen))
+        kept = resident.seen, resident.floor, resident.ended
+        yield work.group, pickle.dumps(([to_bytes(table) for table in tables], kept))
         del _KEPT[task.request.spec, work.group, work.home]
 
 
@@ -272,8 +285,8 @@ def take(task: Task, given: dict[int, bytes], load: Callable[[bytes], StoreSpec]
     for work in task.works:
         if work.group not in given:
             continue
-        tables, seen = pickle.loads(given[work.group])
-        resident = _KEPT[task.request.spec, work.group, work.home] = _Resident(spec.make(), seen)
+        tables, kept = pickle.loads(given[work.group])
+        resident = _KEPT[task.request.spec, work.group, work.home] = _Resident(spec.make(), *kept)
         for direct, data in zip((False, True), tables, strict=True):
             table = from_bytes(data)
             if table.num_rows:
