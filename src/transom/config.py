@@ -50,7 +50,7 @@ class Settings:
     tier: str = "auto"
     """Where the partials of windows are: driver, cluster (files in the checkpoint, merged on the executors), or auto:
     on the driver as long as it has room for them. Except with driver, the checkpoint must be in a directory that all
-    executors see. Queries with sessions stay on the driver."""
+    executors see."""
     driver_bytes: int = 1 << 30
     """With tier auto: bytes of partials that the driver holds, over all streams; more are kept by the executors."""
     key_groups: int | None = None

@@ -22,7 +22,7 @@ from transom.placement.migration import Strategy
 def windows(
     spark: SparkSession, kind: str, at_commit: Callable[[int], None] = lambda commits: None
 ) -> tuple[list[dict[str, Any]], Any]:
-    """Run an application over 4,000 rows of 500 keys in 8 cuts, with its partials in a tier.
+    """Run an application over 4,000 rows of 500 keys in 8 cuts, with the partials of windows and sessions in a tier.
 
     Returns:
         The results, and the progress of the stream at the end.
@@ -32,9 +32,11 @@ def windows(
     sink = tm.memory_sink()
     with tempfile.TemporaryDirectory() as directory:
         app = tm.App(spark, directory, tier=kind, max_rows_per_cut=500, key_groups=6)
-        grouped = app.stream(source, event_time="at").group_by("key")
-        query = grouped.window(tm.sliding("10 seconds", "5 seconds")).agg(n=tm.count(), total=tm.sum("value"))
-        query.to(sink, "q")
+        stream = app.stream(source, event_time="at")
+        query = stream.group_by("key").window(tm.sliding("10 seconds", "5 seconds"))
+        query.agg(n=tm.count(), total=tm.sum("value")).to(sink, "q")
+        sessions = stream.group_by(ten="key div 10").window(tm.session("700 milliseconds"))
+        sessions.agg(n=tm.count(), total=tm.sum("value")).to(sink, "sessions")
         commits = 0
 
         def step(name: str) -> None:
@@ -45,8 +47,10 @@ def windows(
 
         app._on_step = step
         progress = app.run(once=True, close_all=True)
-    table = sink.to_table("q").sort_by([("window_start", "ascending"), ("key", "ascending")])
-    return table.to_pylist(), progress.streams[0]
+    found = []
+    for name, key in (("q", "key"), ("sessions", "ten")):
+        found += sink.to_table(name).sort_by([("window_start", "ascending"), (key, "ascending")]).to_pylist()
+    return found, progress.streams[0]
 
 
 def elastic(spark: SparkSession) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transom.engine.cluster.asking import AskedSessions, Feed, Request
 from transom.engine.cluster.files import PartialFiles, Slice
 from transom.engine.cluster.groups import KeyGroups
-from transom.engine.cluster.resident import Feed, Request
 from transom.engine.cluster.work import Merge, Part
 from transom.engine.tables import Contents, Origin
+from transom.model.time import MAX_TIME, MIN_TIME
 from transom.placement.balance import Flux, Move
 from transom.placement.migration import Strategy
 
@@ -69,6 +71,24 @@ def test_who_merges_what_under_each_strategy(strategy: Strategy) -> None:
     there = moved.arrived([0])
     assert there.home(0) == target, "instant: from the moment on that the target has read what there is"
     assert not there.arriving
+
+
+def test_sessions_of_a_group_that_moves_smoothly_are_divided_by_their_beginning() -> None:
+    groups = placed_on("1", "2")
+    source, target = groups.home(0), other(groups, 0)
+    moved = groups.moved(move(groups, 0, target), Strategy.SMOOTH, cut=3, boundary=30)
+
+    def routed(*starts: tuple[int, int], write: str = "") -> dict[str, tuple[tuple[int, int], int]]:
+        sessions = tuple(AskedSessions(gap, b"", each) for gap, each in enumerate(starts))
+        merge = replace(merge_of(4, []), request=Request(b"", sessions=sessions, write=write))
+        found = moved.routed(merge.by_group(moved.home), merge)
+        return {one.home: (one.starts, len(one.slices)) for one in found if one.group == 0}
+
+    early, late = {source: ((MIN_TIME, 30), 4)}, {target: ((30, MAX_TIME), 2)}
+    assert routed((0, 29)) == early
+    assert routed((30, 40), (35, 50)) == late
+    assert routed((0, 29), (30, 40)) == routed((0, 30)) == early | late
+    assert routed((0, 40), write="file") == {source: ((MIN_TIME, MAX_TIME), 4)}, "the source has all to write"
 
 
 def test_a_group_stays_whose_target_cannot_read_it() -> None:

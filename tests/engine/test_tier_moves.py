@@ -35,14 +35,11 @@ class Executors:
         self.migrated.append(arguments)
 
 
-def stream(executors: Executors, parts: int = 1, queries: tuple[str, ...] = ()) -> Any:
+def stream(executors: Executors, parts: int = 1) -> Any:
     store = SimpleNamespace(parts=[None] * parts, in_files=lambda: "merge")
-    names = [SimpleNamespace(name=name) for name in queries]
-    component = SimpleNamespace(can_be_in_files=not queries, key_sets=[SimpleNamespace(queries=names)])
     return SimpleNamespace(
         name="trips",
         session=SimpleNamespace(_jsparkSession=None),
-        compiled=SimpleNamespace(components=[component]),
         state=SimpleNamespace(stores=[SimpleNamespace(store=store)], executors=executors, cut=7),
         max_event_time=lambda: 99,
     )
@@ -103,12 +100,3 @@ def test_it_says_once_that_a_loss_would_take_longer_than_the_bound() -> None:
         all_tiers.balance(one)
     assert len(notes) == 2, "again when it was within the bound in between"
     assert "windows of trips may be 3 s late, beyond the bound of 1 second: give more executors" in notes[0]
-
-
-def test_tier_cluster_says_which_queries_stay_on_the_driver() -> None:
-    notes: list[str] = []
-    assert not tiers(stream(Executors(), queries=("visits", "early")), notes).begin()
-    (note,) = notes
-    assert note.startswith("Partials of early, visits stay on the driver")
-    tiers(stream(Executors()), notes).begin()
-    assert len(notes) == 1

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +16,8 @@ from hypothesis import strategies as st
 from oracle import differences, expected
 from pyspark.sql import SparkSession
 from test_random import CLOSE, EXAMPLES, SCHEMA, Example, counted, run_example
+from test_session_windows import SCHEMA as KJX
+from test_session_windows import random_rows, simulated
 
 import transom as tm
 from transom.engine import tiers
@@ -86,6 +91,112 @@ def test_partials_that_change_their_tier_at_length(
     interpreted: SparkSession, example: Example, turns: list[Any]
 ) -> None:
     check_turns(interpreted, example, turns)
+
+
+def check_sessions(spark: SparkSession, directory: Any, seed: int, turns: Sequence[dict[str, Any]]) -> set[bool]:
+    """Compare sessions, some beside other windows and keys, with rows late and in time, with a simulation of each row.
+
+    Args:
+        spark: The session.
+        directory: Where the checkpoint is made.
+        seed: Of rows, cuts, gaps and crashes.
+        turns: Settings of the lives of the application, but for the last one.
+
+    Returns:
+        Whether partials of sessions were in files, for each moment when windows had closed; each time none of their
+        states was on the driver if they all were to be in files.
+    """
+    draw = random.Random(seed)
+    gaps = draw.sample(range(2, 20), 2)
+    source = PiecewiseSource(KJX, tuple(draw.randrange(5, 30) for _ in range(4)))
+    rows = random_rows(draw, 150, draw.choice([3, 14]) * SECOND)
+    delay = draw.choice(["2 seconds", "10 seconds"])
+
+    def define(app: tm.App, sink: Any) -> None:
+        stream = app.stream(source, event_time="at", watermark=tm.watermark(delay, max_ahead=None))
+        values = {"n": tm.count(), "xs": tm.collect_list("x")}
+        both = stream.group_by("k", "j").window(tm.session(gaps[0] * SECOND), tm.session(gaps[1] * SECOND), "7 seconds")
+        both.agg(**values).to(sink, "both")
+        stream.group_by("k").window(tm.session(gaps[1] * SECOND)).agg(n=tm.count()).to(sink, "coarse")
+        stream.where("x < 50").window(tm.session(gaps[0] * SECOND)).agg(n=tm.count()).to(sink, "few")
+        early = stream.group_by("k").window("5 seconds", early="2 seconds", lateness="2 seconds")
+        early.agg(n=tm.count()).to(sink, "early")
+
+    bench = Bench(spark, directory, define)
+    found: set[bool] = set()
+    app: tm.App
+
+    def look(step: str) -> None:
+        if step == "committed":
+            bench.clock.advance(SECOND)
+        if step == "windows closed" and app._loop is not None:
+            stores = [entry.store for entry in app._loop._streams["stream1"].state.stores]
+            stores = [store for store in stores if store.sessions.stores]
+            found.update(any(part.feed.sessions is not None for part in store.parts) for store in stores)
+            if bench.settings["tier"] == "cluster":
+                assert not any(store.sessions.has_states for store in stores)
+
+    for number, turn in enumerate([*turns, turns[0]]):
+        bench.settings.update(turn)
+        source.add(rows[number * 150 // len(turns) : (number + 1) * 150 // len(turns)])
+        app = bench.app()
+        last = number == len(turns)
+        crash = None if last else draw.choice([None, (draw.choice(CRASHES), draw.randrange(4))])
+        bench.run(last, crash, look, app)
+    cuts = bench.cuts_of()
+    late = 0
+    for query, gap, some, key in (
+        ("both", gaps[0], rows, lambda row: row[:2]),
+        ("coarse", gaps[1], rows, lambda row: row[:1]),
+        ("few", gaps[0], None, lambda row: ()),
+    ):
+        pieces = [rows[cut.start : cut.end] for cut in cuts]
+        if some is None:
+            pieces = [[row for row in piece if row[2] < 50] for piece in pieces]
+        flat = [row for piece in pieces for row in piece]
+        ends = list(itertools.accumulate(map(len, pieces)))
+        own = [replace(cut, start=end - len(p), end=end) for cut, end, p in zip(cuts, ends, pieces, strict=True)]
+        sessions, out = simulated(flat, own, gap * SECOND, key)
+        late += len(out)
+        if query != "both":
+            assert bench.rows(query) == sorted(((a, b, *name, n) for a, b, name, n in sessions), key=repr)
+            continue
+        wanted = {(a, b, *name, n) for a, b, name, n in [*sessions, *simulated(rows, cuts, gaps[1] * SECOND, key)[0]]}
+        actual = {row[:-1] for row in bench.rows("both")}
+        assert all(row[-2] == len(row[-1]) for row in bench.rows("both"))
+        assert wanted <= actual
+        assert all(end - start == 7 * SECOND for start, end, *_ in actual - wanted)
+    assert late or delay == "10 seconds"
+    return found
+
+
+CRASHES = ["cut logged", "windows closed", "job done", "committed", "delivered", "before snapshot", "after snapshot"]
+CLUSTER = {"tier": "cluster", "key_groups": 3, "driver_bytes": 1 << 30, "snapshot_bytes": 1 << 20}
+
+
+def turn(draw: random.Random) -> dict[str, Any]:
+    """Return the settings of one life."""
+    return {
+        "tier": draw.choice(["cluster", "auto", "driver"]),
+        "key_groups": draw.randrange(1, 5),
+        "driver_bytes": draw.choice([1, 4_000, 1 << 30]),
+        "snapshot_bytes": draw.choice([1, 1 << 20]),
+    }
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12))])
+def test_sessions_are_on_the_executors(interpreted: SparkSession, tmp_path: Any, seed: int) -> None:
+    assert True in check_sessions(interpreted, tmp_path, seed, [CLUSTER] * 2)
+
+
+@pytest.mark.parametrize("seed", [pytest.param(seed, marks=pytest.mark.slow) for seed in range(12)])
+def test_sessions_that_change_their_tier(
+    interpreted: SparkSession, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(tiers, "REVIEW_EVERY", 1)
+    monkeypatch.setattr(tiers, "MOST_FILES", 2)
+    draw = random.Random(100 + seed)
+    check_sessions(interpreted, tmp_path, seed, [CLUSTER, *(turn(draw) for _ in range(4))])
 
 
 def test_what_no_window_needs_goes(spark: SparkSession, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

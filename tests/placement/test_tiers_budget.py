@@ -7,22 +7,22 @@ from hypothesis import strategies as st
 
 from transom.placement.tiers import DEMOTED_AT, Footprint, in_files
 
-SIZES = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100), st.booleans()), max_size=6)
+SIZES = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), max_size=6)
 
 
-def footprints(sizes: list[tuple[int, int, bool]]) -> list[Footprint]:
-    return [Footprint(str(i), here, there, movable) for i, (here, there, movable) in enumerate(sizes)]
+def footprints(sizes: list[tuple[int, int]]) -> list[Footprint]:
+    return [Footprint(str(i), here, there) for i, (here, there) in enumerate(sizes)]
 
 
 @given(SIZES, st.sets(st.integers(0, 6).map(str)), st.integers(1, 300))
-def test_the_driver_keeps_within_its_budget_what_can_move(sizes, now, budget):
+def test_the_driver_keeps_within_its_budget(sizes, now, budget):
     all_of_them = footprints(sizes)
     chosen = in_files(now, all_of_them, budget)
-    movable = [one for one in all_of_them if one.movable]
-    assert chosen <= {one.name for one in movable}
+    names = {one.name for one in all_of_them}
+    assert chosen <= names
     held = sum(one.here for one in all_of_them if one.name not in chosen)
-    assert held <= budget or chosen == {one.name for one in movable}
-    back = [one for one in movable if one.name in now and one.name not in chosen]
+    assert held <= budget or chosen == names
+    back = [one for one in all_of_them if one.name in now and one.name not in chosen]
     if back:
         assert held + sum(one.there for one in back) <= DEMOTED_AT * budget
 
@@ -34,7 +34,7 @@ def test_nothing_goes_to_and_fro(sizes, now, budget):
     moved = [
         Footprint(one.name, 0, one.here + one.there)
         if one.name in chosen
-        else Footprint(one.name, one.here + one.there, 0, one.movable)
+        else Footprint(one.name, one.here + one.there, 0)
         for one in footprints(sizes)
     ]
     again = in_files(chosen, moved, budget)
@@ -47,4 +47,3 @@ def test_the_largest_goes_first_and_small_ones_come_back_late():
     assert in_files((), sizes, 100) == {"a"}
     assert in_files({"a"}, [Footprint("a", 0, 20), Footprint("b", 10, 0)], 100) == {"a"}
     assert in_files({"a"}, [Footprint("a", 0, 15), Footprint("b", 10, 0)], 100) == frozenset()
-    assert in_files((), [Footprint("a", 200, 0, movable=False)], 100) == frozenset()

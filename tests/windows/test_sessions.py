@@ -11,8 +11,10 @@ from transom.model.time import MAX_TIME, MIN_TIME
 from transom.model.window import SessionSpec
 from transom.windows.aggregates.count import Count
 from transom.windows.aggregates.extremes import Extreme
+from transom.windows.intervals import TIMES
 from transom.windows.panes import Grid
-from transom.windows.sessions import TIMES, SessionStore
+from transom.windows.pieces import SessionPieces
+from transom.windows.sessions import SessionStore
 
 MS = 1_000
 GAP = 10 * MS
@@ -62,6 +64,8 @@ def sessions_of(rows: list[Row], gap: int = GAP) -> list[tuple]:
 
 def taken(store: SessionStore, watermark: int) -> list[tuple]:
     out = store.take(watermark)
+    if not len(out):
+        return []
     names = store.keys.take(out.ids)[0].to_pylist()
     columns = (out.first, out.last + store.spec.gap, out.states[COUNT]["count"], out.states[HIGH]["value"])
     assert (np.diff(out.last) >= 0).all()
@@ -145,3 +149,44 @@ def test_parts_stay_few_and_a_commit_touches_few_rows():
     assert len(store._parts) <= 20
     assert len(store) <= 4 * 500
     assert sum(row[3] for row in taken(store, MAX_TIME)) == 5_000
+
+
+def test_pieces_belong_to_the_session_that_they_lie_in():
+    """The second session began within a gap of the first, which had ended; a key that is unknown has none."""
+    pieces, grid = SessionPieces(SessionSpec(GAP), KEYS, TYPES), Grid.of([SessionSpec(GAP)])
+    first = [("a", 0, 1), ("a", 4 * MS, 2), ("b", 5 * MS, 3), ("a", -50 * MS, 9)]
+    pieces.add(*partials(first, grid), -35 * MS)
+    for row in (("a", 8 * MS, 4), ("a", 3 * MS, 7)):
+        pieces.add(*partials([row], grid), 14 * MS)
+    assert len(pieces) == 3, "rows are late for a cut as for sessions that are whole"
+    keys = pa.table({"k": ["a", "c", "a", "b"]})
+    begins, ends = np.array([8 * MS, 0, 0, 5 * MS]), np.array([9 * MS, MS, 4 * MS, 5 * MS])
+    for _ in range(2):
+        numbers, states = pieces.within(keys, begins, ends)
+        assert numbers.tolist() == [0, 2, 3]
+        assert states[COUNT]["count"].tolist() == [1, 2, 1]
+        assert states[HIGH]["value"].tolist() == [4, 2, 3]
+        assert states[TIMES]["last"].tolist() == [8 * MS, 4 * MS, 5 * MS]
+    pieces.drop_before(5 * MS)
+    assert pieces.within(keys, begins, ends)[0].tolist() == [0, 3]
+    pieces.drop_before(9 * MS)
+    assert len(pieces) == 0
+    assert pieces.within(keys, begins, ends)[0].tolist() == []
+
+
+def test_a_store_can_hold_nothing_but_times():
+    store, grid = store_of(), Grid.of([SessionSpec(GAP)])
+    table, states = partials([("a", 0, 1), ("a", 9 * MS, 2), ("b", 30 * MS, 2)], grid)
+    store.add(table, {TIMES: states[TIMES]}, MIN_TIME)
+    assert not store.has_states
+    small = store.nbytes
+    assert (store.begun(MIN_TIME), store.begun(5 * MS), store.begun(40 * MS)) == (MIN_TIME, -5 * MS, 0)
+    whole = store.whole()
+    store.put(whole.merged(np.array([0, 0, 1]), {COUNT: {"count": np.array([1, 1, 1])}}, store.primitives))
+    assert store.has_states
+    assert store.nbytes > small
+    ended = store.take(25 * MS)
+    assert ended.states[COUNT]["count"].tolist() == [2]
+    assert HIGH not in ended.states, "a primitive that is missing is neutral"
+    store.forget_states()
+    assert store.take(MAX_TIME).states.keys() == {TIMES}

@@ -66,16 +66,7 @@ def tree(title: str, plan: Plan) -> Tree:
 def _tier(stream: Plan) -> str:
     """Say where partials are, if that is not left to their size."""
     tiers = {component["tier"] for component in stream["components"]}
-    if "cluster" not in tiers:
-        return ""
-    stay = [
-        query
-        for component in stream["components"]
-        if component["tier"] == "driver"
-        for key_set in component["key_sets"]
-        for query in key_set["queries"]
-    ]
-    return "; partials on the executors" + (f", those of {', '.join(stay)} on the driver" if stay else "")
+    return "; partials on the executors" if "cluster" in tiers else ""
 
 
 def _feeds(plan: Plan, operators: Plan, names: Mapping[str, str]) -> dict[str, list[str]]:

@@ -93,7 +93,7 @@ def _component(component: Component, tier: str) -> dict[str, Any]:
         "form": (Form.DIRECT if component.direct else Form.SPLIT).value,
         "panes": [] if component.direct else _panes(component.grid),
         "partials": [partial_text(primitive) for primitive in component.primitives],
-        "tier": tier if component.can_be_in_files else "driver",
+        "tier": tier,
         "shared": {"aggregates_of_queries": needed, "partials_computed": len(component.primitives)},
         "key_sets": [
             {

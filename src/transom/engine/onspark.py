@@ -26,6 +26,7 @@ from transom.errors import CheckpointError, CheckpointFullError, SourceError
 from transom.model.query import Query
 from transom.model.time import Micros
 from transom.sources.base import ARRIVAL
+from transom.windows.components import Component
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -152,7 +153,13 @@ class SparkJob:
     def partials(self, compiled: Compiled) -> CutPartials:
         """Run the Spark job; a second time with another edge where late and timely rows met in a session's partial."""
         stream, cut = self.stream, self.cut
-        packing = Packing(stream.state.executors.directory, cut.number, stream.state.executors.groups)
+        executors = stream.state.executors
+
+        def packing(component: Component) -> Packing | None:
+            if not stream.puts_in_files(component):
+                return None
+            late = jobs.late_for_sessions(component, cut.watermark)
+            return Packing(executors.directory, cut.number, executors.groups, late)
 
         def once(plan: StreamPlan) -> CutPartials:
             rows = self._rows()
@@ -162,7 +169,7 @@ class SparkJob:
                 partitions=len(stream.source.partitions),
                 ahead=cut.ahead,
                 estimated_rows=cut.rows,
-                packings=[packing if stream.puts_in_files(component) else None for component in plan.components],
+                packings=[packing(component) for component in plan.components],
             )
 
         found = once(compiled.plan)

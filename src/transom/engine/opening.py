@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.checkpoint.store import Checkpoint
-from transom.engine.cluster.resident import MEMORY
+from transom.engine.cluster.asking import MEMORY
 from transom.engine.cluster.work import Here
 from transom.engine.derived import DerivedSource
 from transom.engine.spark.compile import Compiled, compile_queries

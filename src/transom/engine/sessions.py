@@ -8,13 +8,14 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from transom.engine.results import ResultRows, table_of
-from transom.engine.tables import Origin, PartialTable, store_table
+from transom.engine.tables import PANE, Origin, PartialTable, partial_table
 from transom.model.query import Query
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import SessionSpec
 from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.components import KeySet
-from transom.windows.sessions import TIMES, Intervals, SessionStore
+from transom.windows.intervals import TIMES, Intervals
+from transom.windows.sessions import SessionStore
 
 Ended: TypeAlias = "Mapping[SessionSpec, Intervals]"
 """Sessions that a cut ended, by kind."""
@@ -40,8 +41,10 @@ class Sessions:
             self.stores[spec] = before.get(spec) or SessionStore(spec, keys, needed)
             self.stores[spec].arrange(needed)
 
-    def feed(self, table: PartialTable, names: Mapping[Primitive, str], closed: Micros) -> None:
-        """Take in a cut's partials, or what `tables` saved; partials without times came before the queries.
+    def feed(self, table: PartialTable, names: Mapping[Primitive, str], closed: Micros) -> Micros:
+        """Take in a cut's partials; return the time of the last row, late or not; MIN_TIME without one.
+
+        Partials without times came before the queries. With nothing but times, the states are somewhere else.
 
         Args:
             table: The partials.
@@ -49,8 +52,26 @@ class Sessions:
             closed: The watermark in force.
         """
         states = table.states(names) if self.stores else {}
-        for store in self.stores.values() if TIMES in states else ():
+        if TIMES not in states or not table.table.num_rows:
+            return MIN_TIME
+        for store in self.stores.values():
             store.add(table.table, states, closed)
+        return int(states[TIMES]["last"].max())
+
+    def begun(self, closed: Micros) -> Micros:
+        """Return a moment before which no session begins that is open now or comes later; MAX_TIME if none can come.
+
+        It never goes back while the kinds of sessions stay what they are.
+
+        Args:
+            closed: The watermark in force.
+        """
+        return min((store.begun(closed) for store in self.stores.values()), default=MAX_TIME)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that intervals and keys take; those of sketches are estimated."""
+        return sum(store.nbytes for store in self.stores.values())
 
     def last_end(self) -> Micros:
         """Return the end of the last session; MIN_TIME without one."""
@@ -108,7 +129,7 @@ class Sessions:
         """Return the open sessions as tables by name; keys without one are forgotten when they are many."""
         for store in self.stores.values():
             store.compact()
-        return {_name(spec, origin): store_table(store, origin) for spec, store in self.stores.items()}
+        return {_name(spec, origin): sessions_table(store, origin) for spec, store in self.stores.items()}
 
     def restore(
         self, tables: Mapping[str, pa.Table], origin: Origin, names: Mapping[Primitive, str], closed: Micros
@@ -119,6 +140,13 @@ class Sessions:
             if held is not None:
                 table = PartialTable.of(held)
                 store.add(table.table, table.states(names), closed)
+
+
+def sessions_table(store: SessionStore, origin: Origin) -> pa.Table:
+    """Return the open sessions of a store as one table of partials; primitives that it has of none are left out."""
+    times, keys, states = store.rows()
+    kept = {p: types for p, types in store.primitives.items() if p in states}
+    return partial_table(kept, origin, {PANE: times}, keys, states)
 
 
 def _name(spec: SessionSpec, origin: Origin) -> str:

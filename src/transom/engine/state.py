@@ -171,12 +171,11 @@ class StreamState:
         asked: dict[str, tuple[list[Emission], list[Span]]] = {}
         for query in self.running():
             asked[query.name] = (self._emissions(query, after, watermark, now), self._final(query, after, watermark))
-        merged = self._consolidated(asked, watermark)
-        ended = {id(entry): entry.sessions.take(watermark) if watermark > after else {} for entry in self.stores}
+        merged, ended = self._consolidated(asked, after, watermark)
         for query in self.running():
             entry, (emissions, final) = self.by_query[query.name], asked[query.name]
             try:
-                closing = self._closing(query, entry, emissions, final, merged[query.name], ended[id(entry)])
+                closing = self._closing(query, entry, emissions, final, merged[query.name], ended[query.name])
             except Exception as error:
                 failure = error if isinstance(error, QueryFailedError) else QueryFailedError(f"{query.name}: {error}")
                 closing = Closing(query.name, len(emissions), error=failure)
@@ -188,10 +187,14 @@ class StreamState:
         return closings
 
     def _consolidated(
-        self, asked: Mapping[str, tuple[Sequence[Emission], Sequence[Span]]], watermark: Micros
-    ) -> dict[str, dict[Span, Partial]]:
-        """Return the rows of the windows that queries ask for, by query; those of one store are made together."""
+        self, asked: Mapping[str, tuple[Sequence[Emission], Sequence[Span]]], after: Micros, watermark: Micros
+    ) -> tuple[dict[str, dict[Span, Partial]], dict[str, Ended]]:
+        """Return the rows of the windows that queries ask for and the sessions that end, by query.
+
+        Those of one store are made together.
+        """
         merged: dict[str, dict[Span, Partial]] = {}
+        sessions: dict[str, Ended] = {}
         for entry in self.stores:
             names = [query.name for query in entry.key_set.queries if query.name in asked]
             wanted: dict[Span, list[Slots] | None] = {span: None for name in names for span in asked[name][1]}
@@ -202,9 +205,11 @@ class StreamState:
                 elif keys is not None:
                     keys.append(emission.ids)
             spans = {span: None if keys is None else np.unique(np.concatenate(keys)) for span, keys in wanted.items()}
-            windows = entry.consolidate(spans, watermark)
+            taken = entry.sessions.take(watermark) if watermark > after else {}
+            windows, ended = entry.close(spans, taken, watermark)
             merged.update((name, windows) for name in names)
-        return merged
+            sessions.update((name, ended) for name in names)
+        return merged, sessions
 
     def _emissions(self, query: Query, after: Micros, watermark: Micros, now: Micros) -> list[Emission]:
         spans = self._due(query, after, watermark)

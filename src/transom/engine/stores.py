@@ -8,12 +8,13 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from transom.engine.cluster.asking import SessionRows
 from transom.engine.cluster.files import PartialFiles
 from transom.engine.cluster.store import TieredStore
 from transom.engine.cluster.work import Executors
 from transom.engine.history import Sources
 from transom.engine.results import Span
-from transom.engine.sessions import Sessions
+from transom.engine.sessions import Ended, Sessions
 from transom.engine.tables import Origin, PartialTable, direct_table, primitive_names, store_table, taken_from
 from transom.engine.updates import Touched
 from transom.model.query import Query
@@ -21,9 +22,9 @@ from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.windows.aggregates.base import Primitive, Slots, Types
 from transom.windows.arranging import Flow
 from transom.windows.components import KeySet
+from transom.windows.intervals import TIMES
 from transom.windows.panes import all_windows
 from transom.windows.partials import Partial
-from transom.windows.sessions import TIMES
 
 StoreShape: TypeAlias = "tuple[KeySet, Origin, pa.Schema, Mapping[Primitive, Types]]"
 """Key set, origin, schema of its keys, and its primitives with their types."""
@@ -38,7 +39,6 @@ class StoreEntry:
     store: TieredStore
     names: dict[Primitive, str] = field(default_factory=dict)
     """Lasting names of the store's primitives."""
-    sessions: Sessions = field(default_factory=Sessions)
     dropped: Micros = MIN_TIME
     """Panes that start earlier may be gone."""
     flow: Flow = field(default_factory=Flow)
@@ -80,9 +80,13 @@ class StoreEntry:
                 store.take_history(before[other].store, wanted)
         if key_set.remembers_keys and (taken or old is None or not old.key_set.remembers_keys):
             store.know_keys()
-        dropped, sessions = (MIN_TIME, Sessions()) if old is None else (old.dropped, old.sessions)
-        sessions.arrange(key_set, keys, primitives)
-        return cls(key_set, origin, store, names, sessions, dropped)
+        store.arrange_sessions(key_set)
+        return cls(key_set, origin, store, names, MIN_TIME if old is None else old.dropped)
+
+    @property
+    def sessions(self) -> Sessions:
+        """Its open sessions."""
+        return self.store.sessions
 
     # ---- partials of a cut
 
@@ -99,19 +103,26 @@ class StoreEntry:
             if isinstance(some, PartialTable):
                 changes += self._feed(some, names, closed)
             else:
-                changes += self._attach(some, names)
+                changes += self._attach(some, names, closed)
             if some.contents.direct:  # the panes miss these rows
                 self.dropped = max(self.dropped, newest + 1)
         return changes
 
-    def _attach(self, files: PartialFiles, names: Mapping[Primitive, str]) -> list[Touched]:
-        condition = self.origin.condition
-        self.store.attach(files, condition, names.values())
-        spans = len(files.panes_of(condition)) + len(files.windows_of(condition))
-        self.flow += Flow(fed=files.rows, kept=files.rows, spans=spans)
-        if not self.key_set.remembers_keys:
-            return []
-        return [change for table in self.store.read(files, condition) for change in self.store.touched(table)]
+    def _attach(self, files: PartialFiles, names: Mapping[Primitive, str], closed: Micros) -> list[Touched]:
+        """Take in partials in files; of what is in them only keys and times are read, and only if those are needed."""
+        condition, wanted = self.origin.condition, set(names.values())
+        times: dict[Primitive, str] = {TIMES: self.names[TIMES]} if TIMES in self.names else {}
+        changes: list[Touched] = []
+        last = MIN_TIME
+        for table in self.store.read(files, condition) if times or self.key_set.remembers_keys else ():
+            last = max(last, self.sessions.feed(table, times, closed))
+            changes += self.store.touched(table) if self.key_set.remembers_keys else []
+        sessions = SessionRows(closed, last) if last > MIN_TIME else None
+        self.store.attach(files, condition, wanted.union(times.values()), sessions)
+        if self.key_set.pane_windows:
+            spans = len(files.panes_of(condition)) + len(files.windows_of(condition))
+            self.flow += Flow(fed=files.rows, kept=files.rows, spans=spans)
+        return changes
 
     def _feed(self, table: PartialTable, names: Mapping[Primitive, str], closed: Micros) -> list[Touched]:
         mine = table.of_condition(self.origin.condition)
@@ -165,19 +176,23 @@ class StoreEntry:
         ends = [self.store.last_end(query.pane_windows) + query.lateness for query in self.key_set.queries]
         return max([*ends, self.sessions.last_end()])
 
-    def consolidate(self, spans: Mapping[Span, Slots | None], watermark: Micros) -> dict[Span, Partial]:
-        """Return the rows of windows, each merged from its parts; at least of the keys that are asked for.
+    def close(
+        self, spans: Mapping[Span, Slots | None], ended: Ended, watermark: Micros
+    ) -> tuple[dict[Span, Partial], Ended]:
+        """Return the rows of windows, each merged from its parts, and sessions with all that belongs to them.
 
         Args:
-            spans: The windows, with the ids of the keys; None for all.
+            spans: The windows, with the ids of the keys that are needed at least; None for all.
+            ended: The sessions that the watermark ended (`Sessions.take`).
             watermark: The watermark in force.
         """
         before = self.store.work.inputs
-        windows = self.store.consolidate(spans, watermark, {span: i for span, i in spans.items() if i is not None})
+        only = {span: ids for span, ids in spans.items() if ids is not None}
+        windows, ended = self.store.close(spans, ended, watermark, only)
         if windows:
             rows, inputs = sum(len(partial) for partial in windows.values()), self.store.work.inputs - before
             self.flow += Flow(windows=len(windows), window_rows=rows, inputs=inputs)
-        return windows
+        return windows, ended
 
     def expire(self, closed: Micros) -> None:
         """Drop the panes that are in closed windows only."""
@@ -186,7 +201,7 @@ class StoreEntry:
         needed = min(query.late_before(closed) for query in queries)
         if self.store.starts and self.store.starts[0] < needed:
             self.dropped = max(self.dropped, needed)
-        self.store.drop_before(needed, ended)
+        self.store.drop_before(needed, ended, self.sessions.begun(closed))
         if self.store.parts and not self.key_set.remembers_keys:
             self.store.tidy()
 
@@ -194,7 +209,11 @@ class StoreEntry:
 
     def files(self) -> list[Any]:
         """Return as JSON which partials in files it is made of."""
-        return [[part.files.to_json(), part.feed.condition, sorted(part.feed.wanted)] for part in self.store.parts]
+        found: list[Any] = []
+        for part in self.store.parts:
+            sessions = None if part.feed.sessions is None else part.feed.sessions.to_json()
+            found.append([part.files.to_json(), part.feed.condition, sorted(part.feed.wanted), sessions])
+        return found
 
     def tables(self) -> dict[str, pa.Table]:
         """Return what is in memory as tables by name; keys that no pane needs are forgotten where that can be."""
@@ -227,8 +246,9 @@ class StoreEntry:
         if (direct := tables.get(f"direct:{name}")) is not None:
             table = PartialTable.of(direct)
             self.store.add_windows(table.panes(), table.lengths(), table.table, table.states(self.names))
-        for written, condition, wanted in files:
-            self.store.attach(PartialFiles.from_json(written), condition, wanted)
+        for written, condition, wanted, *rest in files:  # nothing follows in older checkpoints
+            sessions = SessionRows.from_json(rest[0]) if rest and rest[0] is not None else None
+            self.store.attach(PartialFiles.from_json(written), condition, wanted, sessions)
         if self.key_set.remembers_keys and known is None:
             self.store.know_keys()
         self.sessions.restore(tables, self.origin, self.names, closed)

@@ -92,7 +92,7 @@ class Stream:
         self.in_files: frozenset[str] = frozenset()
         """Names of the finest key sets of the components whose partials the jobs write into files."""
         self.all_in_files = False
-        """Whether they do so for all components that can be in files."""
+        """Whether they do so for all components."""
         self.keeps_files = executors is not None
         """Whether the directory of the files is this stream's."""
         self.state = StreamState(
@@ -120,7 +120,7 @@ class Stream:
 
     def puts_in_files(self, component: Component) -> bool:
         """Tell whether the jobs of the cuts that come write a component's partials into files."""
-        return component.can_be_in_files and (self.all_in_files or component.finest.name in self.in_files)
+        return self.all_in_files or component.finest.name in self.in_files
 
     def compile(self, queries: Sequence[Query]) -> Compiled:
         """Return some of its queries as the engine runs them.

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from transom.windows.aggregates.base import Primitive, State, Types
 from transom.windows.panes import Times
-from transom.windows.sessions import SessionStore
 from transom.windows.store import PaneStore
 
 PANE = "_pane"
@@ -228,8 +227,8 @@ def taken_from(
     return found
 
 
-def store_table(store: PaneStore | SessionStore, origin: Origin) -> pa.Table:
-    """Return the panes or open sessions that a store holds as one table of partials."""
+def store_table(store: PaneStore, origin: Origin) -> pa.Table:
+    """Return the panes that a store holds as one table of partials."""
     times, keys, states = store.rows()
     return partial_table(store.primitives, origin, {PANE: times}, keys, states)
 

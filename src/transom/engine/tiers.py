@@ -63,8 +63,6 @@ class Tiers:
 
     def begin(self) -> bool:
         """Return whether a snapshot is due because the tier is forced to the driver, and partials are in files."""
-        if self._settings.tier == "cluster":
-            self._tell_who_stays()
         if self._settings.tier != "driver":
             return False
         changed = False
@@ -72,16 +70,6 @@ class Tiers:
             changed |= bool(stream.in_files) or any(entry.store.parts for entry in stream.state.stores)
             stream.in_files = frozenset()
         return changed
-
-    def _tell_who_stays(self) -> None:
-        """Tell which queries the driver holds though the executors were asked to."""
-        components = [one for stream in self._streams.values() for one in stream.compiled.components]
-        stay = {q.name for one in components if not one.can_be_in_files for s in one.key_sets for q in s.queries}
-        if stay:
-            self._note(
-                f"Partials of {', '.join(sorted(stay))} stay on the driver: they have sessions, or share an "
-                "aggregation with a query that has."
-            )
 
     def committed(self, stream: Stream) -> bool:
         """Decide again now and then, after a commit; return whether a snapshot is due."""
@@ -150,7 +138,7 @@ class Tiers:
             mine = _stores(component, stores)
             here, there = sum(store.nbytes for store in mine), sum(store.file_bytes for store in mine)
             name = component.finest.name
-            found[name] = Footprint(f"{stream.name}/{name}", here, there, component.can_be_in_files)
+            found[name] = Footprint(f"{stream.name}/{name}", here, there)
         return found
 
     def settle(self) -> None:
@@ -166,7 +154,7 @@ class Tiers:
                     file = f"{stream.state.cut:012d}-{uuid.uuid4().hex}"
                     if not stream.puts_in_files(component):
                         store.recall()
-                    elif len(store):
+                    elif store.holds_states:
                         store.spill(stream.state.cut, file)
                     if len(store.parts) > MOST_FILES // 2:
                         store.merge_files(stream.state.cut, f"{file}-merged")

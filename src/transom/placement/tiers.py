@@ -21,8 +21,6 @@ class Footprint:
     """Bytes on the driver."""
     there: int
     """Bytes in files."""
-    movable: bool = True
-    """Whether they can be in files."""
 
 
 def in_files(now: Collection[str], footprints: Sequence[Footprint], budget: int) -> frozenset[str]:
@@ -33,11 +31,11 @@ def in_files(now: Collection[str], footprints: Sequence[Footprint], budget: int)
         footprints: All components.
         budget: Bytes that the driver may hold.
     """
-    kept = {one.name for one in footprints if one.name in now and one.movable}
+    kept = {one.name for one in footprints if one.name in now}
     held = sum(one.here for one in footprints if one.name not in kept)
     if held > budget:
         for one in sorted(footprints, key=lambda one: -one.here):
-            if one.movable and one.name not in kept and held > PROMOTED_TO * budget:
+            if one.name not in kept and held > PROMOTED_TO * budget:
                 kept.add(one.name)
                 held -= one.here
         return frozenset(kept)

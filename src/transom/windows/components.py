@@ -12,8 +12,8 @@ from transom.model.query import Key, Query
 from transom.model.window import SessionSpec, WindowKind, WindowSpec
 from transom.windows.aggregates.base import Primitive
 from transom.windows.aggregates.count import Count
+from transom.windows.intervals import TIMES
 from transom.windows.panes import Grid
-from transom.windows.sessions import TIMES
 
 ROWS = Count()
 
@@ -157,11 +157,6 @@ class Component:
     def conditions(self) -> tuple[Expression | None, ...]:
         """The distinct conditions; a row's tag is the index of one of them."""
         return tuple(dict.fromkeys(key_set.condition for key_set in self.key_sets))
-
-    @property
-    def can_be_in_files(self) -> bool:
-        """Whether its partials need not come to the driver, where sessions are merged by the times of their rows."""
-        return not any(key_set.sessions for key_set in self.key_sets)
 
     @property
     def windows(self) -> tuple[WindowKind, ...]:

@@ -40,10 +40,11 @@ class Partial:
     @property
     def nbytes(self) -> int:
         """Bytes of its states and ids; of states that are Python objects it is an estimate."""
-        return self.ids.nbytes + sum(_bytes_of(column) for state in self.states.values() for column in state.values())
+        return self.ids.nbytes + sum(bytes_of(column) for state in self.states.values() for column in state.values())
 
 
-def _bytes_of(column: np.ndarray[Any, Any]) -> int:
+def bytes_of(column: np.ndarray[Any, Any]) -> int:
+    """Return the bytes of a column of states; of Python objects it is an estimate."""
     if column.dtype != object:
         return column.nbytes
     some = column[:: max(1, len(column) // _SAMPLED)]

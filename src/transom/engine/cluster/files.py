@@ -170,15 +170,48 @@ def _stream(table: pa.Table) -> memoryview:
     return memoryview(sink.getvalue())
 
 
-def summary_of(table: pa.Table, counts: str) -> pa.Table:
+def write_partials(
+    directory: Path, name: str, table: pa.Table, groups: Slots, contents: Contents, cut: int
+) -> PartialFiles:
+    """Write a table as one durable file; return what tells of it.
+
+    Args:
+        directory: Exists.
+        name: Of the file; no other file has it.
+        table: Partials of one condition.
+        groups: Key group of each row.
+        contents: What the table holds.
+        cut: The cut that brought the last of them.
+
+    Raises:
+        CheckpointError: It was not written; also as CheckpointFullError.
+    """
+    slices = write_slices(directory, name, table, groups)
+    counted = table.append_column("rows", pa.array(np.ones(table.num_rows, np.int64)))
+    return files_of(contents, cut, slices, summary_of(counted, "rows"))
+
+
+def summary_of(
+    table: pa.Table, counts: str, times: tuple[str, str] | None = None, moments: Sequence[Micros] = ()
+) -> pa.Table:
     """Return how many rows of the stream are in each pane, tag and window of a table of partials.
 
     Args:
         table: Partials: PANE, perhaps TAG and LENGTH.
         counts: Column with the number of rows of the stream in each partial.
+        times: Columns with the first and the last event time of each partial, if those are wanted, too: the first and
+            the last of all partials that lie between the same moments.
+        moments: The moments, ascending: partials on different sides of one, or on both, are told apart.
     """
     groups = [name for name in (PANE, TAG, LENGTH) if name in table.column_names]
-    return table.group_by(groups).aggregate([(counts, "sum")]).rename_columns([*groups, counts])
+    if times is None:
+        return table.group_by(groups).aggregate([(counts, "sum")]).rename_columns([*groups, counts])
+    sides = [f"_side{i}" for i in range(len(times))]
+    for side, name in zip(sides, times, strict=True):
+        after = np.searchsorted(np.array(moments, np.int64), table.column(name).to_numpy(), side="right")
+        table = table.append_column(side, pa.array(after))
+    grouped = table.group_by([*groups, *sides]).aggregate([(counts, "sum"), (times[0], "min"), (times[1], "max")])
+    return grouped.rename_columns([*groups, *sides, counts, *times]).drop_columns(sides)
 
 
 def to_bytes(table: pa.Table) -> bytes:

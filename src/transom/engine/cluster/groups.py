@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from transom.engine.cluster.resident import GroupWork
+from transom.engine.cluster.asking import GroupWork
 from transom.engine.cluster.work import Merge
-from transom.model.time import Micros
+from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.placement.balance import Flux, MeasuredLoads, Move
 from transom.placement.locality import Assignment, ExecutorId
 from transom.placement.migration import Strategy
@@ -155,9 +155,13 @@ class KeyGroups:
                 continue
             early = tuple(span for span in merge.spans if span[0] < one.boundary)
             late = tuple(span for span in merge.spans if span[0] >= one.boundary)
-            if early or not merge.spans:
-                routed.append(replace(work, home=one.source, spans=early))
-            if late:
+            sessions = [asked.starts for asked in merge.request.sessions]
+            if not merge.gives_results:
+                routed.append(replace(work, home=one.source))
+                continue
+            if early or any(first < one.boundary for first, _ in sessions):
+                routed.append(replace(work, home=one.source, spans=early, starts=(MIN_TIME, one.boundary)))
+            if late or any(last >= one.boundary for _, last in sessions):
                 new = tuple(item for item in work.slices if cuts[item[1]] >= one.cut)
-                routed.append(replace(work, slices=new, spans=late))
+                routed.append(replace(work, slices=new, spans=late, starts=(one.boundary, MAX_TIME)))
         return routed

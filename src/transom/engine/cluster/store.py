@@ -1,4 +1,4 @@
-"""The windows of a key set whose panes are partly here and partly on the executors."""
+"""The windows and sessions of a key set whose panes are partly here and partly on the executors."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from transom.engine.cluster.files import PartialFiles, files_of, from_bytes, summary_of, to_bytes, write_slices
-from transom.engine.cluster.resident import Feed, Request, StoreSpec
+from transom.engine.cluster.asking import AskedSessions, Done, Feed, Request, SessionRows, StoreSpec
+from transom.engine.cluster.files import PartialFiles, from_bytes, to_bytes, write_partials
+from transom.engine.cluster.sessions import TieredSessions
 from transom.engine.cluster.work import Executors, Merge, Part
+from transom.engine.sessions import Ended
 from transom.engine.tables import Contents, Origin, PartialTable, direct_table, store_table
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import WindowKind
 from transom.windows.aggregates.base import Primitive, Slots, Types
 from transom.windows.complete import Kind, Span, is_window
+from transom.windows.components import KeySet
 from transom.windows.panes import Grid, Times, closing_windows
 from transom.windows.partials import Partial
 from transom.windows.store import PaneStore
@@ -28,6 +31,7 @@ class TieredStore(PaneStore):
 
     Partials merge in any order, wherever they are. So the panes of one window may be here, in files, or both, and a key
     set can change its tier with any cut. Windows of files come as rows and are merged with those of the panes here.
+    The times of all rows are here that sessions need; of those in files the states come when sessions have ended.
     Only what was merged for the last windows is kept of their keys (`tidy`).
 
     Args:
@@ -57,8 +61,9 @@ class TieredStore(PaneStore):
         self.executors = executors
         self.parts: list[Part] = []
         """What is in files."""
+        self.sessions = TieredSessions(origin)
         self._scope = scope
-        self._floor = self._ended = MIN_TIME
+        self._floor = self._ended = self._begun = MIN_TIME
         self._spec: bytes | None = None
         self._version = 0
         self._all: tuple[Times, int, list[Micros], Times] | None = None
@@ -70,18 +75,29 @@ class TieredStore(PaneStore):
         super().arrange(primitives, kinds)
         self._spec = None
 
+    def arrange_sessions(self, key_set: KeySet) -> None:
+        """Keep the sessions that the queries of its key set ask for, as `Sessions.arrange` does."""
+        self.sessions.arrange(key_set, self.keys.schema, self.primitives)
+        self._begun = MIN_TIME
+        self._spec = None
+
     # ---- what is in files
 
-    def attach(self, files: PartialFiles, condition: str, wanted: Iterable[str]) -> None:
+    def attach(
+        self, files: PartialFiles, condition: str, wanted: Iterable[str], sessions: SessionRows | None = None
+    ) -> None:
         """Take in partials that are in files.
 
         Args:
             files: The partials.
             condition: Text of the condition that the rows satisfy which it takes.
             wanted: Lasting names of the primitives that it takes.
+            sessions: What they are for sessions, whose times are here already; None for nothing.
         """
-        starts = np.unique(self.grid.start(np.array(files.panes_of(condition), np.int64)))
-        self._put([*self.parts, Part(Feed(files.contents, condition, frozenset(wanted)), files, starts)])
+        feed = Feed(files.contents, condition, frozenset(wanted), sessions)
+        panes = files.panes_of(condition) if feed.has_panes and self._kinds else ()
+        starts = np.unique(self.grid.start(np.array(panes, np.int64)))
+        self._put([*self.parts, Part(feed, files, starts)])
 
     def _put(self, parts: list[Part]) -> None:
         self.parts = parts
@@ -98,13 +114,14 @@ class TieredStore(PaneStore):
         self.add(*old.rows())
         self.add_windows(*old.direct_rows())
         for part in old.parts:
-            self.attach(part.files, part.feed.condition, part.feed.wanted)
+            self.attach(part.files, part.feed.condition, part.feed.wanted, part.feed.sessions)
+        self.sessions = old.sessions
         self._floor, self._ended = old._floor, old._ended
 
     def take_history(self, other: TieredStore, wanted: Sequence[Primitive]) -> None:
         """Take some primitives from the panes of another store, which has these keys or finer ones.
 
-        Directly computed windows, which are not those of this store, stay where they are.
+        Directly computed windows, which are not those of this store, stay where they are; so do sessions.
         """
         if any(self.names[p] != other.names.get(p) for p in wanted):  # equal texts of different Columns
             other.recall()
@@ -112,7 +129,7 @@ class TieredStore(PaneStore):
         self.add(times, table, {p: states[p] for p in wanted if p in states})
         for part in other.parts:
             names = {self.names[p] for p in wanted} & part.feed.wanted
-            if names and not part.files.contents.direct:
+            if names and part.feed.has_panes and not part.files.contents.direct:
                 self.attach(part.files, part.feed.condition, names)
 
     @property
@@ -121,14 +138,18 @@ class TieredStore(PaneStore):
         return sum(part.files.nbytes for part in self.parts)
 
     def recall(self) -> None:
-        """Read all files and keep their panes here.
+        """Read all files, and keep their panes and sessions here.
 
         Raises:
             CheckpointError: A file cannot be read.
         """
-        for part in self.parts:
+        sessions = self.sessions.whole()
+        if asked := self._asked(sessions):
+            done = self.executors.run(self._merge_of((), MIN_TIME, sessions=asked))
+            self.sessions.put(self.sessions.with_states(sessions, done, self.names))
+        for part in self.parts if self._kinds else ():
             wanted = {p: name for p, name in self.names.items() if name in part.feed.wanted}
-            for rows in self.read(part.files, part.feed.condition):
+            for rows in self.read(part.files, part.feed.condition) if part.feed.has_panes else ():
                 if rows.direct:
                     self.add_windows(rows.panes(), rows.lengths(), rows.table, rows.states(wanted))
                 else:
@@ -164,11 +185,16 @@ class TieredStore(PaneStore):
             CheckpointError: A file cannot be read.
         """
         for part in self.parts:
-            for rows in self.read(part.files, part.feed.condition):
+            for rows in self.read(part.files, part.feed.condition) if part.feed.has_panes else ():
                 self.touched(rows)
 
+    @property
+    def holds_states(self) -> bool:
+        """Whether anything is here that `spill` would write."""
+        return bool(len(self)) or self.sessions.has_states
+
     def spill(self, cut: int, file: str) -> None:
-        """Write all panes that are here into files.
+        """Write all panes and states of sessions that are here into files.
 
         Args:
             cut: The last cut.
@@ -177,6 +203,7 @@ class TieredStore(PaneStore):
         Raises:
             CheckpointError: They cannot be written.
         """
+        place, groups = self.executors.directory, self.executors.groups
         for ending, direct, table in (
             ("panes", False, store_table(self, self.origin)),
             ("windows", True, direct_table(self, self.origin)),
@@ -184,14 +211,13 @@ class TieredStore(PaneStore):
             if table.num_rows:
                 names = self.keys.schema.names
                 ids = self.keys.intern(table.select(names)) if names else np.zeros(table.num_rows, np.int64)
-                slices = write_slices(self.executors.directory, f"{file}.{ending}", table, ids % self.executors.groups)
-                counted = table.append_column("rows", pa.array(np.ones(table.num_rows, np.int64)))
-                contents = self._own(direct)
-                self._attach_own(files_of(contents, cut, slices, summary_of(counted, "rows")))
+                self._attach_own(write_partials(place, f"{file}.{ending}", table, ids % groups, self._own(direct), cut))
         PaneStore.drop_before(self, MAX_TIME, MAX_TIME)
+        for files, rows in self.sessions.spill(place, file, cut, groups, self.names):
+            self._attach_own(files, rows)
 
     def merge_files(self, cut: int, file: str) -> None:
-        """Put as few files as possible in the place of all, without the panes that no window needs.
+        """Put as few files as possible in the place of all, without what no window and no open session needs.
 
         Args:
             cut: The last cut.
@@ -200,7 +226,8 @@ class TieredStore(PaneStore):
         Raises:
             CheckpointError: They cannot be read or written.
         """
-        done = self.executors.run(self._merge_of((), MIN_TIME, write=file, cut=cut))
+        sessions = self._asked(self.sessions.whole())
+        done = self.executors.run(self._merge_of((), MIN_TIME, write=file, cut=cut, sessions=sessions))
         found: dict[bool, list[PartialFiles]] = {}
         for files in (PartialFiles.from_json(value) for one in done for value in one.files):
             found.setdefault(files.contents.direct, []).append(files)
@@ -210,6 +237,8 @@ class TieredStore(PaneStore):
             windows = sorted({span for files in several for span in files.windows_of(self.origin.condition)})
             slices = tuple(piece for files in several for piece in files.slices)
             self._attach_own(PartialFiles(self._own(direct), cut, slices, (tuple(panes),), (tuple(windows),)))
+        for files, rows in self.sessions.written(done, cut, self.names):
+            self._attach_own(files, rows)
 
     def in_files(self) -> Merge:
         """Return what the executors have to read of it, for groups that move."""
@@ -220,8 +249,8 @@ class TieredStore(PaneStore):
         names = tuple(self.names[primitive] for primitive in self.primitives)
         return Contents(origin, names, (self.origin.condition,), frozenset([self.origin.name]), direct)
 
-    def _attach_own(self, files: PartialFiles) -> None:
-        self.attach(files, self.origin.condition, files.contents.primitives)
+    def _attach_own(self, files: PartialFiles, sessions: SessionRows | None = None) -> None:
+        self.attach(files, self.origin.condition, files.contents.primitives, sessions)
 
     # ---- the store
 
@@ -266,14 +295,36 @@ class TieredStore(PaneStore):
             until: The watermark.
             only: The keys that are needed of some windows; rows of others may be left where they are.
         """
+        return self.close(spans, {}, until, only)[0]
+
+    def close(
+        self, spans: Iterable[Span], ended: Ended, until: Micros, only: Mapping[Span, Slots] | None = None
+    ) -> tuple[dict[Span, Partial], Ended]:
+        """Return the merged rows of some windows, and sessions with all their rows; at most one Spark job for both.
+
+        Args:
+            spans: The windows.
+            ended: Sessions that were taken out.
+            until: The watermark.
+            only: The keys that are needed of some windows; rows of others may be left where they are.
+        """
         wanted = set(spans)
         merged = super().consolidate(wanted, until)
         asked = tuple(sorted(span for span in wanted if any(part.holds(span) for part in self.parts)))
-        if not asked:
-            return merged
+        sessions = self._asked(ended)
+        if not asked and not sessions:
+            return merged, ended
         few = {span: ids for span, ids in (only or {}).items() if len(ids) <= FEW * len(self.keys)}
         keys = tuple((span, to_bytes(self._key_table(few[span]))) for span in asked if span in few)
-        done = self.executors.run(self._merge_of(asked, until, only=keys))
+        done = self.executors.run(self._merge_of(asked, until, only=keys, sessions=sessions))
+        self._add_windows(merged, done)
+        return merged, self.sessions.with_states(ended, done, self.names)
+
+    def _asked(self, sessions: Ended) -> tuple[AskedSessions, ...]:
+        return self.sessions.asked(sessions, (part.feed for part in self.parts))
+
+    def _add_windows(self, merged: dict[Span, Partial], done: Sequence[Done]) -> None:
+        """Merge the windows that came from files into those that are here."""
         tables = [from_bytes(one.windows) for one in done if one.windows]
         self.work.inputs += sum(table.num_rows for table in tables)
         if tables:
@@ -284,7 +335,6 @@ class TieredStore(PaneStore):
                 here = merged[window]
                 merged[window] = self._merge([here, part]) if len(here) else part
                 self.work.windows += not len(here)
-        return merged
 
     def _merge_of(
         self,
@@ -293,20 +343,33 @@ class TieredStore(PaneStore):
         write: str = "",
         cut: int = 0,
         only: tuple[tuple[Span, bytes], ...] = (),
+        sessions: tuple[AskedSessions, ...] = (),
     ) -> Merge:
         if self._spec is None:
             kept = tuple((p, types, self.names[p]) for p, types in self.primitives.items())
-            spec = StoreSpec(self._scope, self.origin, self.grid, self.keys.schema, kept, self._kinds)
+            asked = tuple((kind, tuple(store.primitives)) for kind, store in self.sessions.stores.items())
+            spec = StoreSpec(self._scope, self.origin, self.grid, self.keys.schema, kept, self._kinds, asked)
             self._spec = spec.pickled()
-        request = Request(self._spec, until, self._floor, self._ended, write, cut, only)
+        request = Request(self._spec, until, self._floor, self._ended, self._begun, write, cut, only, sessions)
         return Merge(request, self.origin.name, tuple(self.parts), spans)
 
-    def drop_before(self, moment: Micros, ended: Micros = MIN_TIME) -> None:
-        """Forget what no window needs, as `PaneStore.drop_before` does; files go with the next snapshot."""
+    def drop_before(self, moment: Micros, ended: Micros = MIN_TIME, begun: Micros = MAX_TIME) -> None:
+        """Forget what no window and no session needs; files go with the next snapshot.
+
+        Args:
+            moment: No window that starts earlier will be asked for.
+            ended: No directly computed window that ends by then will be asked for.
+            begun: No session that begins earlier will be asked for (`Sessions.begun`).
+        """
         super().drop_before(moment, ended)
-        self._floor, self._ended = max(self._floor, moment), max(self._ended, ended)
+        self._floor, self._ended, self._begun = max(self._floor, moment), max(self._ended, ended), begun
         if self.parts:
-            self._put([part for part in self.parts if part.needed(self._floor, self._ended)])
+            self._put([part for part in self.parts if part.needed(self._floor, self._ended, self._begun)])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that panes, windows, sessions and their keys take here; those of sketches are estimated."""
+        return super().nbytes + self.sessions.nbytes
 
     def tidy(self) -> None:
         """Forget the keys that only came with windows of files; ids that others hold lose their meaning."""

@@ -9,8 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
+from transom.engine.cluster.asking import Done, Feed, GroupWork, Request, StoreSpec, Task
 from transom.engine.cluster.files import PartialFiles, Slice
-from transom.engine.cluster.resident import Done, Feed, GroupWork, Request, StoreSpec, Task, run
+from transom.engine.cluster.resident import run
 from transom.model.time import Micros
 from transom.placement.balance import Move
 from transom.placement.locality import ExecutorId
@@ -38,8 +39,10 @@ class Part:
         """The windows that hold rows of it, if they are windows."""
         return self.files.windows_of(self.feed.condition)
 
-    def needed(self, floor: Micros, ended: Micros) -> bool:
-        """Tell whether a window may need it, as `PaneStore.drop_before` says."""
+    def needed(self, floor: Micros, ended: Micros, begun: Micros) -> bool:
+        """Tell whether a window may need it, as `PaneStore.drop_before` says, or a session that begins at `begun`."""
+        if self.feed.sessions is not None and self.feed.sessions.last >= begun:
+            return True
         if len(self.starts) and self.starts[-1] >= floor:
             return True
         return any(start >= floor and end > ended for start, end in self.windows)
@@ -55,6 +58,11 @@ class Merge:
     parts: tuple[Part, ...]
     spans: tuple[Span, ...] = ()
     """Windows to return."""
+
+    @property
+    def gives_results(self) -> bool:
+        """Whether windows or sessions are to be returned."""
+        return not self.request.write and bool(self.spans or self.request.sessions)
 
     @property
     def feeds(self) -> tuple[Feed, ...]:

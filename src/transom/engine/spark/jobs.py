@@ -25,8 +25,8 @@ from transom.model.window import WindowSpec
 from transom.scheduling.arrivals import DelayMoments
 from transom.sources.base import ARRIVAL, CORRUPT, PARTITION
 from transom.windows.components import ROWS, Component
+from transom.windows.intervals import TIMES
 from transom.windows.panes import Times
-from transom.windows.sessions import TIMES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -80,7 +80,7 @@ class CutPartials:
 
     tables: tuple[pa.Table, ...]
     """One table per component: PANE (int64), TAG (int32) if it has several conditions, keys by name, states. Of one
-    whose tasks wrote files: PANE, TAG, and the number of rows in them."""
+    whose tasks wrote files: PANE, TAG, the number of rows in them, and TIMES where sessions need them."""
     stats: CutStats = field(default_factory=CutStats)
     slices: tuple[list[Slice] | None, ...] = ()
     """For each component what its tasks wrote; None if its partials are in its table."""
@@ -291,6 +291,11 @@ def late_moments(queries: Sequence[Query], watermark: Micros) -> dict[str, Micro
     return {query.name: max(MIN_TIME, query.late_before(watermark)) for query in queries}
 
 
+def late_for_sessions(component: Component, watermark: Micros) -> tuple[Micros, ...]:
+    """Return the moments before which rows are late for the sessions of a component, ascending."""
+    return tuple(sorted({s.late_before(watermark) for key_set in component.key_sets for s in key_set.sessions}))
+
+
 def straddled(tables: Sequence[pa.Table], components: Sequence[Component], watermark: Micros) -> tuple[Micros, ...]:
     """Return the moments before which rows are late for sessions and that lie between the rows of a partial.
 
@@ -304,7 +309,7 @@ def straddled(tables: Sequence[pa.Table], components: Sequence[Component], water
     """
     found: set[Micros] = set()
     for table, component in zip(tables, components, strict=True):
-        moments = {spec.late_before(watermark) for key_set in component.key_sets for spec in key_set.sessions}
+        moments = late_for_sessions(component, watermark)
         if moments:
             first, last = _times(table, component)
             found.update(moment for moment in moments if ((first < moment) & (moment <= last)).any())

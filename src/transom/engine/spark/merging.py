@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from transom.engine.cluster.asking import MEMORY, Done, GroupWork, Task
 from transom.engine.cluster.groups import KeyGroups
-from transom.engine.cluster.resident import MEMORY, Done, GroupWork, Task, give, run, take
+from transom.engine.cluster.resident import give, run, take
 from transom.engine.cluster.work import Here, Merge, Recovered, Standing, load_spec
 from transom.engine.spark import placed
 from transom.engine.spark.exchange import exchange
@@ -112,7 +113,7 @@ class SparkExecutors:
             self._read += one.read
             self._reading_time += one.reading
         self._note_recovery(merge, self._clock.now() - began, sum(one.read for one in done))
-        if merge.spans:
+        if merge.gives_results:
             self._read_ahead()
         return done
 

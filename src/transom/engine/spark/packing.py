@@ -15,7 +15,9 @@ import pyarrow as pa
 from transom.engine.cluster.files import PartialFiles, Slice, files_of, summary_of, write_slices
 from transom.engine.spark.plan import utc
 from transom.engine.tables import LENGTH, PANE, TAG, Contents, TableNote, state_name
+from transom.model.time import Micros
 from transom.windows.components import ROWS, Component
+from transom.windows.intervals import TIMES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,6 +33,9 @@ class Packing:
     cut: int
     groups: int
     """Number of key groups."""
+    moments: tuple[Micros, ...] = ()
+    """Rows before them are late for sessions; ascending. What is told of the files tells those before from those after
+    (`summary_of`)."""
 
 
 def named(table: pa.Table, component: Component) -> pa.Table:
@@ -63,13 +68,12 @@ def packed(aggregated: DataFrame, component: Component, packing: Packing) -> Dat
 
     keys = [F.col(f"_k{i}") for i in range(len(component.keys))]
     group = F.pmod(F.hash(*keys), F.lit(packing.groups)) if keys else F.lit(0)
-    counts = state_name(component.primitives.index(ROWS), "count")
-    write = _writer(packing, [key.name for key in component.keys], counts)
+    write = _writer(packing, [key.name for key in component.keys], _counts(component), _times(component))
     return aggregated.withColumn(GROUP, group).mapInArrow(write, "written string")
 
 
 def _writer(
-    packing: Packing, keys: Sequence[str], counts: str
+    packing: Packing, keys: Sequence[str], counts: str, times: tuple[str, str] | None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         some = [batch for batch in batches if batch.num_rows]
@@ -80,7 +84,7 @@ def _writer(
         table = table.drop_columns([GROUP])
         name = f"{packing.cut:012d}-{uuid.uuid4().hex}.partials"
         slices = write_slices(packing.directory, name, table, groups)
-        summary = summary_of(table, counts)
+        summary = summary_of(table, counts, times, packing.moments)
         told = {
             "slices": [[s.file, s.group, s.offset, s.length, s.crc, s.rows] for s in slices],
             "summary": summary.to_pydict(),
@@ -90,12 +94,25 @@ def _writer(
     return write
 
 
+def _counts(component: Component) -> str:
+    """Return the column with the number of rows."""
+    return state_name(component.primitives.index(ROWS), "count")
+
+
+def _times(component: Component) -> tuple[str, str] | None:
+    """Return the columns with the first and the last event time; None if no sessions need them."""
+    if TIMES not in component.primitives:
+        return None
+    index = component.primitives.index(TIMES)
+    return state_name(index, "first"), state_name(index, "last")
+
+
 def told(written: pa.Table, component: Component) -> tuple[list[Slice], pa.Table]:
-    """Return the slices that the tasks wrote, and how many rows are in each pane (`summary_of`)."""
+    """Return the slices that the tasks wrote, and what is in each pane (`summary_of`)."""
     texts: list[dict[str, Any]] = [json.loads(text) for text in written.column("written").to_pylist()]
     slices = [Slice(*piece) for text in texts for piece in text["slices"]]
-    counts = state_name(component.primitives.index(ROWS), "count")
-    columns = [PANE, *([TAG] if len(component.conditions) > 1 else []), *([LENGTH] if component.direct else []), counts]
+    groups = [PANE, *([TAG] if len(component.conditions) > 1 else []), *([LENGTH] if component.direct else [])]
+    columns = [*groups, _counts(component), *(_times(component) or ())]
     values = {name: [value for text in texts for value in text["summary"][name]] for name in columns}
     types = {TAG: pa.int32()}
     return slices, pa.table({name: pa.array(values[name], types.get(name, pa.int64())) for name in columns})

@@ -1,0 +1,214 @@
+"""Rows of keys as intervals between a first and a last event time: what sessions are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from transom.model.time import MAX_TIME, MIN_TIME, Micros
+from transom.model.window import SessionSpec
+from transom.windows.aggregates.base import Primitive, Slots, State, Types
+from transom.windows.aggregates.reduce import reduce_slots, take
+from transom.windows.aggregates.times import TimeRange
+from transom.windows.aggregates.values import Mask
+from transom.windows.keys import KeyIndex
+from transom.windows.panes import Times
+from transom.windows.partials import bytes_of
+
+TIMES = TimeRange()
+"""The primitive that every partial has from which sessions are made."""
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """Rows of keys between a first and a last event time, with the states of the rows. Never changed once made."""
+
+    ids: Slots
+    """Key ids, repetitions allowed; shape (intervals,)."""
+    states: Mapping[Primitive, State]
+    """Columns of shape (intervals,), TIMES among them; a primitive that is missing is neutral."""
+
+    @property
+    def first(self) -> Times:
+        """Time of the first row of each interval."""
+        return self.states[TIMES]["first"]
+
+    @property
+    def last(self) -> Times:
+        """Time of the last row of each interval."""
+        return self.states[TIMES]["last"]
+
+    def where(self, chosen: Any) -> Intervals:
+        """Return some of the intervals, given as booleans."""
+        rows = np.flatnonzero(chosen)
+        return Intervals(self.ids[rows], {p: take(state, rows) for p, state in self.states.items()})
+
+    def merged(
+        self, numbers: Slots, states: Mapping[Primitive, State], primitives: Mapping[Primitive, Types]
+    ) -> Intervals:
+        """Return the intervals with further states merged into them.
+
+        Args:
+            numbers: The interval of each row, repetitions allowed; shape (rows,).
+            states: Columns of shape (rows,) for some primitives.
+            primitives: All primitives of the result, with the types of their columns.
+        """
+        merged: dict[Primitive, State] = {}
+        for primitive, types in primitives.items():
+            mine, rows = self.states.get(primitive), states.get(primitive)
+            if mine is not None:
+                merged[primitive] = {name: column.copy() for name, column in mine.items()}
+            elif rows is not None:
+                merged[primitive] = primitive.empty(len(self), types)
+            if rows is not None and len(numbers):
+                slots, into = np.unique(numbers, return_inverse=True)
+                primitive.merge_into(merged[primitive], slots, reduce_slots(primitive, rows, into, len(slots), types))
+        return Intervals(self.ids, merged)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its states and ids; of states that are Python objects it is an estimate."""
+        return self.ids.nbytes + sum(bytes_of(column) for state in self.states.values() for column in state.values())
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class HeldIntervals:
+    """Intervals by key, in parts.
+
+    A partial of rows of one key that are at most one gap apart is an interval [first row, last row]; two intervals of
+    a key belong to one session when they overlap, or when the pause between them is at most the gap, if neither was
+    late when it came and no session with either had ended by then. That holds within what is added at once.
+
+    Args:
+        spec: The kind of sessions.
+        keys: Names and types of the key columns.
+        primitives: What is kept for each key besides TIMES, with the types of the columns.
+    """
+
+    def __init__(self, spec: SessionSpec, keys: pa.Schema, primitives: Mapping[Primitive, Types]) -> None:
+        self.spec = spec
+        self.keys = KeyIndex(keys)
+        self.primitives: dict[Primitive, Types] = {}
+        self.arrange(primitives)
+        self._parts: list[Intervals] = []
+
+    def arrange(self, primitives: Mapping[Primitive, Types]) -> None:
+        """Change what is kept; a primitive that is new is neutral in the intervals that are there."""
+        self.primitives = {**primitives, TIMES: {"first": pa.int64(), "last": pa.int64()}}
+
+    def add(self, keys: pa.Table, states: Mapping[Primitive, State], closed: Micros) -> None:
+        """Take in intervals, except late ones: those that would be sessions that ended by now.
+
+        Args:
+            keys: Key columns, at least those of the store; n rows, repetitions allowed.
+            states: Columns of shape (rows,) for TIMES and some other primitives.
+            closed: The watermark in force.
+        """
+        if not keys.num_rows:
+            return
+        chosen = {p: states[p] for p in self.primitives if p in states}
+        rows = Intervals(self.keys.intern(keys.select(self.keys.schema.names)), chosen)
+        in_time = rows.last > self.late_until(closed)
+        self._append(self._joined([rows if in_time.all() else rows.where(in_time)]))
+
+    def late_until(self, watermark: Micros) -> Micros:
+        """Return the time of the last row of the latest sessions that ended by the watermark."""
+        return watermark if watermark in (MIN_TIME, MAX_TIME) else watermark - self.spec.gap
+
+    def _append(self, part: Intervals) -> None:
+        """Add a part."""
+        if len(part):
+            self._parts.append(part)
+
+    def _joined(self, parts: Sequence[Intervals]) -> Intervals:
+        """Return intervals, ordered by key and time, with those joined that belong to one session; O(n log n).
+
+        O(n) comparisons when each part is ordered and the parts follow one another in time. What no part has is
+        missing.
+        """
+        ids = np.concatenate([part.ids for part in parts])
+        states = self._concatenated(parts)
+        order = np.argsort(ids, kind="stable")
+        first, last = (states[TIMES][name] for name in ("first", "last"))
+        fresh = _starts(ids[order])
+        if not _ascends(first[order], fresh):
+            order = np.lexsort((first, ids))
+        ids, first, last = ids[order], first[order], last[order]
+        reached = last if _ascends(last, fresh) else _running_maximum(last, np.cumsum(fresh) - 1)
+        fresh[1:] |= first[1:] > reached[:-1] + self.spec.gap
+        heads, rest = order[fresh], order[~fresh]
+        slots, into = np.unique((np.cumsum(fresh) - 1)[~fresh], return_inverse=True)
+        joined = {p: take(state, heads) for p, state in states.items()}
+        if len(rest):
+            for p, state in states.items():
+                p.merge_into(joined[p], slots, reduce_slots(p, take(state, rest), into, len(slots), self.primitives[p]))
+        return Intervals(ids[fresh], joined)
+
+    def _concatenated(self, parts: Sequence[Intervals]) -> dict[Primitive, State]:
+        """Return the states of parts one after the other; what no part has is missing, but for TIMES."""
+        found: dict[Primitive, State] = {}
+        for primitive, types in self.primitives.items():
+            if primitive == TIMES or any(primitive in part.states for part in parts):
+                columns = [part.states.get(primitive) or primitive.empty(len(part), types) for part in parts]
+                found[primitive] = {name: np.concatenate([column[name] for column in columns]) for name in columns[0]}
+        return found
+
+    def __len__(self) -> int:
+        """Return the number of intervals that are held."""
+        return sum(map(len, self._parts))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that intervals and keys take; those of sketches are estimated."""
+        return self.keys.nbytes + sum(part.nbytes for part in self._parts)
+
+    def compact(self) -> None:
+        """Forget keys without an interval, when they are the majority."""
+        live = np.zeros(len(self.keys), np.bool_)
+        for part in self._parts:
+            live[part.ids] = True
+        kept = np.flatnonzero(live)
+        if not len(self.keys.schema) or 2 * len(kept) >= len(self.keys):
+            return
+        index = KeyIndex(self.keys.schema)
+        index.intern(self.key_table(kept))
+        numbers = np.empty(len(self.keys), np.int64)
+        numbers[kept] = np.arange(len(kept))
+        self.keys = index
+        self._parts = [Intervals(numbers[part.ids], part.states) for part in self._parts]
+
+    def key_table(self, ids: Slots) -> pa.Table:
+        """Return the key columns of some ids."""
+        columns = self.keys.take(ids) if len(self.keys.schema) else []
+        return pa.Table.from_arrays(columns, schema=self.keys.schema)
+
+
+def _starts(groups: Slots) -> Mask:
+    """Return where a group begins; equal numbers are neighbours."""
+    starts = np.ones(len(groups), np.bool_)
+    starts[1:] = groups[1:] != groups[:-1]
+    return starts
+
+
+def _ascends(values: Times, starts: Mask) -> bool:
+    """Tell whether values ascend within each group, given where groups begin."""
+    return bool((starts[1:] | (values[1:] >= values[:-1])).all())
+
+
+def _running_maximum(values: Times, groups: Slots) -> Times:
+    """Return the largest value so far within each group; groups are numbered 0, 1, ... in order.
+
+    By ranks, which are small enough that group * n + rank is one number.
+    """
+    order = np.argsort(values, kind="stable")
+    ranks = np.empty(len(values), np.int64)
+    ranks[order] = np.arange(len(values))
+    shift = groups * len(values)
+    maxima: Times = values[order[np.maximum.accumulate(ranks + shift) - shift]]
+    return maxima
