@@ -22,7 +22,8 @@ sys.path.append(str(Path(__file__).parents[1] / "windows"))
 from store_helpers import COUNT, LIST, MS, PRIMITIVES, SUM, expected, key_table, states_of, values_of
 
 from transom.engine.cluster import resident
-from transom.engine.cluster.files import PartialFiles, summary_of, write_partials
+from transom.engine.cluster.asking import Done
+from transom.engine.cluster.files import PartialFiles, from_bytes, summary_of, write_partials
 from transom.engine.cluster.work import Here, load_spec
 from transom.engine.stores import StoreEntry
 from transom.engine.tables import PANE, Origin, PartialTable, partial_table
@@ -293,11 +294,22 @@ def test_a_group_takes_its_sessions_with_it(tmp_path: Path) -> None:
         path.rename(path.with_suffix(".away"))
     after = resident.run(task("new"), load_spec)
     assert after.read == 0
-    answers = [entry.sessions.with_states(taken, [done], entry.names)[SHORT] for done in (before, after)]
+    halves = []
+    for starts in ((MIN_TIME, MS), (MS, MAX_TIME)):  # as when it moves smoothly
+        whole = task("new")
+        works = tuple(replace(work, starts=starts) for work in whole.works)
+        halves.append(resident.run(replace(whole, works=works), load_spec))
+    assert [count(done) for done in (after, *halves)] == [3, 2, 1]
+    answers = [entry.sessions.with_states(taken, some, entry.names)[SHORT] for some in ([before], [after], halves)]
     for found in answers:
         which = zip(found.ids.tolist(), found.first.tolist(), strict=True)
         sums = dict(zip(which, found.states[SUM]["sum"].tolist(), strict=True))
         assert sums == {(0, 0): 1, (1, 0): 3, (0, 2 * MS): 3}
+
+
+def count(done: Done) -> int:
+    """Return of how many sessions it has states."""
+    return sum(from_bytes(data).num_rows for _, data in done.sessions)
 
 
 def replace_sessions(some: Any, more: Any) -> Any:

@@ -93,7 +93,7 @@ def test_partials_that_change_their_tier_at_length(
     check_turns(interpreted, example, turns)
 
 
-def check_sessions(spark: SparkSession, directory: Any, seed: int, turns: Sequence[dict[str, Any]]) -> set[bool]:
+def check_sessions(spark: SparkSession, directory: Any, seed: int, turns: Sequence[dict[str, Any]]) -> tuple[int, int]:
     """Compare sessions, some beside other windows and keys, with rows late and in time, with a simulation of each row.
 
     Args:
@@ -103,14 +103,14 @@ def check_sessions(spark: SparkSession, directory: Any, seed: int, turns: Sequen
         turns: Settings of the lives of the application, but for the last one.
 
     Returns:
-        Whether partials of sessions were in files, for each moment when windows had closed; each time none of their
-        states was on the driver if they all were to be in files.
+        How many rows were late, which with an odd seed may be none, and how often stores had partials of sessions in
+        files. If that is all that they are to have, nothing but times was on the driver.
     """
     draw = random.Random(seed)
-    gaps = draw.sample(range(2, 20), 2)
+    gaps = draw.sample(range(2, 20 if seed % 2 else 10), 2)
     source = PiecewiseSource(KJX, tuple(draw.randrange(5, 30) for _ in range(4)))
-    rows = random_rows(draw, 150, draw.choice([3, 14]) * SECOND)
-    delay = draw.choice(["2 seconds", "10 seconds"])
+    rows = random_rows(draw, 150, (draw.choice([3, 14]) if seed % 2 else 14) * SECOND)
+    delay = draw.choice(["2 seconds", "10 seconds"]) if seed % 2 else "2 seconds"
 
     def define(app: tm.App, sink: Any) -> None:
         stream = app.stream(source, event_time="at", watermark=tm.watermark(delay, max_ahead=None))
@@ -123,18 +123,19 @@ def check_sessions(spark: SparkSession, directory: Any, seed: int, turns: Sequen
         early.agg(n=tm.count()).to(sink, "early")
 
     bench = Bench(spark, directory, define)
-    found: set[bool] = set()
+    found = 0
     app: tm.App
 
     def look(step: str) -> None:
+        nonlocal found
         if step == "committed":
             bench.clock.advance(SECOND)
         if step == "windows closed" and app._loop is not None:
             stores = [entry.store for entry in app._loop._streams["stream1"].state.stores]
             stores = [store for store in stores if store.sessions.stores]
-            found.update(any(part.feed.sessions is not None for part in store.parts) for store in stores)
-            if bench.settings["tier"] == "cluster":
-                assert not any(store.sessions.has_states for store in stores)
+            found += sum(any(part.feed.sessions is not None for part in store.parts) for store in stores)
+            if all(turn == CLUSTER for turn in turns):
+                assert not any(store.holds_states for store in stores)
 
     for number, turn in enumerate([*turns, turns[0]]):
         bench.settings.update(turn)
@@ -166,8 +167,7 @@ def check_sessions(spark: SparkSession, directory: Any, seed: int, turns: Sequen
         assert all(row[-2] == len(row[-1]) for row in bench.rows("both"))
         assert wanted <= actual
         assert all(end - start == 7 * SECOND for start, end, *_ in actual - wanted)
-    assert late or delay == "10 seconds"
-    return found
+    return late, found
 
 
 CRASHES = ["cut logged", "windows closed", "job done", "committed", "delivered", "before snapshot", "after snapshot"]
@@ -186,7 +186,9 @@ def turn(draw: random.Random) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12))])
 def test_sessions_are_on_the_executors(interpreted: SparkSession, tmp_path: Any, seed: int) -> None:
-    assert True in check_sessions(interpreted, tmp_path, seed, [CLUSTER] * 2)
+    late, found = check_sessions(interpreted, tmp_path, seed, [CLUSTER] * 2)
+    assert found > 5
+    assert late or seed % 2
 
 
 @pytest.mark.parametrize("seed", [pytest.param(seed, marks=pytest.mark.slow) for seed in range(12)])
@@ -196,7 +198,9 @@ def test_sessions_that_change_their_tier(
     monkeypatch.setattr(tiers, "REVIEW_EVERY", 1)
     monkeypatch.setattr(tiers, "MOST_FILES", 2)
     draw = random.Random(100 + seed)
-    check_sessions(interpreted, tmp_path, seed, [CLUSTER, *(turn(draw) for _ in range(4))])
+    late, found = check_sessions(interpreted, tmp_path, seed, [CLUSTER, *(turn(draw) for _ in range(4))])
+    assert found
+    assert late or seed % 2
 
 
 def test_what_no_window_needs_goes(spark: SparkSession, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

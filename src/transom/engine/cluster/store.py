@@ -22,6 +22,9 @@ from transom.windows.panes import Grid, Times, closing_windows
 from transom.windows.partials import Partial
 from transom.windows.store import PaneStore
 
+READ_AT_ONCE = 32 << 20
+"""Bytes of files that the driver has in memory when it looks for keys and times: each table costs a look at all keys
+that are known."""
 FEW = 0.25
 """Of the known keys: with more, it is cheaper to return whole windows than to tell every task which keys are needed."""
 
@@ -163,8 +166,12 @@ class TieredStore(PaneStore):
         Raises:
             CheckpointError: A file cannot be read.
         """
-        for piece in files.slices:
-            yield PartialTable(piece.read(self.executors.directory), files.contents).of_condition(condition)
+        read: list[pa.Table] = []
+        for number, piece in enumerate(files.slices, 1):
+            read.append(piece.read(self.executors.directory))
+            if number == len(files.slices) or sum(table.nbytes for table in read) > READ_AT_ONCE:
+                yield PartialTable(pa.concat_tables(read), files.contents).of_condition(condition)
+                read = []
 
     def touched(self, rows: PartialTable) -> list[tuple[Micros, Micros, Slots]]:
         """Return the panes and windows of some rows with the ids of their keys.
