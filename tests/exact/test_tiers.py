@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from exact_helpers import SECOND, Bench, PiecewiseSource, examples, few_examples
+from exact_helpers import SECOND, Bench, PiecewiseSource, examples, few_examples, plain_rows
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import differences, expected
@@ -134,11 +134,11 @@ def check_sessions(spark: SparkSession, directory: Any, seed: int, turns: Sequen
             stores = [entry.store for entry in app._loop._streams["stream1"].state.stores]
             stores = [store for store in stores if store.sessions.stores]
             found += sum(any(part.feed.sessions is not None for part in store.parts) for store in stores)
-            if all(turn == CLUSTER for turn in turns):
+            if all(one == CLUSTER for one in turns):
                 assert not any(store.holds_states for store in stores)
 
-    for number, turn in enumerate([*turns, turns[0]]):
-        bench.settings.update(turn)
+    for number, life in enumerate([*turns, turns[0]]):
+        bench.settings.update(life)
         source.add(rows[number * 150 // len(turns) : (number + 1) * 150 // len(turns)])
         app = bench.app()
         last = number == len(turns)
@@ -167,6 +167,13 @@ def check_sessions(spark: SparkSession, directory: Any, seed: int, turns: Sequen
         assert all(row[-2] == len(row[-1]) for row in bench.rows("both"))
         assert wanted <= actual
         assert all(end - start == 7 * SECOND for start, end, *_ in actual - wanted)
+    corrected: Counter[tuple[Any, ...]] = Counter()
+    for cut in cuts:
+        for k, _, _, at in rows[cut.start : cut.end]:
+            end = at // (5 * SECOND) * 5 * SECOND + 5 * SECOND
+            corrected[end - 5 * SECOND, end, k] += end + 2 * SECOND > cut.watermark
+    latest = plain_rows(bench.sink.latest("early").drop_columns(["revision"]))
+    assert {row[:3]: row[3] for row in latest} == {window: n for window, n in corrected.items() if n}
     return late, found
 
 
