@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 sys.path.append(str(Path(__file__).parents[1] / "windows"))
@@ -44,7 +44,11 @@ def kinds(draw: st.DrawFn) -> WindowSpec:
     return WindowSpec(length, slide, draw(st.sampled_from([0, 3])) * MS)
 
 
+SLIDING = [WindowSpec(MS, MS, 0), WindowSpec(50 * MS, 5 * MS, 3 * MS)]
+
+
 @settings(max_examples=12, deadline=None)
+@example(SLIDING, 15911055)  # a window that slides is merged here, its panes go into files and come back
 @given(st.lists(kinds(), min_size=1, max_size=3), st.integers(0, 2**32))
 def test_windows_hold_all_rows_wherever_they_are(specs: list[WindowSpec], seed: int) -> None:
     """Panes go into files, files are merged and read back, the memory of workers is lost, windows expire."""

@@ -231,6 +231,14 @@ class PaneStore:
         self._direct.drop(moment, ended)
         self._late = [(start, rows) for start, rows in self._late if start >= moment]
 
+    def clear(self) -> None:
+        """Forget all rows; keys stay."""
+        self._panes.drop_before(MAX_TIME)
+        self._direct.drop(MAX_TIME, MAX_TIME)
+        self._complete.clear()
+        self._sliding.clear()
+        self._late.clear()
+
     def __len__(self) -> int:
         """Return the number of rows in panes and directly computed windows."""
         return len(self._panes) + sum(map(len, self._direct.partials()))

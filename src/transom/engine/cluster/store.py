@@ -219,7 +219,7 @@ class TieredStore(PaneStore):
                 names = self.keys.schema.names
                 ids = self.keys.intern(table.select(names)) if names else np.zeros(table.num_rows, np.int64)
                 self._attach_own(write_partials(place, f"{file}.{ending}", table, ids % groups, self._own(direct), cut))
-        PaneStore.drop_before(self, MAX_TIME, MAX_TIME)
+        self.clear()
         for files, rows in self.sessions.spill(place, file, cut, groups, self.names):
             self._attach_own(files, rows)
 
