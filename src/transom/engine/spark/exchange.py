@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-import pyarrow as pa
-
-from transom.engine.spark.placed import PAYLOAD, PlacedFile, Tasks, Writer, at_tasks, payload_row
+from transom.engine.spark.placed import PlacedFile, Tasks, Writer
 
 MOST_MOVED = 256 << 20
 """Bytes that are moved in one job: what a Python worker holds at once, at most."""
-TARGET = "_target"
-Arrived = TypeVar("Arrived")
 Taken = TypeVar("Taken")
 
 
@@ -23,40 +18,42 @@ def exchange(
     givers: Tasks,
     give: Callable[[int], Iterable[tuple[int, int, bytes]]],
     takers: Tasks,
-    arrive: Callable[[int, bytes], Arrived],
-    take: Callable[[int, dict[int, Arrived]], Taken],
+    take: Callable[[int, dict[int, bytes]], Taken],
 ) -> list[Taken]:
-    """Bring bytes from tasks to tasks; one job with one exchange.
+    """Bring bytes from tasks to tasks; one job with one exchange, of RDDs: to plan one of DataFrames takes longer.
+
+    Each giver has exactly one element for each taker. So a partition of the exchange has as many as there are givers,
+    and is zipped with as many that are located, which takes its task there.
 
     Args:
         givers: The tasks that have them.
         give: Gives, for the number of a giver, the number of a taker, a number for the piece, and the piece.
         takers: The tasks that get them.
-        arrive: Makes of the number of a piece, and the piece, what `take` gets, in another process at the same place:
-            better something small.
         take: Takes, for the number of a taker, its pieces by number; what it returns comes back, by taker.
     """
-    from pyspark.sql import functions as F
+    from pyspark import RDD
+    from pyspark.serializers import PairDeserializer
 
-    schema = pa.schema([(TARGET, pa.int32()), ("_number", pa.int32()), (PAYLOAD, pa.binary())])
+    count = len(takers)
 
-    def read(giver: int) -> Iterator[pa.RecordBatch]:
+    def send(giver: int) -> Iterable[tuple[int, dict[int, bytes]]]:
+        pieces: dict[int, dict[int, bytes]] = {taker: {} for taker in range(count)}
         for taker, number, piece in give(giver):
-            columns = [pa.array([taker], pa.int32()), pa.array([number], pa.int32()), pa.array([piece], pa.binary())]
-            yield pa.record_batch(columns, schema=schema)
+            pieces[taker][number] = piece
+        return pieces.items()
 
-    def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield payload_row(
-            {
-                number: arrive(number, piece)
-                for batch in batches
-                for number, piece in zip(batch["_number"].to_pylist(), batch[PAYLOAD].to_pylist(), strict=True)
-            }
-        )
+    def receive(pairs: Iterable[tuple[tuple[int, dict[int, bytes]], int]]) -> Iterator[Taken]:
+        come = list(pairs)
+        taker = come[0][1]
+        yield take(taker, {number: piece for (_, pieces), _ in come for number, piece in pieces.items()})
 
-    sent = givers.frame(read, f"{TARGET} int, _number int, {PAYLOAD} binary")
-    packed = sent.repartitionById(len(takers), F.col(TARGET)).mapInArrow(pack, f"{PAYLOAD} binary")
-    return at_tasks(packed, takers, lambda payload, taker: take(taker, pickle.loads(payload)))
+    context: Any = takers.spark.sparkContext
+    sent: Any = givers.rdd.flatMap(send).partitionBy(count, lambda taker: taker)
+    copies = context._jsc.parallelize(list(range(len(givers))), 1)
+    located = takers.rdd._jrdd.cartesian(copies).keys()
+    pair: Any = PairDeserializer
+    pairs: Any = RDD(sent._jrdd.zip(located), context, pair(sent._jrdd_deserializer, takers.rdd._jrdd_deserializer))
+    return pairs.mapPartitions(receive).collect()
 
 
 def move(files: Sequence[PlacedFile], tasks: Tasks, name: str) -> list[PlacedFile]:
@@ -99,13 +96,10 @@ def _moved(
         for target, number, path in given[source]:
             yield target, number, Path(path).read_bytes()
 
-    def write(number: int, piece: bytes) -> PlacedFile:
-        return writer.write(piece, f"{number}")
+    def take(_: int, pieces: dict[int, bytes]) -> dict[int, PlacedFile]:
+        return {number: writer.write(piece, f"{number}") for number, piece in pieces.items()}
 
-    def take(_: int, pieces: dict[int, PlacedFile]) -> dict[int, PlacedFile]:
-        return {number: file.seen() for number, file in pieces.items()}
-
-    taken = exchange(Tasks(tasks.spark, sources), give, there, write, take)
+    taken = exchange(Tasks(tasks.spark, sources), give, there, take)
     for files_at, home in zip(taken, targets, strict=True):
         for number, file in files_at.items():
             yield number, replace(file, executor=home)

@@ -261,12 +261,8 @@ class SparkExecutors:
         def receive(number: int, data: dict[int, bytes]) -> None:
             take(to_tasks[number], data, load_spec)
 
-        def whole(_: int, data: bytes) -> bytes:
-            return data  # only the workers that merge have the groups in memory
-
-        there = placed.Tasks(self._session, takers)
         try:
-            exchange(placed.Tasks(self._session, givers), send, there, whole, receive)
+            exchange(placed.Tasks(self._session, givers), send, placed.Tasks(self._session, takers), receive)
         except Exception as error:
             if CheckpointError.__name__ in str(error):
                 raise

@@ -318,14 +318,9 @@ def _writing(
             part = table.drop_columns(PARTITION).slice(begin, count).cast(schema)
             files[number] = writer.write(_file(part), f"{number}")
             begin += count
-        yield payload_row(files)
+        yield pa.record_batch([pa.array([pickle.dumps(files)], pa.binary())], names=[PAYLOAD])
 
     return write
-
-
-def payload_row(value: object) -> pa.RecordBatch:
-    """Return a value as the one row that `at_tasks` wants of each partition."""
-    return pa.record_batch([pa.array([pickle.dumps(value)], pa.binary())], names=[PAYLOAD])
 
 
 def _file(table: pa.Table) -> bytes:
