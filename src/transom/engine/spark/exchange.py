@@ -53,7 +53,8 @@ def exchange(
     located = takers.rdd._jrdd.cartesian(copies).keys()
     pair: Any = PairDeserializer
     pairs: Any = RDD(sent._jrdd.zip(located), context, pair(sent._jrdd_deserializer, takers.rdd._jrdd_deserializer))
-    return pairs.mapPartitions(receive).collect()
+    taken: list[Taken] = pairs.mapPartitions(receive).collect()
+    return taken
 
 
 def move(files: Sequence[PlacedFile], tasks: Tasks, name: str) -> list[PlacedFile]:
