@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle import differences, expected
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from test_random import CLOSE, EXAMPLES, SCHEMA, Example, counted, run_example
 from test_session_windows import SCHEMA as KJX
 from test_session_windows import random_rows, simulated
@@ -114,7 +115,7 @@ def check_sessions(spark: SparkSession, directory: Any, seed: int, turns: Sequen
 
     def define(app: tm.App, sink: Any) -> None:
         stream = app.stream(source, event_time="at", watermark=tm.watermark(delay, max_ahead=None))
-        values = {"n": tm.count(), "xs": tm.collect_list("x")}
+        values = {"n": tm.count(), "xs": tm.collect_list("x"), "twice": tm.sum(F.col("x") * 2)}
         both = stream.group_by("k", "j").window(tm.session(gaps[0] * SECOND), tm.session(gaps[1] * SECOND), "7 seconds")
         both.agg(**values).to(sink, "both")
         stream.group_by("k").window(tm.session(gaps[1] * SECOND)).agg(n=tm.count()).to(sink, "coarse")
@@ -163,8 +164,8 @@ def check_sessions(spark: SparkSession, directory: Any, seed: int, turns: Sequen
             assert bench.rows(query) == sorted(((a, b, *name, n) for a, b, name, n in sessions), key=repr)
             continue
         wanted = {(a, b, *name, n) for a, b, name, n in [*sessions, *simulated(rows, cuts, gaps[1] * SECOND, key)[0]]}
-        actual = {row[:-1] for row in bench.rows("both")}
-        assert all(row[-2] == len(row[-1]) for row in bench.rows("both"))
+        actual = {row[:-2] for row in bench.rows("both")}
+        assert all((n, twice) == (len(xs), 2 * sum(xs)) for *_, n, xs, twice in bench.rows("both"))
         assert wanted <= actual
         assert all(end - start == 7 * SECOND for start, end, *_ in actual - wanted)
     corrected: Counter[tuple[Any, ...]] = Counter()

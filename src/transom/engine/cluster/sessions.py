@@ -67,10 +67,10 @@ class TieredSessions(Sessions):
         for spec, some in sessions.items():
             tables = [from_bytes(data) for one in done for gap, data in one.sessions if gap == spec.gap]
             if tables:
-                rows = PartialTable(pa.concat_tables(tables), PartialTable.of(tables[0]).contents)
                 kept = self.stores[spec].primitives
-                states = rows.states({p: names[p] for p in kept if p != TIMES})
-                found[spec] = some.merged(rows.table.column(SESSION).to_numpy(), states, kept)
+                wanted = {p: names[p] for p in kept if p != TIMES}
+                rows = PartialTable(pa.concat_tables(tables), Contents(self._origin, tuple(wanted.values())))
+                found[spec] = some.merged(rows.table.column(SESSION).to_numpy(), rows.states(wanted), kept)
         return found
 
     def whole(self) -> Ended:
