@@ -139,7 +139,7 @@ def main(names: list[str]) -> None:
         .master("local-cluster[3,1,1024]")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
-        .config("spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+        .config("spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")  # the first job waits for all executors
         .getOrCreate()
     )

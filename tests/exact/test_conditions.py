@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from exact_helpers import SECOND, Bench, PiecewiseSource
 from oracle import BatchQuery, differences, expected, logged_rows
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import transom as tm
@@ -81,9 +82,33 @@ def aggregates(name: str) -> dict[str, Any]:
     return AGGREGATES | (DIVIDED if name in ("two", "key fails elsewhere") else {})
 
 
+@pytest.fixture(scope="module")
+def plain(interpreted: SparkSession) -> Callable[[pa.Table], dict[str, pa.Table]]:
+    """What plain Spark gives for records with the watermarks in force; a job for those that differ only."""
+    known: list[tuple[pa.Table, dict[str, pa.Table]]] = []
+    batches = {
+        name: BatchQuery(
+            (window,),
+            {key: F.expr(text) for key, text in keys.items()},
+            {column: F.expr(text) for column, (_, text) in aggregates(name).items()},
+            select,
+        )
+        for name, (_, keys, select, window) in CASES.items()
+    }
+
+    def results(table: pa.Table) -> dict[str, pa.Table]:
+        for before, found in known:
+            if before.equals(table):
+                return found
+        known.append((table, expected(interpreted, PiecewiseSource(SCHEMA).schema, table, "at", batches)))
+        return known[-1][1]
+
+    return results
+
+
 @pytest.mark.parametrize("share", [True, False])
-def test_each_query_sees_its_rows(interpreted, tmp_path, share: bool):
-    source = PiecewiseSource(SCHEMA, (17, 9))
+def test_each_query_sees_its_rows(interpreted, tmp_path, plain, share: bool):
+    source = PiecewiseSource(SCHEMA, (17, 20))
 
     def define(app: App, sink: MemorySink) -> None:
         stream = app.stream(source, event_time="at", watermark="5 seconds")
@@ -98,17 +123,7 @@ def test_each_query_sees_its_rows(interpreted, tmp_path, share: bool):
     bench.run(close_all=False, crash_at=("committed", 1))
     source.add(rows()[40:])
     progress = bench.run()
-    batches = {
-        name: BatchQuery(
-            (window,),
-            {key: F.expr(text) for key, text in keys.items()},
-            {column: F.expr(text) for column, (_, text) in aggregates(name).items()},
-            select,
-        )
-        for name, (_, keys, select, window) in CASES.items()
-    }
-    table = logged_rows(source._from_python(rows()), bench.cuts_of())
-    wanted = expected(interpreted, source.schema, table, "at", batches)
+    wanted = plain(logged_rows(source._from_python(rows()), bench.cuts_of()))
     for name, (_, keys, _, _) in CASES.items():
         assert differences(bench.sink.to_table(name), wanted[name], len(keys)) == [], name
     assert bench.sink.to_table("nothing") is None

@@ -1,4 +1,7 @@
-"""Ctrl-C: the first one finishes the micro-batch, the second stops at once; both are followed by exact results."""
+"""Ctrl-C: the first one finishes the micro-batch, the second stops at once; both are followed by exact results.
+
+What the command says and returns after the first one: `test_queries_come_rest_and_go`.
+"""
 
 from __future__ import annotations
 
@@ -104,16 +107,4 @@ def test_a_second_interrupt_stops_at_once(spark, tmp_path):
     assert said == ["Stopped at once; the next run goes on from the last committed micro-batch."]
     assert "Traceback" not in out
     assert process.returncode == 130
-    finish(spark, tmp_path)
-
-
-def test_the_first_interrupt_of_the_command(spark, tmp_path):
-    with start(tmp_path) as process:
-        wait_for(process, "committed", 2)
-        process.send_signal(signal.SIGINT)
-        out, errors = process.communicate(timeout=60)
-    assert [line for line in errors.splitlines() if not line.startswith("step: ")] == []
-    assert errors.endswith("step: after snapshot\n")
-    assert "Traceback" not in out
-    assert process.returncode == 0
     finish(spark, tmp_path)
