@@ -12,27 +12,55 @@ from typing import Any
 import pytest
 
 
+class Checks:
+    """A process that makes some checks on a cluster."""
+
+    def __init__(self, *names: str) -> None:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        program = str(Path(__file__).with_name("cluster_checks.py"))
+        self._process = subprocess.Popen(
+            [sys.executable, program, *names],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+
+    def seen(self) -> dict[str, Any]:
+        """Wait for what the checks saw."""
+        out, errors = self._process.communicate(timeout=600)
+        assert self._process.returncode == 0, errors[-4000:]
+        return dict(json.loads(out.splitlines()[-1]))
+
+    def end(self) -> None:
+        """End it, if nobody waited for it."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
+
+
+TOGETHER = pytest.StashKey[Checks]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Begin with the check that takes longest of all, and mostly waits for its executors, beside the first tests."""
+    wanted = any("together" in getattr(item, "fixturenames", ()) for item in session.items)
+    if wanted and not session.config.option.collectonly:
+        session.config.stash[TOGETHER] = Checks("together")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if (checks := config.stash.get(TOGETHER, None)) is not None:
+        checks.end()
+
+
 @pytest.fixture(scope="session")
-def together() -> dict[str, Any]:
+def together(pytestconfig: pytest.Config) -> dict[str, Any]:
     """What was seen on a cluster of three executors with one core each, of which one was killed."""
-    return dict(_seen("together")["together"])
+    return dict(pytestconfig.stash[TOGETHER].seen()["together"])
 
 
 @pytest.fixture(scope="session")
 def seen() -> dict[str, Any]:
     """What each of the longer checks saw on such a cluster."""
-    return _seen("placement", "moving", "migrating", "killed", "copies", "elastic")
-
-
-def _seen(*names: str) -> dict[str, Any]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("cluster_checks.py")), *names],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-        env=environment,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    return Checks("placement", "moving", "migrating", "killed", "copies", "elastic").seen()
