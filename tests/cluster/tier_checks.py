@@ -96,13 +96,13 @@ def migrating(spark: SparkSession) -> dict[str, Any]:
         if strategy is None:
             return
         executors, store = stream.state.executors, stream.state.stores[0].store
-        executors.run(store.in_files())  # so that all is in memory
+        executors.run([store.in_files()])  # so that all is in memory
         group = len(steps)
         source = executors.key_groups.home(group)
         target = next(each.id for each in placed.executors(spark) if each.id != source)
         migrate(stream, [Move(group, source, target, 1.0)], strategy)
         executors.arrive()
-        again = sum(done.read for done in executors.run(store.in_files()))
+        again = sum(done.read for done in executors.run([store.in_files()])[0])
         steps[strategy.value] = {"moved": executors.key_groups.home(group) == target, "again": again}
 
     with mock.patch.object(Tiers, "balance", balance):

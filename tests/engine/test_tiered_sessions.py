@@ -108,7 +108,10 @@ def closed(entry: StoreEntry, after: Micros, watermark: Micros) -> tuple[dict[An
     """Close what a watermark completes, as `StreamState.close` does; return windows and sessions."""
     query = entry.key_set.queries[0]
     spans = entry.due(query, after, watermark, MIN_TIME)
-    windows, ended = entry.close(dict.fromkeys(spans), entry.sessions.take(watermark), watermark)
+    taken = entry.sessions.take(watermark)
+    merge = entry.ask(dict.fromkeys(spans), taken, watermark)
+    done = entry.store.executors.run([merge])[0] if merge else ()
+    windows, ended = entry.close(spans, taken, watermark, done)
     found = {}
     for spec, some in ended.items():
         names = entry.sessions.stores[spec].key_table(some.ids)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,32 @@ sys.path.append(str(Path(__file__).parents[1] / "windows"))
 
 from store_helpers import KEYS, MS, PRIMITIVES, add, add_direct, expected, values_of, windows_of
 
+import transom as tm
 from transom.engine.cluster import resident
+from transom.engine.cluster.asking import Done
 from transom.engine.cluster.files import PartialFiles, files_of
 from transom.engine.cluster.store import TieredStore
-from transom.engine.cluster.work import Here, load_spec
-from transom.engine.tables import LENGTH, PANE, TAG, Contents, Origin, primitive_names
+from transom.engine.cluster.work import Here, Merge, load_spec
+from transom.engine.state import CompiledQuery, StreamState
+from transom.engine.tables import (
+    LENGTH,
+    PANE,
+    TAG,
+    Contents,
+    Origin,
+    PartialTable,
+    TableNote,
+    describe_table,
+    primitive_names,
+    state_name,
+)
+from transom.engine.watermarks import WatermarkState
 from transom.errors import CheckpointCorruptError
+from transom.model.expression import Expression
+from transom.model.query import Key, Query
 from transom.model.window import WindowSpec
+from transom.windows.aggregates.base import Primitive, Types
+from transom.windows.components import ROWS, KeySet
 from transom.windows.panes import Grid
 
 NAMES = dict(zip(PRIMITIVES, primitive_names(tuple(PRIMITIVES)), strict=True))
@@ -214,3 +233,44 @@ def test_files_say_which_condition_their_panes_are_of() -> None:
     windows = summary.append_column(LENGTH, [[10, 10, 20]])
     files = PartialFiles.from_json(files_of(replace(contents, direct=True), 1, (), windows).to_json())
     assert (files.windows_of(""), files.windows_of("x > 0")) == (((0, 10), (10, 20)), ((10, 30),))
+
+
+class Counting(Here):
+    """Tells how many stores each job was for."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, 3)
+        self.jobs: list[int] = []
+
+    def run(self, merges: Sequence[Merge]) -> list[list[Done]]:
+        self.jobs.append(len(merges))
+        return super().run(merges)
+
+
+def test_what_all_stores_of_a_stream_have_in_files_is_merged_in_one_job(tmp_path: Path) -> None:
+    """Two key sets are in files, of the third only windows of before are due."""
+    executors, queries, shapes = Counting(tmp_path), {}, []
+    counts: dict[Primitive, Types] = {ROWS: {"count": pa.int64()}}
+    for number, name in enumerate("abc"):
+        keys = (Key(name, Expression(name)),)
+        query = Query(name, number, keys, (WindowSpec(MS, MS, 0),), (("n", tm.count()),))
+        queries[name] = CompiledQuery(query, {"n": ()})
+        key_set = KeySet(number, frozenset(keys), (query,))
+        shapes.append((key_set, Origin("rows", (name,)), pa.schema([(name, pa.int64())]), counts))
+    state = StreamState(queries, WatermarkState.start(1, 0), 0, ansi=True, executors=executors)
+    state.arrange(shapes)
+    tables = []
+    for _, origin, _, _ in shapes:
+        (name,) = origin.keys
+        rows = pa.table({PANE: [0, 0, MS], name: [7, 8, 7], state_name(0, "count"): [1, 2, 3]})
+        tables.append(PartialTable.of(describe_table(rows, TableNote(origin, (ROWS,)))))
+    state.commit(tables, 1, state.watermark)
+    for entry in state.stores[:2]:
+        entry.store.spill(1, entry.origin.name)
+    closings = state.close(MS, 2, 0, state.closed_by(MS))
+    assert executors.jobs == [2]
+    assert {closing.query: sorted(closing.results.table["n"].to_pylist()) for closing in closings} == {
+        name: [1, 2] for name in "abc"
+    }
+    state.close(MS, 3, 0, state.closed_by(MS))
+    assert executors.jobs == [2], "nothing is due"

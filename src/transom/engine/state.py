@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles
-from transom.engine.cluster.work import Executors, Here
+from transom.engine.cluster.work import Executors, Here, Merge
 from transom.engine.history import Held, Sources
 from transom.engine.results import Span, in_order, result_keys, result_table
 from transom.engine.sessions import Ended
@@ -191,22 +191,20 @@ class StreamState:
     ) -> tuple[dict[str, dict[Span, Partial]], dict[str, Ended]]:
         """Return the rows of the windows that queries ask for and the sessions that end, by query.
 
-        Those of one store are made together.
+        Those of one store are made together; what is in files is merged in one job for all stores.
         """
-        merged: dict[str, dict[Span, Partial]] = {}
-        sessions: dict[str, Ended] = {}
+        asks: list[tuple[StoreEntry, list[str], dict[Span, Slots | None], Ended, Merge | None]] = []
         for entry in self.stores:
             names = [query.name for query in entry.key_set.queries if query.name in asked]
-            wanted: dict[Span, list[Slots] | None] = {span: None for name in names for span in asked[name][1]}
-            for emission in (emission for name in names for emission in asked[name][0]):
-                keys = wanted.setdefault(emission.span, [])
-                if emission.ids is None:
-                    wanted[emission.span] = None
-                elif keys is not None:
-                    keys.append(emission.ids)
-            spans = {span: None if keys is None else np.unique(np.concatenate(keys)) for span, keys in wanted.items()}
+            spans = _with_keys(asked[name] for name in names)
             taken = entry.sessions.take(watermark) if watermark > after else {}
-            windows, ended = entry.close(spans, taken, watermark)
+            asks.append((entry, names, spans, taken, entry.ask(spans, taken, watermark)))
+        merges = [merge for *_, merge in asks if merge is not None]
+        done = iter(self.executors.run(merges) if merges else ())
+        merged: dict[str, dict[Span, Partial]] = {}
+        sessions: dict[str, Ended] = {}
+        for entry, names, spans, taken, merge in asks:
+            windows, ended = entry.close(spans, taken, watermark, () if merge is None else next(done))
             merged.update((name, windows) for name in names)
             sessions.update((name, ended) for name in names)
         return merged, sessions
@@ -354,3 +352,17 @@ class StreamState:
             if "updates" in known_query and name in self.compiled:
                 updates = self._updates.setdefault(name, Updates(self.compiled[name].query))
                 updates.restore(known_query["updates"], tables[f"changes:{name}"])
+
+
+def _with_keys(asked: Iterable[tuple[Sequence[Emission], Sequence[Span]]]) -> dict[Span, Slots | None]:
+    """Return the windows that queries emit, or that are final, each with the ids of the keys that are needed."""
+    wanted: dict[Span, list[Slots] | None] = {}
+    for emissions, final in asked:
+        wanted.update(dict.fromkeys(final))
+        for emission in emissions:
+            keys = wanted.setdefault(emission.span, [])
+            if emission.ids is None:
+                wanted[emission.span] = None
+            elif keys is not None:
+                keys.append(emission.ids)
+    return {span: None if keys is None else np.unique(np.concatenate(keys)) for span, keys in wanted.items()}

@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from transom.engine.cluster.asking import SessionRows
+from transom.engine.cluster.asking import Done, SessionRows
 from transom.engine.cluster.files import PartialFiles
 from transom.engine.cluster.store import TieredStore
-from transom.engine.cluster.work import Executors
+from transom.engine.cluster.work import Executors, Merge
 from transom.engine.history import Sources
 from transom.engine.results import Span
 from transom.engine.sessions import Ended, Sessions
@@ -176,19 +176,30 @@ class StoreEntry:
         ends = [self.store.last_end(query.pane_windows) + query.lateness for query in self.key_set.queries]
         return max([*ends, self.sessions.last_end()])
 
-    def close(
-        self, spans: Mapping[Span, Slots | None], ended: Ended, watermark: Micros
-    ) -> tuple[dict[Span, Partial], Ended]:
-        """Return the rows of windows, each merged from its parts, and sessions with all that belongs to them.
+    def ask(self, spans: Mapping[Span, Slots | None], ended: Ended, watermark: Micros) -> Merge | None:
+        """Return what `close` needs of the executors; None for nothing.
 
         Args:
             spans: The windows, with the ids of the keys that are needed at least; None for all.
             ended: The sessions that the watermark ended (`Sessions.take`).
             watermark: The watermark in force.
         """
-        before = self.store.work.inputs
         only = {span: ids for span, ids in spans.items() if ids is not None}
-        windows, ended = self.store.close(spans, ended, watermark, only)
+        return self.store.ask(spans, ended, watermark, only)
+
+    def close(
+        self, spans: Iterable[Span], ended: Ended, watermark: Micros, done: Sequence[Done]
+    ) -> tuple[dict[Span, Partial], Ended]:
+        """Return the rows of windows, each merged from its parts, and sessions with all that belongs to them.
+
+        Args:
+            spans: The windows.
+            ended: The sessions that the watermark ended.
+            watermark: The watermark in force.
+            done: What came of `ask`.
+        """
+        before = self.store.work.inputs
+        windows, ended = self.store.close(spans, ended, watermark, done)
         if windows:
             rows, inputs = sum(len(partial) for partial in windows.values()), self.store.work.inputs - before
             self.flow += Flow(windows=len(windows), window_rows=rows, inputs=inputs)

@@ -148,7 +148,7 @@ class TieredStore(PaneStore):
         """
         sessions = self.sessions.whole()
         if asked := self._asked(sessions):
-            done = self.executors.run(self._merge_of((), MIN_TIME, sessions=asked))
+            (done,) = self.executors.run([self._merge_of((), MIN_TIME, sessions=asked)])
             self.sessions.put(self.sessions.with_states(sessions, done, self.names))
         for part in self.parts if self._kinds else ():
             wanted = {p: name for p, name in self.names.items() if name in part.feed.wanted}
@@ -234,7 +234,7 @@ class TieredStore(PaneStore):
             CheckpointError: They cannot be read or written.
         """
         sessions = self._asked(self.sessions.whole())
-        done = self.executors.run(self._merge_of((), MIN_TIME, write=file, cut=cut, sessions=sessions))
+        (done,) = self.executors.run([self._merge_of((), MIN_TIME, write=file, cut=cut, sessions=sessions)])
         found: dict[bool, list[PartialFiles]] = {}
         for files in (PartialFiles.from_json(value) for one in done for value in one.files):
             found.setdefault(files.contents.direct, []).append(files)
@@ -302,12 +302,14 @@ class TieredStore(PaneStore):
             until: The watermark.
             only: The keys that are needed of some windows; rows of others may be left where they are.
         """
-        return self.close(spans, {}, until, only)[0]
+        wanted = set(spans)
+        merge = self.ask(wanted, {}, until, only)
+        return self.close(wanted, {}, until, self.executors.run([merge])[0] if merge else ())[0]
 
-    def close(
+    def ask(
         self, spans: Iterable[Span], ended: Ended, until: Micros, only: Mapping[Span, Slots] | None = None
-    ) -> tuple[dict[Span, Partial], Ended]:
-        """Return the merged rows of some windows, and sessions with all their rows; at most one Spark job for both.
+    ) -> Merge | None:
+        """Return what `close` needs of the executors; None for nothing.
 
         Args:
             spans: The windows.
@@ -315,15 +317,26 @@ class TieredStore(PaneStore):
             until: The watermark.
             only: The keys that are needed of some windows; rows of others may be left where they are.
         """
-        wanted = set(spans)
-        merged = super().consolidate(wanted, until)
-        asked = tuple(sorted(span for span in wanted if any(part.holds(span) for part in self.parts)))
+        asked = tuple(sorted(span for span in set(spans) if any(part.holds(span) for part in self.parts)))
         sessions = self._asked(ended)
         if not asked and not sessions:
-            return merged, ended
+            return None
         few = {span: ids for span, ids in (only or {}).items() if len(ids) <= FEW * len(self.keys)}
         keys = tuple((span, to_bytes(self._key_table(few[span]))) for span in asked if span in few)
-        done = self.executors.run(self._merge_of(asked, until, only=keys, sessions=sessions))
+        return self._merge_of(asked, until, only=keys, sessions=sessions)
+
+    def close(
+        self, spans: Iterable[Span], ended: Ended, until: Micros, done: Sequence[Done]
+    ) -> tuple[dict[Span, Partial], Ended]:
+        """Return the merged rows of some windows, and sessions with all their rows.
+
+        Args:
+            spans: The windows.
+            ended: Sessions that were taken out.
+            until: The watermark.
+            done: What came of `ask`.
+        """
+        merged = super().consolidate(set(spans), until)
         self._add_windows(merged, done)
         return merged, self.sessions.with_states(ended, done, self.names)
 

@@ -137,8 +137,8 @@ class Executors(Protocol):
     def standing(self) -> Standing:
         """Where the groups are."""
 
-    def run(self, merge: Merge) -> list[Done]:
-        """Merge the key groups of a store.
+    def run(self, merges: Sequence[Merge]) -> list[list[Done]]:
+        """Merge the key groups of stores, all together; return what came of each of the merges.
 
         Raises:
             CheckpointError: A file cannot be read or written.
@@ -182,9 +182,10 @@ class Here:
         self.groups = groups
         self.standing = Standing()
 
-    def run(self, merge: Merge) -> list[Done]:
-        """Merge the key groups of a store."""
-        return [run(merge.task(str(self.directory), merge.by_group(lambda _: "here")), load_spec)]
+    def run(self, merges: Sequence[Merge]) -> list[list[Done]]:
+        """Merge the key groups of stores."""
+        tasks = [merge.task(str(self.directory), merge.by_group(lambda _: "here")) for merge in merges]
+        return [[run(task, load_spec)] for task in tasks]
 
     def due_moves(self, merges: Sequence[Merge], balance: bool) -> list[Move]:
         """Return no moves."""

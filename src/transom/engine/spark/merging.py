@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,8 +93,8 @@ class SparkExecutors:
         took = largest * self._reading_time // self._read if self._read else 0
         return Standing(dict(sorted(homes.items())), self._moved, self._recovered, took)
 
-    def run(self, merge: Merge) -> list[Done]:
-        """Merge the key groups of a store; on the driver, if Spark cannot.
+    def run(self, merges: Sequence[Merge]) -> list[list[Done]]:
+        """Merge the key groups of stores in one job, on the driver if Spark cannot; return what came of each merge.
 
         Raises:
             CheckpointError: A file cannot be read or written.
@@ -101,21 +102,24 @@ class SparkExecutors:
         began = self._clock.now()
         try:
             self._look()
-            works = self.key_groups.routed(merge.by_group(self.key_groups.home), merge)
-            done = self._merged(merge, works)
+            routed = self.key_groups.routed
+            found = self._merged([(merge, routed(merge.by_group(self.key_groups.home), merge)) for merge in merges])
         except Exception as error:
             if CheckpointError.__name__ in str(error):
                 raise
             logger.warning("Merging on the executors failed, and is done on the driver: %s", error)
-            return Here(self.directory).run(merge)
-        for one in done:
-            self._rows.update(one.rows)
-            self._read += one.read
-            self._reading_time += one.reading
-        self._note_recovery(merge, self._clock.now() - began, sum(one.read for one in done))
-        if merge.gives_results:
+            return Here(self.directory).run(merges)
+        read: dict[str, int] = {}
+        for merge, done in zip(merges, found, strict=True):
+            for one in done:
+                self._rows.update(one.rows)
+                self._read += one.read
+                self._reading_time += one.reading
+                read[merge.store] = read.get(merge.store, 0) + one.read
+        self._note_recovery(read, self._clock.now() - began)
+        if any(merge.gives_results for merge in merges):
             self._read_ahead()
-        return done
+        return found
 
     def _look(self) -> None:
         """Take note of executors that came, will go or are gone, and of groups that have arrived."""
@@ -138,11 +142,13 @@ class SparkExecutors:
             self._lost, self._recovering = frozenset(lost), set()
             self._recovered = Recovered(tuple(sorted(lost)))
 
-    def _note_recovery(self, merge: Merge, took: Micros, rows: int) -> None:
-        """Count the first merge of each store after a loss."""
-        if self._lost and self._recovered is not None and merge.store not in self._recovering:
-            self._recovering.add(merge.store)
+    def _note_recovery(self, read: Mapping[str, int], took: Micros) -> None:
+        """Count the first merge of each store after a loss, given the rows that stores read together."""
+        first = read.keys() - self._recovering
+        if self._lost and self._recovered is not None and first:
+            self._recovering |= first
             known = self._recovered
+            rows = sum(read[store] for store in first)
             self._recovered = replace(known, took=known.took + took, rows=known.rows + rows)
             if self._recovering >= self._stores:
                 self._lost = frozenset()
@@ -233,8 +239,8 @@ class SparkExecutors:
 
         def read() -> None:
             try:
-                for merge, works in jobs:
-                    self._merged(merge, works)
+                for job in jobs:
+                    self._merged([job])
             except Exception as error:
                 done.set_exception(error)
             else:
@@ -271,21 +277,30 @@ class SparkExecutors:
     def _task(self, merge: Merge, works: Sequence[GroupWork], name: str = "") -> Task:
         return replace(merge.task(str(self.directory), works, name), memory=self._memory)
 
-    def _merged(self, merge: Merge, works: Sequence[GroupWork]) -> list[Done]:
-        homes: list[str] = []
-        tasks: list[Task] = []
-        for home in dict.fromkeys(work.home for work in works):
-            mine = sorted((work for work in works if work.home == home), key=lambda work: work.group)
-            cores = self._cores[home]
-            for core in range(cores):
-                some = mine[core::cores]
-                if some:
-                    homes.append(home)
-                    tasks.append(self._task(merge, some, f"-{len(tasks)}"))
+    def _merged(self, jobs: Sequence[tuple[Merge, Sequence[GroupWork]]]) -> list[list[Done]]:
+        """Merge groups of stores in one Spark job, with a task for each core that has some; return what came of each.
+
+        Args:
+            jobs: Merges, each with the groups.
+        """
+        tasks: dict[tuple[str, int], list[tuple[int, Task]]] = {}
+        for number, (merge, works) in enumerate(jobs):
+            names = count()
+            for home in dict.fromkeys(work.home for work in works):
+                mine = sorted((work for work in works if work.home == home), key=lambda work: work.group)
+                cores = self._cores[home]
+                for core in range(min(cores, len(mine))):
+                    task = self._task(merge, mine[core::cores], f"-{next(names)}")
+                    tasks.setdefault((home, core), []).append((number, task))
+        found: list[list[Done]] = [[] for _ in jobs]
         if not tasks:
-            return []
+            return found
+        todo = list(tasks.values())
 
         def work(number: int) -> bytes:
-            return pickle.dumps(run(tasks[number], load_spec))
+            return pickle.dumps([(merge, run(task, load_spec)) for merge, task in todo[number]])
 
-        return [pickle.loads(answer) for answer in placed.Tasks(self._session, homes).run(work)]
+        for answer in placed.Tasks(self._session, [home for home, _ in tasks]).run(work):
+            for merge_number, done in pickle.loads(answer):
+                found[merge_number].append(done)
+        return found
