@@ -79,3 +79,21 @@ def alone(ask: Ask, asked: Sequence[Question]) -> float:
         ask(question)
         taken.append(time.perf_counter() - begun)
     return median(taken)
+
+
+def warm(ask: Ask, asked: Sequence[Question], most: float) -> int:
+    """Ask one after the other until answers come no faster: compilers have caught up. Return how many were asked.
+
+    Args:
+        ask: The form.
+        asked: Questions, asked in turn.
+        most: Seconds after which it ends in any case.
+    """
+    begun = time.perf_counter()
+    before, best, count = math.inf, math.inf, 0
+    while best < 0.95 * before or count < 3 * LEAST:
+        if time.perf_counter() - begun > most:
+            break
+        before, best = best, min(best, alone(ask, [asked[(count + n) % len(asked)] for n in range(LEAST)]))
+        count += LEAST
+    return count

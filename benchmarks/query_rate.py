@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from benchmarks.asking import QUANTILE, THREADS, alone, climb, open_loop
+from benchmarks.asking import QUANTILE, THREADS, alone, climb, open_loop, warm
 from benchmarks.cluster import networked_cluster, spilled_bytes, watched
 from benchmarks.harness import Run, benchmark
 from benchmarks.plots import Figure, Form, Panel, Series
@@ -32,6 +32,8 @@ ROWS, QUICK_ROWS = 20_000, 10_000
 """Trips of a dataset on average; their rate doubles from the first to the last."""
 SECONDS, QUICK_SECONDS = 12.0, 4.0
 """Of a run at one rate."""
+WARM_SECONDS, QUICK_WARM_SECONDS = 60.0, 15.0
+"""In which each form is asked at most until its answers come no faster."""
 RATIO = 1.25
 """Of the lowest rate that is not kept to the highest that is, when the search ends."""
 LEAST_RATE = 0.1
@@ -227,8 +229,10 @@ def main() -> None:
                 f"{name}: {moved:,} bytes are exchanged for the medians of {asked[2].end - asked[2].start} datasets"
             )
             run.check([f"{name}: {moved} bytes were exchanged"] if (moved > 0) != (name == "hash") else [])
-        for ask in asks.values():
+        for name, ask in asks.items():
+            count = warm(ask, asked, QUICK_WARM_SECONDS if run.quick else WARM_SECONDS)
             open_loop(ask, asked[:12], 4.0)
+            run.say(f"{name} is warm after {count} questions")
         spilled = spilled_bytes(session)
         run.check([f"{spilled} bytes of the baselines' cached data are on disk"] if spilled else [])
         found = throughput(run, asks, asked)
