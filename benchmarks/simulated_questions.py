@@ -34,7 +34,7 @@ class Costs:
     job: float
     """Of a job of Transom beside its longest task."""
     question: float
-    """Of the driver for each further question of a job, one after the other."""
+    """Of the driver's process for each question of a job, one after the other: CPU seconds."""
     part: float
     """Of a question in a task without bytes."""
     byte: float
