@@ -152,7 +152,7 @@ def measured(run: Run, forms: Forms, asked: Sequence[Question]) -> Costs:
     byte = sum(rows["seconds"].to_pylist()) / sum(rows["bytes"].to_pylist())
     learned = forms.collection.groups.workers.costs
     found = Costs(learned.job, further, learned.question, byte, float(plan), float(plan_dataset), stock)
-    ours = f"{found.job * 1e3:.0f} ms a job, {further * 1e3:.1f} ms each further question of it"
+    ours = f"{found.job * 1e3:.0f} ms a job, {further * 1e3:.1f} ms of the driver for each question of it"
     task = f"{found.part * 1e3:.1f} ms a question in a task, {byte * 1e9:.2f} ns a byte"
     planned = f"{found.plan * 1e3:.0f} ms a plan, {found.plan_dataset * 1e3:.1f} ms each dataset of it"
     run.say(f"measured: {ours}; {task}; Spark: {planned}, {stock * 1e3:.0f} ms beside")
