@@ -8,6 +8,7 @@ from faults_app import Killed, at_step
 
 import transom as tm
 from transom.checkpoint.store import Checkpoint
+from transom.engine.state import StreamState
 from transom.errors import CheckpointFencedError, CheckpointInUseError
 from transom.model.time import ManualClock
 
@@ -216,3 +217,50 @@ def test_two_streams_killed_again_and_again(spark, tmp_path):
             (start, zone, 5 if start in (-10, until - 10) else 10) for start in range(-10, until, 10) for zone in "ab"
         ]
         assert found == sorted(tumbling + sliding)
+
+
+def all_kinds(spark, tmp_path, rows, sinks):
+    """Windows, sessions, early results, and a query that reads the results of another."""
+    app = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON), max_rows_per_cut=5)
+    stream = app.stream(
+        rows, event_time="timestamp_seconds(at)", watermark=tm.watermark(0, max_ahead=None), name="rows"
+    )
+    keyed = stream.group_by("zone")
+    plain = keyed.window("10 seconds").agg(n=tm.count(), size=tm.sum("size"))
+    plain.to(sinks["plain"], "plain")
+    plain.results().window("20 seconds").agg(size=tm.sum("size")).to(sinks["chain"], "chain")
+    keyed.window(tm.session("3 seconds")).agg(n=tm.count()).to(sinks["sessions"], "sessions")
+    keyed.window("15 seconds", early="1 second", lateness="5 seconds").agg(n=tm.count()).to(sinks["early"], "early")
+    return app
+
+
+def test_a_restart_merges_only_what_is_not_delivered(spark, tmp_path, monkeypatch):
+    """What the sinks have, and what the streams behind have read, moves on without being made again."""
+    rows = tm.memory("zone string, at long, size long")
+    rows.add([("ab"[i % 2], i + 10 * (i // 8), i) for i in range(60)])
+    names = ("plain", "chain", "sessions", "early")
+    whole, sinks = ({name: tm.memory_sink() for name in names} for _ in range(2))
+    all_kinds(spark, tmp_path / "whole", rows, whole).run(once=True, close_all=True)
+
+    merged, count = [], StreamState._consolidated
+
+    def counting(self, asked, after, watermark):
+        merged.extend(
+            (query, span)
+            for query, (emissions, final) in asked.items()
+            for span in {*(emission.span for emission in emissions), *final}
+        )
+        return count(self, asked, after, watermark)
+
+    killed_at(all_kinds(spark, tmp_path, rows, sinks), "committed", 12)
+    monkeypatch.setattr(StreamState, "_consolidated", counting)
+    app = all_kinds(spark, tmp_path, rows, sinks)
+    killed_at(app, "cut logged", 1)  # of the run that replays: no cut of its own has closed anything
+    with Checkpoint.open(tmp_path / "checkpoint", ManualClock(NOON)) as checkpoint:
+        records = checkpoint.records
+    delivered = [tuple(item) for record in records if record["type"] == "delivered" for item in record["items"]]
+    assert len(delivered) > 10
+    assert len(merged) <= 4, "what the last cut before the kill closed"
+    all_kinds(spark, tmp_path, rows, sinks).run(once=True, close_all=True)
+    for name in names:
+        assert sorted(map(str, sinks[name].rows(name))) == sorted(map(str, whole[name].rows(name))), name

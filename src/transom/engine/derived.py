@@ -267,12 +267,20 @@ class ResultsSource(DerivedSource):
         """Tell whether the parent's watermark without rows would close something here or further down."""
         return watermark < MAX_TIME and self.orphaned() is None and self._would_close(watermark - self.behind, now)
 
+    def has_read(self, cut: int, offset: Offset) -> bool:
+        """Tell whether the results of a cut of the parent lie before an offset."""
+        return cut <= position(offset)
+
     def closed(self, cut: int, closings: Sequence[Closing], closed: Micros, ingested: Micros) -> None:
         """Take the windows that no row can change any more since a logged cut of the parent."""
         if self.orphaned() is not None:
             return
         for closing in closings:
-            if closing.query == self.query and closing.final is not None and closing.final.num_rows:
+            if closing.query != self.query:
+                continue
+            if closing.passed:
+                self._push(cut, 0)
+            elif closing.final is not None and closing.final.num_rows:
                 self._push(cut, closing.final.num_rows, closing.final)
         self._advance(closed - self.behind, ingested)
 

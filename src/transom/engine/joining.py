@@ -97,6 +97,10 @@ class Side:
         """The end of the last window that must be closed at the end of the input."""
         return self._source.last_end
 
+    def has_read(self, cut: int, offset: Offset) -> bool:
+        """Return False: which windows there are depends on both sides; that is a few numbers."""
+        return False
+
     def closed(self, cut: int, closings: Sequence[Closing], closed: Micros, ingested: Micros) -> None:
         """Take the windows that a logged cut closed."""
         for closing in closings:

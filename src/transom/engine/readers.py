@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from transom.engine.state import Closing
 from transom.model.time import Micros
+from transom.sources.base import Offset
 
 if TYPE_CHECKING:
     from transom.engine.stream import Stream
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 class Reader(Protocol):
     """Another stream of the application that is fed with what this one gives."""
+
+    query: str
+    """The query of this stream whose results it takes."""
 
     @property
     def child(self) -> Stream:
@@ -34,6 +38,9 @@ class Reader(Protocol):
 
     def wants(self, watermark: Micros, now: Micros) -> bool:
         """Tell whether something would close if it knew that this stream's watermark has come so far."""
+
+    def has_read(self, cut: int, offset: Offset) -> bool:
+        """Tell whether the results of a cut are of no more use once the child has committed an offset."""
 
     def closed(self, cut: int, closings: Sequence[Closing], closed: Micros, ingested: Micros) -> None:
         """Take what a logged cut closed.

@@ -20,6 +20,7 @@ from transom.engine.membership import begin_beside, begin_with, repeat
 from transom.engine.stream import Stream
 from transom.errors import JobChangedError
 from transom.sinks.base import WindowResults
+from transom.sources.base import Offset
 from transom.windows.components import DEFAULT, Arrangement
 
 
@@ -115,9 +116,10 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> Recovered:
             for parcel in _pending(snapshot)
             if (parcel.query, parcel.results.cut) not in delivered and begins.get(parcel.query, 0) < 0
         ]
+    read = _committed(checkpoint.records, streams, result.unfinished)
     for number, record in enumerate(checkpoint.records):
         alive = {name for name in job if begins.get(name, number + 1) <= number}
-        _replay(checkpoint, record, streams, delivered, alive, result)
+        _replay(checkpoint, record, streams, delivered, read, alive, result)
     begun = {*saved.get("streams", {}), *(r["stream"] for r in checkpoint.records if r["type"] == "cut")}
     begin_beside(streams, begun)
     for name in result.fate.dismissed:
@@ -172,11 +174,32 @@ def _begins(before: Register, records: Sequence[Mapping[str, Any]]) -> dict[str,
     return begins
 
 
+def _committed(
+    records: Sequence[Mapping[str, Any]], streams: Mapping[str, Stream], unfinished: Mapping[str, LoggedCut]
+) -> dict[str, Offset]:
+    """Return up to where each stream has committed its rows at the end of the log; both others as of the snapshot."""
+    ends = {name: stream.state.offset for name, stream in streams.items()}
+    logged = dict(unfinished)
+    for record in records:
+        if record["type"] == "cut":
+            logged[record["stream"]] = LoggedCut.from_json(record["cut"])
+        elif record["type"] == "commit" and record["stream"] in logged:
+            ends[record["stream"]] = logged[record["stream"]].end
+    return ends
+
+
+def _settled(stream: Stream, cut: int, delivered: Set[tuple[str, int]], read: Mapping[str, Offset]) -> frozenset[str]:
+    """Return the queries whose results of a cut nobody needs: the sink has them, and so have the streams that read."""
+    waiting = {reader.query for reader in stream.readers if not reader.has_read(cut, read[reader.child.name])}
+    return frozenset(name for name in stream.state.queries if (name, cut) in delivered and name not in waiting)
+
+
 def _replay(
     checkpoint: Checkpoint,
     record: Mapping[str, Any],
     streams: Mapping[str, Stream],
-    delivered: set[tuple[str, int]],
+    delivered: Set[tuple[str, int]],
+    read: Mapping[str, Offset],
     alive: Set[str],
     result: Recovered,
 ) -> None:
@@ -196,7 +219,7 @@ def _replay(
         stream = streams[record["stream"]]
         cut = LoggedCut.from_json(record["cut"])
         result.unfinished[stream.name] = cut
-        for closing in stream.close(cut, cut.at):
+        for closing in stream.close(cut, cut.at, _settled(stream, cut.number, delivered, read)):
             if closing.error is not None:  # perhaps it was killed before it could log that
                 stream.fail(closing.query, str(closing.error))
             elif closing.results is not None and (closing.query, cut.number) not in delivered:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -114,16 +114,17 @@ class Sessions:
             QueryFailedError: A value cannot be computed.
         """
         tables = []
-        for spec, sessions in ended.items():
-            if spec not in query.windows:
-                continue
-            complete = sessions.first >= _complete(spec, complete_from)
-            mine = sessions if complete.all() else sessions.where(complete)
+        for spec, mine in _complete_sessions(query, ended, complete_from):
             if len(mine):
                 store = self.stores[spec]
                 rows = ResultRows(mine.first, mine.last + spec.gap, mine.ids, mine.states)
                 tables.append(table_of(query, store.keys, store.primitives, rows, input_types, ansi))
         return tables
+
+    @staticmethod
+    def count(query: Query, ended: Ended, complete_from: Micros) -> int:
+        """Return the number of rows that `results` would return, of all kinds together."""
+        return sum(len(mine) for _, mine in _complete_sessions(query, ended, complete_from))
 
     def tables(self, origin: Origin) -> dict[str, pa.Table]:
         """Return the open sessions as tables by name; keys without one are forgotten when they are many."""
@@ -147,6 +148,14 @@ def sessions_table(store: SessionStore, origin: Origin) -> pa.Table:
     times, keys, states = store.rows()
     kept = {p: types for p, types in store.primitives.items() if p in states}
     return partial_table(kept, origin, {PANE: times}, keys, states)
+
+
+def _complete_sessions(query: Query, ended: Ended, complete_from: Micros) -> Iterator[tuple[SessionSpec, Intervals]]:
+    """Yield those of the sessions that ended that are results of a query, by kind."""
+    for spec, sessions in ended.items():
+        if spec in query.windows:
+            complete = sessions.first >= _complete(spec, complete_from)
+            yield spec, sessions if complete.all() else sessions.where(complete)
 
 
 def _name(spec: SessionSpec, origin: Origin) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,8 @@ class Closing:
     final: pa.Table | None = None
     """For queries that others read (`StreamState.feeding`): the windows that no row can change any more, all keys and
     without revisions."""
+    passed: bool = False
+    """Whether such windows became final at a replay, but all readers have read them already."""
     error: QueryFailedError | None = None
 
 
@@ -153,7 +155,9 @@ class StreamState:
             if name not in self.by_query:
                 updates.rest()
 
-    def close(self, watermark: Micros, cut: int, now: Micros, closed: Micros) -> list[Closing]:
+    def close(
+        self, watermark: Micros, cut: int, now: Micros, closed: Micros, settled: Set[str] = frozenset()
+    ) -> list[Closing]:
         """Emit what a logged cut completes or changes; results as of the commits so far.
 
         Args:
@@ -162,6 +166,8 @@ class StreamState:
             cut: Number of the cut.
             now: Wall time of the cut.
             closed: Windows up to here are closed by it; what `closed_by` returned when it was logged.
+            settled: Queries whose results of this cut nobody needs any more, at a replay: their state moves on, and
+                nothing is merged for them.
         """
         after, self.cut, self._asked = self.closed, cut, {}
         if watermark <= after and not self._updates:
@@ -171,9 +177,13 @@ class StreamState:
         asked: dict[str, tuple[list[Emission], list[Span]]] = {}
         for query in self.running():
             asked[query.name] = (self._emissions(query, after, watermark, now), self._final(query, after, watermark))
-        merged, ended = self._consolidated(asked, after, watermark)
+        needed = {name: spans for name, spans in asked.items() if name not in settled}
+        merged, ended = self._consolidated(needed, after, watermark)
         for query in self.running():
             entry, (emissions, final) = self.by_query[query.name], asked[query.name]
+            if query.name in settled:
+                closings += self._passed(query, entry, emissions, final, ended[query.name])
+                continue
             try:
                 closing = self._closing(query, entry, emissions, final, merged[query.name], ended[query.name])
             except Exception as error:
@@ -189,20 +199,24 @@ class StreamState:
     def _consolidated(
         self, asked: Mapping[str, tuple[Sequence[Emission], Sequence[Span]]], after: Micros, watermark: Micros
     ) -> tuple[dict[str, dict[Span, Partial]], dict[str, Ended]]:
-        """Return the rows of the windows that queries ask for and the sessions that end, by query.
+        """Return the rows of the windows that queries ask for, and the sessions that end of all queries, by query.
 
-        Those of one store are made together; what is in files is merged in one job for all stores.
+        Sessions of queries that ask for nothing can lack all but their times. What is asked of one store is merged
+        together, what is in files in one job for all stores.
         """
         asks: list[tuple[StoreEntry, list[str], dict[Span, Slots | None], Ended, Merge | None]] = []
+        sessions: dict[str, Ended] = {}
         for entry in self.stores:
-            names = [query.name for query in entry.key_set.queries if query.name in asked]
-            spans = _with_keys(asked[name] for name in names)
+            queries = [query for query in entry.key_set.queries if query.name in asked]
+            spans = _with_keys(asked[query.name] for query in queries)
             taken = entry.sessions.take(watermark) if watermark > after else {}
+            sessions.update((query.name, taken) for query in entry.key_set.queries)
+            taken = {spec: some for spec, some in taken.items() if any(spec in query.windows for query in queries)}
+            names = [query.name for query in queries]
             asks.append((entry, names, spans, taken, entry.ask(spans, taken, watermark)))
         merges = [merge for *_, merge in asks if merge is not None]
         done = iter(self.executors.run(merges) if merges else ())
         merged: dict[str, dict[Span, Partial]] = {}
-        sessions: dict[str, Ended] = {}
         for entry, names, spans, taken, merge in asks:
             windows, ended = entry.close(spans, taken, watermark, () if merge is None else next(done))
             merged.update((name, windows) for name in names)
@@ -226,6 +240,14 @@ class StreamState:
     def _due(self, query: Query, after: Micros, until: Micros) -> list[Span]:
         complete_from = self.queries[query.name].complete_from
         return self.by_query[query.name].due(query, after, until, complete_from)
+
+    def _passed(
+        self, query: Query, entry: StoreEntry, emissions: Sequence[Emission], final: Sequence[Span], ended: Ended
+    ) -> list[Closing]:
+        """Return what tells the readers of a query whose results nobody needs any more that there were some."""
+        number = len(emissions) + entry.sessions.count(query, ended, self.queries[query.name].complete_from)
+        passed = bool(final if query.updates else number) and query.name in self.feeding
+        return [Closing(query.name, number, passed=True)] if passed else []
 
     def _closing(
         self,

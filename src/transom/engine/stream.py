@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -252,14 +252,15 @@ class Stream:
             return True
         return any(reader.wants(watermark, now) for reader in self.readers)
 
-    def close(self, cut: LoggedCut, ingested: Micros) -> list[Closing]:
+    def close(self, cut: LoggedCut, ingested: Micros, settled: Set[str] = frozenset()) -> list[Closing]:
         """Close the windows that a logged cut completes, live or from the log, and pass them on to the readers.
 
         Args:
             cut: The cut.
             ingested: When the row arrived that completed them.
+            settled: Queries whose results of this cut nobody needs any more, at a replay.
         """
-        closings = self.state.close(cut.watermark, cut.number, cut.at, cut.closed)
+        closings = self.state.close(cut.watermark, cut.number, cut.at, cut.closed, settled)
         for reader in self.readers:
             reader.closed(cut.number, closings, self.state.closed, ingested)
         return closings
