@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from transom.engine.progress import Progress
     from transom.gate import Gate
     from transom.sinks.base import WindowResults
+    from transom.sinks.owner import Claim
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,10 @@ class Recorder:
     def open(self, query: str) -> None:
         """Do nothing."""
 
-    def recover(self, query: str, next_cut: int, is_new: bool = False) -> None:
+    def claim(self, claim: Claim) -> None:
+        """Do nothing."""
+
+    def recover(self, query: str, next_cut: int) -> None:
         """Do nothing: there is one run."""
 
     def write(self, results: WindowResults) -> None:

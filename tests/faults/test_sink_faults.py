@@ -198,11 +198,13 @@ def test_results_of_another_checkpoint(spark, tmp_path, kind):
     before = {path.name: path.read_bytes() for path in out.glob("part-*")}
     assert before
     again = tmp_path / "again"
-    with pytest.raises(SinkError, match=rf"q: {out} holds results already.* Choose another directory"):
-        build(spark, again, source(30), {"q": kind(out)}).run(once=True, close_all=True)
+    build(spark, again, source(20), {"q": kind(tmp_path / "other")}).run(once=True)
+    for checkpoint in (again, tmp_path / "new"):  # whether or not that has made results of its own
+        with pytest.raises(SinkError, match=rf"q: {out} belongs to the query 'q' of the checkpoint {tmp_path}"):
+            build(spark, checkpoint, source(30), {"q": kind(out)}).run(once=True, close_all=True)
     # nor with a new query of the same checkpoint, and trying again changes nothing
     for _ in range(2):
-        with pytest.raises(SinkError, match="holds results already"):
+        with pytest.raises(SinkError, match="belongs to the query 'q' of this checkpoint"):
             build(spark, tmp_path, source(30), {"renamed": kind(out)}).run(once=True, close_all=True)
     assert {path.name: path.read_bytes() for path in out.glob("part-*")} == before
     build(spark, tmp_path, source(30), {"q": kind(out)}).run(once=True, close_all=True)

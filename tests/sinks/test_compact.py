@@ -14,9 +14,11 @@ from transom.sinks import compact as module
 from transom.sinks.base import WindowResults
 from transom.sinks.compact import JOURNAL, compact
 from transom.sinks.files import FileSink, json, parquet
+from transom.sinks.owner import Claim, Owner
 
 
 def write(sink: FileSink, cuts: range, **columns: pa.DataType) -> None:
+    sink.claim(Claim(Owner("c1", "q", "/checkpoint")))
     for cut in cuts:
         table = pa.table({"n": pa.array([10 * cut, 10 * cut + 1], pa.int64())})
         for name, kind in columns.items():
@@ -36,7 +38,7 @@ def rows(directory: Path) -> list[int]:
 
 
 def visible(directory: Path) -> list[str]:
-    return sorted(name for name in os.listdir(directory) if not name.startswith("."))
+    return sorted(name for name in os.listdir(directory) if not name.startswith((".", "_")))
 
 
 EXPECTED = [value for cut in range(10) for value in (10 * cut, 10 * cut + 1)]
@@ -157,4 +159,5 @@ def test_recover_leaves_a_running_compaction_alone(tmp_path: Path) -> None:
 def test_it_needs_a_directory(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="no directory"):
         compact(tmp_path / "missing")
+    parquet(tmp_path).claim(Claim(Owner("c1", "q", "/checkpoint")))
     assert compact(tmp_path).files_after == 0

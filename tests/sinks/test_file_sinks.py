@@ -13,6 +13,7 @@ from transom.errors import SinkError
 from transom.sinks import parts
 from transom.sinks.base import WindowResults
 from transom.sinks.files import FileSink, json, parquet
+from transom.sinks.owner import MARK
 from transom.sinks.parts import Part
 
 EDGE = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -24,7 +25,7 @@ def results(cut: int, *values: int) -> WindowResults:
 
 
 def names(directory: Path) -> list[str]:
-    return sorted(name for name in os.listdir(directory) if name != ".compact.lock")
+    return sorted(name for name in os.listdir(directory) if name not in (".compact.lock", MARK))
 
 
 @pytest.fixture(params=["parquet", "json"])

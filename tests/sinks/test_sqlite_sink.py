@@ -10,6 +10,7 @@ import pytest
 
 from transom.errors import SinkError
 from transom.sinks.base import WindowResults
+from transom.sinks.owner import Claim, Owner
 from transom.sinks.sqlite import SqliteSink, sqlite
 
 KEYS = ("window_start", "window_end", "k")
@@ -34,6 +35,7 @@ def results(cut: int, *rows: tuple[int, str | None, float, int], query: str = "q
 def opened(path, query: str = "q", table: str | None = None) -> SqliteSink:
     sink = sqlite(path, table)
     sink.open(query)
+    sink.claim(Claim(Owner("c1", query, "/checkpoint")))
     return sink
 
 
@@ -105,12 +107,9 @@ def test_queries_share_a_database_but_no_table(tmp_path):
         opened(path, "third", table="q")
 
 
-def test_results_of_another_checkpoint_are_refused(tmp_path):
-    path = tmp_path / "r.db"
-    sink = opened(path)
+def test_results_that_are_not_of_the_checkpoint_as_it_is_are_refused(tmp_path):
+    sink = opened(tmp_path / "r.db")
     sink.write(results(5, (0, "a", 1.0, 0)))
-    with pytest.raises(SinkError, match="does not know the query"):
-        sink.recover("q", 1, is_new=True)
     with pytest.raises(SinkError, match="up to cut 5, but the checkpoint continues with cut 5"):
         sink.recover("q", 5)
     sink.recover("q", 6)

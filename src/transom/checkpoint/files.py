@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -98,6 +99,31 @@ def write_atomically(path: Path, pieces: Iterable[bytes | memoryview], *, sync: 
         if sync:
             sync_directory(path.parent)
     return length
+
+
+def write_once(path: Path, content: bytes) -> None:
+    """Write a file that does not exist, atomically and durably; nothing happens when it exists.
+
+    Raises:
+        CheckpointFullError: The disk is full; the temporary file was removed.
+        CheckpointError: Any other error of the file system.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    with translated(path, "write"):
+        try:
+            with open(temporary, "xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                return
+            except OSError:  # a file system without links
+                os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_directory(path.parent)
 
 
 def remove_temporaries(directory: Path) -> None:

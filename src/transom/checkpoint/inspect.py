@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from transom.checkpoint.history import History, read_history
+from transom.checkpoint.identity import read_identity
 from transom.checkpoint.lock import holder_of
-from transom.checkpoint.names import LOCK_FILE, SNAPSHOTS, TABLES
+from transom.checkpoint.names import IDENTITY_FILE, LOCK_FILE, SNAPSHOTS, TABLES
 from transom.checkpoint.opening import read_format
 from transom.errors import CheckpointCorruptError, CheckpointError
 
@@ -22,10 +23,10 @@ def describe(path: str | Path, last: int = 10) -> dict[str, Any]:
         last: How many of the last records to return.
 
     Returns:
-        format; epoch: number of the last opening; writer: its pid, host and since (microseconds), as far as
-        known; snapshot: None, or its file, state and rows by table; records: their number after the snapshot;
-        last_records; tables: names of the files after the snapshot; bytes: of log, tables and snapshot;
-        torn_bytes: an incomplete record at the end, which the next opening drops.
+        format; id: who it is, None before it is opened the first time; epoch: number of the last opening; writer: its
+        pid, host and since (microseconds), as far as known; snapshot: None, or its file, state and rows by table;
+        records: their number after the snapshot; last_records; tables: names of the files after the snapshot; bytes: of
+        log, tables and snapshot; torn_bytes: an incomplete record at the end, which the next opening drops.
 
     Raises:
         CheckpointError: There is no checkpoint, or it has an unknown format.
@@ -46,6 +47,7 @@ def describe(path: str | Path, last: int = 10) -> dict[str, Any]:
         }
     return {
         "format": 1,
+        "id": read_identity(root / IDENTITY_FILE).id if (root / IDENTITY_FILE).exists() else None,
         "epoch": history.epoch,
         "writer": holder_of(root / LOCK_FILE),
         "snapshot": snapshot,

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FORMAT_FILE = "checkpoint.json"
+IDENTITY_FILE = "identity.json"
 LOCK_FILE = "lock"
 EPOCHS = "epochs"
 LOG = "log"
 TABLES = "partials"
 SNAPSHOTS = "snapshots"
 CONTROL = "control"
-RESERVED = frozenset({FORMAT_FILE, LOCK_FILE, EPOCHS, LOG, TABLES, SNAPSHOTS, CONTROL})
+RESERVED = frozenset({FORMAT_FILE, IDENTITY_FILE, LOCK_FILE, EPOCHS, LOG, TABLES, SNAPSHOTS, CONTROL})
 """What `Checkpoint.directory` may not return."""
 
 _LONGEST_KEY = 160

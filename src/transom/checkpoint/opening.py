@@ -18,16 +18,27 @@ from transom.checkpoint.files import (
     write_atomically,
 )
 from transom.checkpoint.history import History, read_history
+from transom.checkpoint.identity import Identity, identify
 from transom.checkpoint.lock import Epoch
 from transom.checkpoint.log import CORRUPT_REMEDY
-from transom.checkpoint.names import EPOCHS, FORMAT_FILE, LOCK_FILE, LOG, SNAPSHOTS, TABLES, Stamp, stamped
+from transom.checkpoint.names import (
+    EPOCHS,
+    FORMAT_FILE,
+    IDENTITY_FILE,
+    LOCK_FILE,
+    LOG,
+    SNAPSHOTS,
+    TABLES,
+    Stamp,
+    stamped,
+)
 from transom.errors import CheckpointCorruptError, CheckpointError
 
 _log = logging.getLogger(__name__)
 
 FORMAT = 1
 """Number of the file format; raised when an older Transom could misread a checkpoint."""
-_HARMLESS = frozenset({LOCK_FILE, "lost+found"})
+_HARMLESS = frozenset({LOCK_FILE, IDENTITY_FILE, "lost+found"})
 
 
 def read_format(root: Path) -> int | None:
@@ -63,12 +74,14 @@ def read_format(root: Path) -> int | None:
     return FORMAT
 
 
-def prepare(root: Path) -> None:
-    """Create what a checkpoint consists of, where it is missing; the lock is held.
+def prepare(root: Path) -> Identity:
+    """Create what a checkpoint consists of, where it is missing, and return who it is; the lock is held.
 
     Raises:
+        CheckpointCorruptError: The file that tells who it is is damaged.
         CheckpointError: It cannot be created; also as CheckpointFullError.
     """
+    identity = identify(root)
     with translated(root, "create"):
         if not (root / FORMAT_FILE).exists():
             write_atomically(root / FORMAT_FILE, [json.dumps({"format": FORMAT}).encode()])
@@ -76,6 +89,7 @@ def prepare(root: Path) -> None:
             make_directory(root / name)
         for directory in (root, root / LOG, root / TABLES, root / SNAPSHOTS):
             remove_temporaries(directory)
+    return identity
 
 
 def take_over(root: Path) -> tuple[Epoch, History]:

@@ -1,6 +1,7 @@
 """The checkpoint: a log of decisions, tables of partials, and snapshots that bound both.
 
     checkpoint.json      {"format": 1}
+    identity.json        who it is; its results are marked with that
     lock                 who has it, on this machine
     epochs/e000003       an empty file per claim to be the writer
     log/e000003-000002.log
@@ -27,6 +28,7 @@ import pyarrow as pa
 from transom.checkpoint.container import Written, write_container
 from transom.checkpoint.files import make_directory, translated
 from transom.checkpoint.history import History, Snapshot
+from transom.checkpoint.identity import Identity
 from transom.checkpoint.lock import Epoch, MachineLock
 from transom.checkpoint.log import Record, encode
 from transom.checkpoint.names import (
@@ -55,6 +57,7 @@ class Checkpoint:
     """
 
     path: Path
+    identity: Identity
     epoch: int
     """Number of this opening; greater than those of all earlier ones."""
     is_new: bool
@@ -64,8 +67,11 @@ class Checkpoint:
     records: list[Record]
     """The records after it that the opening found, in order; let go (empty) by `write_snapshot`."""
 
-    def __init__(self, path: Path, lock: MachineLock | None, epoch: Epoch, history: History) -> None:
+    def __init__(
+        self, path: Path, identity: Identity, lock: MachineLock | None, epoch: Epoch, history: History
+    ) -> None:
         self.path = path
+        self.identity = identity
         self.epoch = epoch.number
         self.is_new = history.snapshot is None and not history.records
         self.snapshot = history.snapshot
@@ -99,9 +105,9 @@ class Checkpoint:
         held = MachineLock(root / LOCK_FILE, clock.now()) if lock else None
         try:
             read_format(root)  # again: it may have been created meanwhile
-            prepare(root)
+            identity = prepare(root)
             epoch, history = take_over(root)
-            checkpoint = cls(root, held, epoch, history)
+            checkpoint = cls(root, identity, held, epoch, history)
             checkpoint._check_opening(history)
             return checkpoint
         except BaseException:

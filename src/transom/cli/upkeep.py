@@ -52,6 +52,7 @@ def render_checkpoint(directory: Path, found: Mapping[str, Any]) -> RenderableTy
     writer, snapshot, sizes = found.get("writer"), found.get("snapshot"), found.get("bytes", {})
     table.add_row("checkpoint", str(directory))
     table.add_row("format", str(found.get("format")))
+    table.add_row("id", str(found.get("id")))
     table.add_row("openings", str(found.get("epoch")))
     if writer:
         since = f", since {format_time(writer['since'])}" if isinstance(writer.get("since"), int) else ""

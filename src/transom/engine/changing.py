@@ -97,9 +97,9 @@ class Changer:
         return bool(fate.added or fate.left)
 
     def _recover_sink(self, stream: Stream, name: str, sink: Sink) -> None:
-        is_new = name not in self._journal.register.known and name not in self._journal.register.gone
         with explained(name, sink):
-            sink.recover(name, stream.state.cut + 1, is_new)
+            sink.claim(self._journal.claim(name))
+            sink.recover(name, stream.state.cut + 1)
 
     # ---- while it runs
 

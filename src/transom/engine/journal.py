@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from transom.checkpoint.store import Checkpoint
 from transom.engine.changes import Register
+from transom.sinks.owner import Claim, Owner
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,12 @@ class Journal:
             CheckpointError: They cannot be written.
         """
         return self._checkpoint.write_tables(name, tables)
+
+    def claim(self, query: str) -> Claim:
+        """Return with what a query takes the place of its results."""
+        identity, known = self._checkpoint.identity, self.register
+        owner = Owner(identity.id, query, str(self._checkpoint.path))
+        return Claim(owner, query not in known.known and query not in known.gone, identity.adopts)
 
     def note(self, text: str) -> None:
         """Tell people once."""

@@ -10,6 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from transom.errors import SinkError, TransomError
+from transom.sinks.owner import Claim
 
 REVISION = "revision"
 """Result column of queries whose windows are emitted more than once: 0 for a window's first result, then counted up."""
@@ -48,7 +49,15 @@ class Sink(Protocol):
             SinkError: It can never work, e.g. the path is a file.
         """
 
-    def recover(self, query: str, next_cut: int, is_new: bool = False) -> None:
+    def claim(self, claim: Claim) -> None:
+        """Take the place of the results for a query of a checkpoint, durably; called after `open`, at every start.
+
+        Raises:
+            SinkError: It belongs to another query or checkpoint, or holds results of unknown origin. Nothing was read,
+                removed or written there.
+        """
+
+    def recover(self, query: str, next_cut: int) -> None:
         """Remove what an interrupted run left behind: temporary files, and results of cuts >= `next_cut`.
 
         Those cuts are not in the checkpoint's log, or their results are written again.
@@ -56,8 +65,6 @@ class Sink(Protocol):
         Args:
             query: The query.
             next_cut: Number of the first cut that this run will log.
-            is_new: Whether the checkpoint has never known the query, so that results of it are not this
-                checkpoint's.
 
         Raises:
             SinkError: It holds results that are not of this checkpoint.

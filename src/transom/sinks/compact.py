@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transom.errors import SinkError
+from transom.sinks.owner import MARK, owner_of
 from transom.sinks.parts import (
     Part,
     compaction_lock,
@@ -59,11 +60,16 @@ def compact(
             again.
 
     Raises:
-        SinkError: There is no such directory, or another compaction is running in it.
+        SinkError: There is no such directory, it is not marked as one query's, or another compaction is running in it.
     """
     directory = local_directory(path, "compact")
     if not directory.is_dir():
         raise SinkError(f"compact: {directory} is no directory.", "Give the directory of a query's results.")
+    if owner_of(directory) is None:
+        raise SinkError(
+            f"compact: {directory} does not say whose results it holds: it has no file {MARK}.",
+            "Give the directory of one query's results. One of an older version is marked when its application starts.",
+        )
     with compaction_lock(directory) as held:
         if not held:
             raise SinkError(f"compact: another compaction is running in {directory}.", "Wait for it to end.")

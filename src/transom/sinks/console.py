@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from transom.errors import DefinitionError
 from transom.sinks.base import WindowResults
+from transom.sinks.owner import Claim
 
 
 def console(limit: int = 20, stream: IO[str] | None = None) -> ConsoleSink:
@@ -41,7 +42,10 @@ class ConsoleSink:
     def open(self, query: str) -> None:
         """Do nothing: there is nothing to prepare."""
 
-    def recover(self, query: str, next_cut: int, is_new: bool = False) -> None:
+    def claim(self, claim: Claim) -> None:
+        """Do nothing: what is printed belongs to nobody."""
+
+    def recover(self, query: str, next_cut: int) -> None:
         """Do nothing: what was printed stays printed."""
 
     def write(self, results: WindowResults) -> None:

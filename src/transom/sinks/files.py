@@ -12,11 +12,13 @@ from transom.errors import SinkError
 from transom.sinks.base import WindowResults
 from transom.sinks.compact import finish_compaction
 from transom.sinks.json_lines import write_json_lines
+from transom.sinks.owner import Claim, take_directory
 from transom.sinks.parts import (
     Part,
     compaction_lock,
     list_parts,
     local_directory,
+    make_directory,
     remove_temporaries,
     sync_directory,
     write_durably,
@@ -74,7 +76,7 @@ class FileSink:
             SinkError: The path, or one above it, is a file, or the directory cannot be written.
         """
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
+            make_directory(self.directory)
         except (FileExistsError, NotADirectoryError) as error:
             raise SinkError(
                 f"{query}: results cannot go to {self.directory}, because it is or lies in a file.",
@@ -86,18 +88,17 @@ class FileSink:
                 "Create it, or choose another directory.",
             ) from error
 
-    def recover(self, query: str, next_cut: int, is_new: bool = False) -> None:
+    def claim(self, claim: Claim) -> None:
+        """Make the directory the query's, or raise SinkError because it is not; see `take_directory`."""
+        take_directory(self.directory, claim)
+
+    def recover(self, query: str, next_cut: int) -> None:
         """Finish an interrupted compaction; remove temporary files and the files of cuts >= `next_cut`.
 
         Raises:
-            SinkError: There are results though the query is new, or a merged file holds such cuts: directory and
-                checkpoint do not belong together. Nothing is removed then.
+            SinkError: A merged file holds such cuts: directory and checkpoint do not belong together. Nothing is
+                removed then.
         """
-        if is_new and list_parts(self.directory):
-            raise SinkError(
-                f"{query}: {self.directory} holds results already, but the checkpoint does not know the query.",
-                "Choose another directory, use the checkpoint that the results were made with, or remove them.",
-            )
         with compaction_lock(self.directory) as held:
             if held:
                 finish_compaction(self.directory)

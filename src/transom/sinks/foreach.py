@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from transom.errors import DefinitionError
 from transom.sinks.base import WindowResults
+from transom.sinks.owner import Claim
 
 
 def foreach(function: Callable[[WindowResults], object]) -> ForeachSink:
@@ -38,7 +39,10 @@ class ForeachSink:
     def open(self, query: str) -> None:
         """Do nothing: there is nothing to prepare."""
 
-    def recover(self, query: str, next_cut: int, is_new: bool = False) -> None:
+    def claim(self, claim: Claim) -> None:
+        """Do nothing: where the function writes is not known here."""
+
+    def recover(self, query: str, next_cut: int) -> None:
         """Do nothing: what the function did cannot be undone here."""
 
     def write(self, results: WindowResults) -> None:

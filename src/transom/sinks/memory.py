@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.sinks.base import WindowResults
+from transom.sinks.owner import Claim
 
 
 def memory() -> MemorySink:
@@ -62,7 +63,10 @@ class MemorySink:
     def open(self, query: str) -> None:
         """Do nothing: there is nothing to prepare."""
 
-    def recover(self, query: str, next_cut: int, is_new: bool = False) -> None:
+    def claim(self, claim: Claim) -> None:
+        """Do nothing: it is gone with the process."""
+
+    def recover(self, query: str, next_cut: int) -> None:
         """Forget the query's results of cuts >= `next_cut`."""
         with self._lock:
             for key in [key for key in self._tables if key[0] == query and key[1] >= next_cut]:

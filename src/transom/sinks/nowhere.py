@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from transom.sinks.base import WindowResults
+from transom.sinks.owner import Claim
 
 
 class Nowhere:
@@ -15,7 +16,10 @@ class Nowhere:
     def open(self, query: str) -> None:
         """Do nothing."""
 
-    def recover(self, query: str, next_cut: int, is_new: bool = False) -> None:
+    def claim(self, claim: Claim) -> None:
+        """Do nothing: there is no place."""
+
+    def recover(self, query: str, next_cut: int) -> None:
         """Do nothing: there is nothing to remove."""
 
     def write(self, results: WindowResults) -> None:

@@ -1,8 +1,8 @@
 """Result files in a directory: their names, and how a crash leaves only whole ones.
 
 A directory holds `part-{cut}.parquet` with the results of one cut, and `part-{first}-{last}.parquet`, which
-`transom compact` made of the files of several cuts (json alike). Names that start with "." are temporary or
-internal.
+`transom compact` made of the files of several cuts (json alike). The file `_transom` says whose they are. Names that
+start with "." are temporary or internal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from transom.errors import SinkError
 
 _NAME = re.compile(r"part-(\d{12,})(?:-(\d{12,}))?\.(parquet|json)")
-_TEMPORARY = re.compile(r"\.part-.*\.tmp")
+_TEMPORARY = re.compile(r"\.(part-.*|_transom\..*)\.tmp")
 
 
 @dataclass(frozen=True, order=True)
@@ -88,6 +88,14 @@ def write_durably(directory: Path, name: str, fill: Callable[[IO[bytes]], None])
         temporary.unlink(missing_ok=True)
         raise
     sync_directory(directory)
+
+
+def make_directory(directory: Path) -> None:
+    """Create a directory and its parents, durably; nothing happens when it exists."""
+    if not directory.is_dir():
+        make_directory(directory.parent)
+        directory.mkdir(exist_ok=True)
+        sync_directory(directory.parent)
 
 
 def sync_directory(directory: Path) -> None:

@@ -17,10 +17,11 @@ import pyarrow as pa
 
 from transom.errors import SinkError
 from transom.sinks.base import WindowResults
-from transom.sinks.parts import local_directory
+from transom.sinks.owner import Claim, Owner
+from transom.sinks.parts import local_directory, make_directory
 
 _BOOKS = "transom_results"
-"""Table that says which query writes which table, and up to which cut."""
+"""Table that says which query of which checkpoint writes which table, and up to which cut."""
 
 
 def sqlite(path: str | os.PathLike[str], table: str | None = None) -> SqliteSink:
@@ -53,46 +54,58 @@ class SqliteSink:
         return f"SQLite database {self.path}" + (f", table {self._table}" if self._table else "")
 
     def open(self, query: str) -> None:
-        """Open the database and claim the table.
+        """Open the database.
 
         Raises:
-            SinkError: The file cannot be opened or is no database, or another query writes the table.
+            SinkError: The file cannot be opened or is no database.
         """
         self._table = self._table or query
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(self.path.parent)
             # Calls come from one thread at a time, not always the same one.
             self._database = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
-            self._database.execute("PRAGMA journal_mode = WAL")
-            with self._transaction() as database:
-                database.execute(
-                    f"CREATE TABLE IF NOT EXISTS {_BOOKS} (result_table TEXT PRIMARY KEY, query TEXT, cut INTEGER)"
-                )
-                database.execute(f"INSERT OR IGNORE INTO {_BOOKS} VALUES (?, ?, -1)", (self._table, query))
-                owner = self._book("query")
+            self._database.execute("SELECT count(*) FROM sqlite_master")
         except (OSError, sqlite3.Error) as error:
-            raise SinkError(
-                f"{query}: the SQLite database {self.path} cannot be used: {error}.", "Choose another file."
-            ) from error
-        if owner != query:
-            raise SinkError(
-                f"{query}: the table {self._table!r} of {self.path} belongs to the query {owner!r}.",
-                "Give each query a table of its own.",
-            )
+            raise self._unusable(query, error) from error
 
-    def recover(self, query: str, next_cut: int, is_new: bool = False) -> None:
+    def _unusable(self, query: str, error: Exception) -> SinkError:
+        return SinkError(f"{query}: the SQLite database {self.path} cannot be used: {error}.", "Choose another file.")
+
+    def claim(self, claim: Claim) -> None:
+        """Note that the table is the query's; of several that try at once, one succeeds.
+
+        Raises:
+            SinkError: It belongs to another query or checkpoint, or is a table of unknown origin. Nothing was changed.
+        """
+        place = f"the table {self._table!r} of {self.path}"
+        mark = (claim.owner.checkpoint, claim.owner.path, self._table)
+        try:
+            assert self._database is not None, "open() comes first"
+            with self._transaction() as database:
+                _keep_books(database)
+                find = f"SELECT query, cut, checkpoint, path FROM {_BOOKS} WHERE result_table = ?"
+                query, cut, checkpoint, path = database.execute(find, (self._table,)).fetchone() or (None, -1, None, "")
+                holder = None
+                if checkpoint is not None or query not in (None, claim.query):
+                    holder = Owner(checkpoint or claim.owner.checkpoint, str(query), str(path))
+                has_results = cut >= 0 or (query is None and _has_table(database, self._table or ""))
+                if claim.allowed(holder, has_results, place, "table"):
+                    new = (self._table, claim.query)
+                    database.execute(
+                        f"INSERT OR IGNORE INTO {_BOOKS} (result_table, query, cut) VALUES (?, ?, -1)", new
+                    )
+                    database.execute(f"UPDATE {_BOOKS} SET checkpoint = ?, path = ? WHERE result_table = ?", mark)
+            self._database.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.Error as error:
+            raise self._unusable(claim.query, error) from error
+
+    def recover(self, query: str, next_cut: int) -> None:
         """Check that table and checkpoint belong together; transactions leave nothing to clean up.
 
         Raises:
-            SinkError: There are results of a query that is new, or of cuts that the checkpoint has not made.
+            SinkError: There are results of cuts that the checkpoint has not made.
         """
-        last = self._book("cut")
-        if is_new and last >= 0:
-            raise SinkError(
-                f"{query}: the table {self._table!r} of {self.path} holds results already, but the checkpoint does "
-                "not know the query.",
-                f"Choose another table, use the checkpoint of the results, or drop it and its row in {_BOOKS}.",
-            )
+        last = self._last_cut()
         if last >= next_cut:
             raise SinkError(
                 f"{query}: the table {self._table!r} of {self.path} holds results up to cut {last}, but the "
@@ -108,7 +121,7 @@ class SqliteSink:
         """
         table, names = _quoted(self._table or results.query), results.table.column_names
         with self._transaction() as database:
-            if self._book("cut") >= results.cut:
+            if self._last_cut() >= results.cut:
                 return
             columns = ", ".join(f"{_quoted(f.name)} {_type(f.type)}" for f in results.table.schema)
             database.execute(f"CREATE TABLE IF NOT EXISTS {table} ({columns})")
@@ -125,10 +138,10 @@ class SqliteSink:
             database.executemany(f"INSERT INTO {into} VALUES ({marks})", rows)
             database.execute(f"UPDATE {_BOOKS} SET cut = ? WHERE result_table = ?", (results.cut, self._table))
 
-    def _book(self, column: str) -> Any:
+    def _last_cut(self) -> int:
         assert self._database is not None, "open() comes first"
-        found = self._database.execute(f"SELECT {column} FROM {_BOOKS} WHERE result_table = ?", (self._table,))
-        return found.fetchone()[0]
+        found = self._database.execute(f"SELECT cut FROM {_BOOKS} WHERE result_table = ?", (self._table,)).fetchone()
+        return -1 if found is None else int(found[0])
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -146,6 +159,19 @@ class SqliteSink:
         if self._database is not None:
             self._database.close()
             self._database = None
+
+
+def _keep_books(database: sqlite3.Connection) -> None:
+    """Make the table that says whose the others are; add what those of older versions lack."""
+    database.execute(f"CREATE TABLE IF NOT EXISTS {_BOOKS} (result_table TEXT PRIMARY KEY, query TEXT, cut INTEGER)")
+    names = {row[1] for row in database.execute(f"PRAGMA table_info({_BOOKS})")}
+    for name in ("checkpoint", "path"):
+        if name not in names:
+            database.execute(f"ALTER TABLE {_BOOKS} ADD COLUMN {name} TEXT")
+
+
+def _has_table(database: sqlite3.Connection, name: str) -> bool:
+    return database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None
 
 
 def _quoted(name: str) -> str:

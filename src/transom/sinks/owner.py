@@ -1,0 +1,147 @@
+"""Whose results a place holds: a query of one checkpoint. A directory says so in a file, which is made once."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from transom.errors import SinkError
+from transom.sinks.parts import list_parts, sync_directory
+
+MARK = "_transom"
+"""The file; readers of Parquet and JSON pass over names that begin like this one."""
+_WITH_MARK = {"directory": f", with the file {MARK}", "table": ", with its row in transom_results"}
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A query of a checkpoint, to which results belong for ever."""
+
+    checkpoint: str
+    """Identity of the checkpoint."""
+    query: str
+    path: str
+    """Where the checkpoint was when it took the place; for people."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A query that wants to write its results somewhere."""
+
+    owner: Owner
+    is_new: bool = False
+    """Whether the checkpoint has never known the query, so that no results can be its own."""
+    adopts: bool = False
+    """Whether the checkpoint was made before places were marked, so that results without a mark can be its own."""
+
+    @property
+    def query(self) -> str:
+        """Name of the query."""
+        return self.owner.query
+
+    def allowed(self, holder: Owner | None, has_results: bool, place: str, kind: str) -> bool:
+        """Tell whether the query has still to be noted as the holder of a place that it may have.
+
+        Args:
+            holder: Whose the place is; None when it does not say so.
+            has_results: Whether it holds results.
+            place: The place, in words.
+            kind: What it is: `directory` or `table`.
+
+        Raises:
+            SinkError: It may not have it.
+        """
+        if holder is not None and holder.checkpoint != self.owner.checkpoint:
+            raise SinkError(
+                f"{self.query}: {place} belongs to the query {holder.query!r} of the checkpoint {holder.path} "
+                f"(id {holder.checkpoint}); this is the checkpoint {self.owner.path} (id {self.owner.checkpoint}).",
+                f"Choose another {kind}, or use that checkpoint. To begin afresh here, move the old results away first"
+                f"{_WITH_MARK[kind]}.",
+            )
+        if holder is not None and holder.query != self.query:
+            raise SinkError(
+                f"{self.query}: {place} belongs to the query {holder.query!r} of this checkpoint.",
+                f"Give each query a {kind} of its own. If {holder.query!r} was removed or renamed, keep its "
+                f"name, or move its results away first{_WITH_MARK[kind]}.",
+            )
+        if has_results and (self.is_new or (holder is None and not self.adopts)):
+            why = "but the checkpoint does not know the query" if self.is_new else "and does not say whose they are"
+            raise SinkError(
+                f"{self.query}: {place} holds results already, {why}.",
+                f"Choose another {kind}, use the checkpoint that the results were made with, or move them away"
+                f"{_WITH_MARK[kind]}.",
+            )
+        return holder is None
+
+
+def take_directory(directory: Path, claim: Claim) -> None:
+    """Make a directory that of a query, for ever; of several that try at once, one succeeds.
+
+    Args:
+        directory: Exists.
+        claim: Who wants it.
+
+    Raises:
+        SinkError: It belongs to another query or checkpoint, or holds results of unknown origin. Nothing was changed.
+    """
+    has_results = bool(list_parts(directory))
+    if claim.allowed(owner_of(directory), has_results, str(directory), "directory"):
+        _mark(directory, claim.owner)
+        claim.allowed(owner_of(directory), has_results, str(directory), "directory")  # somebody may have been faster
+
+
+def owner_of(directory: Path) -> Owner | None:
+    """Return whose results a directory holds; None when it does not say so.
+
+    Raises:
+        SinkError: The file that says so is damaged.
+    """
+    try:
+        text = (directory / MARK).read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        value = json.loads(text)
+        return Owner(value["checkpoint"], value["query"], value["path"])
+    except (ValueError, KeyError, TypeError):
+        raise SinkError(
+            f"The file {directory / MARK}, which says whose results these are, is damaged.",
+            "Restore it from a copy, or choose another directory.",
+        ) from None
+
+
+def _mark(directory: Path, owner: Owner) -> None:
+    """Write who the owner is, durably, unless somebody else has done so meanwhile."""
+    text = json.dumps({"checkpoint": owner.checkpoint, "query": owner.query, "path": owner.path}).encode() + b"\n"
+    temporary = directory / f".{MARK}.{secrets.token_hex(4)}.tmp"
+    try:
+        _create(temporary, text)
+        os.link(temporary, directory / MARK)
+    except FileExistsError:
+        return
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        with suppress(FileExistsError):
+            _create(directory / MARK, text)  # not whole at once, but still only once
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_directory(directory)
+
+
+def _create(path: Path, content: bytes) -> None:
+    """Create a file that does not exist, durably.
+
+    Raises:
+        FileExistsError: It exists.
+    """
+    with open(path, "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
