@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 import transom as tm
 from transom.app import App
 from transom.checkpoint import describe
-from transom.checkpoint.opening import FORMAT
+from transom.checkpoint.log import FORMAT
 from transom.model.time import ManualClock
 from transom.sinks.base import WindowResults
 from transom.sinks.memory import MemorySink

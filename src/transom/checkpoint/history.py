@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from transom.checkpoint.container import read_container
 from transom.checkpoint.files import translated
-from transom.checkpoint.log import CORRUPT_REMEDY, Record, Segment, parse
+from transom.checkpoint.log import CORRUPT_REMEDY, FORMAT, OLDEST, Record, Segment, parse
 from transom.checkpoint.names import LOG, SNAPSHOTS, TABLES, Stamp, key_of, segment_name, stamped
 from transom.errors import CheckpointCorruptError
 
@@ -29,6 +29,7 @@ class Snapshot:
     state: dict[str, Any]
     """What JSON holds."""
     tables: Mapping[str, pa.Table]
+    format: int = FORMAT
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class History:
     """The file for each key of tables that were written after the snapshot."""
     torn: int
     """Bytes at the end of the last segment that are no complete record."""
+    format: int = FORMAT
+    """The oldest format of anything that counts."""
 
     @property
     def log_bytes(self) -> int:
@@ -96,10 +99,13 @@ def read_history(root: Path) -> History:
     base = _after_snapshot(root, own[-1]) if own else _after_opening(root, epoch)
     snapshot = _read_snapshot(root, base.snapshot_file) if base.snapshot_file else None
 
+    formats = [snapshot.format] if snapshot else []
     records: list[Record] = []
     segments: list[tuple[str, int]] = []
     for name, length in base.segments:
-        records += _read_segment(root, name, length).records
+        segment = _read_segment(root, name, length)
+        records += segment.records
+        formats.append(segment.format)
         segments.append((name, length))
     last = max((stamp.number for stamp in logs.values() if stamp.epoch == epoch), default=0)
     names = [segment_name(Stamp(epoch, n)) for n in range(base.first_segment, max(last, base.first_segment) + 1)]
@@ -108,6 +114,7 @@ def read_history(root: Path) -> History:
         segment = _read_segment(root, name, None, may_be_torn=name == names[-1])
         records += segment.records
         segments.append((name, segment.length))
+        formats.append(segment.format)
         torn = segment.torn
     after = Stamp(epoch, base.tables_after)
     return History(
@@ -123,6 +130,7 @@ def read_history(root: Path) -> History:
             if name in base.tables or (stamp.epoch == epoch and stamp > after)
         },
         torn,
+        min(formats, default=FORMAT),
     )
 
 
@@ -141,7 +149,7 @@ def _after_opening(root: Path, epoch: int) -> _Base:
 
 def _read_snapshot(root: Path, name: str) -> Snapshot:
     content = read_container(root / SNAPSHOTS / name)
-    return Snapshot(content.meta["state"], content.tables)
+    return Snapshot(content.meta["state"], content.tables, content.meta.get("format", OLDEST))
 
 
 def _read_segment(root: Path, name: str, length: int | None, *, may_be_torn: bool = False) -> Segment:

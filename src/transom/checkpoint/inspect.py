@@ -23,10 +23,11 @@ def describe(path: str | Path, last: int = 10) -> dict[str, Any]:
         last: How many of the last records to return.
 
     Returns:
-        format; id: who it is, None before it is opened the first time; epoch: number of the last opening; writer: its
-        pid, host and since (microseconds), as far as known; snapshot: None, or its file, state and rows by table;
-        records: their number after the snapshot; last_records; tables: names of the files after the snapshot; bytes: of
-        log, tables and snapshot; torn_bytes: an incomplete record at the end, which the next opening drops.
+        format: the oldest of anything that counts; id: who it is, None before it is opened the first time; epoch:
+        number of the last opening; writer: its pid, host and since (microseconds), as far as known; snapshot: None,
+        or its file, state and rows by table; records: their number after the snapshot; last_records; tables: names
+        of the files after the snapshot; bytes: of log, tables and snapshot; torn_bytes: an incomplete record at the
+        end, which the next opening drops.
 
     Raises:
         CheckpointError: There is no checkpoint, or it has an unknown format.
@@ -46,7 +47,7 @@ def describe(path: str | Path, last: int = 10) -> dict[str, Any]:
             "rows": {name: table.num_rows for name, table in history.snapshot.tables.items()},
         }
     return {
-        "format": 1,
+        "format": history.format,
         "id": read_identity(root / IDENTITY_FILE).id if (root / IDENTITY_FILE).exists() else None,
         "epoch": history.epoch,
         "writer": holder_of(root / LOCK_FILE),

@@ -17,6 +17,11 @@ from transom.errors import CheckpointCorruptError
 
 Record: TypeAlias = "dict[str, Any]"
 
+FORMAT = 2
+"""Number of the file format; raised when an older Transom could misread a checkpoint."""
+OLDEST = 1
+"""The format of segments and snapshots that do not tell theirs."""
+
 _START = re.compile(rb"[0-9a-f]{8} \{")
 
 CORRUPT_REMEDY = (
@@ -57,6 +62,12 @@ class Segment:
     """Bytes up to the end of the last good record."""
     torn: int
     """Bytes after it that were dropped."""
+
+    @property
+    def format(self) -> int:
+        """The format of its records."""
+        found: int = self.header.get("format", OLDEST)
+        return found
 
 
 def parse(data: bytes, path: Path, *, may_be_torn: bool) -> Segment:

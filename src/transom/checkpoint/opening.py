@@ -20,7 +20,7 @@ from transom.checkpoint.files import (
 from transom.checkpoint.history import History, read_history
 from transom.checkpoint.identity import Identity, identify
 from transom.checkpoint.lock import Epoch
-from transom.checkpoint.log import CORRUPT_REMEDY
+from transom.checkpoint.log import CORRUPT_REMEDY, FORMAT
 from transom.checkpoint.names import (
     EPOCHS,
     FORMAT_FILE,
@@ -36,8 +36,8 @@ from transom.errors import CheckpointCorruptError, CheckpointError
 
 _log = logging.getLogger(__name__)
 
-FORMAT = 1
-"""Number of the file format; raised when an older Transom could misread a checkpoint."""
+READABLE = range(1, FORMAT + 1)
+"""Formats that this Transom goes on with; what it writes has the newest."""
 _HARMLESS = frozenset({LOCK_FILE, IDENTITY_FILE, "lost+found"})
 
 
@@ -66,12 +66,28 @@ def read_format(root: Path) -> int | None:
         found = json.loads(text)["format"]
     except (ValueError, KeyError, TypeError):
         raise CheckpointCorruptError(f"The file {path} is damaged.", CORRUPT_REMEDY) from None
-    if found != FORMAT:
+    if not isinstance(found, int) or found not in READABLE:
         raise CheckpointError(
-            f"The checkpoint {root} has format {found!r}; this Transom reads format {FORMAT}.",
-            "Use the version of Transom that wrote it, or start with a new checkpoint.",
+            f"The checkpoint {root} has format {found!r}; this Transom reads formats up to {FORMAT}.",
+            "Use the version of Transom that wrote it or a later one, or start with a new checkpoint.",
         )
-    return FORMAT
+    return found
+
+
+def raise_format(root: Path) -> None:
+    """Note that from here on files of our format come in, so that an older Transom leaves the checkpoint alone.
+
+    Each segment and snapshot tells its own format, so that a crash right after this leaves a checkpoint that is read.
+
+    Raises:
+        CheckpointError: It cannot be written; also as CheckpointFullError.
+    """
+    if read_format(root) != FORMAT:
+        write_atomically(root / FORMAT_FILE, [_format_text()])
+
+
+def _format_text() -> bytes:
+    return json.dumps({"format": FORMAT}).encode()
 
 
 def prepare(root: Path) -> Identity:
@@ -84,7 +100,7 @@ def prepare(root: Path) -> Identity:
     identity = identify(root)
     with translated(root, "create"):
         if not (root / FORMAT_FILE).exists():
-            write_atomically(root / FORMAT_FILE, [json.dumps({"format": FORMAT}).encode()])
+            write_atomically(root / FORMAT_FILE, [_format_text()])
         for name in (EPOCHS, LOG, TABLES, SNAPSHOTS):
             make_directory(root / name)
         for directory in (root, root / LOG, root / TABLES, root / SNAPSHOTS):

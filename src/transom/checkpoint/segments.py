@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from transom.checkpoint.files import translated, write_atomically
-from transom.checkpoint.log import encode
+from transom.checkpoint.log import FORMAT, encode
 from transom.checkpoint.names import Stamp, segment_name
 from transom.checkpoint.opening import remove_files
 
@@ -40,7 +40,7 @@ class LogWriter:
 
     def _create(self, number: int, more: Mapping[str, object]) -> SegmentWriter:
         path = self._directory / segment_name(Stamp(self._epoch, number))
-        return SegmentWriter(path, {"epoch": self._epoch, "number": number, **more})
+        return SegmentWriter(path, {"format": FORMAT, "epoch": self._epoch, "number": number, **more})
 
     @property
     def bytes(self) -> int:

@@ -1,6 +1,6 @@
 """The checkpoint: a log of decisions, tables of partials, and snapshots that bound both.
 
-    checkpoint.json      {"format": 1}
+    checkpoint.json      {"format": 2}
     identity.json        who it is; its results are marked with that
     lock                 who has it, on this machine
     epochs/e000003       an empty file per claim to be the writer
@@ -30,7 +30,7 @@ from transom.checkpoint.files import make_directory, translated
 from transom.checkpoint.history import History, Snapshot
 from transom.checkpoint.identity import Identity
 from transom.checkpoint.lock import Epoch, MachineLock
-from transom.checkpoint.log import Record, encode
+from transom.checkpoint.log import FORMAT, Record, encode
 from transom.checkpoint.names import (
     LOCK_FILE,
     LOG,
@@ -41,7 +41,7 @@ from transom.checkpoint.names import (
     quoted,
     snapshot_name,
 )
-from transom.checkpoint.opening import prepare, read_format, remove_files, remove_obsolete, take_over
+from transom.checkpoint.opening import prepare, raise_format, read_format, remove_files, remove_obsolete, take_over
 from transom.checkpoint.segments import LogWriter
 from transom.checkpoint.tables import TableFiles
 from transom.errors import CheckpointError, CheckpointFencedError
@@ -64,6 +64,8 @@ class Checkpoint:
     """Whether nothing had been committed in it."""
     snapshot: Snapshot | None
     """The last complete snapshot, as found when opened; let go (None) by `write_snapshot` to free memory."""
+    found_format: int
+    """The oldest format of anything that counted when it was opened; the next snapshot leaves none but ours."""
     records: list[Record]
     """The records after it that the opening found, in order; let go (empty) by `write_snapshot`."""
 
@@ -74,6 +76,7 @@ class Checkpoint:
         self.identity = identity
         self.epoch = epoch.number
         self.is_new = history.snapshot is None and not history.records
+        self.found_format = history.format
         self.snapshot = history.snapshot
         self.records = list(history.records)
         self._lock = lock
@@ -107,6 +110,7 @@ class Checkpoint:
             read_format(root)  # again: it may have been created meanwhile
             identity = prepare(root)
             epoch, history = take_over(root)
+            raise_format(root)
             checkpoint = cls(root, identity, held, epoch, history)
             checkpoint._check_opening(history)
             return checkpoint
@@ -200,6 +204,7 @@ class Checkpoint:
             self._log.go_on()
             stamp = Stamp(self.epoch, self._log.number)
             meta = {
+                "format": FORMAT,
                 "state": dict(state),
                 "first_segment": stamp.number,
                 "tables_after": self._tables.count,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from transom.checkpoint.log import FORMAT
 from transom.checkpoint.store import Checkpoint
 from transom.config import Settings
 from transom.engine.adapting import Adapters
@@ -173,7 +174,8 @@ class Loop:
         for name, cut in recovered.unfinished.items():
             self._cuts.submit(self._streams[name], cut)
         retiered = self._tiers.begin()
-        if retiered or (changed and not self._checkpoint.is_new):
+        old = self._checkpoint.found_format < FORMAT
+        if old or retiered or (changed and not self._checkpoint.is_new):
             self._snapshot()
 
     def _change_queries(self) -> None:
