@@ -22,9 +22,16 @@ class Footprint:
     there: int
     """Bytes in files."""
 
+    @property
+    def total(self) -> int:
+        """Bytes of all of them, which are in one place after the next snapshot."""
+        return self.here + self.there
+
 
 def in_files(now: Collection[str], footprints: Sequence[Footprint], budget: int) -> frozenset[str]:
     """Return the components whose partials are kept by the executors. O(components log components).
+
+    What it returns is at rest: once the partials are where it says, the same sizes move nothing.
 
     Args:
         now: Names of those that are so already.
@@ -32,15 +39,14 @@ def in_files(now: Collection[str], footprints: Sequence[Footprint], budget: int)
         budget: Bytes that the driver may hold.
     """
     kept = {one.name for one in footprints if one.name in now}
-    held = sum(one.here for one in footprints if one.name not in kept)
+    held = sum(one.total for one in footprints if one.name not in kept)
     if held > budget:
-        for one in sorted(footprints, key=lambda one: -one.here):
+        for one in sorted(footprints, key=lambda one: -one.total):
             if one.name not in kept and held > PROMOTED_TO * budget:
                 kept.add(one.name)
-                held -= one.here
-        return frozenset(kept)
-    for one in sorted(footprints, key=lambda one: one.there + one.here):
-        if one.name in kept and held + one.here + one.there <= DEMOTED_AT * budget:
+                held -= one.total
+    for one in sorted(footprints, key=lambda one: one.total):  # what has just gone is too large to come back
+        if one.name in kept and held + one.total <= DEMOTED_AT * budget:
             kept.discard(one.name)
-            held += one.here + one.there
+            held += one.total
     return frozenset(kept)
