@@ -18,10 +18,10 @@ demo: $(STAMP) java
 	$(BIN)/transom demo
 
 test: $(STAMP) java
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q --durations=25
 
 test-all: $(STAMP) java
-	$(BIN)/python -m pytest -q -m ""
+	$(BIN)/python -m pytest -q -m "" --durations=25 --hypothesis-profile random --timeout 3600
 	$(BIN)/python -m pytest -q tests/exact --tier cluster
 
 lint: $(STAMP)

@@ -9,6 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import is_hypothesis_test, settings
+
+settings.register_profile("fixed", deadline=None, derandomize=True)
+settings.register_profile("random", deadline=None)
+settings.load_profile("fixed")  # another one by --hypothesis-profile, as in `make test-all`
+TIMES = 10
+"""How many times the examples the profile random draws."""
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -20,6 +27,19 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 def pytest_addoption(parser: pytest.Parser) -> None:
     tiers = ["driver", "cluster"]
     parser.addoption("--tier", choices=tiers, help="where the applications of tests/exact keep their partials")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In the profile random, let every property draw `TIMES` the examples that it asks for otherwise."""
+    if settings.get_current_profile_name() != "random":
+        return
+    drawn = [item for item in items if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)]
+    # The settings of a decorated function have no public name; Hypothesis' own plugin reads these.
+    functions = {(item.obj, "_hypothesis_internal_use_settings") for item in drawn if item.cls is None}
+    machines = {(item.cls, "settings") for item in drawn if item.cls is not None}
+    for owner, name in functions | machines:
+        asked = getattr(owner, name)
+        setattr(owner, name, settings(asked, max_examples=asked.max_examples * TIMES))
 
 
 @pytest.fixture(scope="session")

@@ -52,18 +52,26 @@ def test_java_ends_when_it_is_interrupted_before_it_can_be_asked_to(interruptibl
         os.kill(int(pid.read_text()), 0)
 
 
-def test_java_that_has_started_goes_on(launcher):
+def test_java_that_has_started_goes_on(launcher, monkeypatch):
     """The script says that it listens at port 1, with a secret of one letter, as Spark's program would."""
+    started = []
+
+    class Kept(subprocess.Popen):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            started.append(self)
+
+    monkeypatch.setattr(subprocess, "Popen", Kept)
     pid = launcher(
         "printf '\\000\\000\\000\\001\\000\\000\\000\\001s' > $_PYSPARK_DRIVER_CONN_INFO_PATH.new\n"
         "mv $_PYSPARK_DRIVER_CONN_INFO_PATH.new $_PYSPARK_DRIVER_CONN_INFO_PATH\nexec sleep 600"
     )
     with quiet._no_java_left(), suppress(ConnectionRefusedError):  # nobody listens there
         launch_gateway()
-    process = int(pid.read_text())
-    assert os.waitpid(process, os.WNOHANG) == (0, 0)
-    os.kill(process, signal.SIGKILL)
-    os.waitpid(process, 0)
+    with started[0] as process:
+        assert process.pid == int(pid.read_text())
+        assert process.poll() is None
+        process.kill()
 
 
 class Spark:

@@ -179,7 +179,7 @@ def _no_java_left() -> Iterator[None]:
 
 
 def _end(process: subprocess.Popen[Any]) -> None:
-    with suppress(Exception):  # it did not even start
+    with suppress(Exception), process:  # it did not even start; closes its pipe
         process.terminate()
         try:
             process.wait(LONGEST)

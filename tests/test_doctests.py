@@ -1,0 +1,37 @@
+"""The examples in docstrings do what they say, and no module does more than define when it is imported."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1] / "src"
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts): path.read_text(encoding="utf-8")
+    for path in sorted((ROOT / "transom").rglob("*.py"))
+}
+EXAMPLES = [name for name, text in MODULES.items() if ">>> " in text]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples(name):
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_importing_everything_starts_nothing():
+    """No JVM, no thread."""
+    program = "\n".join(
+        [
+            "import importlib, sys, threading",
+            f"for name in {sorted(set(MODULES) - {'transom.__main__'})}: importlib.import_module(name)",
+            "from pyspark import SparkContext",
+            "assert SparkContext._gateway is None",
+            "assert threading.enumerate() == [threading.main_thread()], threading.enumerate()",
+        ]
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
