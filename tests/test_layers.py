@@ -14,6 +14,7 @@ SRC = Path(__file__).resolve().parent.parent / "src" / "transom"
 PURE = {"windows", "scheduling", "placement", "planning", "widearea"}
 LAYERS = (
     {"errors"},
+    {"failures"},
     {"model"},
     PURE,
     {"sources", "sinks", "checkpoint"},

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import faults_app
+import numpy as np
 import pytest
 from faults_app import Killed, at_step
 
 import transom as tm
 from transom.checkpoint.store import Checkpoint
 from transom.engine.state import StreamState
-from transom.errors import CheckpointFencedError, CheckpointInUseError
+from transom.engine.stores import StoreEntry
+from transom.errors import CheckpointCorruptError, CheckpointFencedError, CheckpointInUseError, SessionError
 from transom.model.time import ManualClock
 
 NOON = 1_700_000_000_000_000
@@ -264,3 +266,55 @@ def test_a_restart_merges_only_what_is_not_delivered(spark, tmp_path, monkeypatc
     all_kinds(spark, tmp_path, rows, sinks).run(once=True, close_all=True)
     for name in names:
         assert sorted(map(str, sinks[name].rows(name))) == sorted(map(str, whole[name].rows(name))), name
+
+
+def clash(*arguments, **options):
+    """Raise what NumPy raises for states of types that do not fit."""
+    return np.maximum(np.array(["a"], object), np.array([1]), dtype=np.int64)
+
+
+@pytest.mark.parametrize("step", ["none", "windows closed", "committed"])
+@pytest.mark.parametrize("where", ["merging", "taking in"])
+def test_an_error_of_the_engine_takes_out_its_queries_only_and_is_logged(
+    spark, tmp_path, monkeypatch, caplog, where, step
+):
+    def one_and_two(rows, sinks):
+        app = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON), max_rows_per_cut=10)
+        stream = app.stream(rows, event_time="timestamp_seconds(at)", watermark=tm.watermark(0, max_ahead=None))
+        zones = stream.group_by("zone")
+        zones.window("10 seconds").agg(n=tm.count()).to(sinks["good"], "good")
+        bad = zones if where == "merging" else stream
+        bad.window("20 seconds").agg(n=tm.count()).to(sinks["bad"], "bad")
+        return app
+
+    close, take = StoreEntry.close, StoreEntry.take
+
+    def closed(entry, spans, *rest):
+        return clash() if any(end - start == 20_000_000 for start, end in spans) else close(entry, spans, *rest)
+
+    def taken(entry, *rest):
+        return take(entry, *rest) if entry.key_set.keys else clash()
+
+    monkeypatch.setattr(StoreEntry, *(("close", closed) if where == "merging" else ("take", taken)))
+    rows, sinks = source(40), {"good": tm.memory_sink(), "bad": tm.memory_sink()}
+    if step != "none":
+        killed_at(one_and_two(rows, sinks), step, 3)
+    progress = one_and_two(rows, sinks).run(once=True, close_all=True)
+    failures = {query.name: query.failure for query in progress.queries}
+    assert failures["good"] is None
+    assert "its windows cannot be merged" in failures["bad"]
+    assert starts(sinks["good"], "good") == both(0, 10, 20, 30)
+    assert sinks["bad"].rows("bad") == []
+    assert any(record.exc_info and record.name == "transom.engine.state" for record in caplog.records)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), CheckpointCorruptError("damaged")])
+def test_what_no_query_can_help_ends_the_run_and_takes_out_none(spark, tmp_path, monkeypatch, error):
+    rows, sinks = source(40), {"q": (tm.memory_sink(), COUNT)}
+    with monkeypatch.context() as patch:
+        patch.setattr(StoreEntry, "close", lambda *arguments: (_ for _ in ()).throw(error))
+        with pytest.raises((SessionError, CheckpointCorruptError)):
+            build(spark, tmp_path, rows, sinks).run(once=True, close_all=True)
+    progress = build(spark, tmp_path, rows, sinks).run(once=True, close_all=True)
+    assert progress.queries[0].failure is None
+    assert starts(sinks["q"][0], "q") == both(0, 10, 20, 30)

@@ -143,11 +143,13 @@ class Cuts:
         self._journal.log(outcome.record(stream.name, written), sync=not cut.empty)
         self._journal.step("committed")
         begun = self._clock.now()
-        stream.commit(outcome, outcome.tables)
+        failed = stream.commit(outcome, outcome.tables)
         self._adapters.of(stream).merged(self._clock.now() - begun)
+        for query, reason in failed.items():
+            self._quarantine.fail(stream, query, reason)
         for query, reason in outcome.failures.items():
             self._quarantine.tell(query, reason)
-        if outcome.failures:
+        if outcome.failures or failed:
             self._quarantine.end_orphans()
         for unit, reason in outcome.skipped.items():
             self._journal.note(f"{unit} cannot be read and went to the dead letters: {reason}")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from transom.engine.cuts import LoggedCut
 from transom.engine.readers import Keeper
 from transom.engine.spark.compile import Compiled
-from transom.engine.spark.isolation import describe_failure
 from transom.engine.spark.rows import rows_of, write_rows
 from transom.errors import CheckpointFullError
+from transom.failures import Kind, classify, require_blame
 from transom.model.time import Micros
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def keep_rows(
 
     Raises:
         CheckpointFullError: The disk is full.
+        TransomError: Something else that no query is to blame for.
     """
     kept: dict[str, Micros] = {}
     failures: dict[str, str] = {}
@@ -47,12 +48,14 @@ def keep_rows(
             seen = rows_of(raw, compiled.plan, query, cut.ahead)
             newest = write_rows(seen, cut.watermark, late_before[query.name], cut.rows, directory)
         except Exception as error:
-            if "No space left on device" in str(error):
+            failure = classify(error)
+            if failure.kind is Kind.DISK_FULL:
                 raise CheckpointFullError(
-                    f"Could not keep the rows for a join in {directory}: {describe_failure(error)}",
+                    f"Could not keep the rows for a join in {directory}: {failure.reason}.",
                     "Nothing of this cut was committed: free some space on that disk and run again.",
                 ) from error
-            failures[query.name] = describe_failure(error)
+            require_blame(error, f"Keeping the rows of {query.name!r}")
+            failures[query.name] = failure.reason
             continue
         if newest is not None:
             kept[query.name] = newest

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,13 +16,14 @@ from transom.engine.cuts import CutOutcome, LoggedCut
 from transom.engine.keeping import keep_rows
 from transom.engine.spark import jobs
 from transom.engine.spark.compile import Compiled
-from transom.engine.spark.isolation import Isolated, describe_failure, run_isolated
+from transom.engine.spark.isolation import Isolated, run_isolated
 from transom.engine.spark.jobs import CutPartials, Loss
 from transom.engine.spark.packing import Packing, files_written
 from transom.engine.spark.plan import StreamPlan
 from transom.engine.stream import Stream
 from transom.engine.tables import describe_table
 from transom.errors import CheckpointError, CheckpointFullError, SourceError
+from transom.failures import Kind, classify, require_blame
 from transom.model.query import Query
 from transom.model.time import Micros
 from transom.sources.base import ARRIVAL
@@ -43,6 +44,7 @@ def run_on_spark(stream: Stream, cut: LoggedCut, compiled: Compiled) -> CutOutco
     Raises:
         SourceError: The rows cannot be read, whatever the queries.
         CheckpointError: Partials, rows or dead letters cannot be written.
+        SessionError: Spark is gone, memory ran out, or jobs are cancelled again and again.
     """
     if cut.empty:
         return CutOutcome(cut)
@@ -55,10 +57,6 @@ def run_on_spark(stream: Stream, cut: LoggedCut, compiled: Compiled) -> CutOutco
 
 class _Abandoned(BaseException):
     """The application ends at once, so that nobody waits for this micro-batch any more."""
-
-
-class _DiskFull(BaseException):
-    """No query is to blame for it."""
 
 
 class SparkJob:
@@ -116,12 +114,8 @@ class SparkJob:
         while True:
             try:
                 return run_isolated(self._attempt, queries, lambda some: self._attempt(some, apart=True))
-            except _DiskFull as error:
-                raise CheckpointFullError(
-                    f"The disk is full: could not write partials into {self.stream.state.executors.directory}.",
-                    "Nothing of this cut was committed: free some space on that disk, and run again.",
-                ) from error
             except Exception as error:
+                require_blame(error, self._what)
                 self._skip_unreadable(error)
 
     def _attempt(self, queries: Sequence[Query], apart: bool = False) -> tuple[Compiled, CutPartials]:
@@ -130,22 +124,23 @@ class SparkJob:
             compiled = stream.compile_apart(queries)
         elif len(queries) < len(compiled.queries):
             compiled = stream.compile(queries)
-        try:
-            with self._unless_abandoned():
-                return compiled, self.partials(compiled)
-        except Exception as error:
-            if CheckpointFullError.__name__ in str(error):
-                raise _DiskFull from error
-            raise
+        with self._unless_abandoned():
+            return compiled, self.partials(compiled)
+
+    @property
+    def _what(self) -> str:
+        return f"The job of the stream {self.stream.name!r}"
 
     def _skip_unreadable(self, error: Exception) -> None:
         """Leave out units of the source that cannot be read; raise when there are no others, for the source is gone."""
         found: dict[str, str] = {}
-        with suppress(Exception):  # when Spark itself is gone, the first error says more
+        try:
             found = self.stream.source.unreadable(self.stream.session, self.cut.start, self.cut.end)
+        except Exception as another:  # the first error says more, unless this one is the reason of both
+            require_blame(another, self._what)
         if not found.keys() - self._skipped.keys():
             raise SourceError(
-                f"The stream {self.stream.name!r} cannot be read: {describe_failure(error)}",
+                f"The stream {self.stream.name!r} cannot be read: {classify(error).reason}.",
                 "Nothing of this cut was committed; run again when the source can be read.",
             ) from error
         self._skipped.update(found)
@@ -230,9 +225,12 @@ class SparkJob:
                     directory=directory,
                 )
         except Exception as error:
-            kind = CheckpointFullError if "No space left on device" in str(error) else CheckpointError
+            failure = classify(error)
+            if failure.kind is not Kind.DISK_FULL:
+                require_blame(error, self._what)
+            kind = CheckpointFullError if failure.kind is Kind.DISK_FULL else CheckpointError
             raise kind(
-                f"Could not write the dead letters {directory}: {describe_failure(error)}",
+                f"Could not write the dead letters {directory}: {failure.reason}.",
                 "Nothing of this cut was committed: free some space on that disk, or mend it, and run again.",
             ) from error
 

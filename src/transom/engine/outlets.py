@@ -8,9 +8,9 @@ from transom.engine.delivery import Delivery
 from transom.engine.journal import Journal
 from transom.engine.metrics import Metrics
 from transom.engine.quarantine import Quarantine
-from transom.engine.spark.isolation import describe_failure
 from transom.engine.stream import Stream
 from transom.errors import SinkError
+from transom.failures import classify
 
 TRIES_AT_THE_END = 8
 """At the end of the input a sink that failed so often in a row (for about half a minute) is not waited for."""
@@ -73,7 +73,7 @@ class Outlets:
             stream = next(s for s in self._streams.values() if query in s.state.queries)
             if stream.state.queries[query].failure is None:
                 reason = (
-                    f"its sink fails ({describe_failure(error)}) and too many results wait for it; they are kept in "
+                    f"its sink fails ({classify(error).reason}) and too many results wait for it; they are kept in "
                     "the checkpoint and written as soon as the sink works, also after a restart. "
                     "Mend the sink and give the query a new name to go on with it"
                 )

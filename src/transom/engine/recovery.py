@@ -230,7 +230,8 @@ def _replay(
         tables = list(checkpoint.read_tables(written["name"], written).values()) if written else []
         outcome = CutOutcome.recorded(result.unfinished.pop(stream.name), record)
         failures = {query: why for query, why in outcome.failures.items() if query in alive}
-        stream.commit(replace(outcome, failures=failures), tables)
+        for query, reason in stream.commit(replace(outcome, failures=failures), tables).items():
+            stream.fail(query, reason)  # it was killed before it could log that
 
 
 def definitions(streams: Mapping[str, Stream], offered: bool = False) -> dict[str, dict[str, Any]]:

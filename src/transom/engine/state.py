@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from transom.engine.tables import PartialTable
 from transom.engine.updates import Emission, Updates
 from transom.engine.watermarks import WatermarkState
 from transom.errors import QueryFailedError
+from transom.failures import classify, require_blame
 from transom.model.query import Query
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import SessionSpec
@@ -28,6 +30,8 @@ from transom.sources.base import Offset
 from transom.windows.aggregates.base import Slots
 from transom.windows.arranging import Flow
 from transom.windows.partials import Partial, restricted
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,19 @@ class Closing:
     passed: bool = False
     """Whether such windows became final at a replay, but all readers have read them already."""
     error: QueryFailedError | None = None
+
+
+def failure_of(query: str, error: Exception) -> QueryFailedError:
+    """Return why a query fails of whose windows an error came; what is not for its user to mend goes to the log, too.
+
+    Raises:
+        TransomError: The query is not to blame.
+    """
+    require_blame(error, f"Merging the windows of {query!r}")
+    if isinstance(error, QueryFailedError):
+        return error
+    logger.error("The windows of %s could not be merged.", query, exc_info=error)
+    return QueryFailedError(f"{query}: its windows cannot be merged: {classify(error).reason}.", "The log has more.")
 
 
 @dataclass(frozen=True)
@@ -178,17 +195,18 @@ class StreamState:
         for query in self.running():
             asked[query.name] = (self._emissions(query, after, watermark, now), self._final(query, after, watermark))
         needed = {name: spans for name, spans in asked.items() if name not in settled}
-        merged, ended = self._consolidated(needed, after, watermark)
+        merged, ended, failed = self._consolidated(needed, after, watermark)
         for query in self.running():
             entry, (emissions, final) = self.by_query[query.name], asked[query.name]
             if query.name in settled:
                 closings += self._passed(query, entry, emissions, final, ended[query.name])
                 continue
             try:
+                if query.name in failed:
+                    raise failed[query.name]
                 closing = self._closing(query, entry, emissions, final, merged[query.name], ended[query.name])
             except Exception as error:
-                failure = error if isinstance(error, QueryFailedError) else QueryFailedError(f"{query.name}: {error}")
-                closing = Closing(query.name, len(emissions), error=failure)
+                closing = Closing(query.name, len(emissions), error=failure_of(query.name, error))
             if closing.windows or closing.final is not None or closing.error is not None:
                 closings.append(closing)
         if watermark > after:
@@ -198,8 +216,8 @@ class StreamState:
 
     def _consolidated(
         self, asked: Mapping[str, tuple[Sequence[Emission], Sequence[Span]]], after: Micros, watermark: Micros
-    ) -> tuple[dict[str, dict[Span, Partial]], dict[str, Ended]]:
-        """Return the rows of the windows that queries ask for, and the sessions that end of all queries, by query.
+    ) -> tuple[dict[str, dict[Span, Partial]], dict[str, Ended], dict[str, QueryFailedError]]:
+        """Return the rows of the windows that queries ask for, the sessions that end of all queries, and who failed.
 
         Sessions of queries that ask for nothing can lack all but their times. What is asked of one store is merged
         together, what is in files in one job for all stores.
@@ -217,11 +235,25 @@ class StreamState:
         merges = [merge for *_, merge in asks if merge is not None]
         done = iter(self.executors.run(merges) if merges else ())
         merged: dict[str, dict[Span, Partial]] = {}
+        failed: dict[str, QueryFailedError] = {}
         for entry, names, spans, taken, merge in asks:
-            windows, ended = entry.close(spans, taken, watermark, () if merge is None else next(done))
+            found = () if merge is None else next(done)
+            try:
+                windows, ended = entry.close(spans, taken, watermark, found)
+            except Exception as error:
+                if len(names) < 2:
+                    failed.update((name, failure_of(name, error)) for name in names)
+                    continue
+                for name in names:  # those that do not fail alone go on
+                    try:
+                        windows, sessions[name] = entry.close(_with_keys([asked[name]]), taken, watermark, found)
+                        merged[name] = windows
+                    except Exception as caught:
+                        failed[name] = failure_of(name, caught)
+                continue
             merged.update((name, windows) for name in names)
             sessions.update((name, ended) for name in names)
-        return merged, sessions
+        return merged, sessions, failed
 
     def _emissions(self, query: Query, after: Micros, watermark: Micros, now: Micros) -> list[Emission]:
         spans = self._due(query, after, watermark)
@@ -312,16 +344,22 @@ class StreamState:
 
     def commit(
         self, partials: Sequence[PartialTable | PartialFiles], offset: Offset, watermark: WatermarkState
-    ) -> None:
-        """Take in the partials of a cut."""
+    ) -> dict[str, QueryFailedError]:
+        """Take in the partials of a cut; return the queries of the stores that cannot, which must be dropped."""
         self._asked = {}
+        failed: dict[str, QueryFailedError] = {}
         newest = max((moment for moment in watermark.newest if moment is not None), default=MIN_TIME)
         for entry in self.stores:
-            changes = entry.take(partials, newest, self.closed)
+            try:
+                changes = entry.take(partials, newest, self.closed)
+            except Exception as error:
+                failed.update((query.name, failure_of(query.name, error)) for query in entry.key_set.queries)
+                continue
             for query in entry.key_set.queries:
                 if query.name in self._updates:
                     self._updates[query.name].changed(changes, self.closed)
         self.offset, self.watermark = offset, watermark
+        return failed
 
     def take_flows(self) -> dict[str, Flow]:
         """Return what was measured of each key set since the last time, by its name."""

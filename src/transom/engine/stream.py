@@ -284,8 +284,11 @@ class Stream:
         """Return the offset from which on rows may be read again; None when no query can run any more."""
         return self.state.offset if any(query.failure is None for query in self.state.queries.values()) else None
 
-    def commit(self, outcome: CutOutcome, tables: Sequence[pa.Table]) -> None:
+    def commit(self, outcome: CutOutcome, tables: Sequence[pa.Table]) -> dict[str, str]:
         """Take the outcome of a cut into the state, live or from the log.
+
+        Returns:
+            The queries that are to be taken out as their partials do not fit what they have, with the reason.
 
         Args:
             outcome: The outcome; its tables are not looked at, its files are.
@@ -305,7 +308,8 @@ class Stream:
             injected = self.source.watermark(cut.end)
             watermark = watermark.committed(outcome.stats.newest, injected, cut.at)
         partials: list[PartialTable | PartialFiles] = [*(PartialTable.of(table) for table in tables), *outcome.files]
-        self.state.commit(partials, cut.end, watermark)
+        failed = self.state.commit(partials, cut.end, watermark)
+        return {name: str(error) for name, error in failed.items()}
 
     def max_event_time(self) -> Micros | None:
         """Return the largest event time of the committed rows."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import quote
 
+from transom.failures import classify, require_blame
 from transom.sources.base import ARRIVAL, CORRUPT, PARTITION
 from transom.sources.files_rows import why_unreadable
 from transom.sources.schemas import check_reserved
@@ -131,19 +132,13 @@ def unreadable_files(
 
     Each file is tried without Spark first; only when the rest fails in one Spark job, each has its own.
     """
-    from pyspark.errors import PySparkException
 
     def fails(some: Sequence[str]) -> str | None:
         try:
             read_files(spark, some, schema, kind, options, None).write.format("noop").mode("overwrite").save()
-        except PySparkException as error:
-            return str(error).splitlines()[0]
         except Exception as error:
-            # py4j raises its own classes for failures that PySpark does not know.
-            return next(
-                (line for line in str(error).splitlines() if "Exception" in line or "Error" in line),
-                str(error),
-            )
+            require_blame(error, "Looking for unreadable files")  # else all of them would be dead letters
+            return classify(error).reason
         return None
 
     bad = {path: reason for path in paths if (reason := why_unreadable(path, kind)) is not None}

@@ -9,12 +9,16 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from transom.engine.spark.plan import first_line
-from transom.errors import QueryFailedError, TransomError
+from transom.errors import QueryFailedError
+from transom.failures import PASSING, classify, require_blame
 from transom.model.query import Query
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+TRIES = 3
+"""How often a job runs that fails for what may pass, such as a lost executor."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +46,15 @@ def run_isolated(
             of another what it would not for its own.
 
     Raises:
+        TransomError: What no query can be to blame for, such as Spark that is gone, or a full disk.
         Exception: What `run` raises for no queries at all, or the last way for all though for each half it does not:
-            then no query is to blame.
+            then no query is to blame either.
     """
+    run = _again_if_it_may_pass(run)
     try:
         return Isolated(run(queries), tuple(queries))
     except Exception as error:
+        require_blame(error, "A Spark job")
         if not queries:
             raise
         logger.warning("A shared job failed and is run again in parts: %s", first_line(error))
@@ -60,6 +67,21 @@ def run_isolated(
         return Isolated(again.value, again.queries, {**failures, **again.failures})
 
 
+def _again_if_it_may_pass(run: Callable[[Sequence[Query]], T]) -> Callable[[Sequence[Query]], T]:
+    def tried(queries: Sequence[Query]) -> T:
+        for left in reversed(range(TRIES)):
+            try:
+                return run(queries)
+            except Exception as error:
+                failure = classify(error)
+                if failure.kind not in PASSING or not left:
+                    raise
+                logger.warning("A job failed, as %s, and is tried again: %s", failure.kind.value, failure.reason)
+        raise AssertionError
+
+    return tried
+
+
 def _again(
     run: Callable[[Sequence[Query]], T],
     queries: Sequence[Query],
@@ -68,6 +90,7 @@ def _again(
     try:
         return run(queries)
     except Exception as error:
+        require_blame(error, "A Spark job")
         if apart is None:
             raise
         logger.warning("Queries fail together only, and share no more from now on: %s", first_line(error))
@@ -77,13 +100,14 @@ def _again(
 def _culprits(run: Callable[[Sequence[Query]], T], queries: list[Query], error: Exception) -> dict[str, str]:
     """Return the queries that fail by themselves, given that they fail together; empty when it passed by itself."""
     if len(queries) == 1:
-        return {queries[0].name: describe_failure(error)}
+        return {queries[0].name: classify(error).reason}
     middle = len(queries) // 2
     found: dict[str, str] = {}
     for half in (queries[:middle], queries[middle:]):
         try:
             run(half)
         except Exception as caught:
+            require_blame(caught, "A Spark job")
             found.update(_culprits(run, half, caught))
     return found
 
@@ -104,17 +128,6 @@ def explained(what: str) -> Iterator[None]:
         yield
     except PythonException as error:
         raise QueryFailedError(
-            f"{what} failed at an executor: {describe_failure(error)}.",
+            f"{what} failed at an executor: {classify(error).reason}.",
             "Mend the function: it gets Arrow tables, and returns an Arrow table.",
         ) from error
-
-
-def describe_failure(error: BaseException) -> str:
-    """Return why a job failed, for people: the innermost cause that says something, in a few lines."""
-    if isinstance(error, TransomError):
-        return str(error)
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith("Caused by:")]
-    python = [line for line in lines if "Error:" in line and not line.startswith(("Caused by", "at ", "File"))]
-    text = python[-1] if python else causes[-1] if causes else lines[0] if lines else type(error).__name__
-    return text.removeprefix("Caused by: ")[:500]

@@ -18,7 +18,8 @@ from transom.engine.cluster.resident import give, run, take
 from transom.engine.cluster.work import Here, Merge, Recovered, Standing, load_spec
 from transom.engine.spark import placed
 from transom.engine.spark.exchange import exchange
-from transom.errors import CheckpointError, SessionError
+from transom.errors import SessionError
+from transom.failures import Kind, classify
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros
 from transom.placement.balance import Flux, Move
 from transom.placement.locality import ExecutorId
@@ -32,6 +33,10 @@ logger = logging.getLogger(__name__)
 READ_AT_ONCE = 500_000
 """Rows that one job reads in the background, or those of one group if it has more: windows that are due wait for it
 at most."""
+
+
+_ENDING = (Kind.CHECKPOINT, Kind.DISK_FULL, Kind.SPARK_GONE)
+"""Failures after which the driver cannot do it either."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +110,9 @@ class SparkExecutors:
             routed = self.key_groups.routed
             found = self._merged([(merge, routed(merge.by_group(self.key_groups.home), merge)) for merge in merges])
         except Exception as error:
-            if CheckpointError.__name__ in str(error):
-                raise
+            failure = classify(error)
+            if failure.kind in _ENDING:
+                raise failure.ending("Merging key groups") from error
             logger.warning("Merging on the executors failed, and is done on the driver: %s", error)
             return Here(self.directory).run(merges)
         read: dict[str, int] = {}
@@ -270,8 +276,9 @@ class SparkExecutors:
         try:
             exchange(placed.Tasks(self._session, givers), send, placed.Tasks(self._session, takers), receive)
         except Exception as error:
-            if CheckpointError.__name__ in str(error):
-                raise
+            failure = classify(error)
+            if failure.kind in _ENDING:
+                raise failure.ending("Moving key groups") from error
             logger.warning("Key groups could not be moved, and are read from files: %s", error)
 
     def _task(self, merge: Merge, works: Sequence[GroupWork], name: str = "") -> Task:

@@ -26,6 +26,7 @@ from transom.engine.spark.sharing import Part, Question, SharedJobs
 from transom.engine.spark.steps import OnTables
 from transom.engine.spark.workers import Workers, workers
 from transom.errors import DefinitionError, SessionError
+from transom.failures import Kind, classify
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, SystemClock
 from transom.placement.grouping import Grouping
 from transom.placement.layout import Layout
@@ -255,7 +256,7 @@ class Namespace:
             try:
                 self._restore(datasets)
             except Exception as error:
-                if "FileNotFoundError" not in str(error):
+                if classify(error).kind is not Kind.FILE_MISSING:
                     raise
                 mark_missing(self, datasets)
                 self._restore(datasets)
@@ -347,7 +348,7 @@ class Namespace:
             try:
                 return self.shared.run(Question(parts, OnTables(function), most_wait, due, subject=datasets))
             except Exception as error:
-                if not left or not ("FileNotFoundError" in str(error) or isinstance(error, SessionError)):
+                if not left or not (classify(error).kind is Kind.FILE_MISSING or isinstance(error, SessionError)):
                     raise
                 self.look(now=True)
                 if left == 1:

@@ -109,6 +109,8 @@ def _guarded(function: Callable[[pa.Table], Values], table: pa.Table, kind: pa.S
         if set(value) != names:
             raise ValueError(f"it returned the fields {sorted(value)}, not {sorted(names)}")
         return {"value": pa.scalar(value, type=kind).as_py(), "error": None}
+    except MemoryError:  # it may go well the next time
+        raise
     except Exception as error:
         return {"value": None, "error": f"{type(error).__name__}: {error}"}
 
@@ -157,6 +159,8 @@ class UserAggregate:
                 raise self._failed(part["error"])
             try:
                 values.append(self.finish(dict(part["value"])))
+            except MemoryError:
+                raise
             except Exception as error:
                 raise self._failed(f"{type(error).__name__}: {error}") from error
         try:

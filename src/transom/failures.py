@@ -1,0 +1,308 @@
+"""What an error means: who is to blame, told by the classes of the errors behind it, wherever they were raised.
+
+An error of Spark has others behind it: Python's causes, Java's, and those of Python workers, of which only the text of
+their traceback comes back. `classify` follows them all. What has no class of its own in Spark, such as a lost executor,
+is told by Spark's words, here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import transom.errors
+from transom.errors import CheckpointError, CheckpointFullError, SessionError, TransomError
+
+LONGEST = 500
+"""Characters of a reason."""
+
+
+class Kind(Enum):
+    """What went wrong; of several, the first says most."""
+
+    CHECKPOINT = "the checkpoint cannot be used"
+    DISK_FULL = "a disk is full"
+    SPARK_GONE = "Spark is gone"
+    MEMORY = "memory ran out"
+    CANCELLED = "the Spark job was cancelled"
+    EXECUTOR_LOST = "an executor was lost"
+    FILE_MISSING = "a file is missing"
+    OTHER = "anything else: what a query, a function or a row of it does"
+
+
+PASSING = frozenset({Kind.CANCELLED, Kind.EXECUTOR_LOST})
+"""What may go well when it is tried again."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error as one decides about it."""
+
+    kind: Kind
+    reason: str
+    """For people: the innermost cause that says something, in a line."""
+    ours: TransomError | None = None
+    """The error of Transom among its causes; raised anew when a Python worker raised it."""
+
+    @property
+    def of_query(self) -> bool:
+        """Whether a query, or the rows it reads, may be to blame; else trying other queries tells nothing."""
+        return self.kind in (Kind.OTHER, Kind.FILE_MISSING)
+
+    def ending(self, what: str) -> TransomError:
+        """Return the error that ends the application, for a failure that is not a query's.
+
+        Args:
+            what: What failed, as the beginning of a sentence.
+        """
+        if self.ours is not None:
+            return self.ours
+        return SessionError(f"{what} failed, as {self.kind.value}: {self.reason}.", _REMEDIES[self.kind])
+
+
+_AGAIN = "Nothing of it was committed"
+_REMEDIES = {
+    Kind.DISK_FULL: f"{_AGAIN}: free some space where Spark keeps its files (spark.local.dir), and run again.",
+    Kind.SPARK_GONE: f"{_AGAIN}: start the application again; it goes on from its checkpoint.",
+    Kind.MEMORY: f"{_AGAIN}: give Spark or Python more memory, or set max_rows_per_cut lower, and run again.",
+    Kind.CANCELLED: f"{_AGAIN}: run again, and let its Spark jobs end.",
+    Kind.EXECUTOR_LOST: f"{_AGAIN}: see in the logs of the executors why they end, and run again.",
+    Kind.CHECKPOINT: "Mend it, and run again.",
+}
+
+
+@dataclass(frozen=True)
+class _Link:
+    """One error of those behind another."""
+
+    names: tuple[str, ...]
+    """Its class and those that it derives from, with modules or packages."""
+    text: str
+    condition: str | None = None
+    """Spark's name of the error condition."""
+    code: int | None = None
+    """`errno`."""
+    error: TransomError | None = None
+    at_worker: bool = False
+
+
+def classify(error: BaseException) -> Failure:
+    r"""Return what an error means.
+
+    >>> classify(OSError(28, "No space left on device")).kind
+    <Kind.DISK_FULL: 'a disk is full'>
+    >>> classify(ValueError("a\nb")).reason
+    'ValueError: a'
+    """
+    links = list(_links(error))
+    ours = next((link.error for link in links if link.error is not None), None)
+    reason = str(ours) if ours is not None else _reason(links, error)
+    found = {kind for link in links if (kind := _kind(link)) is not None}
+    if _spark_gone(error):
+        found.add(Kind.SPARK_GONE)
+    if isinstance(ours, CheckpointFullError):
+        return Failure(Kind.DISK_FULL, reason, ours)
+    if isinstance(ours, CheckpointError):
+        return Failure(Kind.CHECKPOINT, reason, ours)
+    return Failure(next((kind for kind in Kind if kind in found), Kind.OTHER), reason, ours)
+
+
+def require_blame(error: BaseException, what: str) -> None:
+    """Return when a query may be to blame for an error.
+
+    Args:
+        error: The error.
+        what: What failed, as the beginning of a sentence.
+
+    Raises:
+        TransomError: None is; it says what is.
+    """
+    failure = classify(error)
+    if failure.of_query:
+        return
+    if failure.ours is error:
+        raise error
+    raise failure.ending(what) from error
+
+
+# ---- one error
+
+_GONE = ("Py4JNetworkError", "SparkContext was shut down", "Cannot call methods on a stopped SparkContext")
+_LOST = ("ExecutorLostFailure", "FetchFailed")
+"""Spark's names of the ends of tasks; that of a job has them in its text only."""
+_FULL = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded"}
+"""Java has no class or number for them, only the words of the operating system."""
+
+
+def _kind(link: _Link) -> Kind | None:
+    """Return what one error by itself says; None if nothing."""
+    names, text = set(link.names), link.text
+    if link.code in _FULL or ("java.io.IOException" in names and text.endswith((*_FULL.values(), *_words()))):
+        return Kind.DISK_FULL
+    if names & {"builtins.MemoryError", "java.lang.OutOfMemoryError"}:
+        return Kind.MEMORY
+    if names & {"builtins.FileNotFoundError", "java.io.FileNotFoundException", "java.nio.file.NoSuchFileException"}:
+        return Kind.FILE_MISSING
+    if link.condition == "SPARK_JOB_CANCELLED":
+        return Kind.CANCELLED
+    if "org.apache.spark.SparkException" in names:
+        if any(word in text for word in _GONE):
+            return Kind.SPARK_GONE
+        if any(word in text for word in _LOST):
+            return Kind.EXECUTOR_LOST
+    if "java.lang.IllegalStateException" in names and any(word in text for word in _GONE):
+        return Kind.SPARK_GONE
+    return None
+
+
+def _words() -> tuple[str, ...]:
+    return tuple(os.strerror(number) for number in _FULL)
+
+
+def _spark_gone(error: BaseException) -> bool:
+    """Tell whether PySpark could not reach Spark: Java has ended, the server is away, or the context was stopped."""
+    from py4j.protocol import Py4JNetworkError
+    from pyspark import SparkContext
+
+    for each in _python_causes(error):
+        if isinstance(each, Py4JNetworkError):
+            return True
+        if isinstance(each, (ConnectionError, EOFError)) and _raised_in(each) in ("py4j", "pyspark"):
+            return True
+        if isinstance(each, AttributeError) and _raised_in(each) == "pyspark":  # it asked the context, which is None
+            return SparkContext._active_spark_context is None
+        status = getattr(each, "getGrpcStatusCode", getattr(each, "code", None))
+        if callable(status) and getattr(status(), "name", "") == "UNAVAILABLE":
+            return True
+    return False
+
+
+def _raised_in(error: BaseException) -> str:
+    """Return the package of the function that raised an error."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _reason(links: Sequence[_Link], error: BaseException) -> str:
+    """Return the innermost cause that says something; of a worker's errors, the one that left it."""
+    said = [link for link in links if link.at_worker] or [link for link in reversed(links) if link.text]
+    if not said:
+        return type(error).__name__
+    name, lines = said[0].names[0].removeprefix("builtins."), said[0].text.strip().splitlines()
+    text = lines[0].strip() if lines else ""
+    if re.match(r"\[[A-Z0-9_.]+\] ", text):  # an error condition of Spark
+        return text[:LONGEST]
+    return f"{name}: {text}".removesuffix(": ")[:LONGEST]
+
+
+# ---- the errors behind an error
+
+
+def _python_causes(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__
+
+
+def _links(error: BaseException) -> Iterator[_Link]:
+    """Yield an error and all that is known behind it, the outermost first."""
+    for each in _python_causes(error):
+        names = _names(type(each))
+        condition = None
+        with suppress(Exception):  # Java is gone, or it is no error of Spark
+            condition = each.getCondition()  # type: ignore[attr-defined]
+        java = list(_java_links(each))
+        own = each if isinstance(each, TransomError) else None
+        code = each.errno if isinstance(each, OSError) else None
+        yield _Link(names, "" if java else str(each), condition, code, own)
+        yield from java
+        if not java and any(name.endswith(".PythonException") for name in names):
+            yield from worker_errors(str(each))
+        with suppress(Exception):  # Spark Connect: the causes are in the server's stack trace
+            yield from _told(str(each.getStackTrace()))  # type: ignore[attr-defined]
+
+
+def _java_links(error: BaseException) -> Iterator[_Link]:
+    """Yield the Java errors behind an error of a classic session, as far as Java is still there to tell."""
+    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    with suppress(Exception):
+        for _ in range(32):
+            if cause is None:
+                return
+            names, kind, condition = [], cause.getClass(), None
+            while kind is not None:
+                names.append(kind.getName())
+                kind = kind.getSuperclass()
+            text = cause.getMessage() or ""
+            with suppress(Exception):  # it has none
+                condition = cause.getCondition()
+            yield _Link(tuple(names), text, condition)
+            if "org.apache.spark.api.python.PythonException" in names:
+                yield from worker_errors(text)
+            cause = cause.getCause()
+
+
+_CAUSED = re.compile(r"^Caused by: ([\w.$]+)(?:: (.*))?$", re.MULTILINE)
+
+
+def _told(trace: str) -> Iterator[_Link]:
+    for found in _CAUSED.finditer(trace):
+        yield _Link((found[1],), found[2] or "")
+
+
+_TRACEBACK = "Traceback (most recent call last):"
+_ANOTHER = re.compile(
+    r"\n\n(?:During handling of the above exception, another exception occurred:"
+    r"|The above exception was the direct cause of the following exception:)\n\n"
+)
+_RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: ?(.*))?$", re.DOTALL)
+
+
+def worker_errors(text: str) -> Iterator[_Link]:
+    """Yield what a Python worker raised, given the text of its traceback; the outermost first.
+
+    The line that names an error is the first that is not indented; what its own message says stays a message.
+    """
+    begin = text.find(_TRACEBACK)
+    if begin < 0:
+        return
+    traces = [trace for trace in _ANOTHER.split(text[begin:]) if trace.startswith(_TRACEBACK)]
+    for trace in reversed(traces):
+        lines = trace.splitlines()[1:]
+        first = next((number for number, line in enumerate(lines) if line and not line.startswith(" ")), len(lines))
+        raised = _RAISED.match("\n".join(lines[first:]))
+        if raised is not None:
+            yield _raised(raised[1], re.sub(r"\n? SQLSTATE: \w+\s*$", "", raised[2] or "").strip())
+
+
+def _raised(name: str, text: str) -> _Link:
+    """Return the error of a class that a traceback names, if it is Python's or ours."""
+    module, _, last = name.rpartition(".")
+    home: Any = {"": builtins, transom.errors.__name__: transom.errors}.get(module)
+    kind = getattr(home, last, None)
+    if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+        return _Link((name,), text, at_worker=True)
+    number = re.match(r"\[Errno (\d+)\]", text) if issubclass(kind, OSError) else None
+    return _Link(
+        _names(kind),
+        text,
+        code=int(number[1]) if number else None,
+        error=kind(text) if issubclass(kind, TransomError) else None,
+        at_worker=True,
+    )
+
+
+def _names(kind: type[BaseException]) -> tuple[str, ...]:
+    return tuple(f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__)

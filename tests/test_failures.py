@@ -1,0 +1,189 @@
+"""What an error means, by the errors behind it: those of Python, of Spark, and those that a worker tells of."""
+
+import errno
+import os
+import threading
+from types import SimpleNamespace
+
+import pytest
+from pyspark.sql import functions as F
+
+from transom.engine.spark.isolation import TRIES, run_isolated
+from transom.errors import (
+    CheckpointCorruptError,
+    CheckpointError,
+    CheckpointFullError,
+    JobChangedError,
+    QueryFailedError,
+    SessionError,
+)
+from transom.failures import Kind, classify, require_blame, worker_errors
+
+QUERIES = [SimpleNamespace(name="q"), SimpleNamespace(name="r")]
+
+
+def caused(error: BaseException, cause: BaseException) -> BaseException:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ValueError("No space left on device"), Kind.OTHER),
+        (RuntimeError("CheckpointError, FileNotFoundError, MemoryError"), Kind.OTHER),
+        (OSError(errno.ENOSPC, "whatever the system calls it"), Kind.DISK_FULL),
+        (OSError(errno.EDQUOT, "quota"), Kind.DISK_FULL),
+        (FileNotFoundError(errno.ENOENT, "no"), Kind.FILE_MISSING),
+        (MemoryError(), Kind.MEMORY),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "a user's database"), Kind.OTHER),
+        (CheckpointError("x"), Kind.CHECKPOINT),
+        (JobChangedError("x"), Kind.CHECKPOINT),
+        (CheckpointFullError("x"), Kind.DISK_FULL),
+        (caused(RuntimeError("outside"), CheckpointCorruptError("x")), Kind.CHECKPOINT),
+        (caused(QueryFailedError("outside"), MemoryError()), Kind.MEMORY),
+    ],
+)
+def test_python_errors(error, kind):
+    assert classify(error).kind is kind
+
+
+TRACE = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    g()\n    ^^^\n'
+DIRECT = "\n\nThe above exception was the direct cause of the following exception:\n\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (TRACE + "ValueError: no\n SQLSTATE: 38000", [("builtins.ValueError", "no")]),
+        (TRACE + "MemoryError", [("builtins.MemoryError", "")]),
+        (TRACE + "mine.errors.Bad: text: more", [("mine.errors.Bad", "text: more")]),
+        (
+            TRACE + "OSError: inner" + DIRECT + TRACE + "transom.errors.CheckpointFullError: outer",
+            [("transom.errors.CheckpointFullError", "outer"), ("builtins.OSError", "inner")],
+        ),
+        (TRACE + "ValueError: a\n" + TRACE + "MemoryError", [("builtins.ValueError", "a\n" + TRACE + "MemoryError")]),
+        ("no traceback\nMemoryError: x", []),
+        (TRACE, []),
+    ],
+)
+def test_the_traceback_of_a_worker(text, names):
+    assert [(link.names[0], link.text) for link in worker_errors(text)] == names
+
+
+def raising(error):
+    def function(batches):
+        for _ in batches:
+            pass
+        raise error
+        yield
+
+    return function
+
+
+def failure(job):
+    try:
+        job()
+    except Exception as error:
+        return classify(error)
+    raise AssertionError("nothing failed")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "reason"),
+    [
+        (CheckpointCorruptError("damaged", "mend it."), Kind.CHECKPOINT, "damaged mend it."),
+        (CheckpointFullError("full", "tidy."), Kind.DISK_FULL, "full tidy."),
+        (MemoryError("too much"), Kind.MEMORY, "MemoryError: too much"),
+        (FileNotFoundError(2, "gone"), Kind.FILE_MISSING, "FileNotFoundError: [Errno 2] gone"),
+        (OSError(errno.ENOSPC, "No space"), Kind.DISK_FULL, f"OSError: [Errno {errno.ENOSPC}] No space"),
+        (ValueError("transom.errors.CheckpointError: MemoryError"), Kind.OTHER, None),
+        (ConnectionRefusedError("my database"), Kind.OTHER, "ConnectionRefusedError: my database"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+@pytest.mark.parametrize("by", ["rows", "tasks"])
+def test_errors_of_workers(spark, error, kind, reason, by):
+    if by == "rows":
+        found = failure(lambda: spark.range(3).mapInArrow(raising(error), "id long").toArrow())
+    else:
+        found = failure(lambda: spark.sparkContext.parallelize([1], 1).mapPartitions(raising(error)).collect())
+    assert found.kind is kind
+    assert reason is None or found.reason == reason
+    if kind is Kind.CHECKPOINT:
+        assert type(found.ours) is type(error)
+
+
+def test_errors_of_spark(spark, tmp_path, small_disk):
+    assert failure(lambda: spark.sql("SELECT 1 / 0").toArrow()).reason.startswith("[DIVIDE_BY_ZERO] Division by zero")
+    assert failure(lambda: spark.sql("SELECT x").toArrow()).kind is Kind.OTHER
+    udf = F.udf(lambda x: 1 // 0)
+    assert failure(lambda: spark.range(1).select(udf("id")).toArrow()).reason.startswith("ZeroDivisionError: ")
+    assert failure(lambda: spark.read.text(str(tmp_path / "none")).toArrow()).kind is Kind.OTHER
+    disk = small_disk("300k")
+    full = failure(lambda: spark.range(1_000_000).write.parquet(str(disk / "out")))
+    assert (full.kind, full.of_query) == (Kind.DISK_FULL, False)
+
+
+def test_a_cancelled_job(spark, tmp_path):
+    began = tmp_path / "began"
+
+    def slow(batches):
+        began.touch()
+        while began.exists():
+            os.sched_yield()
+        yield from batches
+
+    def when_begun():
+        while not began.exists():
+            os.sched_yield()
+        spark.interruptAll()
+        began.unlink()
+
+    thread = threading.Thread(target=when_begun)
+    thread.start()
+    found = failure(lambda: spark.range(1, numPartitions=1).mapInArrow(slow, "id long").toArrow())
+    thread.join()
+    assert found.kind is Kind.CANCELLED
+
+
+def test_nobody_is_to_blame():
+    require_blame(ValueError("x"), "A job")
+    with pytest.raises(SessionError, match=r"A job failed, as memory ran out: MemoryError.*more memory"):
+        require_blame(MemoryError(), "A job")
+    ours = CheckpointCorruptError("x")
+    with pytest.raises(CheckpointCorruptError) as caught:
+        require_blame(ours, "A job")
+    assert caught.value is ours
+
+
+class Lost(Exception):
+    def getCondition(self):
+        return "SPARK_JOB_CANCELLED"
+
+
+@pytest.mark.parametrize("times", [1, TRIES - 1, TRIES])
+def test_what_may_pass_is_tried_again_and_blames_no_query(times):
+    asked = []
+
+    def run(some):
+        asked.append(len(some))
+        if len(asked) <= times:
+            raise Lost
+        return "done"
+
+    if times < TRIES:
+        assert run_isolated(run, QUERIES).value == "done"
+        assert asked == [2] * (times + 1)
+    else:
+        with pytest.raises(SessionError, match="cancelled"):
+            run_isolated(run, QUERIES)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), CheckpointFullError("full"), OSError(errno.ENOSPC, "full")])
+def test_no_query_is_taken_out_for_what_it_cannot_help(error):
+    def run(some):
+        raise error
+
+    with pytest.raises((SessionError, CheckpointFullError)):
+        run_isolated(run, QUERIES)
