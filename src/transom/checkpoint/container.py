@@ -23,8 +23,8 @@ from typing import Any
 import pyarrow as pa
 
 from transom.checkpoint.files import translated, write_atomically
-from transom.checkpoint.log import CORRUPT_REMEDY
 from transom.errors import CheckpointCorruptError
+from transom.model.lines import CORRUPT_REMEDY
 
 _MAGIC = b"TRANSOM1"
 _TRAILER = struct.Struct("<QI4s")

@@ -8,18 +8,32 @@ replaces the list.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from transom.checkpoint.container import read_container
+from transom.checkpoint.container import Container, Written, read_container
 from transom.checkpoint.files import translated
-from transom.checkpoint.log import CORRUPT_REMEDY, FORMAT, OLDEST, Record, Segment, parse
-from transom.checkpoint.names import LOG, SNAPSHOTS, TABLES, Stamp, key_of, segment_name, stamped
+from transom.checkpoint.head import read_head, require_head
+from transom.checkpoint.log import FORMAT, OLDEST, Record, Segment, parse
+from transom.checkpoint.names import (
+    LOG,
+    SNAPSHOTS,
+    TABLES,
+    Stamp,
+    head_epoch,
+    head_name,
+    key_of,
+    segment_name,
+    snapshot_name,
+    stamped,
+)
 from transom.errors import CheckpointCorruptError
+from transom.model.lines import CORRUPT_REMEDY, START, Link
 
 
 @dataclass(frozen=True)
@@ -33,6 +47,16 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
+class Part:
+    """As much of a segment as counts."""
+
+    name: str
+    bytes: int
+    crc: int | None
+    """Checksum of these bytes; None if nobody has noted it."""
+
+
+@dataclass(frozen=True)
 class History:
     """What a checkpoint holds."""
 
@@ -40,8 +64,8 @@ class History:
     """The newest writer that has opened it; 0 when nobody has."""
     snapshot_file: str | None
     snapshot: Snapshot | None
-    segments: tuple[tuple[str, int], ...]
-    """The segments after the snapshot, oldest first, each with the bytes of it that count."""
+    segments: tuple[Part, ...]
+    """The segments after the snapshot, oldest first."""
     open_segments: tuple[str, ...]
     """Those of them that the newest writer wrote, so that their content may not be on disk yet."""
     records: tuple[Record, ...]
@@ -50,19 +74,23 @@ class History:
     """The file for each key of tables that were written after the snapshot."""
     torn: int
     """Bytes at the end of the last segment that are no complete record."""
+    last: Link = START
+    """The last line of the log."""
+    snapshot_written: Written | None = None
+    """Identifies the content of the snapshot's file."""
     format: int = FORMAT
     """The oldest format of anything that counts."""
 
     @property
     def log_bytes(self) -> int:
         """Return the bytes of the log that count."""
-        return sum(length for _, length in self.segments)
+        return sum(part.bytes for part in self.segments)
 
     def opening(self) -> Record:
         """Return what the header of the next writer's first segment says."""
         return {
-            "snapshot": self.snapshot_file,
-            "segments": [list(segment) for segment in self.segments],
+            "snapshot": [self.snapshot_file, *astuple(self.snapshot_written)] if self.snapshot_written else None,
+            "segments": [list(astuple(part)) for part in self.segments],
             "tables": sorted(self.tables.values()),
         }
 
@@ -74,11 +102,17 @@ NOTHING = History(0, None, None, (), (), (), {}, 0)
 class _Base:
     """Where the newest writer's own files go on from."""
 
-    snapshot_file: str | None
-    segments: Sequence[tuple[str, int]]
+    snapshot: tuple[str, Container] | None
+    parts: Sequence[Part]
     tables: frozenset[str]
     first_segment: int
     tables_after: int
+
+
+def heads(directory: Path) -> dict[str, int]:
+    """Return the heads in the directory of the log, each with its writer."""
+    found = {path.name: head_epoch(path.name) for path in directory.iterdir()} if directory.is_dir() else {}
+    return {name: epoch for name, epoch in found.items() if epoch is not None}
 
 
 def read_history(root: Path) -> History:
@@ -89,82 +123,124 @@ def read_history(root: Path) -> History:
         CheckpointError: The file system does not let us read it.
     """
     with translated(root, "read"):
+        writers = heads(root / LOG)
         snapshots = stamped(root / SNAPSHOTS)
         logs = stamped(root / LOG)
         tables = stamped(root / TABLES)
-    epoch = max((stamp.epoch for stamp in (*logs.values(), *snapshots.values())), default=0)
+    epoch = max((*writers.values(), *(stamp.epoch for stamp in (*logs.values(), *snapshots.values()))), default=0)
     if epoch == 0:
         return NOTHING
+    head = read_head(root / LOG / head_name(epoch))
     own = [name for name, stamp in snapshots.items() if stamp.epoch == epoch]
     base = _after_snapshot(root, own[-1]) if own else _after_opening(root, epoch)
-    snapshot = _read_snapshot(root, base.snapshot_file) if base.snapshot_file else None
-
-    formats = [snapshot.format] if snapshot else []
-    records: list[Record] = []
-    segments: list[tuple[str, int]] = []
-    for name, length in base.segments:
-        segment = _read_segment(root, name, length)
-        records += segment.records
-        formats.append(segment.format)
-        segments.append((name, length))
     last = max((stamp.number for stamp in logs.values() if stamp.epoch == epoch), default=0)
     names = [segment_name(Stamp(epoch, n)) for n in range(base.first_segment, max(last, base.first_segment) + 1)]
-    torn = 0
+
+    after = _before_first(base)
+    found: list[tuple[Part, Segment]] = []
+    for part in base.parts:
+        found.append(_read_segment(root, part.name, part, after))
+        after = found[-1][1].last
+    links: list[Link] = []
     for name in names:
-        segment = _read_segment(root, name, None, may_be_torn=name == names[-1])
-        records += segment.records
-        segments.append((name, segment.length))
-        formats.append(segment.format)
-        torn = segment.torn
-    after = Stamp(epoch, base.tables_after)
+        found.append(_read_segment(root, name, None, after, may_be_torn=name == names[-1]))
+        after = found[-1][1].last
+        links += found[-1][1].links
+    if links:
+        require_head(head, links, root / LOG)
+    newest = Stamp(epoch, base.tables_after)
+    file, content = base.snapshot or (None, None)
+    snapshot = _snapshot(content) if content else None
     return History(
         epoch,
-        base.snapshot_file,
+        file,
         snapshot,
-        tuple(segments),
+        tuple(part for part, _ in found),
         tuple(names),
-        tuple(records),
+        tuple(record for _, segment in found for record in segment.records),
         {
             key_of(name): name
             for name, stamp in tables.items()
-            if name in base.tables or (stamp.epoch == epoch and stamp > after)
+            if name in base.tables or (stamp.epoch == epoch and stamp > newest)
         },
-        torn,
-        min(formats, default=FORMAT),
+        found[-1][1].torn,
+        found[-1][1].last,
+        content.written if content else None,
+        min([segment.format for _, segment in found] + ([snapshot.format] if snapshot else [])),
     )
 
 
 def _after_snapshot(root: Path, name: str) -> _Base:
-    meta = read_container(root / SNAPSHOTS / name).meta
-    return _Base(name, (), frozenset(), meta["first_segment"], meta["tables_after"])
+    content = _read_snapshot(root, name)
+    return _Base((name, content), (), frozenset(), content.meta["first_segment"], content.meta["tables_after"])
 
 
 def _after_opening(root: Path, epoch: int) -> _Base:
     name = segment_name(Stamp(epoch, 1))
-    header = _read_segment(root, name, None, may_be_torn=True).header
-    opening = header["opening"]
-    segments = [(str(name), int(length)) for name, length in opening["segments"]]
-    return _Base(opening["snapshot"], segments, frozenset(opening["tables"]), 1, 0)
+    _, segment = _read_segment(root, name, None, None, may_be_torn=True)
+    opening = segment.header["opening"]
+    parts = [Part(*part, *[None] * (3 - len(part))) for part in opening["segments"]]
+    snapshot = None
+    if isinstance(opening["snapshot"], str):  # format 1
+        snapshot = opening["snapshot"], _read_snapshot(root, opening["snapshot"])
+    elif opening["snapshot"]:
+        file, *written = opening["snapshot"]
+        snapshot = file, _read_snapshot(root, file)
+        if snapshot[1].written != Written(*written):
+            raise CheckpointCorruptError(
+                f"The file {root / SNAPSHOTS / file} is not the one that the log tells of.", CORRUPT_REMEDY
+            )
+    return _Base(snapshot, parts, frozenset(opening["tables"]), 1, 0)
 
 
-def _read_snapshot(root: Path, name: str) -> Snapshot:
-    content = read_container(root / SNAPSHOTS / name)
+def _read_snapshot(root: Path, name: str) -> Container:
+    path = root / SNAPSHOTS / name
+    content = read_container(path)
+    if content.meta.get("format", OLDEST) > OLDEST and snapshot_name(Stamp(*content.meta["stamp"])) != name:
+        raise CheckpointCorruptError(f"The file {path} is another snapshot than its name says.", CORRUPT_REMEDY)
+    return content
+
+
+def _snapshot(content: Container) -> Snapshot:
     return Snapshot(content.meta["state"], content.tables, content.meta.get("format", OLDEST))
 
 
-def _read_segment(root: Path, name: str, length: int | None, *, may_be_torn: bool = False) -> Segment:
+def _before_first(base: _Base) -> Link | None:
+    """Return the line that the first line of the log goes on from; None if nobody has noted it."""
+    if base.snapshot is None:
+        return START
+    noted = base.snapshot[1].meta.get("log_after")
+    return None if noted is None else Link(*noted)
+
+
+def _read_segment(
+    root: Path, name: str, part: Part | None, after: Link | None, *, may_be_torn: bool = False
+) -> tuple[Part, Segment]:
+    """Return a segment and how much of it counts.
+
+    Args:
+        root: The checkpoint.
+        name: The segment.
+        part: What counts of it, if that is known.
+        after: What it goes on from; None for anything.
+        may_be_torn: Whether its end may be damaged.
+    """
     path = root / LOG / name
     with translated(path, "read"):
         try:
             data = path.read_bytes()
         except FileNotFoundError as error:
             raise CheckpointCorruptError(f"The log {path} is missing.", CORRUPT_REMEDY) from error
-    if length is not None and len(data) < length:
+    if part is not None and len(data) < part.bytes:
         raise CheckpointCorruptError(
-            f"The log {path} has {len(data)} bytes, but had {length} when it was last read.", CORRUPT_REMEDY
+            f"The log {path} has {len(data)} bytes, but had {part.bytes} when it was last read.", CORRUPT_REMEDY
         )
-    segment = parse(data[:length], path, may_be_torn=may_be_torn)
+    data = data if part is None else data[: part.bytes]
+    segment = parse(data, path, after, may_be_torn=may_be_torn)
     header = segment.header
     if segment_name(Stamp(header.get("epoch", 0), header.get("number", 0))) != name:
         raise CheckpointCorruptError(f"Line 1 of {path} belongs to another file.", CORRUPT_REMEDY)
-    return segment
+    crc = zlib.crc32(data[: segment.length])
+    if part is not None and part.crc not in (None, crc):
+        raise CheckpointCorruptError(f"The log {path} is not what it was when it was last read.", CORRUPT_REMEDY)
+    return Part(name, segment.length, crc), segment

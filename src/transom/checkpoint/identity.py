@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transom.checkpoint.files import translated, write_once
-from transom.checkpoint.log import CORRUPT_REMEDY
 from transom.checkpoint.names import FORMAT_FILE, IDENTITY_FILE
 from transom.errors import CheckpointCorruptError
+from transom.model.lines import CORRUPT_REMEDY
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ RESERVED = frozenset({FORMAT_FILE, IDENTITY_FILE, LOCK_FILE, EPOCHS, LOG, TABLES
 _LONGEST_KEY = 160
 _STAMP = re.compile(r"(?:(?P<key>[^.]+)\.)?e(?P<epoch>\d{6,})-(?P<number>\d{6,})\.(?P<kind>log|snapshot|tables)")
 _CLAIM = re.compile(r"e(\d{6,})")
+_HEAD = re.compile(r"e(\d{6,})\.head")
 
 
 @dataclass(frozen=True, order=True)
@@ -60,6 +61,17 @@ def claim_name(epoch: int) -> str:
 def claimed_epoch(file_name: str) -> int | None:
     """Return the epoch of a claim; None for other names."""
     match = _CLAIM.fullmatch(file_name)
+    return int(match[1]) if match else None
+
+
+def head_name(epoch: int) -> str:
+    """Return the name of the file that tells how far a writer's log had come."""
+    return f"e{epoch:06d}.head"
+
+
+def head_epoch(file_name: str) -> int | None:
+    """Return the writer of a head; None for other names."""
+    match = _HEAD.fullmatch(file_name)
     return int(match[1]) if match else None
 
 

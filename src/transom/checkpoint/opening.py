@@ -17,10 +17,10 @@ from transom.checkpoint.files import (
     translated,
     write_atomically,
 )
-from transom.checkpoint.history import History, read_history
+from transom.checkpoint.history import History, heads, read_history
 from transom.checkpoint.identity import Identity, identify
 from transom.checkpoint.lock import Epoch
-from transom.checkpoint.log import CORRUPT_REMEDY, FORMAT
+from transom.checkpoint.log import FORMAT
 from transom.checkpoint.names import (
     EPOCHS,
     FORMAT_FILE,
@@ -33,6 +33,7 @@ from transom.checkpoint.names import (
     stamped,
 )
 from transom.errors import CheckpointCorruptError, CheckpointError
+from transom.model.lines import CORRUPT_REMEDY
 
 _log = logging.getLogger(__name__)
 
@@ -121,6 +122,7 @@ def take_over(root: Path) -> tuple[Epoch, History]:
     """
     with translated(root, "read"):
         above = [stamp.epoch for name in (LOG, SNAPSHOTS, TABLES) for stamp in stamped(root / name).values()]
+        above += heads(root / LOG).values()
     epoch = Epoch(root / EPOCHS, above)
     try:
         history = read_history(root)
@@ -131,7 +133,7 @@ def take_over(root: Path) -> tuple[Epoch, History]:
         _log.warning(
             "Dropped %d bytes at the end of %s: an append was interrupted before it was complete.",
             history.torn,
-            root / LOG / history.segments[-1][0],
+            root / LOG / history.segments[-1].name,
         )
     for name in history.open_segments:
         with translated(root / LOG / name, "sync"):
@@ -144,10 +146,14 @@ def take_over(root: Path) -> tuple[Epoch, History]:
 
 def remove_obsolete(root: Path, history: History, epoch: int) -> None:
     """Remove what writers before `epoch` left and the history, with which it opened, does not hold."""
-    segments = {name for name, _ in history.segments}
+    segments = {part.name for part in history.segments}
     tables = set(history.tables.values())
     remove_files(root / LOG, lambda name, stamp: stamp.epoch < epoch and name not in segments)
     remove_files(root / TABLES, lambda name, stamp: stamp.epoch < epoch and name not in tables)
+    for name, writer in heads(root / LOG).items():
+        if writer < epoch:
+            with suppress(OSError):
+                (root / LOG / name).unlink()
     remove_files(root / SNAPSHOTS, lambda name, stamp: stamp.epoch < epoch and name != history.snapshot_file)
 
 

@@ -12,9 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from transom.checkpoint.files import translated, write_atomically
-from transom.checkpoint.log import FORMAT, encode
-from transom.checkpoint.names import Stamp, segment_name
+from transom.checkpoint.head import HeadWriter
+from transom.checkpoint.log import FORMAT
+from transom.checkpoint.names import Stamp, head_name, segment_name
 from transom.checkpoint.opening import remove_files
+from transom.model.lines import Link, encode
 
 
 class LogWriter:
@@ -24,41 +26,63 @@ class LogWriter:
         directory: Holds the segments; exists.
         epoch: The writer.
         opening: What the writer found; goes into the first header.
+        after: The last line of what it found.
         older_bytes: Bytes of the log that count already.
 
     Raises:
         CheckpointError: The first segment cannot be created; also as CheckpointFullError.
     """
 
-    def __init__(self, directory: Path, epoch: int, opening: Mapping[str, object], older_bytes: int) -> None:
+    def __init__(
+        self, directory: Path, epoch: int, opening: Mapping[str, object], after: Link, older_bytes: int
+    ) -> None:
         self._directory = directory
         self._epoch = epoch
         self._older_bytes = older_bytes
         self.number = 1
         """Number of the segment that is appended to."""
-        self.segment = self._create(1, {"opening": opening})
+        self.segment = self._create(1, after, {"opening": opening})
+        self._head = HeadWriter(directory / head_name(epoch))
+        self._head.note(self.segment.last)
 
-    def _create(self, number: int, more: Mapping[str, object]) -> SegmentWriter:
+    def _create(self, number: int, after: Link, more: Mapping[str, object]) -> SegmentWriter:
         path = self._directory / segment_name(Stamp(self._epoch, number))
-        return SegmentWriter(path, {"format": FORMAT, "epoch": self._epoch, "number": number, **more})
+        return SegmentWriter(path, after, {"format": FORMAT, "epoch": self._epoch, "number": number, **more})
+
+    def sync(self) -> None:
+        """Make all records durable.
+
+        Raises:
+            CheckpointError: It is not known what is durable, and the segment is broken.
+        """
+        if self.segment.sync():
+            self._head.note(self.segment.last)
+
+    def close(self) -> None:
+        """Close the files, without making them durable."""
+        self.segment.close()
+        self._head.close()
 
     @property
     def bytes(self) -> int:
         """Return the bytes of the log that count."""
         return self._older_bytes + self.segment.length
 
-    def go_on(self) -> None:
-        """Make the segment durable and go on in a new one.
+    def go_on(self) -> Link:
+        """Make the segment durable and go on in a new one; return what that goes on from.
 
         Raises:
             CheckpointError: The old one goes on; also as CheckpointFullError.
         """
-        self.segment.sync()
-        new = self._create(self.number + 1, {})
+        self.sync()
+        after = self.segment.last
+        new = self._create(self.number + 1, after, {})
         self.number += 1
         self._older_bytes += self.segment.length
         self.segment.close()
         self.segment = new
+        self._head.note(new.last)
+        return after
 
     def remove_older(self) -> None:
         """Remove all segments before the current one, but for those of newer writers."""
@@ -72,15 +96,18 @@ class SegmentWriter:
 
     Args:
         path: The segment; created, durable, with its header.
+        after: The line before the header.
         header: What its first line says.
 
     Raises:
         CheckpointError: It cannot be created; also as CheckpointFullError.
     """
 
-    def __init__(self, path: Path, header: Mapping[str, object]) -> None:
+    def __init__(self, path: Path, after: Link, header: Mapping[str, object]) -> None:
         self.path = path
-        self.length = write_atomically(path, [encode(header)])
+        line, self.last = encode(header, after)
+        """The last complete line."""
+        self.length = write_atomically(path, [line])
         """Bytes of complete records."""
         self.synced = self.length
         """Bytes that are known to be on disk."""
@@ -89,12 +116,14 @@ class SegmentWriter:
         with translated(path, "open"):
             self._handle = os.open(path, os.O_WRONLY | os.O_APPEND)
 
-    def append(self, line: bytes) -> None:
-        """Write a line; when the disk is full, take back the part that was written.
+    def append(self, record: Mapping[str, object]) -> None:
+        """Write a record; when the disk is full, take back the part that was written.
 
         Raises:
+            TypeError: JSON cannot hold a value of it.
             CheckpointError: It was not written; also as CheckpointFullError.
         """
+        line, link = encode(record, self.last)
         with translated(self.path, "append to"):
             try:
                 rest = memoryview(line)
@@ -107,20 +136,22 @@ class SegmentWriter:
                     self.broken = False
                 raise
         self.length += len(line)
+        self.last = link
 
-    def sync(self) -> None:
-        """Make all lines durable.
+    def sync(self) -> bool:
+        """Make all lines durable; return whether any were not.
 
         Raises:
             CheckpointError: It is not known what is durable, and the segment is broken.
         """
         if self.synced == self.length:
-            return
+            return False
         self.broken = True
         with translated(self.path, "sync"):
             os.fsync(self._handle)
         self.broken = False
         self.synced = self.length
+        return True
 
     def close(self) -> None:
         """Close the file, without making it durable."""

@@ -30,7 +30,7 @@ from transom.checkpoint.files import make_directory, translated
 from transom.checkpoint.history import History, Snapshot
 from transom.checkpoint.identity import Identity
 from transom.checkpoint.lock import Epoch, MachineLock
-from transom.checkpoint.log import FORMAT, Record, encode
+from transom.checkpoint.log import FORMAT, Record
 from transom.checkpoint.names import (
     LOCK_FILE,
     LOG,
@@ -84,7 +84,7 @@ class Checkpoint:
         self._mutex = threading.RLock()
         self._unusable: CheckpointError | None = None
         self._tables = TableFiles(path / TABLES, epoch.number, history.tables)
-        self._log = LogWriter(path / LOG, epoch.number, history.opening(), history.log_bytes)
+        self._log = LogWriter(path / LOG, epoch.number, history.opening(), history.last, history.log_bytes)
 
     @classmethod
     def open(cls, path: str | Path, clock: Clock, *, lock: bool = True) -> Checkpoint:
@@ -124,7 +124,7 @@ class Checkpoint:
         try:
             self._writer.check()
         except CheckpointError:
-            self._log.segment.close()
+            self._log.close()
             raise
         remove_obsolete(self.path, history, self.epoch)
         self._writer.remove_older_claims()
@@ -143,11 +143,10 @@ class Checkpoint:
             CheckpointError: It is not known to be durable.
             TypeError: JSON cannot hold a value of it.
         """
-        line = encode(record)
         with self._writing():
-            self._log.segment.append(line)
+            self._log.segment.append(record)
             if sync:
-                self._log.segment.sync()
+                self._log.sync()
                 self._writer.check()
 
     def write_tables(self, name: str, tables: Mapping[str, pa.Table], sync: bool = True) -> dict[str, Any]:
@@ -201,10 +200,12 @@ class Checkpoint:
         """
         with self._writing():
             self._writer.check()
-            self._log.go_on()
+            after = self._log.go_on()
             stamp = Stamp(self.epoch, self._log.number)
             meta = {
                 "format": FORMAT,
+                "stamp": [stamp.epoch, stamp.number],
+                "log_after": list(after),
                 "state": dict(state),
                 "first_segment": stamp.number,
                 "tables_after": self._tables.count,
@@ -266,9 +267,9 @@ class Checkpoint:
         with self._mutex:
             try:
                 if self._unusable is None and not self._log.segment.broken:
-                    self._log.segment.sync()
+                    self._log.sync()
             finally:
-                self._log.segment.close()
+                self._log.close()
                 if self._lock:
                     self._lock.release()
                 self._unusable = CheckpointError(

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from transom.checkpoint.container import Written, read_container, write_container
 from transom.checkpoint.files import translated
-from transom.checkpoint.log import CORRUPT_REMEDY
 from transom.checkpoint.names import Stamp, quoted, stamped, tables_name
 from transom.checkpoint.opening import remove_files
 from transom.errors import CheckpointCorruptError
+from transom.model.lines import CORRUPT_REMEDY
 
 
 class TableFiles:
