@@ -205,7 +205,7 @@ class Gate:
             yield
             with self._changed:
                 if self._turns.runs(query):
-                    self._estimates[query].finished(batch, self._clock.now())
+                    self._estimates[query].finished(batch, self._clock.monotonic())
         finally:
             with self._changed:
                 self._turn_of.pop(query, None)
@@ -213,7 +213,8 @@ class Gate:
                 self._changed.notify_all()
 
     def _arrive(self, query: str, estimate: QueryEstimate, done: BatchDone | None, turn: threading.Event) -> None:
-        estimate.arrived(done, self._clock.now())
+        now = self._clock.monotonic()
+        estimate.arrived(done, now, self._clock.now() - now)
         self._turn_of[query] = turn
         self._turns.arrived(query, estimate)
         if self._decider is None:
@@ -237,7 +238,7 @@ class Gate:
         try:
             with self._changed:
                 while not self._closed:
-                    for name in self._turns.next(self._clock.now()):
+                    for name in self._turns.next(self._clock.monotonic()):
                         self._turn_of[name].set()
                     self._changed.wait(LOOK if self._turns.pending else None)
         except Exception:  # a mistake of a policy must not leave the users' queries waiting for ever

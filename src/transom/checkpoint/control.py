@@ -67,7 +67,7 @@ class Inbox:
                     if request is not None and request.get("until", 0) >= now:
                         asked.append(Asked(name.removesuffix(_REQUEST), request))
         for name, at in list(self._answered.items()):
-            if at < now - _ANSWERS_LAST:
+            if at < self._clock.monotonic() - _ANSWERS_LAST:
                 del self._answered[name]
                 with suppress(OSError):
                     (self._directory / f"{name}{_ANSWER}").unlink(missing_ok=True)
@@ -88,7 +88,7 @@ class Inbox:
         with suppress(CheckpointError):
             path = self._directory / f"{asked.id}{_ANSWER}"
             write_atomically(path, [json.dumps(answer).encode()], sync=False)
-            self._answered[asked.id] = self._clock.now()
+            self._answered[asked.id] = self._clock.monotonic()
 
 
 def ask(checkpoint: Path, request: Mapping[str, Any], clock: Clock, timeout: Micros) -> dict[str, Any]:
@@ -115,10 +115,10 @@ def ask(checkpoint: Path, request: Mapping[str, Any], clock: Clock, timeout: Mic
         )
     name = f"{clock.now():020d}-{os.getpid()}-{secrets.token_hex(4)}"
     path, reply = root / CONTROL / f"{name}{_REQUEST}", root / CONTROL / f"{name}{_ANSWER}"
-    until = clock.now() + timeout
+    until = clock.monotonic() + timeout
     with translated(root / CONTROL, "create"):
         (root / CONTROL).mkdir(exist_ok=True)
-    write_atomically(path, [json.dumps({**request, "until": until}).encode()], sync=False)
+    write_atomically(path, [json.dumps({**request, "until": clock.now() + timeout}).encode()], sync=False)
     try:
         _wait(root, reply, clock, until)
         if reply.exists():
@@ -140,11 +140,11 @@ def ask(checkpoint: Path, request: Mapping[str, Any], clock: Clock, timeout: Mic
 def _wait(root: Path, reply: Path, clock: Clock, until: Micros) -> None:
     never = threading.Event()
     looks = 0
-    while not reply.exists() and clock.now() < until:
+    while not reply.exists() and clock.monotonic() < until:
         looks += 1
         if looks % 20 == 0 and not is_held(root / LOCK_FILE):
             return
-        clock.wait(min(until, clock.now() + _LOOK_EVERY), lambda timeout: never.wait(timeout / 1e6))
+        clock.wait(min(until, clock.monotonic() + _LOOK_EVERY), lambda timeout: never.wait(timeout / 1e6))
 
 
 def _removed(path: Path) -> bool:

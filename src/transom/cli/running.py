@@ -61,9 +61,9 @@ def run_demo(out: Path, *, rows: int | None, master: str, as_json: bool) -> None
     try:
         with spark_session(master, "transom demo", view.say) as spark, view:
             app = build(spark, out)
-            started = clock.now()
+            started = clock.monotonic()
             final = app.run(once=True, close_all=True, on_progress=view.update)
-            took = clock.now() - started
+            took = clock.monotonic() - started
             if not as_json:
                 view.finish(final)
     except KeyboardInterrupt:

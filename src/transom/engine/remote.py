@@ -30,7 +30,7 @@ class Remote:
 
     def look(self) -> None:
         """Look for requests, but not more often than twice a second."""
-        now = self._clock.now()
+        now = self._clock.monotonic()
         if now < self._next:
             return
         self._next = now + LOOK_EVERY

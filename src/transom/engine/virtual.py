@@ -70,7 +70,7 @@ class SimulatedExecutor:
         self._costs_of = costs if callable(costs) else lambda _: costs
         self._work = work
         self._jobs: list[_Job] = []
-        self._since = clock.now()
+        self._since = clock.monotonic()
         self._cores = 0
         self._version = 0
 
@@ -96,7 +96,7 @@ class SimulatedExecutor:
 
     def _advance(self) -> None:
         """Let the jobs have done what they could until now."""
-        now = self._clock.now()
+        now = self._clock.monotonic()
         for job in self._jobs:
             job.left -= (now - self._since) * self._share
         self._since = now
@@ -107,7 +107,7 @@ class SimulatedExecutor:
         version = self._version
         if self._jobs:
             left = min(job.left for job in self._jobs)
-            end = self._clock.now() + max(0, math.ceil(left / self._share))
+            end = self._clock.monotonic() + max(0, math.ceil(left / self._share))
             self._clock.at(end, lambda: self._end(version))
 
     def _end(self, version: int) -> None:

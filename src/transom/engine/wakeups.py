@@ -34,7 +34,7 @@ class Wakeups:
         elif busy:
             self._sleep(longest)
         else:
-            self._clock.wait(self._clock.now() + longest, self._sleep)
+            self._clock.wait(self._clock.monotonic() + longest, self._sleep)
 
     def _sleep(self, timeout: Micros) -> bool:
         try:

@@ -133,47 +133,67 @@ def format_time(moment: Micros) -> str:
 
 
 class Clock(Protocol):
-    """What time it is; passed in, so that tests decide."""
+    """What time it is; passed in, so that tests decide.
+
+    The wall time is what people and other machines go by: it dates rows, and may jump when the machine's clock is set.
+    How long something took or has to wait is a difference of two monotonic times, never of two wall times.
+    """
 
     def now(self) -> Micros:
         """Return the wall time in microseconds since the epoch."""
 
+    def monotonic(self) -> Micros:
+        """Return microseconds since an arbitrary moment of this process; never goes back, whatever the wall time."""
+
     def wait(self, until: Micros, wake: Callable[[Micros], bool]) -> None:
-        """Return when `until` has come, or earlier when `wake(timeout in microseconds)` returns true."""
+        """Return when the monotonic time `until` has come, or earlier when `wake(timeout in microseconds)` is true."""
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The machine's clocks."""
 
     def now(self) -> Micros:
         """Return the wall time in microseconds since the epoch."""
         return time.time_ns() // 1_000
 
+    def monotonic(self) -> Micros:
+        """Return microseconds for measuring how long something takes."""
+        return time.monotonic_ns() // 1_000
+
     def wait(self, until: Micros, wake: Callable[[Micros], bool]) -> None:
-        """Block in `wake` until the moment has come."""
-        timeout = until - self.now()
+        """Block in `wake` until the monotonic time has come."""
+        timeout = until - self.monotonic()
         if timeout > 0:
             wake(timeout)
 
 
 class ManualClock:
-    """A clock that stands still until it is told; waiting moves it."""
+    """A clock that stands still until it is told; waiting moves it. Both its times are equal until `step`."""
 
     def __init__(self, now: Micros = 0) -> None:
-        self._now = now
+        self._monotonic = now
+        self._ahead = 0
 
     def now(self) -> Micros:
-        """Return the time it was set to."""
-        return self._now
+        """Return the wall time that it was set to."""
+        return self._monotonic + self._ahead
+
+    def monotonic(self) -> Micros:
+        """Return how far it was moved forward, from where it began."""
+        return self._monotonic
 
     def advance(self, by: Micros) -> None:
-        """Move the clock forward by microseconds."""
-        self._now += by
+        """Let so many microseconds pass."""
+        self._monotonic += by
+
+    def step(self, by: Micros) -> None:
+        """Set the wall time forward or back by microseconds, as NTP may do; no time passes."""
+        self._ahead += by
 
     def wait(self, until: Micros, wake: Callable[[Micros], bool]) -> None:
-        """Let `wake` look once without blocking, then jump to the moment."""
+        """Let `wake` look once without blocking, then jump to the monotonic time."""
         wake(0)
-        self._now = max(self._now, until)
+        self._monotonic = max(self._monotonic, until)
 
 
 class VirtualClock(ManualClock):
@@ -188,7 +208,7 @@ class VirtualClock(ManualClock):
         self._noted = 0
 
     def at(self, moment: Micros, action: Callable[[], object]) -> None:
-        """Do something when the clock comes to a moment; things of one moment in the order in which they were noted."""
+        """Do something when a monotonic time has come; things of one moment in the order in which they were noted."""
         heapq.heappush(self._agenda, (moment, self._noted, action))
         self._noted += 1
 
@@ -197,6 +217,6 @@ class VirtualClock(ManualClock):
         if wake(0):
             return
         moment = min([until, *(entry[0] for entry in self._agenda[:1])])
-        self._now = max(self._now, moment)
-        while self._agenda and self._agenda[0][0] <= self._now:
+        self._monotonic = max(self._monotonic, moment)
+        while self._agenda and self._agenda[0][0] <= self._monotonic:
             heapq.heappop(self._agenda)[2]()

@@ -99,20 +99,23 @@ class QueryEstimate:
         self._seen: deque[tuple[Micros, Micros]] = deque(maxlen=BATCHES)
         """When watermarks were found, and their lags: how far they were behind that."""
         self._arrived: Micros = 0
+        self._ahead: Micros = 0
+        """By how much the wall clock, which Spark's progress goes by, was ahead of the monotonic one then."""
         self._started: Micros = 0
         self._results = self._rows = 1.0
         self._held = False
 
     # ---- what happens
 
-    def arrived(self, done: BatchDone | None, now: Micros) -> None:
+    def arrived(self, done: BatchDone | None, now: Micros, ahead: Micros = 0) -> None:
         """Take in that the next batch is ready to run.
 
         Args:
             done: The batch before; None when nothing is known of it.
-            now: Wall time.
+            now: Monotonic time.
+            ahead: By how much the wall clock is ahead of it.
         """
-        self._arrived = now
+        self._arrived, self._ahead = now, ahead
         before = self._last
         if done is None or (before is not None and done.batch <= before.batch):
             return
@@ -156,7 +159,7 @@ class QueryEstimate:
     # ---- what is known
 
     def expected(self) -> float:
-        """Return when the watermark that completes the next window has come, or when it may come; wall time.
+        """Return when the watermark that completes the next window has come, or when it may come; monotonic time.
 
         It is not before the window's end and the least lag of past watermarks; how much later depends on how the source
         portions its rows, which a progress does not tell. Too early costs a batch, too late delays a result. Where
@@ -166,11 +169,11 @@ class QueryEstimate:
             return float(self._arrived)
         end = self.window.first_end(self._emitted)
         if end <= self._swept:
-            return float(self._swept_at)
+            return float(self._swept_at - self._ahead)
         lags = [lag for _, lag in self._seen]
         if len(lags) < ENOUGH or max(lags) - min(lags) > UNSTEADY * (self._seen[-1][0] - self._seen[0][0]):
             return float(self._arrived)
-        return float(max(end + min(lags), self._arrived))
+        return float(max(end + min(lags) - self._ahead, self._arrived))
 
     def view(self, name: str, now: Micros) -> StreamView:
         """Return the query as a policy sees it.
@@ -180,7 +183,7 @@ class QueryEstimate:
         """
         costs = self.costs.costs
         fixed, row = MICROS_PER_SECOND * float(costs.fixed), MICROS_PER_SECOND * float(costs.row)
-        since = self._arrived if self._last is None else self._last.triggered
+        since = self._arrived if self._last is None else self._last.triggered - self._ahead
         expected = self.expected()
         run = fixed + row * self.rate * max(0, self._arrived - since)
         ahead = max(0.0, expected - self._arrived)
@@ -246,7 +249,7 @@ class Turns:
         """Give turns as far as slots are free; return whose they are. O(n log n) in the waiting.
 
         Args:
-            now: Wall time.
+            now: Monotonic time.
         """
         if not self.pending:
             return []

@@ -99,7 +99,7 @@ class _Directory:
     settled: bool
     """Whether a change after the scan must show in `changed`."""
     compared: Micros
-    """When the inodes were compared last."""
+    """When the inodes were compared last, monotonic time."""
     folders: set[str] = field(default_factory=set)
     taken: dict[str, int] = field(default_factory=dict)
     """Inode by the name of every file that was known, to notice files that were written again."""
@@ -118,19 +118,24 @@ class Scanner:
 
     Args:
         patterns: What to look for; two patterns may overlap.
-        wall: The clock of the file system's time stamps.
+        clock: Its wall time is that of the file system's time stamps.
     """
 
-    def __init__(self, patterns: Sequence[Pattern], wall: Clock | None = None) -> None:
+    def __init__(self, patterns: Sequence[Pattern], clock: Clock | None = None) -> None:
         self._patterns = tuple(patterns)
         self._known: Collection[str] = ()
-        self._wall = wall or SystemClock()
+        self._clock = clock or SystemClock()
         self._directories: dict[str, _Directory] = {}
-        self._not_before: Micros = 0
+        self._at: Micros = 0
+        self._wall: Micros = 0
+        """Monotonic and wall time of the last poll."""
+        self._not_before: Micros = self._clock.monotonic()
         self._names = 0
         self._poll = 0
-        self.pending = False
-        """Whether the last poll saw a file that is too young to be taken."""
+        self.looked = False
+        """Whether the last poll listed directories, or was in a pause."""
+        self.pending: set[str] = set()
+        """Directories in which the last look saw files that are too young to be taken."""
 
     def poll(self, known: Collection[str], young: Micros | None) -> list[Found]:
         """Return the matching files that are not known, in no particular order.
@@ -142,20 +147,21 @@ class Scanner:
         Raises:
             OSError: The base directory of a pattern cannot be listed.
         """
-        now = self._wall.now()
+        self._at, self._wall = self._clock.monotonic(), self._clock.now()
         self._poll += 1
-        if now < self._not_before:
+        self.looked = self._at >= self._not_before
+        if not self.looked:
             return []
         self._known = known
         self._names = 0
-        self.pending = False
+        self.pending = set()
         found: dict[str, Found] = {}
         for pattern in self._patterns:
-            for path in self._walk(pattern, pattern.base, 0, now, set()):
+            for path in self._walk(pattern, pattern.base, 0, set()):
                 if path not in found:
                     self._look(path, young, found)
         pause = min(self._names * PAUSE_PER_NAME, LONGEST_PAUSE) if self._names > LARGE else 0
-        self._not_before = now + pause
+        self._not_before = self._at + pause
         return list(found.values())
 
     def _look(self, path: str, young: Micros | None, found: dict[str, Found]) -> None:
@@ -167,29 +173,27 @@ class Scanner:
             return
         modified = info.st_mtime_ns // 1_000
         if young is not None and modified > young:
-            self.pending = True
+            self.pending.add(os.path.dirname(path))
             return
         found[path] = (path, info.st_size, modified)
 
-    def _walk(
-        self, pattern: Pattern, folder: str, depth: int, now: Micros, visited: set[tuple[str, int]]
-    ) -> Iterator[str]:
+    def _walk(self, pattern: Pattern, folder: str, depth: int, visited: set[tuple[str, int]]) -> Iterator[str]:
         if (folder, depth) in visited:
             return
         visited.add((folder, depth))
         part, last = pattern.parts[depth], depth == len(pattern.parts) - 1
         if part == "**":
             if not last:
-                yield from self._walk(pattern, folder, depth + 1, now, visited)
-            seen = self._list(folder, now)
+                yield from self._walk(pattern, folder, depth + 1, visited)
+            seen = self._list(folder)
             if last:
                 yield from (_join(folder, name) for name in seen.others)
             for name in list(seen.folders):
                 path = _join(folder, name)
                 if not os.path.islink(path):
-                    yield from self._walk(pattern, path, depth, now, visited)
+                    yield from self._walk(pattern, path, depth, visited)
             return
-        seen = self._list(folder, now)
+        seen = self._list(folder)
         if last:
             for name in list(seen.others):
                 if pattern.matches(part, name):
@@ -197,9 +201,9 @@ class Scanner:
         else:
             for name in list(seen.folders):
                 if pattern.matches(part, name):
-                    yield from self._walk(pattern, _join(folder, name), depth + 1, now, visited)
+                    yield from self._walk(pattern, _join(folder, name), depth + 1, visited)
 
-    def _list(self, folder: str, now: Micros) -> _Directory:
+    def _list(self, folder: str) -> _Directory:
         """Return what is in a directory, from memory when it cannot have changed."""
         before = self._directories.get(folder)
         if before is not None and before.poll == self._poll:
@@ -208,14 +212,14 @@ class Scanner:
             changed = os.stat(folder).st_mtime_ns
         except FileNotFoundError:
             self._directories.pop(folder, None)
-            return _Directory(self._poll, 0, False, now)
-        fresh = before is not None and 0 <= now - before.compared < FULL_SCAN
+            return _Directory(self._poll, 0, False, self._at)
+        fresh = before is not None and self._at - before.compared < FULL_SCAN
         if before is not None and fresh and before.settled and before.changed == changed:
             before.poll = self._poll
             self._move_taken(folder, before)
             return before
-        settled = now - changed // 1_000 > GRANULARITY
-        seen = _Directory(self._poll, changed, settled, before.compared if before and fresh else now)
+        settled = self._wall - changed // 1_000 > GRANULARITY
+        seen = _Directory(self._poll, changed, settled, before.compared if before and fresh else self._at)
         if before is not None and fresh:
             self._update(folder, before, seen)
         else:

@@ -77,13 +77,13 @@ def _held(task: Task, spec: StoreSpec, work: GroupWork, done: Done) -> HeldGroup
     wanted = {(task.feeds[number], part.file, part.offset): part for number, part in work.slices}
     if group is None or not group.serves(task.request, wanted.keys()):
         group = _KEPT[identity] = HeldGroup(spec)
-    begun, before = _CLOCK.now(), done.read
+    begun, before = _CLOCK.monotonic(), done.read
     for seen, part in wanted.items():
         if seen not in group.seen:
             done.read += part.rows
             group.take_in(seen, PartialTable(part.read(Path(task.directory)), seen[0].contents))
     if done.read > before:
-        done.reading += _CLOCK.now() - begun
+        done.reading += _CLOCK.monotonic() - begun
         done.rows[work.group] = done.rows.get(work.group, 0) + done.read - before
     group.drop_before(task.request)
     return group

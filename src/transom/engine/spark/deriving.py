@@ -154,20 +154,20 @@ def _execute(program: Sequence[Step], number: int, application: str, keys: tuple
     tables: list[pa.Table] = []
     found: list[Made] = []
     for step in program:
-        begun = clock.now()
+        begun = clock.monotonic()
         if step.function is None:
             table = open_anywhere(step.path or "")
         else:
             parents = [tables[place] for place in step.parents]
             table = step.function(parents)
-            paused = clock.now()
+            paused = clock.monotonic()
             if keys is not None and (wrong := _wrong(table, parents, step.schema, keys)):
                 return [*found, Made(0.0, wrong=wrong)]
-            begun += clock.now() - paused
+            begun += clock.monotonic() - paused
             table = plain(table) if step.schema is None else pa.Table.from_arrays(table.columns, schema=step.schema)
         file = None if step.stem is None else placed.keep(table, application, f"{step.stem}-{number}")
         tables.append(table)
-        found.append(Made((clock.now() - begun) / MICROS_PER_SECOND, file, table.schema))
+        found.append(Made((clock.monotonic() - begun) / MICROS_PER_SECOND, file, table.schema))
     return found
 
 
@@ -196,9 +196,9 @@ def copying(
     def run(task: int) -> bytes:
         clock, found = SystemClock(), []
         for paths, target in zip(sources, targets, strict=True):
-            begun = clock.now()
+            begun = clock.monotonic()
             copies = {number: _copied(paths[number], f"{target}-{number}") for number in numbers[task]}
-            found.append((copies, clock.now() - begun))
+            found.append((copies, clock.monotonic() - begun))
         return pickle.dumps(found)
 
     return run

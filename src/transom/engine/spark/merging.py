@@ -73,7 +73,7 @@ class SparkExecutors:
         self._cores: Mapping[ExecutorId, int] = {}
         self._rows: Counter[int] = Counter()
         """Rows read and merged for each group since the loads were last measured."""
-        self._since = clock.now()
+        self._since = clock.monotonic()
         self._held: Counter[ExecutorId] = Counter()
         """Rows in files, by the executor that reads them."""
         self._stores: set[str] = set()
@@ -104,7 +104,7 @@ class SparkExecutors:
         Raises:
             CheckpointError: A file cannot be read or written.
         """
-        began = self._clock.now()
+        began = self._clock.monotonic()
         try:
             self._look()
             routed = self.key_groups.routed
@@ -122,7 +122,7 @@ class SparkExecutors:
                 self._read += one.read
                 self._reading_time += one.reading
                 read[merge.store] = read.get(merge.store, 0) + one.read
-        self._note_recovery(read, self._clock.now() - began)
+        self._note_recovery(read, self._clock.monotonic() - began)
         if any(merge.gives_results for merge in merges):
             self._read_ahead()
         return found
@@ -178,7 +178,7 @@ class SparkExecutors:
             self._read_ahead()
             return []
         moves = self.key_groups.emptying()
-        now = self._clock.now()
+        now = self._clock.monotonic()
         if (balance or self._joined) and self._rows and now > self._since:
             self.key_groups = self.key_groups.measured(self._rows, (now - self._since) / MICROS_PER_SECOND)
             self._rows.clear()

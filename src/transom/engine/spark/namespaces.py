@@ -95,7 +95,7 @@ class Namespace:
         """Its counts tell how many questions went into how many jobs."""
         self.alive: dict[ExecutorId, int] = self.workers.look()
         """Cores of the executors."""
-        self._looked_at = self._clock.now()
+        self._looked_at = self._clock.monotonic()
         groups = min(partitions, sum(self.alive.values()))
         self._layout = Layout.beginning(partitions, max(1, groups), self.alive)
 
@@ -123,7 +123,7 @@ class Namespace:
             SessionError: There is no executor.
         """
         with self.lock:
-            moment = self._clock.now()
+            moment = self._clock.monotonic()
             if not now and moment < self._looked_at + LOOK:
                 return
             self._looked_at = moment
@@ -169,9 +169,9 @@ class Namespace:
             first = dataset.partitioning is None
             dataset.partitioning = dataset.partitioning or self.partitioning
             self._leave(dataset)
-            begun = self._clock.now()
+            begun = self._clock.monotonic()
             dataset.files = self._placed(dataset)
-            dataset.delay = (self._clock.now() - begun) / MICROS_PER_SECOND
+            dataset.delay = (self._clock.monotonic() - begun) / MICROS_PER_SECOND
             share = 0 if self.elastic is None else self.elastic[1] // self.last  # a group holds that of each dataset
             if first and (heavy := self._heavy(dataset, share)):
                 self.partitioning = self.partitioning.salted(heavy, share // SLICES)

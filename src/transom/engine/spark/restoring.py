@@ -40,9 +40,9 @@ def derive(namespace: Namespace, dataset: Dataset) -> pa.Schema:
     with namespace.lock:
         namespace.bring_home(dataset.parents)
         gap = Gap.of([dataset], namespace.homes, namespace.alive)
-        begun = SystemClock().now()
+        begun = SystemClock().monotonic()
         made = _executed(namespace, gap, {}, namespace.keys)
-        seconds = (SystemClock().now() - begun) / MICROS_PER_SECOND
+        seconds = (SystemClock().monotonic() - begun) / MICROS_PER_SECOND
         results = [each for task in made for each in task.values()]
         try:
             schema = common_schema([steps[-1] for steps in results])
@@ -60,7 +60,7 @@ def restore(namespace: Namespace, datasets: Sequence[Dataset]) -> None:
     gap = Gap.of(datasets, namespace.homes, namespace.alive)
     if not gap.missing:
         return
-    begun = SystemClock().now()
+    begun = SystemClock().monotonic()
     fresh = _exchanged(namespace, gap.exchanged())
     try:
         if gap.away:
@@ -71,7 +71,7 @@ def restore(namespace: Namespace, datasets: Sequence[Dataset]) -> None:
         raise
     _kept(namespace, gap, made, fresh)
     if namespace.checkpointer is not None:
-        namespace.checkpointer.recovered(datasets, (SystemClock().now() - begun) / MICROS_PER_SECOND)
+        namespace.checkpointer.recovered(datasets, (SystemClock().monotonic() - begun) / MICROS_PER_SECOND)
 
 
 def mark_missing(namespace: Namespace, datasets: Sequence[Dataset]) -> None:

@@ -222,7 +222,7 @@ def _all_of(functions: Sequence[Function], work: Sequence[Sequence[tuple[int, Pa
 
     def run(task: int) -> bytes:
         clock = SystemClock()
-        begun = clock.now()
+        begun = clock.monotonic()
         answers: list[bytes | None] = []
         for number, paths in work[task]:
             try:
@@ -231,6 +231,6 @@ def _all_of(functions: Sequence[Function], work: Sequence[Sequence[tuple[int, Pa
                 if alone:
                     raise
                 answers.append(None)
-        return pickle.dumps((answers, (clock.now() - begun) / MICROS_PER_SECOND))
+        return pickle.dumps((answers, (clock.monotonic() - begun) / MICROS_PER_SECOND))
 
     return run

@@ -102,7 +102,7 @@ class Workers:
 
     def now(self) -> float:
         """Return the time, seconds."""
-        return self._clock.now() / MICROS_PER_SECOND
+        return self._clock.monotonic() / MICROS_PER_SECOND
 
     @property
     def cores(self) -> Mapping[ExecutorId, int]:
