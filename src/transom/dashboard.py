@@ -74,7 +74,7 @@ def log_lines(progress: Progress) -> list[str]:
 
 def render(progress: Progress, notes: list[str], ended: bool = False) -> RenderableType:
     """Return the live picture: a table of streams, a table of queries, and the newest notes."""
-    ran = format_duration(_second(progress.at - progress.started) if progress.at > progress.started else 0)
+    ran = format_duration(_second(progress.ran) if progress.ran > 0 else 0)
     head = "finishing the micro-batch, Ctrl-C again stops at once" if progress.stopping else "Ctrl-C stops"
     head = "ended" if ended else head
     title = Text.assemble(("transom", "bold cyan"), f"  {ran}  ", (head, "dim"), *_memory(progress))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import pairwise
@@ -62,21 +62,33 @@ class RecordingExecutor(SimulatedExecutor):
         return future
 
     def now(self) -> float:
-        return (self.clock.now() - NOON) / SECOND
+        return (self.clock.monotonic() - NOON) / SECOND
+
+
+class CountingClock(VirtualClock):
+    """Counts how often somebody waits."""
+
+    waits = 0
+
+    def wait(self, until: int, wake: Callable[[int], bool]) -> None:
+        self.waits += 1
+        super().wait(until, wake)
 
 
 class TimedSink(MemorySink):
-    """Notes how long after its end a window's results are there."""
+    """Notes how long after its end a window's results are there; refuses what comes at some times."""
 
-    def __init__(self, clock: VirtualClock) -> None:
+    def __init__(self, clock: VirtualClock, refuses: tuple[float, float] = (0, 0)) -> None:
         super().__init__()
-        self.clock = clock
+        self.clock, self.refuses = clock, refuses
         self.latencies: dict[str, list[float]] = {}
 
     def write(self, results: WindowResults) -> None:
+        if self.refuses[0] <= (self.clock.monotonic() - NOON) / SECOND < self.refuses[1]:
+            raise OSError("the disk is away")
         super().write(results)
         for end in pc.unique(results.table["window_end"]).cast(pa.int64()).to_pylist():
-            self.latencies.setdefault(results.query, []).append((self.clock.now() - end) / SECOND)
+            self.latencies.setdefault(results.query, []).append((self.clock.monotonic() - end) / SECOND)
 
 
 @dataclass
@@ -85,6 +97,12 @@ class Played:
     ends: list[tuple[float, str]]
     latencies: dict[str, list[float]]
     seconds: float
+    costs: dict[str, float]
+    """Seconds of a job of 400 rows of each stream, as it was learned."""
+    waits: int
+    """How often the loop waited."""
+    counts: dict[str, dict[int, int]]
+    """Rows of each window by its end."""
 
     def gaps(self, name: str) -> list[float]:
         """Return the times between two starts of a stream, and after the last one, seconds."""
@@ -98,13 +116,17 @@ def play(
     feeds: dict[str, Feed],
     costs: dict[str, JobCosts],
     seconds: float,
+    steps: Sequence[tuple[float, int]] = (),
+    refuses: tuple[float, float] = (0, 0),
     **settings: object,
 ) -> Played:
-    """Run an application for so many virtual seconds."""
-    clock = VirtualClock(NOON)
+    """Run an application for so many virtual seconds; the wall clock is set by so much at some of them."""
+    clock = CountingClock(NOON)
+    for second, by in steps:
+        clock.at(NOON + round(second * SECOND), lambda by=by: clock.step(by))  # type: ignore[misc]
     app = App(spark, directory, clock=clock, **{"slots": 1, "trigger": "100 ms", "poll": "20 ms", **settings})
     executor = app._executor = RecordingExecutor(clock, costs.__getitem__)
-    sink = TimedSink(clock)
+    sink = TimedSink(clock, refuses)
     for name, feed in feeds.items():
         source = tm.memory("at timestamp, v bigint")
         stream = app.stream(source, event_time="at", name=name)
@@ -114,8 +136,21 @@ def play(
             clock.at(moment, lambda source=source, feed=feed, moment=moment: source.add(group(feed, moment)))
             moment += EVERY
     clock.at(NOON + round(seconds * SECOND), app.stop)
+    learned: dict[str, float] = {}
+    app._on_step = lambda step: learned.update(costs_of(app)) if step == "job done" else None
     app.run()
-    return Played(executor.starts, executor.ends, sink.latencies, seconds)
+    tables = {name: sink.to_table(name) for name in feeds}
+    counts = {
+        name: dict(zip(table["window_end"].cast(pa.int64()).to_pylist(), table["n"].to_pylist(), strict=True))
+        for name, table in tables.items()
+        if table is not None
+    }
+    return Played(executor.starts, executor.ends, sink.latencies, seconds, learned, clock.waits, counts)
+
+
+def costs_of(app: App) -> dict[str, float]:
+    known = app._loop._scheduler._estimates.items()
+    return {name: float(one.costs.costs.job(np.asarray(400.0))) for name, one in known}
 
 
 def group(feed: Feed, moment: int) -> pa.Table:
@@ -193,3 +228,33 @@ def test_what_only_spark_computes_is_refused(spark: SparkSession, tmp_path: Path
     app.stream(source, event_time="at").window("1 second").agg(m=tm.quantile("v", 0.5)).to(MemorySink(), "q")
     with pytest.raises(DefinitionError, match=r"not computed without Spark.*work=run_on_spark"):
         app.run(once=True)
+
+
+HOUR = 3_600 * SECOND
+JUMPS = {
+    "forward": [(4.05, HOUR)],
+    "back": [(4.05, -HOUR)],
+    "both ways": [(2.05, -HOUR), (4.05, 2 * HOUR), (4.65, -3 * HOUR), (8.05, 2 * HOUR)],
+}
+
+
+@pytest.mark.parametrize("policy", ["round_robin", "klink"])
+@pytest.mark.parametrize("jumps", JUMPS)
+def test_a_wall_clock_that_is_set_changes_nothing(policy: str, jumps: str, spark: SparkSession, tmp_path: Path) -> None:
+    """Triggers, costs, retries of sinks and the number of turns of the loop are those of a clock that is not set."""
+    feeds, options = {"heavy": HEAVY, "light": LIGHT}, {"policy": policy, "refuses": (3.5, 5.5)}
+    still, set_ = (
+        play(spark, tmp_path / name, feeds, COSTS, 14, steps, **options)  # type: ignore[arg-type]
+        for name, steps in (("still", []), ("set", JUMPS[jumps]))
+    )
+    assert set_.costs == {name: pytest.approx(found, rel=0.25) for name, found in still.costs.items()}
+    assert set_.waits < 1.2 * still.waits
+    for name in feeds:
+        assert max(set_.gaps(name)) <= max(still.gaps(name)) + (2.0 if policy == "klink" else 0)
+    if policy == "round_robin":
+        assert (set_.starts, set_.ends, set_.latencies) == (still.starts, still.ends, still.latencies)
+        assert set_.counts == still.counts
+    for name in feeds:
+        shared = set_.counts[name].keys() & still.counts[name].keys()
+        assert len(shared) >= len(still.counts[name]) - 1
+        assert all(set_.counts[name][end] == still.counts[name][end] for end in shared)

@@ -96,7 +96,7 @@ class LiveView(_EveryView):
     def update(self, progress: Progress) -> None:
         """Show a newer state of the run."""
         self._notes = [*self._notes, *progress.notes][-NOTES_SHOWN:]
-        if self._is_due(progress.at) or progress.notes:
+        if self._is_due(progress.ran) or progress.notes:
             self._live.update(render(progress, self._notes), refresh=True)
 
     def say(self, line: str) -> None:
@@ -123,7 +123,7 @@ class LineView(_EveryView):
 
     def update(self, progress: Progress) -> None:
         """Show a newer state of the run."""
-        self._print(log_lines(progress) if self._is_due(progress.at) else notes(progress))
+        self._print(log_lines(progress) if self._is_due(progress.ran) else notes(progress))
 
     def say(self, line: str) -> None:
         """Show a line from elsewhere."""
@@ -162,7 +162,7 @@ class JsonView(_EveryView):
 
     def update(self, progress: Progress) -> None:
         """Show a newer state of the run."""
-        if self._is_due(progress.at) or progress.notes:
+        if self._is_due(progress.ran) or progress.notes:
             self._print("progress", progress)
 
     def say(self, line: str) -> None:

@@ -68,25 +68,24 @@ class Cuts:
         """Number of jobs that run; a cut that only closes windows has none."""
         return sum(not cut.empty for cut, _ in self._jobs.values())
 
-    def started_at(self, stream: str) -> Micros:
-        """Return when the last cut with rows of a stream was logged; 0 before the first."""
-        return self._started.get(stream, 0)
+    def started_at(self, stream: str) -> Micros | None:
+        """Return the monotonic time at which the last job of a stream started; None before the first."""
+        return self._started.get(stream)
 
     def start(self, stream: Stream, cut: LoggedCut) -> None:
         """Log what decides the cut, start its job, and close the windows that its watermark completes."""
-        now = self._clock.now()
-        if not cut.empty:
-            self._started[stream.name] = now
         due = stream.has_due(cut.watermark, cut.at)
         self._journal.log({"type": "cut", "stream": stream.name, "cut": cut.to_json()}, sync=due)
         self._journal.step("cut logged")
         self.submit(stream, cut)
-        self._close_windows(stream, cut, now)
+        self._close_windows(stream, cut)
         self._journal.step("windows closed")
 
     def submit(self, stream: Stream, cut: LoggedCut) -> None:
         """Start the job of a logged cut."""
-        now = self._clock.now()
+        now = self._clock.monotonic()
+        if not cut.empty:
+            self._started[stream.name] = now
         self._adapters.of(stream).started(now)
         self._scheduler.started(stream, cut, now)
         if cut.empty:
@@ -97,16 +96,16 @@ class Cuts:
         self._jobs[stream.name] = (cut, future)
         future.add_done_callback(lambda _: self._wake())
 
-    def _close_windows(self, stream: Stream, cut: LoggedCut, now: Micros) -> None:
+    def _close_windows(self, stream: Stream, cut: LoggedCut) -> None:
         """Give the results of the windows to the sinks and the readers of the stream."""
         ingested = self._ingested.get(stream.name, cut.at)
         if isinstance(stream.source, DerivedSource):
             ingested = stream.source.ingested_at(cut.start, cut.start) or cut.at
-        begun = self._clock.now()
+        begun = self._clock.monotonic()
         closings = stream.close(cut, ingested)
-        took = self._clock.now() - begun
+        took = self._clock.monotonic() - begun
         self._adapters.of(stream).merged(took)
-        self._scheduler.closed(stream, closings, took, now)
+        self._scheduler.closed(stream, closings, took, begun)
         for closing in closings:
             if closing.error is not None:
                 self._quarantine.fail(stream, closing.query, str(closing.error))
@@ -134,7 +133,7 @@ class Cuts:
         """Make the partials durable, then the commit, then use them."""
         self._journal.step("job done")
         cut = outcome.cut
-        self._adapters.of(stream).finished(self._clock.now())
+        self._adapters.of(stream).finished(self._clock.monotonic())
         written = None
         if any(table.num_rows for table in outcome.tables):
             tables = {str(i): table for i, table in enumerate(outcome.tables)}
@@ -142,9 +141,9 @@ class Cuts:
             self._journal.step("partials written")
         self._journal.log(outcome.record(stream.name, written), sync=not cut.empty)
         self._journal.step("committed")
-        begun = self._clock.now()
+        begun = self._clock.monotonic()
         failed = stream.commit(outcome, outcome.tables)
-        self._adapters.of(stream).merged(self._clock.now() - begun)
+        self._adapters.of(stream).merged(self._clock.monotonic() - begun)
         for query, reason in failed.items():
             self._quarantine.fail(stream, query, reason)
         for query, reason in outcome.failures.items():
@@ -155,5 +154,5 @@ class Cuts:
             self._journal.note(f"{unit} cannot be read and went to the dead letters: {reason}")
         if not cut.empty:
             self._ingested[stream.name] = stream.source.ingested_at(cut.start, cut.end)
-            self._scheduler.finished(stream, outcome, self._clock.now())
+            self._scheduler.finished(stream, outcome, self._clock.monotonic())
             stream.source.release(cut.end)

@@ -39,6 +39,7 @@ class Delivered:
 
     parcel: Parcel
     at: Micros
+    """Wall time."""
 
 
 @dataclass
@@ -48,7 +49,8 @@ class _Lane:
     sink: Sink
     waiting: deque[Parcel] = field(default_factory=deque)
     busy: bool = False
-    retry_at: Micros = 0
+    retry_at: Micros | None = None
+    """Monotonic time before which a sink that failed is not tried again."""
     backoff: Micros = FIRST_RETRY
     error: Exception | None = None
     failures: int = 0
@@ -111,7 +113,9 @@ class Delivery:
         self._start(self._lanes[parcel.query])
 
     def _start(self, lane: _Lane) -> None:
-        if lane.busy or not lane.waiting or self._clock.now() < lane.retry_at:
+        if lane.busy or not lane.waiting:
+            return
+        if lane.retry_at is not None and self._clock.monotonic() < lane.retry_at:
             return
         lane.busy = True
         self._pool.submit(self._write, lane.sink, lane.waiting[0])
@@ -135,12 +139,12 @@ class Delivery:
             lane.error = error
             if error is None:
                 lane.waiting.popleft()
-                lane.backoff, lane.retry_at, lane.failures = FIRST_RETRY, 0, 0
+                lane.backoff, lane.retry_at, lane.failures = FIRST_RETRY, None, 0
                 delivered.append(Delivered(parcel, at))
             else:
                 logger.warning("The sink of %s failed and is tried again: %s", name, error)
                 lane.failures += 1
-                lane.retry_at = at + lane.backoff
+                lane.retry_at = self._clock.monotonic() + lane.backoff
                 lane.backoff = min(2 * lane.backoff, LAST_RETRY)
         self._let_go()
         for lane in self._lanes.values():

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from transom.engine.arriving import came_at, oldest_at
 from transom.engine.cuts import CutOutcome, LoggedCut
 from transom.engine.derived import DerivedSource
 from transom.engine.stream import ALL_ROWS, Stream
@@ -23,10 +24,10 @@ RATE_OVER: Micros = 2 * MICROS_PER_SECOND
 """Time constant of the arrival rate."""
 EPOCHS_AT_ONCE = 8
 """Of more windows that one watermark completes only the last are learned from."""
-PIECES = 16
-"""Of a cut the arrivals of so many pieces are looked at, and of a piece of it those of as many."""
 FITTED = 4
 """Costs are fitted after each of so many runs, then after every so many: one of 32 hardly moves a line."""
+SET: Micros = MICROS_PER_SECOND
+"""A wall clock that differs by more than this from what it was, measured by the monotonic one, was set."""
 PACED = 8
 """Epochs whose pace tells whether a stream is live."""
 
@@ -52,11 +53,15 @@ class StreamEstimate:
 
     Args:
         stream: The stream.
-        now: Wall time.
+        now: Monotonic time, as in all methods. What happens in rows and sources has a wall time.
     """
 
     def __init__(self, stream: Stream, now: Micros) -> None:
         self.stream = stream
+        self.ahead: Micros = 0
+        """By how much the wall clock was ahead of the monotonic one at the last look."""
+        self._dated_from: Micros | None = None
+        """The wall time to which the clock was set, until a cut was read that arrived later."""
         self.costs = CostHistory()
         self.changes = 0
         """How often something happened to it, other than that more rows came."""
@@ -65,7 +70,7 @@ class StreamEstimate:
         self.backlog = 0
         """Rows that wait in the source, as far as it knows."""
         self.waiting_since: Micros | None = None
-        """Arrival of the oldest of them."""
+        """Arrival of the oldest of them, as monotonic time."""
         self.started_at: Micros = 0
         self.holds = False
         self.rate = 0.0
@@ -95,6 +100,27 @@ class StreamEstimate:
 
     # ---- what happens
 
+    def wall_is(self, ahead: Micros, now: Micros) -> None:
+        """Take in by how much the wall clock is ahead; what was learned of arrivals ends where it was set."""
+        by, self.ahead = ahead - self.ahead, ahead
+        if self._looked is None or abs(by) <= SET:
+            return
+        self.changes += 1
+        self.lags, self._epoch, self._newest_read, self._dated_from = self._no_lags(), DelayMoments(), None, now + ahead
+        self._known_at += by
+        self._paces.clear()
+        self._arrivals.clear()
+
+    def _dates(self, cut: LoggedCut, now: Micros) -> bool:
+        """Tell whether the arrivals of a cut are dated by the wall clock as it is now."""
+        if self._dated_from is not None:
+            source = self.stream.source
+            newest = source.ingested_at(cut.start, cut.end)
+            if not self._dated_from <= oldest_at(source, cut) <= newest <= now + self.ahead:
+                return False
+            self._dated_from = None
+        return True
+
     def is_news(self) -> bool:
         """Tell whether a look has found something; asked of all streams with every look, mostly in vain."""
         stream = self.stream
@@ -122,7 +148,7 @@ class StreamEstimate:
             self.waiting_since = None
         elif before is None or before[0] != offset or self.waiting_since is None:  # more rows make the oldest no other
             oldest = stream.source.ingested_at(offset, stream.source.cut(offset, 1).end)
-            self.waiting_since = min(now, oldest or now)
+            self.waiting_since = min(now, oldest - self.ahead) if oldest else now
         if self.waiting_since != waiting:
             self.changes += 1
 
@@ -131,7 +157,7 @@ class StreamEstimate:
         stream = self.stream
         value = stream.source.watermark(stream.latest)
         if value is not None:
-            self._swept(value - stream.definition.policy.delay, now, now, None)
+            self._swept(value - stream.definition.policy.delay, now + self.ahead, now + self.ahead, None)
 
     def started(self, cut: LoggedCut, now: Micros) -> None:
         """Note that the job of a cut was submitted."""
@@ -157,19 +183,20 @@ class StreamEstimate:
         self._costs()
         self._committed += rows
         self._rows = 0.9 * self._rows + rows
-        self._epoch += outcome.stats.delays
         if rows:
             kept = sum(table.num_rows for table in outcome.tables)
             self._kept += 0.3 * (kept / rows - self._kept)
             if kept:
                 size = sum(table.nbytes for table in outcome.tables) / kept
                 self._partial_bytes += 0.3 * (size - self._partial_bytes)
-        before = self._newest_read
-        self._newest_read = max(before or 0, stream.source.ingested_at(cut.start, cut.end))
         self._deadlines = None
+        before, arrived = self._newest_read, stream.source.ingested_at(cut.start, cut.end)
+        if self._dates(cut, now):
+            self._epoch += outcome.stats.delays
+            self._newest_read = max(before or 0, arrived)
         if not stream.definition.policy.from_source:
             known = stream.state.watermark.advanced(stream.definition.policy, now).value
-            self._swept(known, before, self._newest_read, cut)
+            self._swept(known, before, self._newest_read or now + self.ahead, cut)
 
     def closed(self, results: int, took: Micros) -> None:
         """Note that windows were consolidated.
@@ -186,35 +213,13 @@ class StreamEstimate:
             self._partials += 0.5 * (results - self._partials) if self._partials else results
             self.holds = False
 
-    def _came(self, cut: LoggedCut, even: float, until: Micros) -> Micros:
-        """Return when the piece of a cut's input arrived that was the first to arrive at a moment or later.
-
-        The cut is divided into some pieces, and the one that is found again: cuts of seconds would else be known to a
-        sixteenth, always too late.
-
-        Args:
-            cut: What brought the input.
-            even: The moment.
-            until: When the last piece arrived.
-        """
-        source, at, most, came = self.stream.source, cut.start, cut.rows, until
-        for _ in range(2):
-            most = max(1, most // PIECES)
-            for _ in range(2 * PIECES):
-                end = source.cut(at, most).end
-                came = source.ingested_at(at, end)
-                if came >= even or end == cut.end:
-                    break
-                at = end
-        return min(until, max(came, round(even)))
-
     def _swept(self, watermark: Micros, since: Micros | None, until: Micros, cut: LoggedCut | None) -> None:
         """Learn when the watermarks came that complete windows: at an even pace, but each with its piece of input.
 
         Args:
             watermark: The newest one.
-            since: When the one before had arrived; None for the first.
-            until: When it had arrived.
+            since: When the one before had arrived, wall time; None for the first.
+            until: When it had arrived, wall time.
             cut: What brought it; None where it came by itself.
         """
         before, self._known = self._known, max(self._known, watermark)
@@ -227,7 +232,7 @@ class StreamEstimate:
             return
         for end in ends:
             even = since + (until - since) * (end - before) / (self._known - before)
-            self._learn(end, until if cut is None else self._came(cut, even, until))
+            self._learn(end, until if cut is None else came_at(self.stream.source, cut, even, until))
         self._arrivals.clear()
 
     def _ends_between(self, after: Micros, until: Micros) -> list[Micros]:
@@ -273,7 +278,7 @@ class StreamEstimate:
         return self._deadlines[1]
 
     def expected(self, end: Micros, now: Micros) -> float:
-        """Return when the watermark that reaches `end` is expected or known to have arrived.
+        """Return the wall time at which the watermark that reaches `end` is expected or known to have arrived.
 
         Without a past it may be there with the oldest row that waits: a stream must not seem at ease for being new.
         """
@@ -282,8 +287,8 @@ class StreamEstimate:
         if end not in self._arrivals:
             self._arrivals[end] = self.lags.arrival(end, self._epoch)
         arrival = self._arrivals[end]
-        after = now if self.stream.definition.policy.from_source else self._newest_read
-        return float(self._oldest(now)) if arrival is None else arrival.expected(after)
+        after = now + self.ahead if self.stream.definition.policy.from_source else self._newest_read
+        return float(self._oldest(now) + self.ahead) if arrival is None else arrival.expected(after)
 
     def _oldest(self, now: Micros) -> Micros:
         return now if self.waiting_since is None else self.waiting_since
@@ -317,14 +322,14 @@ class StreamEstimate:
             deadlines: Those of its own queries and of the queries further down.
             cycle: Length of a cycle, seconds.
             load: Offered work over capacity.
-            now: Wall time.
+            now: Monotonic time.
             at_once: Take it that all that will ever come is there.
         """
         cost = float(self.next_run())
-        known = [(self.expected(each.end, now), each) for each in deadlines]
+        known = [(self.expected(each.end, now) - self.ahead, each) for each in deadlines]
         early = self.stream.state.next_early()
         if early is not None:
-            known.append((float(early), Deadline(early, UNSTATED)))
+            known.append((float(early - self.ahead), Deadline(early, UNSTATED)))
         if not known or at_once or self.stream.more:  # the watermark may well be in what waits
             oldest = self._oldest(now)
             known = [(min(now, moment), each) for moment, each in known] or [

@@ -68,14 +68,15 @@ class Loop:
         self._clock = clock
         self._on_progress = on_progress
         self._stopping = False
-        self._shown: Micros = 0
+        self._shown: Micros | None = None
+        """Monotonic time of the last progress."""
         self._snapshot_size = 0
         self._retiered = False
         """Whether a snapshot is due because partials go elsewhere."""
         self._wakeups = Wakeups(clock)
         wake = self._wakeups.wake
         self._journal = Journal(checkpoint, on_step)
-        self._metrics = Metrics(clock.now())
+        self._metrics = Metrics(clock.monotonic())
         self._delivery = Delivery(sinks, clock, wake, settings.sink_workers, settings.max_waiting_bytes)
         self._quarantine = Quarantine(self._streams, self._journal)
         self._outlets = Outlets(
@@ -160,7 +161,7 @@ class Loop:
     def _recover(self) -> None:
         recovered = recover(self._checkpoint, self._streams)
         self._journal.register = recovered.register
-        self._scheduler.restore(recovered.learned, self._clock.now())
+        self._scheduler.restore(recovered.learned, self._clock.monotonic())
         changed = self._changer.begin(recovered.fate, quiet=self._checkpoint.is_new)
         for stream in self._streams.values():
             for name, query in stream.state.queries.items():
@@ -192,9 +193,9 @@ class Loop:
 
         A window that is due is closed at once, by a cut without rows unless its stream is to run now in any case.
         """
-        now = self._clock.now()
-        cuts = self._possible_cuts(now)
-        due = [name for name, cut in cuts.items() if self._streams[name].has_due(cut.watermark, now)]
+        now, wall = self._clock.monotonic(), self._clock.now()
+        cuts = self._possible_cuts(now, wall)
+        due = [name for name, cut in cuts.items() if self._streams[name].has_due(cut.watermark, wall)]
         ready = [
             name for name, cut in cuts.items() if not cut.empty and (name in due or not self._too_early(name, now))
         ]
@@ -206,7 +207,7 @@ class Loop:
             if name not in due:
                 self._cuts.start(self._streams[name], cuts[name])
 
-    def _possible_cuts(self, now: Micros) -> dict[str, LoggedCut]:
+    def _possible_cuts(self, now: Micros, wall: Micros) -> dict[str, LoggedCut]:
         """Return the next cut of each stream that has none under way and something to read or to close."""
         cuts: dict[str, LoggedCut] = {}
         looked: list[Stream] = []
@@ -216,22 +217,24 @@ class Loop:
                 continue
             if self._outlets.hold_up(stream):
                 continue
-            cut = stream.next_cut(now, most[name], False)
+            cut = stream.next_cut(wall, most[name], False)
             if cut is None and stream.closes_all and stream.source.exhausted(stream.state.offset):
-                cut = stream.next_cut(now, most[name], True)
+                cut = stream.next_cut(wall, most[name], True)
             looked.append(stream)
             if cut is not None:
                 cuts[name] = cut
-        self._scheduler.looked(looked, now)
+        self._scheduler.looked(looked, now, wall - now)
         return cuts
 
     def _too_early(self, name: str, now: Micros) -> bool:
         """Tell whether a cut that takes all there is should wait for more."""
-        return now < self._cuts.started_at(name) + self._settings.trigger and not self._streams[name].more
+        started = self._cuts.started_at(name)
+        return started is not None and now < started + self._settings.trigger and not self._streams[name].more
 
     def _learn(self, stream: Stream, outcome: CutOutcome) -> None:
         """Count a cut that was committed, and look whether its partials are better computed or kept otherwise."""
-        self._metrics.committed(stream.name, outcome, self._clock.now())
+        now = self._clock.monotonic()
+        self._metrics.committed(stream.name, outcome, now, now - (self._cuts.started_at(stream.name) or now))
         if outcome.cut.empty:
             return
         arrangement = self.adapters.of(stream).committed(outcome.stats.rows)
@@ -283,6 +286,7 @@ class Loop:
             self._streams,
             self._delivery,
             self._changer.sink_texts,
+            self._clock.monotonic(),
             self._clock.now(),
             self._stopping,
             self._journal.take_notes(),
@@ -293,8 +297,9 @@ class Loop:
         return replace(progress, streams=streams, scheduling=self._scheduler.spent, memory=memory, memory_mode=mode)
 
     def _show(self) -> None:
-        now = self._clock.now()
-        if self._on_progress is not None and (now >= self._shown + PROGRESS_EVERY or self._journal.notes):
+        now = self._clock.monotonic()
+        due = self._shown is None or now >= self._shown + PROGRESS_EVERY
+        if self._on_progress is not None and (due or self._journal.notes):
             self._shown = now
             self._on_progress(self._progress())
 

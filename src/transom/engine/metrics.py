@@ -37,10 +37,14 @@ class _QueryCounts:
 
 
 class Metrics:
-    """Counts of one run."""
+    """Counts of one run.
+
+    Args:
+        started: Monotonic time at its start.
+    """
 
     def __init__(self, started: Micros) -> None:
-        self.started = started
+        self._started = started
         self._streams: dict[str, _StreamCounts] = {}
         self._queries: dict[str, _QueryCounts] = {}
 
@@ -50,15 +54,22 @@ class Metrics:
     def _query(self, name: str) -> _QueryCounts:
         return self._queries.setdefault(name, _QueryCounts())
 
-    def committed(self, stream: str, outcome: CutOutcome, now: Micros) -> None:
-        """Count a commit."""
+    def committed(self, stream: str, outcome: CutOutcome, now: Micros, took: Micros) -> None:
+        """Count a commit.
+
+        Args:
+            stream: Name of the stream.
+            outcome: What the cut gave.
+            now: Monotonic time.
+            took: From the start of its job to the commit.
+        """
         if outcome.cut.empty:
             return
         counts = self._stream(stream)
         stats = outcome.stats
         counts.cuts += 1
         counts.rows += stats.rows
-        counts.batch = now - outcome.cut.at
+        counts.batch = took
         counts.recent.append((now, stats.rows))
         for reason, number in (
             ("null event time", stats.null_time),
@@ -84,13 +95,14 @@ class Metrics:
         delivery: Delivery,
         sinks: Mapping[str, str],
         now: Micros,
+        wall: Micros,
         stopping: bool,
         notes: tuple[str, ...],
     ) -> Progress:
-        """Return where the application is."""
+        """Return where the application is at a monotonic and a wall time."""
         return Progress(
-            now,
-            self.started,
+            wall,
+            wall - (now - self._started),
             tuple(self._stream_progress(stream, now) for stream in streams.values()),
             tuple(
                 self._query_progress(stream, name, delivery, sinks)
@@ -105,7 +117,7 @@ class Metrics:
         counts = self._stream(stream.name)
         while counts.recent and counts.recent[0][0] < now - RATE_OVER:
             counts.recent.popleft()
-        span = min(RATE_OVER, max(now - self.started, 1))
+        span = min(RATE_OVER, max(now - self._started, 1))
         late = sum(self._query(name).late for name in stream.state.queries)
         dead = dict(counts.dead)
         standing = stream.state.executors.standing

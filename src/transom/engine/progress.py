@@ -69,7 +69,9 @@ class Progress:
     """The application at one moment."""
 
     at: Micros
+    """Wall time."""
     started: Micros
+    """`at` without the time that the run has taken so far, also if the wall clock was set meanwhile."""
     streams: tuple[StreamProgress, ...]
     queries: tuple[QueryProgress, ...]
     stopping: bool = False
@@ -81,3 +83,8 @@ class Progress:
     """Whether the streams go first that free most memory."""
     notes: tuple[str, ...] = field(default=())
     """Sentences that a person should see once, e.g. a quarantined query; new since the last progress."""
+
+    @property
+    def ran(self) -> Micros:
+        """How long the run has taken so far."""
+        return self.at - self.started

@@ -31,7 +31,7 @@ VIEWED: Micros = MICROS_PER_SECOND // 4
 
 
 class Scheduler:
-    """Decides for the streams of one application; all methods run on the loop's thread.
+    """Decides for the streams of one application; all methods run on the loop's thread, and `now` is monotonic time.
 
     Args:
         streams: The streams.
@@ -60,7 +60,8 @@ class Scheduler:
         """At the last look."""
         self.mode = MemoryMode(settings.memory_bound)
         self.resting: dict[str, Micros] = {}
-        """Streams that were left alone the last time, with when the watermark of their next window is expected."""
+        """Streams that were left alone the last time, with the wall time at which the watermark of their next window is
+        expected."""
         self.once = False
         """Whether all input is there from the start, so that no watermark is worth waiting for."""
         self._estimates: dict[str, StreamEstimate] = {}
@@ -129,13 +130,21 @@ class Scheduler:
 
     # ---- what happens
 
-    def looked(self, streams: Iterable[Stream], now: Micros) -> None:
-        """Take in what the sources of some streams have."""
+    def looked(self, streams: Iterable[Stream], now: Micros, ahead: Micros = 0) -> None:
+        """Take in what the sources of some streams have.
+
+        Args:
+            streams: The streams.
+            now: Monotonic time.
+            ahead: By how much the wall clock, which dates rows and watermarks, is ahead of it.
+        """
         begun = time.thread_time()  # a system call: once for all
         for stream in streams:
-            known = self._estimates.get(stream.name)
-            if known is None or known.stream is not stream or known.is_news():
-                self.of(stream, now).looked(now)
+            known = self.of(stream, now)
+            if known.ahead != ahead:
+                known.wall_is(ahead, now)
+            if known.is_news():
+                known.looked(now)
         self.spent += time.thread_time() - begun
 
     def started(self, stream: Stream, cut: LoggedCut, now: Micros) -> None:
@@ -179,7 +188,7 @@ class Scheduler:
 
         Args:
             ready: Streams with rows to read.
-            now: Wall time.
+            now: Monotonic time.
             delivering: Whether a sink is taking results.
         """
         begun = time.thread_time()
@@ -198,7 +207,8 @@ class Scheduler:
             policy = bounded(holding(policy), self._settings.longest_wait)
         chosen = policy(views, now)
         rests = (view for view in views if view.name not in chosen and view.expected > now)
-        self.resting = {view.name: round(view.expected) for view in rests}
+        ahead = {name: self._estimates[name].ahead for name in ready}
+        self.resting = {view.name: round(view.expected) + ahead[view.name] for view in rests}
         self.spent += time.thread_time() - begun
         return chosen
 

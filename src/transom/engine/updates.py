@@ -80,8 +80,9 @@ class Updates:
         return None if early is None or last is None else last + early
 
     def _early_is_due(self, now: Micros) -> bool:
+        """Tell whether early results are due at a wall time; a clock that was set back must not make them wait."""
         early, last = self.query.early, self._last_early
-        return early is None or (last is not None and now - last >= early)
+        return early is None or (last is not None and not 0 <= now - last < early)
 
     def take(
         self, closing: Sequence[Span], after: Micros, watermark: Micros, now: Micros, complete_from: Micros

@@ -49,7 +49,7 @@ class MemoryMode:
 
         Args:
             share: The largest over driver, cache and JVM heap, each against its limit.
-            now: Wall time; does not go back.
+            now: Monotonic time.
         """
         if self.since is None:
             resting = self.rest_until is not None and now < self.rest_until

@@ -31,9 +31,9 @@ class StreamView(NamedTuple):
 
     name: str
     waiting_since: Micros
-    """Wall time since when it has had work that was not started: the arrival of its oldest unread row."""
+    """Since when it has had work that was not started: the arrival of its oldest unread row. Times are monotonic."""
     ran_at: Micros = 0
-    """Wall time of the start of its last run."""
+    """Start of its last run."""
     cost: float = 0.0
     """Expected time to run all that waits, with consolidation; microseconds."""
     run: float = 0.0
@@ -45,7 +45,7 @@ class StreamView(NamedTuple):
     slack: float = 0.0
     """Expected time to spare until a window's result is late; microseconds, negative when overdue."""
     expected: float = 0.0
-    """Expected or known arrival of the sweeping watermark that completes the next window, wall time."""
+    """Expected or known arrival of the sweeping watermark that completes the next window."""
     limit: float = 0.0
     """Latency limit of the next window, microseconds; contained in `slack`."""
     deadline: Micros = 0
@@ -129,7 +129,7 @@ _COLUMNS = tuple(one.name for one in fields(Columns))
 _HELD = _COLUMNS.index("held")
 
 Priority: TypeAlias = "Callable[[Columns, float], Floats]"
-"""The streams and the wall time in microseconds give an array of shape (..., streams): the least runs first, and what
+"""The streams and the time in microseconds give an array of shape (..., streams): the least runs first, and what
 is infinite is better not run now."""
 
 
