@@ -47,6 +47,21 @@ def to_condition(expression: Expression) -> Column:
     return F.expr(expression.text) if expression.column is None else expression.column  # type: ignore[return-value]
 
 
+def micros_or_null(moment: Column) -> Column:
+    """Return a moment in microseconds, a bigint; null where it cannot be computed, as by to_timestamp in ANSI mode.
+
+    `try_add` of a time catches whatever computing its operands raises (but not what a Python function raises). The
+    optimizer must not take anything out of it: nothing is moved into or out of branches beside what is not foldable
+    (no time at all, times the number of the task), nor computed before a branch that may not be taken (the condition,
+    which always holds).
+    """
+    from pyspark.sql import functions as F
+
+    nothing = F.expr("INTERVAL '0' SECOND * spark_partition_id()")
+    tried = F.try_add(moment.cast("timestamp"), nothing)
+    return F.when(F.spark_partition_id() >= 0, F.unix_micros(tried))
+
+
 def both(left: Expression, right: Expression) -> Expression:
     """Return the condition that two conditions hold.
 

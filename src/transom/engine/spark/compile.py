@@ -94,13 +94,13 @@ def _compile(
 
     check_zones(session, (w for query in queries for w in query.windows if isinstance(w, CalendarSpec)))
     raw = session.createDataFrame([], schema)
-    time = plan.time_column(raw, rows.event_time)
-    good = raw.withColumn(TIME, time)
+    written, time = plan.time_columns(raw, rows.event_time)
+    good = raw.withColumn(TIME, written)
     branches = {
         index: Branch.of(good, rows.branches[index], rows.event_time)
         for index in dict.fromkeys(query.branch for query in queries)
     }
-    seen = {index: branch(good) for index, branch in branches.items()}
+    seen = {index: branch.as_written(good) for index, branch in branches.items()}
     texts = {index: plan.plan_text(df) for index, df in seen.items()}
     identity = _identities(texts)
     inputs = {index: plan.expression_types(df, _inputs(queries, index)) for index, df in seen.items()}

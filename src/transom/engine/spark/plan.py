@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from transom.engine.spark.columns import is_case_sensitive, to_column, to_condition
+from transom.engine.spark.columns import is_case_sensitive, micros_or_null, to_column, to_condition
 from transom.engine.tables import LENGTH, PANE, TAG, TableNote, state_name
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
@@ -41,8 +41,10 @@ class Rows:
     """Chains of transformations; queries name them by index."""
 
 
-def time_column(raw: DataFrame, event_time: Expression) -> Column:
-    """Return the event time of a stream's rows in microseconds, a bigint.
+def time_columns(raw: DataFrame, event_time: Expression) -> tuple[Column, Column]:
+    """Return the event time of a stream's rows in microseconds, a bigint: as written, and as it is computed.
+
+    They differ for expressions only: what is computed is null where the expression raises.
 
     Raises:
         DefinitionError: The event time is no timestamp.
@@ -68,7 +70,9 @@ def time_column(raw: DataFrame, event_time: Expression) -> Column:
             f"event_time: {event_time.text!r} has type {kind}, not timestamp.",
             advice.get(kind, "Give a column or an expression of type timestamp."),
         )
-    return F.unix_micros(column.cast("timestamp"))
+    written = F.unix_micros(column.cast("timestamp"))
+    is_column = kind == "timestamp" and event_time.column is None and event_time.text in raw.columns
+    return written, written if is_column else micros_or_null(column)
 
 
 def believed(ahead: Micros | None) -> str:
@@ -98,8 +102,9 @@ class Branch:
     """A chain of the users' transformations, after which the rows still have their event time."""
 
     chain: tuple[Transformation, ...]
-    lost_time: Column | None
-    """The event time once more, when the chain drops TIME but keeps what it is made of."""
+    lost_time: tuple[Column, Column] | None
+    """The event time once more, as written and as it is computed, when the chain drops TIME but keeps what it is made
+    of."""
 
     @classmethod
     def of(cls, good: DataFrame, chain: tuple[Transformation, ...], event_time: Expression) -> Branch:
@@ -121,21 +126,29 @@ class Branch:
                 )
         if TIME in df.columns:
             return cls(chain, None)
-        column = F.unix_micros(to_column(event_time, df.columns, is_case_sensitive(df)).cast("timestamp"))
+        column = to_column(event_time, df.columns, is_case_sensitive(df))
+        written = F.unix_micros(column.cast("timestamp"))
         try:
-            df.select(column)
+            df.select(written)
         except AnalysisException as error:
             raise DefinitionError(
                 f"map: the event time {event_time.text!r} is gone after the transformation.",
                 f"Keep it, or the column {TIME}, in the select.",
             ) from error
-        return cls(chain, column)
+        return cls(chain, (written, micros_or_null(column)))
 
     def __call__(self, good: DataFrame) -> DataFrame:
         """Return the rows after the chain."""
+        return self._applied(good, 1)
+
+    def as_written(self, good: DataFrame) -> DataFrame:
+        """Return the rows after the chain, to be analysed: with the event time as the user wrote it."""
+        return self._applied(good, 0)
+
+    def _applied(self, good: DataFrame, which: int) -> DataFrame:
         for function in self.chain:
             good = function(good)
-        return good if self.lost_time is None else good.withColumn(TIME, self.lost_time)
+        return good if self.lost_time is None else good.withColumn(TIME, self.lost_time[which])
 
 
 @dataclass(frozen=True, eq=False)
