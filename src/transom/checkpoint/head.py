@@ -68,7 +68,7 @@ def require_head(head: Link | None, links: list[Link], log: Path) -> None:
         return
     if head.number > links[-1].number:
         raise CheckpointCorruptError(
-            f"The log in {log} ends after record {links[-1].number}, but had {head.number}: its end is missing or damaged.",
+            f"The end of the log in {log} is missing or damaged: of {head.number} lines there are {links[-1].number}.",
             CORRUPT_REMEDY,
         )
     if links[head.number - links[0].number].crc != head.crc:

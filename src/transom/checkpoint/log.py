@@ -67,6 +67,8 @@ def parse(data: bytes, path: Path, after: Link | None, *, may_be_torn: bool) -> 
     if _decode_old(data[: data.find(b"\n") + 1]) is not None:
         return _parse_old(data, path, may_be_torn=may_be_torn)
     found = read_lines(data, path, after, may_be_torn=may_be_torn)
+    if not found.values:
+        raise damaged(path, 1)
     return Segment(found.values[0], found.values[1:], found.length, found.torn, found.links)
 
 

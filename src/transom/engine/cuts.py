@@ -11,7 +11,7 @@ import pyarrow as pa
 from transom.engine.cluster.files import PartialFiles
 from transom.engine.spark.jobs import CutStats
 from transom.model.time import Micros
-from transom.sources.base import Offset
+from transom.sources.base import Mark, Offset
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class LoggedCut:
     ahead: Micros | None
     at: Micros
     """Wall time."""
+    mark: Mark = None
+    """What tells the rows before its end from any others, as the source knows it."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the cut as JSON."""

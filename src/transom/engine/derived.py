@@ -20,7 +20,7 @@ from transom.model.expression import Expression
 from transom.model.query import Query
 from transom.model.time import MAX_TIME, MIN_TIME, Clock, Micros
 from transom.model.watermark import WatermarkPolicy
-from transom.sources.base import Cut, Offset
+from transom.sources.base import Cut, Mark, Offset
 from transom.sources.schemas import check_reserved, position
 from transom.windows.partials import Partial
 from transom.windows.store import PaneStore
@@ -176,6 +176,10 @@ class DerivedSource(ABC):
     def latest(self) -> Offset:
         """Return the position of the newest item."""
         return self._newest
+
+    def mark(self, offset: Offset) -> Mark:
+        """Return None: its rows are in log and snapshot."""
+        return None
 
     def cut(self, start: Offset, max_rows: int) -> Cut:
         """Return the end of a piece of at most `max_rows` rows, or of one item; the number of rows is exact."""

@@ -18,7 +18,8 @@ from transom.engine.delivery import Parcel
 from transom.engine.derived import DerivedSource
 from transom.engine.membership import begin_beside, begin_with, repeat
 from transom.engine.stream import Stream
-from transom.errors import JobChangedError
+from transom.errors import CheckpointCorruptError, JobChangedError
+from transom.model.lines import CORRUPT_REMEDY
 from transom.sinks.base import WindowResults
 from transom.sources.base import Offset
 from transom.windows.components import DEFAULT, Arrangement
@@ -64,6 +65,7 @@ def snapshot_of(
         cut = logged[name].to_json() if name in logged else None
         state["streams"][name] = {"state": values, "logged": cut, "arrangement": stream.arrangement.to_json()}
         state["streams"][name]["in_files"] = sorted(stream.in_files)
+        state["streams"][name]["mark"] = stream.source.mark(stream.state.offset)
         if isinstance(stream.source, DerivedSource):
             state["streams"][name]["fed"], fed = stream.source.held()
             held.update({f"fed:{item}": rows for item, rows in fed.items()})
@@ -148,11 +150,13 @@ def _restore(snapshot: Snapshot, streams: Mapping[str, Stream], result: Recovere
         stream.state.restore(state["state"], tables)
         stream.arrangement = Arrangement.from_json(state["arrangement"])
         stream.in_files = frozenset(state.get("in_files", ()))
+        stream.require_rows(stream.state.offset, state.get("mark"))
         if isinstance(stream.source, DerivedSource) and "fed" in state:
             fed = {table.removeprefix("fed:"): rows for table, rows in tables.items() if table.startswith("fed:")}
             stream.source.restore(state["fed"], fed)
         if state["logged"]:
-            result.unfinished[name] = LoggedCut.from_json(state["logged"])
+            cut = result.unfinished[name] = LoggedCut.from_json(state["logged"])
+            stream.require_rows(cut.end, cut.mark)
 
 
 def _pending(snapshot: Snapshot) -> list[Parcel]:
@@ -219,6 +223,7 @@ def _replay(
         stream = streams[record["stream"]]
         cut = LoggedCut.from_json(record["cut"])
         result.unfinished[stream.name] = cut
+        stream.require_rows(cut.end, cut.mark)
         for closing in stream.close(cut, cut.at, _settled(stream, cut.number, delivered, read)):
             if closing.error is not None:  # perhaps it was killed before it could log that
                 stream.fail(closing.query, str(closing.error))
@@ -228,10 +233,26 @@ def _replay(
         stream = streams[record["stream"]]
         written = record["tables"]
         tables = list(checkpoint.read_tables(written["name"], written).values()) if written else []
-        outcome = CutOutcome.recorded(result.unfinished.pop(stream.name), record)
+        outcome = CutOutcome.recorded(_logged(result, record), record)
         failures = {query: why for query, why in outcome.failures.items() if query in alive}
         for query, reason in stream.commit(replace(outcome, failures=failures), tables).items():
             stream.fail(query, reason)  # it was killed before it could log that
+
+
+def _logged(result: Recovered, record: Mapping[str, Any]) -> LoggedCut:
+    """Return the cut that a commit is of; it is finished.
+
+    Raises:
+        CheckpointCorruptError: It is not in the log, as can be where lines are not numbered (format 1).
+    """
+    cut = result.unfinished.pop(record["stream"], None)
+    if cut is None or cut.number != record["number"]:
+        raise CheckpointCorruptError(
+            f"The log lacks a record: the cut of stream {record['stream']!r} that is committed as number "
+            f"{record['number']}.",
+            CORRUPT_REMEDY,
+        )
+    return cut
 
 
 def definitions(streams: Mapping[str, Stream], offered: bool = False) -> dict[str, dict[str, Any]]:

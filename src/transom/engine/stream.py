@@ -18,10 +18,12 @@ from transom.engine.spark.plan import Rows
 from transom.engine.state import Closing, StreamState
 from transom.engine.tables import PartialTable
 from transom.engine.watermarks import WatermarkState
+from transom.errors import CheckpointCorruptError
+from transom.model.lines import CORRUPT_REMEDY
 from transom.model.query import Query
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.watermark import WatermarkPolicy
-from transom.sources.base import Offset, Source
+from transom.sources.base import Mark, Offset, Source
 from transom.windows.components import DEFAULT, Arrangement, Component
 
 if TYPE_CHECKING:
@@ -211,16 +213,32 @@ class Stream:
         self._waiting = None if self.more or finish else (state.offset, 0 if piece is None else piece.rows)
         if (piece is None or piece.end == state.offset) and not self.has_due(watermark, now):
             return None
+        end = state.offset if piece is None else piece.end
         return LoggedCut(
             number=state.cut + 1,
             start=state.offset,
-            end=state.offset if piece is None else piece.end,
+            end=end,
             rows=0 if piece is None else piece.rows,
             watermark=watermark,
             closed=self._closed_by(watermark),
             ahead=self.definition.policy.ahead_limit(now),
             at=now,
+            mark=self.source.mark(end),
         )
+
+    def require_rows(self, offset: Offset, mark: Mark) -> None:
+        """Return when the source has the rows before an offset that the log tells of, as far as it knows.
+
+        Raises:
+            CheckpointCorruptError: It has others, or lacks some.
+        """
+        found = self.source.mark(offset) if mark is not None else None
+        if found not in (None, mark):
+            raise CheckpointCorruptError(
+                f"Stream {self.name!r}: what the checkpoint keeps in sources/{self.definition.source_name} tells of "
+                f"other rows before offset {offset} than its log.",
+                CORRUPT_REMEDY,
+            )
 
     def _closed_by(self, watermark: Micros) -> Micros:
         """Return up to where a cut with the watermark closes windows, here or where they wait for this stream."""

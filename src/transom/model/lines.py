@@ -83,7 +83,7 @@ class Lines:
 
     values: tuple[Value, ...]
     links: tuple[Link, ...]
-    """Those of the values; at least one."""
+    """Those of the values."""
     length: int
     """Bytes up to the end of the last good line."""
     torn: int
@@ -97,8 +97,7 @@ def read_lines(data: bytes, path: Path, after: Link | None, *, may_be_torn: bool
         data: The bytes that count.
         path: Where they are from, for the message.
         after: What the first line goes on from; None for anything.
-        may_be_torn: Whether a damaged end may be dropped: only where appending may have been interrupted. The first
-            line is never dropped.
+        may_be_torn: Whether a damaged end may be dropped: only where appending may have been interrupted.
         first: Number of the first line in the file, for the message.
 
     Raises:
@@ -118,10 +117,8 @@ def read_lines(data: bytes, path: Path, after: Link | None, *, may_be_torn: bool
         values.append(line.value)
         links.append(after)
         position = end
-    if position < len(data) and (not may_be_torn or not values or _good_line_after(data, position)):
+    if position < len(data) and (not may_be_torn or _good_line_after(data, position)):
         raise damaged(path, first + len(values))
-    if not values:
-        raise CheckpointCorruptError(f"The file {path} is empty.", CORRUPT_REMEDY)
     return Lines(tuple(values), tuple(links), position, len(data) - position)
 
 

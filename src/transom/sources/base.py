@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 Offset: TypeAlias = "int | dict[str, int]"
 """A position in a source, as JSON holds it: one number, or one per source partition."""
 
+Mark: TypeAlias = "int | None"
+"""Tells the rows before an offset from any others."""
+
 CORRUPT = "_corrupt_record"
 """Optional column of `read`: the text of a row that could not be parsed, null for good rows."""
 PARTITION = "_source_partition"
@@ -67,6 +70,16 @@ class Source(Protocol):
 
     def latest(self) -> Offset:
         """Return the offset after the newest row that is readable now; looks for new data."""
+
+    def mark(self, offset: Offset) -> Mark:
+        """Return what tells the rows before an offset from any others; the log keeps it, and compares it at a restart.
+
+        Returns:
+            None where nothing tells, or not any more.
+
+        Raises:
+            CheckpointCorruptError: An offset that has not left the source: what it keeps in the checkpoint is gone.
+        """
 
     def cut(self, start: Offset, max_rows: int) -> Cut:
         """Return the end of a piece from `start` of at most `max_rows` rows, within the last `latest()`.

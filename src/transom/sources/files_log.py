@@ -7,19 +7,20 @@ import errno
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from transom.errors import CheckpointCorruptError, CheckpointFullError
+from transom.model.lines import CORRUPT_REMEDY, START, Link, damaged, decode, encode, read_lines
 from transom.model.time import Micros
 
 logger = logging.getLogger(__name__)
 
 LOG_NAME = "files.jsonl"
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,31 +33,40 @@ class FileEntry:
     """Bytes when it was discovered."""
     mtime: Micros
     """When it was last modified, as of its discovery."""
+    crc: int = 0
+    """Checksum of its line, which stands for all files up to it; means nothing before `FileLog.start`."""
 
-    def line(self) -> str:
-        """Return the entry as one line of JSON, without the line break."""
+    def line(self, after: Link) -> tuple[bytes, Link]:
+        """Return the entry as one line that goes on from another one."""
         value = {"position": self.position, "path": self.path, "size": self.size, "mtime": self.mtime}
-        return json.dumps(value)
+        return encode(value, after)
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any], crc: int = 0) -> FileEntry:
+        """Return the entry of a line."""
+        return cls(value["position"], value["path"], value["size"], value["mtime"], crc)
 
 
 @dataclass(frozen=True)
 class _Header:
     """First line of the log: what was true of the entries that are no longer in it."""
 
+    start: Link = START
+    """Every forgotten entry lies before this position; the checksum stands for all files before it."""
     next: int = 0
     """Position of the next file."""
-    start: int = 0
-    """Every forgotten entry lies before this position."""
+    kept: int = 0
+    """Number of the entries before the start that are still there, right after the header."""
     directories: tuple[str, ...] = ()
 
-    def line(self) -> str:
-        value = {
-            "format": _FORMAT,
-            "next": self.next,
-            "start": self.start,
-            "directories": list(self.directories),
-        }
-        return json.dumps(value)
+    def line(self) -> tuple[bytes, Link]:
+        """Return it as the first line."""
+        return encode({"format": _FORMAT, **self.__dict__}, START)
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> _Header:
+        """Return the header of a line."""
+        return cls(Link(*value["start"]), value["next"], value["kept"], tuple(value["directories"]))
 
 
 class FileLog:
@@ -65,12 +75,15 @@ class FileLog:
     The first line is a header; every other line is a file. Entries are durable before `append` returns.
     Positions are never reused, also not after entries were forgotten.
 
+    A line goes on from the one before it (`transom.model.lines`); those of files are numbered by position, so that the
+    checksum of one stands for all files that were ever discovered before it, also when some were forgotten.
+
     Args:
         directory: An existing directory that belongs to the source.
 
     Raises:
-        CheckpointCorruptError: A line that is not the last one is damaged. A torn last line is dropped: no
-            offset that covers it has left the source.
+        CheckpointCorruptError: A line is damaged, missing, or in another place; names file and line. A torn last
+            line is dropped: no offset that covers it has left the source.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -105,7 +118,14 @@ class FileLog:
     @property
     def start(self) -> int:
         """Position from which on no entry was forgotten."""
-        return self._header.start
+        return self._header.start.number
+
+    def crc_at(self, position: int) -> int | None:
+        """Return what stands for all files before a position; None where it is not known any more, or not yet."""
+        if position == self.start:
+            return self._header.start.crc
+        before = self.between(max(position - 1, self.start), position)
+        return before[0].crc if before else None
 
     @property
     def directories(self) -> Sequence[str]:
@@ -136,9 +156,14 @@ class FileLog:
         """
         if not files:
             return
-        position = self.next
-        entries = [FileEntry(position + i, *file) for i, file in enumerate(files)]
-        data = "".join(entry.line() + "\n" for entry in entries).encode()
+        after = self._last
+        lines, entries = [], []
+        for file in files:
+            entry = FileEntry(after.number, *file)
+            line, after = entry.line(after)
+            lines.append(line)
+            entries.append(replace(entry, crc=after.crc))
+        data = b"".join(lines)
         try:
             _write_all(self._file, data)
             os.fsync(self._file)
@@ -158,7 +183,8 @@ class FileLog:
         gone = {entry.position for entry in self.between(0, before) if not os.path.lexists(entry.path)}
         if not gone:
             return 0
-        header = _Header(self.next, max(self._header.start, max(gone) + 1), tuple(self._directories))
+        start = max(self.start, max(gone) + 1)
+        header = replace(self._header, start=Link(start, self.crc_at(start) or 0), next=self.next)
         kept = [entry for entry in self._entries if entry.position not in gone]
         old = self._header, self._entries, self._length
         self._header, self._entries = header, kept
@@ -167,7 +193,7 @@ class FileLog:
         except OSError:
             self._header, self._entries, self._length = old
             raise
-        self._known = {entry.path for entry in kept}
+        self._known = {entry.path for entry in self._entries}
         os.close(self._file)
         self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         return len(gone)
@@ -178,6 +204,13 @@ class FileLog:
             os.close(self._file)
             self._file = -1
 
+    @property
+    def _last(self) -> Link:
+        """What the next line goes on from."""
+        if self._entries and self._entries[-1].position >= self.start:
+            return Link(self.next, self._entries[-1].crc)
+        return self._header.start
+
     def _admit(self, entry: FileEntry) -> None:
         self._entries.append(entry)
         self._known.add(entry.path)
@@ -185,44 +218,70 @@ class FileLog:
 
     def _load(self) -> None:
         data = self._path.read_bytes()
-        whole = data.rfind(b"\n") + 1
-        if whole < len(data):
-            logger.info("%s: dropped a last line that was cut off by a crash.", self._path)
-            os.truncate(self._path, whole)
-        lines = data[:whole].splitlines(keepends=True)
-        if not lines:
-            self._rewrite()
+        if data.startswith(b"{"):
+            self._load_first_format(data)
             return
-        for number, value in self._parse(lines):
-            if number == 1:
-                self._header = _Header(value["next"], value["start"], tuple(value["directories"]))
-                for directory in self._header.directories:
-                    self._directories.setdefault(directory, len(self._directories))
-            else:
-                self._admit(FileEntry(value["position"], value["path"], value["size"], value["mtime"]))
-        self._length = whole
+        first = decode(data[: data.find(b"\n") + 1])
+        if first is None or first.value.get("format") != _FORMAT:
+            raise damaged(self._path, 1)
+        self._take(_Header.of(first.value))
+        end = 0
+        for _ in range(1 + self._header.kept):
+            end = data.find(b"\n", end) + 1 or len(data)
+        kept = read_lines(data[:end], self._path, START, may_be_torn=False)
+        if len(kept.values) != 1 + self._header.kept:
+            raise self._end_is_missing()
+        later = read_lines(data[end:], self._path, self._header.start, may_be_torn=True, first=2 + self._header.kept)
+        for value, link in zip((*kept.values[1:], *later.values), (*kept.links[1:], *later.links), strict=True):
+            self._admit(FileEntry.of(value, link.crc))
+        if self.start + len(later.values) < self._header.next:
+            raise self._end_is_missing()
+        self._length = end + later.length
+        if later.torn:
+            logger.info("%s: dropped a last line that was cut off by a crash.", self._path)
+            os.truncate(self._path, self._length)
 
-    def _parse(self, lines: Sequence[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
-        fields = {"next", "start", "directories"}
-        for number, line in enumerate(lines, 1):
+    def _take(self, header: _Header) -> None:
+        self._header = header
+        for directory in header.directories:
+            self._directories.setdefault(directory, len(self._directories))
+
+    def _end_is_missing(self) -> CheckpointCorruptError:
+        return CheckpointCorruptError(f"The end of {self._path} is missing or damaged.", CORRUPT_REMEDY)
+
+    def _load_first_format(self, data: bytes) -> None:
+        """Take in a log whose lines have no checksums, and write it anew."""
+        values: list[dict[str, Any]] = []
+        for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
+            fields = {"position", "path", "size", "mtime"} if values else {"next", "start", "directories"}
             try:
                 value = json.loads(line)
             except ValueError:
                 value = None
             if not isinstance(value, dict) or not fields <= value.keys():
-                raise CheckpointCorruptError(
-                    f"{self._path}, line {number}: the log of discovered files is damaged.",
-                    "Restore the checkpoint from a copy, or start with a new one.",
-                )
-            yield number, value
-            fields = {"position", "path", "size", "mtime"}
+                raise damaged(self._path, number)
+            values.append(value)
+        if values:
+            header, *entries = values
+            self._take(_Header(Link(header["start"], 0), header["next"], directories=tuple(header["directories"])))
+            for value in entries:
+                self._admit(FileEntry.of(value))
+        self._rewrite()
 
     def _rewrite(self) -> None:
         """Write header and entries to a new file and put it in place of the log."""
-        lines = [self._header.line(), *(entry.line() for entry in self._entries)]
-        data = "".join(line + "\n" for line in lines).encode()
+        places = bisect.bisect_left(self._entries, self.start, key=lambda entry: entry.position)
+        header = replace(self._header, next=self.next, kept=places, directories=tuple(self._directories))
+        line, after = header.line()
+        lines = [line]
+        entries: list[FileEntry] = []
+        for place, entry in enumerate(self._entries):
+            line, after = entry.line(header.start if place == places else after)
+            lines.append(line)
+            entries.append(replace(entry, crc=after.crc))
+        data = b"".join(lines)
         replace_file(self._path, data)
-        self._length = len(data)
+        self._header, self._entries, self._length = header, entries, len(data)
 
 
 @contextmanager

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transom.errors import SourceError
+from transom.errors import CheckpointCorruptError, SourceError
+from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Clock, Micros, format_duration
-from transom.sources.base import Cut, Offset
-from transom.sources.files_log import FileEntry, FileLog, explained, replace_file
+from transom.sources.base import Cut, Mark, Offset
+from transom.sources.files_log import LOG_NAME, FileEntry, FileLog, explained, replace_file
 from transom.sources.files_read import Format, checked_schema, empty_frame, read_files, unreadable_files
 from transom.sources.files_rows import estimate_rows
 from transom.sources.files_scan import Pattern, Scanner
@@ -123,6 +124,19 @@ class FileSource:
             with explained(directory):
                 log.append(found)
         return log.next
+
+    def mark(self, offset: Offset) -> Mark:
+        """Return the checksum of the log up to a position.
+
+        Raises:
+            CheckpointCorruptError: The log does not go so far.
+        """
+        if position(offset) > self._log.next:
+            raise CheckpointCorruptError(
+                f"{self._open[2] / LOG_NAME} lists {self._log.next} files, but {position(offset)} were read.",
+                CORRUPT_REMEDY,
+            )
+        return self._log.crc_at(position(offset))
 
     def cut(self, start: Offset, max_rows: int) -> Cut:
         """Return the end of a piece of whole files with about at most `max_rows` rows; at least one file."""

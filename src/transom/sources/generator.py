@@ -10,9 +10,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transom.errors import DefinitionError, SourceError
+from transom.errors import CheckpointCorruptError, DefinitionError, SourceError
+from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_time
-from transom.sources.base import ARRIVAL, PARTITION, Cut, Offset
+from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset
 from transom.sources.files_log import replace_file
 from transom.sources.schemas import check_reserved, position
 
@@ -152,6 +153,10 @@ class GeneratorSource:
             self._latest = max(self._latest, due if self._rows is None else min(due, self._rows))
         return self._latest
 
+    def mark(self, offset: Offset) -> Mark:
+        """Return when the first row was due, on which all others depend."""
+        return self._start
+
     def cut(self, start: Offset, max_rows: int) -> Cut:
         """Return the end of a piece of exactly `max_rows` rows, or of what there is; at least one row."""
         first = position(start)
@@ -208,12 +213,14 @@ class GeneratorSource:
             start = now if self._given_start is None else self._given_start
             replace_file(path, (json.dumps({"start": start, "rate": rate}) + "\n").encode())
             return start
-        known = json.loads(path.read_bytes())
-        start = int(known["start"])
+        try:
+            known = json.loads(path.read_bytes())
+            start, before = int(known["start"]), Fraction(*known["rate"])
+        except (ValueError, KeyError, TypeError, ArithmeticError):
+            raise CheckpointCorruptError(f"The file {path} is damaged.", CORRUPT_REMEDY) from None
         if known["rate"] != rate or self._given_start not in (None, start):
-            before = float(Fraction(*known["rate"]))
             raise SourceError(
-                f"generator: the checkpoint has {before:g} rows per second from {format_time(start)}, "
+                f"generator: the checkpoint has {float(before):g} rows per second from {format_time(start)}, "
                 "so another rate or start would give its offsets other rows.",
                 "Use a new checkpoint.",
             )

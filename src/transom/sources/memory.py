@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from transom.errors import DefinitionError, SourceError
 from transom.model.time import Clock, Micros, SystemClock
-from transom.sources.base import ARRIVAL, PARTITION, Cut, Offset
+from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset
 from transom.sources.schemas import as_struct, check_reserved, position
 
 if TYPE_CHECKING:
@@ -131,6 +131,10 @@ class MemorySource:
         """Return the number of rows and watermarks added."""
         with self._lock:
             return self._chunks[-1].end if self._chunks else 0
+
+    def mark(self, offset: Offset) -> Mark:
+        """Return None: it is lost with the program, and nothing of it is in the checkpoint."""
+        return None
 
     def cut(self, start: Offset, max_rows: int) -> Cut:
         """Return the end of a piece of at most `max_rows` rows (at least one), and the watermarks after them.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.model.time import Clock, Micros
-from transom.sources.base import Cut, Offset, Source
+from transom.sources.base import Cut, Mark, Offset, Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,6 +108,10 @@ class SourceReader:
         """Return the offset after the newest row, as this reader or another one has just found it."""
         newest, self._seen = self._shared.latest(self._seen)
         return newest
+
+    def mark(self, offset: Offset) -> Mark:
+        """Return what tells the rows before an offset from any others."""
+        return self._source.mark(offset)
 
     def cut(self, start: Offset, max_rows: int) -> Cut:
         """Return the end of a piece from `start`."""
