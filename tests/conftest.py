@@ -60,6 +60,21 @@ def spark() -> Iterator[object]:
     session.stop()
 
 
+def cached(spark: object) -> set[int]:
+    """Return the numbers of what Spark keeps in its cache, -1 for DataFrames that wait to be read into it."""
+    waiting = not spark._jsparkSession.sharedState().cacheManager().isEmpty()
+    return {*spark.sparkContext._jsc.getPersistentRDDs().keySet(), *([-1] if waiting else [])}
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_cached(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After each test that has the session, Spark's cache holds no more than before, however the application ended."""
+    spark = request.getfixturevalue("spark") if "spark" in request.fixturenames else None
+    before = cached(spark) if spark is not None else set()
+    yield
+    assert spark is None or cached(spark) <= before
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     """Mounts file systems of a size such as "512k"; skips where that is not allowed."""

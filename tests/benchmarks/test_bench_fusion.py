@@ -52,3 +52,5 @@ def test_the_fast_job_gives_what_spark_gives_fused_or_not(spark: object) -> None
         assert fused_speed.differences("none", {}, right) == [f"none, op{number}" for number in (1, 2, 3, 4)]
     finally:
         source.unpersist()
+        for tuples in session.sparkContext._jsc.getPersistentRDDs().values():  # local checkpoints
+            tuples.unpersist(False)

@@ -85,7 +85,14 @@ def check(spark: SparkSession, bench: Bench, join: Join, sources: Sequence[Piece
         other = one.where("x > 0").selectExpr("k as K", "x as y", "at as t", WATERMARK)
     else:
         other = frame(spark, sources[1], rows[1], bench.cuts_of("right"))
-    wanted = batch_join(one, other, join).localCheckpoint()
+    wanted = batch_join(one, other, join).persist()
+    try:
+        return compared(bench, wanted)
+    finally:
+        wanted.unpersist()
+
+
+def compared(bench: Bench, wanted: DataFrame) -> int:
     texts = Counter(wanted.selectExpr(TEXT).toArrow().column(0).to_pylist())
     assert Counter(text for row in bench.sink.rows("rows") for text in row["rows"]) == texts
     moment = F.window(F.timestamp_micros(F.unix_micros("window_end") - 1), "40 seconds")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from exact_helpers import SECOND, Bench, PiecewiseSource
+from exact_helpers import SECOND, Bench, Crash, PiecewiseSource
 from pyspark.sql import DataFrame, SparkSession
 
 import transom as tm
 from transom.app import App
+from transom.engine.spark import jobs
 from transom.sinks.memory import MemorySink
 
 SCHEMA = "zone int, fare double, at timestamp"
@@ -70,11 +72,6 @@ def active_session() -> str | None:
     return None if active is None else str(active._jsparkSession.toString())
 
 
-def cached(session: SparkSession) -> bool:
-    rdds = session.sparkContext._jsc.getPersistentRDDs()
-    return bool(len(rdds)) or not session._jsparkSession.sharedState().cacheManager().isEmpty()
-
-
 def results(session: SparkSession, directory: Path) -> dict[str, list[tuple[Any, ...]]]:
     bench = Bench(session, directory, define_on(source()))
     bench.run(close_all=False)
@@ -100,8 +97,43 @@ OTHERS = [
 @pytest.mark.parametrize(("zone", "ansi", "aqe"), OTHERS)
 def test_results_and_session_do_not_depend_on_each_other(spark, tmp_path, wanted, zone, ansi, aqe):
     session = user_session(spark, zone, ansi, aqe)
-    before, had_cached = seen(session), cached(session)
+    before = seen(session)
     assert results(session, tmp_path) == wanted
     assert seen(session) == before
-    assert cached(session) == had_cached
-    assert not had_cached
+
+
+@pytest.mark.parametrize("end", ["a query fails", "the application ends at once"])
+def test_a_job_that_does_not_end_well_leaves_nothing_in_the_cache(spark, tmp_path, monkeypatch, end):
+    """The rows are there for the partials and for the join; what two branches need of them is for one job."""
+    rows, run_cut = source(), jobs.run_cut
+    held, seen_cached = threading.Event(), []
+
+    def run(*args, **options):
+        held.set()
+        seen_cached.append(not spark._jsparkSession.sharedState().cacheManager().isEmpty())
+        return run_cut(*args, **options)
+
+    def define(app: App, sink: MemorySink) -> None:
+        one = app.stream(rows, event_time="at", name="one")
+        other = app.stream(source(), event_time="at", name="other").map(lambda df: df.selectExpr("zone", "fare as paid", "_event_micros"))
+        app.join(one, other, on="zone", window="10 seconds").window("10 seconds").agg(n=tm.count()).to(sink, "pairs")
+        one.where("fare > 3").map(lambda df: df.selectExpr("*", "fare + 1 as more")).window("10 seconds").agg(
+            m=tm.sum("more")
+        ).to(sink, "mapped")
+        bad = one.map(lambda df: df.selectExpr("*", "assert_true(fare < 20) as right"))
+        bad.window("10 seconds").agg(n=tm.count("right")).to(sink, "bad")
+
+    def on_step(step: str) -> None:
+        if step == "windows closed" and end == "the application ends at once":
+            assert held.wait(600)
+            spark.sparkContext.cancelAllJobs()
+            raise Crash
+
+    monkeypatch.setattr(jobs, "run_cut", run)
+    bench = Bench(spark, tmp_path, define)
+    progress = bench.run(on_step=on_step)
+    assert any(seen_cached)
+    if progress is not None:
+        assert [query.name for query in progress.queries if query.failure] == ["bad"]
+    assert spark._jsparkSession.sharedState().cacheManager().isEmpty()
+    assert len(spark.sparkContext._jsc.getPersistentRDDs()) == 0

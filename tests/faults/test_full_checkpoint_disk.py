@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from faults_app import at_step, make_app, results, write_input
 
+from transom.engine.spark import jobs
 from transom.errors import CheckpointFullError
 
 
@@ -30,17 +31,30 @@ def expected(spark, tmp_path_factory):
     return results(root)
 
 
-@pytest.mark.parametrize(
-    "step, number",
-    [("job done", 1), ("cut logged", 4), ("before snapshot", 1)],
-    ids=["partials", "dead letters", "snapshot"],
-)
-def test_a_full_disk(spark, tmp_path, disk, expected, step, number):
-    write_input(tmp_path / "in")
-    app = make_app(spark, tmp_path, disk / "checkpoint")
-    app._on_step = at_step(step, number, lambda: fill(disk))
+def stops_and_goes_on(spark, root, disk, expected, app):
     with pytest.raises(CheckpointFullError, match=r"(?i)could not .*free some space"):
         app.run(once=True, close_all=True)
     (disk / "ballast").unlink()
-    make_app(spark, tmp_path, disk / "checkpoint").run(once=True, close_all=True)
-    assert results(tmp_path) == expected
+    make_app(spark, root, disk / "checkpoint").run(once=True, close_all=True)
+    assert results(root) == expected
+
+
+@pytest.mark.parametrize("step", ["job done", "before snapshot"], ids=["partials", "snapshot"])
+def test_a_full_disk(spark, tmp_path, disk, expected, step):
+    write_input(tmp_path / "in")
+    app = make_app(spark, tmp_path, disk / "checkpoint")
+    app._on_step = at_step(step, 1, lambda: fill(disk))
+    stops_and_goes_on(spark, tmp_path, disk, expected, app)
+
+
+def test_a_full_disk_for_dead_letters(spark, tmp_path, disk, expected, monkeypatch):
+    """It fills on the thread of the job, which is where they are written: steps of the loop come earlier or later."""
+    write, on_step = jobs.write_dead_letters, at_step("dead letters", 1, lambda: fill(disk))
+
+    def watched(*args, **options):
+        on_step("dead letters")
+        write(*args, **options)
+
+    monkeypatch.setattr(jobs, "write_dead_letters", watched)
+    write_input(tmp_path / "in")
+    stops_and_goes_on(spark, tmp_path, disk, expected, make_app(spark, tmp_path, disk / "checkpoint"))
