@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import transom as tm
+from transom.engine.spark import known as known_namespaces
+from transom.engine.spark import namespaces, placed, workers
+from transom.model.time import ManualClock
 
 
 def trips(spark: SparkSession, hour: int, rows: int = 500) -> DataFrame:
@@ -207,7 +212,7 @@ def test_no_session_is_refused() -> None:
         (lambda c: c.between("a", "b"), "'a' cannot be compared with 0"),
         (lambda c: c.all().where("fare > 3"), "where: 'fare > 3'"),
         (lambda c: c.all().where(pc.field("far") > 3), "where: No match.*Columns are cell string, fare"),
-        (lambda c: c.all().key_range(1, 3), "key_range: .*Columns are"),
+        (lambda c: c.all().key_range(1, 3), r"key_range: first is 1 \(int\), and the key is string"),
         (lambda c: c.all().select(["cell"]), r"select\[0\] is"),
         (lambda c: c[0].join(c[1], how="left"), "join: Unsupported join type"),
         (lambda c: c[0].join(c[1].df()), "join: the other side is of type DataFrame"),
@@ -277,3 +282,88 @@ def test_what_is_refused_keeps_no_name(spark: SparkSession) -> None:
 def test_values_that_cannot_be_are_refused(spark: SparkSession, arguments: Any, message: str) -> None:
     with pytest.raises(tm.DefinitionError, match=message):
         tm.Collection(spark, "wrong", **arguments)
+
+
+def test_a_dataset_whose_source_is_gone_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(2):
+        trips(spark, number).write.parquet(f"{tmp_path}/{number}")
+    with tm.Collection(spark, "gone", keys=["cell"], partitions=4) as made:
+        for number in range(2):
+            made.add(number, spark.read.parquet(f"{tmp_path}/{number}"))
+        shutil.rmtree(tmp_path / "1")
+        made.evict(0, 1)
+        with pytest.raises(tm.SourceError, match=r"gone: the dataset 1 was evicted.*drop the dataset"):
+            made.all().count()
+        assert made[0].count() == trips(spark, 0).count()
+        made.drop(1)
+        assert made.all().count() == trips(spark, 0).count()
+
+
+def test_questions_wait_for_executors_and_not_for_ever(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    known, missing = placed.executors, [True] * 3
+
+    def executors(session: SparkSession) -> Any:
+        if missing:
+            missing.pop()
+            raise placed.NoExecutorError("Spark has no executor.")
+        return known(session)
+
+    monkeypatch.setattr(placed, "executors", executors)
+    clock = ManualClock(1)
+    monkeypatch.setattr(namespaces, "SystemClock", lambda: clock)
+    monkeypatch.setattr(known_namespaces, "SystemClock", lambda: clock)
+    workers._KNOWN.clear()
+    with tm.Collection(spark, "patient", keys=["cell"], partitions=4, patience="10 s") as made:
+        missing += [True] * 3
+        clock.advance(10_000_000)
+        made.add(0, trips(spark, 0))
+        missing += [True] * 3
+        clock.advance(10_000_000)
+        assert made[0].count() == trips(spark, 0).count()
+        assert not missing
+        missing += [True] * 1_000
+        clock.advance(10_000_000)
+        with pytest.raises(tm.SessionError, match="For 10 seconds executors were missing"):
+            made[0].count()
+        missing.clear()
+        with pytest.raises(tm.DefinitionError, match=r"patience is 5 seconds; in the namespace 'patient' it is 10"):
+            tm.Collection(spark, "other", keys=["cell"], partitions=4, namespace="patient", patience="5 s")
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (
+            lambda c, s: c.add(5, s.range(3).selectExpr("'a' AS cell", "1 div (id - id) AS fare", "1 AS h")),
+            "computing 5",
+        ),
+        (lambda c, s: c.add(5, s.sql("SELECT INTERVAL '1' MONTH AS cell")), "columns of 5 cannot be"),
+        (lambda c, s: c.add(5, s.range(1).selectExpr("id AS cell", "id AS Cell")), "."),
+        (lambda c, s: c[0].run(lambda t: pa.table({f"n{len(t)}": [1]})), "answers of the groups together"),
+        (lambda c, s: c[0].run(lambda t: {}[1]), "failed at an executor: KeyError"),
+        (lambda c, s: c[0].run(lambda t: Path("/none").read_bytes()), "failed at an executor: FileNotFoundError"),
+        (lambda c, s: c[0].where(pc.field("fare") / 0 > 1).count(), "divide by zero"),
+        (lambda c, s: c[0].where(pc.field("fare").cast("date32") > 1), "where"),
+        (lambda c, s: c[0].key_range("a", None), "key_range: last"),
+        (lambda c, s: c[0].select("fare").key_range("a", "b"), "cell"),
+        (lambda c, s: c[0].select("fare").join(c[1]), "join"),
+        (lambda c, s: c[0].aggregate(["cell"], {"fare": 7}), "aggregate"),
+        (lambda c, s: c[0].aggregate([7], {"fare": "sum"}), "by"),
+        (lambda c, s: c[0].within(None), "within"),
+        (lambda c, s: c.between(None, "a"), "compared"),
+        (lambda c, s: c[[1]], "no dataset"),
+        (lambda c, s: c.drop(None), "no dataset"),
+        (
+            lambda c, s: c.derive(5, lambda tables: tables[0].select(["fare"]), [c[0]]),
+            "gave the columns fare",
+        ),
+        (lambda c, s: c.derive(5, lambda tables: {}[1], [c[0]]), "deriving 5"),
+    ],
+)
+def test_whatever_fails_does_so_with_an_error_of_ours(
+    spark: SparkSession, collection: tm.Collection, call: Any, error: str
+) -> None:
+    with pytest.raises(tm.TransomError, match=error):
+        call(collection, spark)
+    assert list(collection) == [0, 1, 2, 3]
+    assert collection[0].count() == 500

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator, Sequence
+import threading
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -12,10 +14,12 @@ from transom.engine.spark.checkpointing import Recovery
 from transom.engine.spark.datasets import Dataset, Function, Recipe
 from transom.engine.spark.deriving import alike, described
 from transom.engine.spark.isolation import explained
+from transom.engine.spark.keyvalues import plain_frame
 from transom.engine.spark.known import joined, leave
 from transom.engine.spark.namespaces import Namespace
 from transom.engine.spark.placed import arrow_schema
 from transom.errors import DefinitionError
+from transom.failures import classify
 from transom.model.arguments import column_names, shown, text, whole_number
 from transom.model.time import MICROS_PER_SECOND, Duration, parse_duration
 from transom.view import Terms, View, composed
@@ -54,10 +58,12 @@ class Collection:
             a question's `within` does not allow it. What then cannot be read elsewhere is copied, while it is wanted.
         recovery: How soon derived datasets are there again after a loss, and where they are checkpointed for it; for
             all collections of the namespace. None: derived datasets are made again from the beginning.
+        patience: How long a call waits for executors while the cluster has given none, or those that it needs were
+            lost; for all collections of the namespace. None: 60 s.
 
     Raises:
         DefinitionError: A value cannot be, or the namespace is partitioned in another way.
-        SessionError: The session is a Spark Connect session, or has no executor.
+        SessionError: The session is a Spark Connect session, or has no executor for as long as `patience`.
     """
 
     def __init__(
@@ -74,6 +80,7 @@ class Collection:
         evict: Literal["oldest", "least_used"] = "oldest",
         wait: Duration = "100 ms",
         recovery: Recovery | None = None,
+        patience: Duration | None = None,
     ) -> None:
         if evict not in ("oldest", "least_used"):
             raise DefinitionError(f"evict is {evict!r}.", "Give 'oldest' or 'least_used'.")
@@ -90,9 +97,14 @@ class Collection:
             evict,
         )
         shared = text(self.name if namespace is None else namespace, "namespace")
-        self._namespace = joined(spark, shared, self.keys, partitions, elastic, bounds, recovery)
+        patient = None if patience is None else parse_duration(patience, "patience")
+        if patient is not None and patient < 0:
+            raise DefinitionError(f"patience is {patience!r}.", "Give a duration, 0 for not at all.")
+        self._namespace = joined(spark, shared, self.keys, partitions, elastic, bounds, recovery, patient)
         self._terms = Terms(longest / MICROS_PER_SECOND)
-        self._datasets: dict[Any, Dataset] = {}
+        self._datasets: Mapping[Any, Dataset] = {}
+        """Every change is a new mapping: who reads it needs no lock."""
+        self._lock = threading.Lock()
         self._schema: pa.Schema | None = None
         self._actions = itertools.count(1)
         self._closed = False
@@ -109,7 +121,11 @@ class Collection:
 
         Raises:
             DefinitionError: The label is taken, or keys or columns are not those of the collection.
+            QueryFailedError: The rows cannot be computed.
+            SessionError: Executors are missing, or lost again and again, for longer than `patience`.
         """
+        from pyspark.errors import PySparkException
+
         self._check_new(label)
         _check_frame(frame)
         keyed = frame
@@ -118,17 +134,24 @@ class Collection:
                 if mine not in frame.columns:
                     raise DefinitionError(f"The dataset has no column {mine}.", f"Columns: {', '.join(frame.columns)}.")
                 keyed = keyed.withColumnRenamed(mine, theirs)
-        schema = arrow_schema(keyed)
+            column_names(keyed.columns, f"{self.name}: with its keys called as in the namespace, the columns")
+        try:
+            schema = arrow_schema(keyed)
+        except PySparkException as error:
+            raise DefinitionError(
+                f"{self.name}: the columns of {label!r} cannot be: {classify(error).reason}.", "Cast or drop them."
+            ) from None
         if self._schema is not None and not alike(schema, self._schema):
             raise DefinitionError(
                 f"{self.name}: the columns of {label!r} are {described(schema)}; "
                 f"before they were {described(self._schema)}.",
                 "Select and cast the same columns in the same order.",
             )
-        self._namespace.check_keys(keyed)
-        dataset = Dataset(label, keyed, kind=self.name)
-        self._namespace.materialise(dataset)
-        self._join(dataset, schema)
+        self._namespace.check_keys(keyed, schema)
+        dataset = Dataset(label, plain_frame(keyed, self._namespace.keys), kind=self.name)
+        with explained(f"{self.name}: computing {label!r}"), self._joining(dataset):
+            self._namespace.materialise(dataset)
+            self._join(dataset, schema)
 
     def derive(self, label: Any, function: Function, views: Sequence[View]) -> None:
         """Make a dataset from others, partition by partition: one job without an exchange.
@@ -172,9 +195,8 @@ class Collection:
         dataset = Dataset(label, recipe=recipe, kind=self.name, made_from=names, partitioning=parents[0].partitioning)
         for parent in parents:
             parent.used = next(self._actions)
-        with explained(f"{self.name}: deriving {label!r}"):
-            schema = self._namespace.derive(dataset)
-        self._join(dataset, schema)
+        with explained(f"{self.name}: deriving {label!r}"), self._joining(dataset):
+            self._join(dataset, self._namespace.derive(dataset))
 
     def _check_open(self) -> None:
         if self._closed:
@@ -189,11 +211,27 @@ class Collection:
         for known in itertools.islice(self._datasets, 1):
             _comparable(known, label)
 
+    @contextmanager
+    def _joining(self, dataset: Dataset) -> Iterator[None]:
+        """Leave nothing of a dataset behind that does not get into the collection, whatever the reason."""
+        try:
+            yield
+        except BaseException:
+            if self._datasets.get(dataset.label) is not dataset:
+                self._namespace.forget(dataset)
+            raise
+
     def _join(self, dataset: Dataset, schema: pa.Schema) -> None:
-        """Take a new dataset in."""
-        self._schema = self._schema or schema
+        """Take a new dataset in.
+
+        Raises:
+            DefinitionError: Another thread took its label meanwhile, or closed the collection.
+        """
         dataset.used = next(self._actions)
-        self._datasets[dataset.label] = dataset
+        with self._lock:
+            self._check_new(dataset.label)
+            self._schema = self._schema or schema
+            self._datasets = {**self._datasets, dataset.label: dataset}
         self._make_room(keep={dataset.label})
 
     def evict(self, *labels: Any) -> None:
@@ -212,14 +250,18 @@ class Collection:
             DefinitionError: There is no dataset of that label.
         """
         for dataset in self._named(labels):
-            del self._datasets[dataset.label]
+            with self._lock:
+                self._datasets = {label: each for label, each in self._datasets.items() if each is not dataset}
             self._namespace.forget(dataset)
 
     def close(self) -> None:
         """Forget all datasets, and leave the namespace; nothing can be added any more."""
-        if not self._closed:
-            self.drop(*self._datasets)
-            self._closed = True
+        with self._lock:
+            closed, self._closed = self._closed, True
+            datasets, self._datasets = self._datasets, {}
+        if not closed:
+            for dataset in datasets.values():
+                self._namespace.forget(dataset)
             leave(self._namespace)
 
     def __enter__(self) -> Collection:

@@ -33,6 +33,7 @@ class Kind(Enum):
     MEMORY = "memory ran out"
     CANCELLED = "the Spark job was cancelled"
     EXECUTOR_LOST = "an executor was lost"
+    PARTITION_GONE = "a partition is gone that can be made again"
     FILE_MISSING = "a file is missing"
     OTHER = "anything else: what a query, a function or a row of it does"
 
@@ -54,7 +55,7 @@ class Failure:
     @property
     def of_query(self) -> bool:
         """Whether a query, or the rows it reads, may be to blame; else trying other queries tells nothing."""
-        return self.kind in (Kind.OTHER, Kind.FILE_MISSING)
+        return self.kind in (Kind.OTHER, Kind.PARTITION_GONE, Kind.FILE_MISSING)
 
     def ending(self, what: str) -> TransomError:
         """Return the error that ends the application, for a failure that is not a query's.
@@ -148,6 +149,8 @@ def _kind(link: _Link) -> Kind | None:
         return Kind.DISK_FULL
     if names & {"builtins.MemoryError", "java.lang.OutOfMemoryError"}:
         return Kind.MEMORY
+    if "transom.engine.spark.kept.PartitionGoneError" in names:
+        return Kind.PARTITION_GONE
     if names & {"builtins.FileNotFoundError", "java.io.FileNotFoundException", "java.nio.file.NoSuchFileException"}:
         return Kind.FILE_MISSING
     if link.condition == "SPARK_JOB_CANCELLED":

@@ -13,6 +13,7 @@ from transom.engine.spark.datasets import Dataset, Function
 from transom.engine.spark.deriving import described
 from transom.engine.spark.isolation import explained
 from transom.engine.spark.kept import tables_of
+from transom.engine.spark.keyvalues import key_value
 from transom.engine.spark.namespaces import Namespace
 from transom.engine.spark.steps import (
     Aggregated,
@@ -105,11 +106,16 @@ class View:
             raise DefinitionError(
                 f"The keys are {', '.join(self._namespace.keys)}.", "Use `where`: a range is of one key."
             )
+        name = self._namespace.keys[0]
+        if name not in self.schema.names:
+            raise DefinitionError(f"key_range: the key {name} is not among the columns.", "Select it, too.")
+        kind = self.schema.field(name).type
+        first, last = key_value(first, kind, "key_range: first"), key_value(last, kind, "key_range: last")
         partitions: frozenset[int] | None = frozenset()
         for partitioning in {id(each.partitioning): each.partitioning for each in self._datasets}.values():
             found = None if partitioning is None else partitioning.between(first, last)
             partitions = None if found is None or partitions is None else partitions | found
-        key = pc.field(self._namespace.keys[0])
+        key = pc.field(name)
         narrower = self._filtered("key_range", (key >= first) & (key < last))
         if partitions is not None and self._terms.partitions is not None:
             partitions &= self._terms.partitions
@@ -205,7 +211,7 @@ class View:
         Raises:
             QueryFailedError: It fails, or gives no table.
         """
-        return received(self._run(Sent(Applied(self._rows, function))))
+        return self._received(Sent(Applied(self._rows, function)))
 
     def cogroup(self, function: Callable[[list[pa.Table]], pa.Table]) -> pa.Table:
         """Return what a function gives for the tables of each group, one for each dataset in order.
@@ -213,7 +219,7 @@ class View:
         Raises:
             QueryFailedError: It fails, or gives no table.
         """
-        return received(self._run(Sent(function)))
+        return self._received(Sent(function))
 
     def _run(self, function: Answer) -> list[bytes]:
         """Return what a function gives for each group; for at least one, so that an answer has its columns."""
@@ -223,9 +229,19 @@ class View:
         with explained(f"{namespace.name}: a question"):
             return namespace.run(self._datasets, function, partitions, terms.wait, due)
 
+    def _received(self, function: Answer) -> pa.Table:
+        """Return the rows that a function gives for each group.
+
+        Raises:
+            QueryFailedError: It fails, or gives tables of different columns.
+        """
+        answers = self._run(function)
+        with explained(f"{self._namespace.name}: putting the answers of the groups together"):
+            return received(answers)
+
     def table(self) -> pa.Table:
         """Return all rows; they must fit into the driver's memory."""
-        return received(self._run(Sent(self._rows)))
+        return self._received(Sent(self._rows))
 
     def count(self) -> int:
         """Return the number of rows."""
@@ -247,14 +263,18 @@ class View:
         """
         if not isinstance(aggregates, Mapping):
             raise DefinitionError(f"aggregates is {shown(aggregates)}.", 'Give them by column: {"fare": ["sum"]}.')
-        wanted = [(c, a) for c, names in aggregates.items() for a in ([names] if isinstance(names, str) else names)]
+        wanted = [
+            (column, name)
+            for column, names in aggregates.items()
+            for name in column_names([names] if isinstance(names, str) else names, f"aggregates[{column!r}]")
+        ]
         columns = list(column_names(by, "by"))
         _known([*columns, *aggregates], self.schema)
         hint = f"Aggregates are Arrow's, as {', '.join(MERGED)}, mean."
         self._tried("aggregate", lambda empty: empty.group_by(columns).aggregate(wanted), hint)
         salted = bool(self.salted)
         if set(self._namespace.keys) <= set(columns) and not salted:
-            return received(self._run(Sent(Aggregated(self._rows, tuple(columns), tuple(wanted)))))
+            return self._received(Sent(Aggregated(self._rows, tuple(columns), tuple(wanted))))
         partial: list[tuple[str, str]] = []
         for column, name in wanted:
             if name != "mean" and name not in MERGED:
@@ -264,7 +284,7 @@ class View:
                 )
             partial += [(column, each) for each in (("sum", "count") if name == "mean" else (name,))]
         partial = list(dict.fromkeys(partial))
-        found = received(self._run(Sent(Aggregated(self._rows, tuple(columns), tuple(partial)))))
+        found = self._received(Sent(Aggregated(self._rows, tuple(columns), tuple(partial))))
         merged = found.group_by(columns, use_threads=False).aggregate(
             [(f"{column}_{name}", MERGED[name]) for column, name in partial]
         )
@@ -286,8 +306,9 @@ class View:
         """
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        tasks, paths = self._namespace.plan(self._datasets)
         rows = self._rows
+        with explained(f"{self._namespace.name}: a question"):
+            tasks, paths = self._namespace.plan(self._datasets)
         return tasks.frame(lambda group: rows(tables_of(paths[group])).to_batches(), from_arrow_schema(self.schema))
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from transom.engine.spark import sharing
 from transom.engine.spark.sharing import Bundle, Part, Question, SharedJobs, bundles
-from transom.engine.spark.workers import Booked
 from transom.placement.replicas import Place, Task
 from transom.view import Terms
 
@@ -22,7 +23,8 @@ class SlowWorkers:
 
     def __init__(self) -> None:
         self.go, self.begun = threading.Event(), threading.Semaphore(0)
-        self.booked: list[Sequence[Task]] = []
+        self.tasks: list[Sequence[Task]] = []
+        self.busy = 0
 
     def now(self) -> float:
         return 10.0
@@ -36,14 +38,19 @@ class SlowWorkers:
     def learned(self, size: float, seconds: float, overhead: float) -> None:
         assert size > 0
 
-    def book(self, tasks: Sequence[Task], groups: Mapping[str, set[int]]) -> Booked:
-        self.booked.append(tasks)
-        return Booked([Place(task, task.holders[-1], task.holders[-1]) for task in tasks], range(len(tasks)))
+    @contextmanager
+    def booked(self, tasks: Sequence[Task], groups: Mapping[str, set[int]]) -> Iterator[Sequence[Place]]:
+        self.tasks.append(tasks)
+        self.busy += 1
+        try:
+            yield [Place(task, task.holders[-1], task.holders[-1]) for task in tasks]
+        finally:
+            self.busy -= 1
 
-    def run(self, booked: Booked, function: Callable[[int], bytes]) -> list[bytes]:
+    def run(self, places: Sequence[Place], function: Callable[[int], bytes]) -> list[bytes]:
         self.begun.release()
         assert self.go.wait(10)
-        return [function(number) for number in range(len(booked.places))]
+        return [function(number) for number in range(len(places))]
 
 
 def part(group: int, size: int = 1, holders: str = "a") -> Part:
@@ -88,7 +95,36 @@ def test_questions_during_jobs_share_the_next_and_a_failing_one_fails_alone(monk
     good = {number: [f"{number} 0@a".encode(), f"{number} {number}@b".encode()] for number in (1, 2, 4, 5, 9)}
     assert answers == {**good, 3: "0@a"}
     assert jobs.jobs == 3, "the failing one was run again by itself"
-    assert [len(tasks) for tasks in workers.booked] == [2, 6, 2]
+    assert [len(tasks) for tasks in workers.tasks] == [2, 6, 2]
+
+
+def test_an_interrupt_of_who_asks_takes_no_place_from_those_who_ask_later() -> None:
+    class Interrupted(Future[Any]):
+        def result(self, timeout: float | None = None) -> Any:
+            raise KeyboardInterrupt
+
+    workers = SlowWorkers()
+    jobs = shared(workers)
+    for _ in range(2 * sharing.RUNNING):
+        with pytest.raises(KeyboardInterrupt):
+            jobs.run(Question([part(0)], lambda _: b"", 0.1, answers=Interrupted()))
+    workers.go.set()
+    assert jobs.run(Question([part(0)], lambda _: b"found", 0.1)) == [b"found"]
+
+
+def test_whatever_ends_a_job_its_tasks_count_as_busy_no_more_and_others_are_answered() -> None:
+    def told(places: Any, now: float) -> None:
+        if len(workers.tasks) <= sharing.RUNNING:
+            raise SystemExit
+
+    workers = SlowWorkers()
+    workers.go.set()
+    jobs = shared(workers, told)
+    for _ in range(sharing.RUNNING):
+        with pytest.raises(SystemExit):
+            jobs.run(Question([part(0)], lambda _: b"", 0.1))
+    assert jobs.run(Question([part(0)], lambda _: b"found", 0.1)) == [b"found"]
+    assert workers.busy == 0
 
 
 def test_a_task_waits_as_long_as_its_most_urgent_question_allows() -> None:
@@ -97,9 +133,9 @@ def test_a_task_waits_as_long_as_its_most_urgent_question_allows() -> None:
     seen: list[Any] = []
     jobs = shared(workers, lambda places, now: seen.append((places, now)))
     jobs.run(Question([part(0, 100), part(1, 200)], lambda _: b"", 1.0, due=10.5, subject="s"))
-    assert [task.most_wait for task in workers.booked[0]] == [pytest.approx(0.4), pytest.approx(0.3)]
+    assert [task.most_wait for task in workers.tasks[0]] == [pytest.approx(0.4), pytest.approx(0.3)]
     jobs.run(Question([part(0, 100)], lambda _: b"", 1.0, due=10.05))
-    assert workers.booked[1][0].most_wait == 0
+    assert workers.tasks[1][0].most_wait == 0
     places, now = seen[0]
     assert (now, [subjects for _, subjects in places]) == (10.0, [["s"], ["s"]])
 

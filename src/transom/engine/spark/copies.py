@@ -38,7 +38,7 @@ class Copies:
         self._wished: dict[Copy, WeakSet[Dataset]] = {}
         self._datasets: WeakSet[Dataset] = WeakSet()
         self._reviewed = 0.0
-        self._adapting = False
+        self._adapting: threading.Thread | None = None
 
     @property
     def wanted(self) -> frozenset[Copy]:
@@ -66,28 +66,40 @@ class Copies:
             self._wished = {copy: each for copy, each in self._wished.items() if copy[0] not in groups}
 
     def adapt_soon(self) -> None:
-        """Adapt on another thread, if there is anything to do: who asks does not wait for it."""
+        """Adapt on another thread, if there is anything to do: who asks does not wait for it.
+
+        At most one such thread runs. What fails is logged, never raised: the answer is there already.
+        """
+        try:
+            if self._is_due() and (self._adapting is None or not self._adapting.is_alive()):
+                name = f"copies of {self._namespace.name}"
+                thread = threading.Thread(target=self._adapt, name=name, daemon=True)
+                thread.start()
+                self._adapting = thread
+        except Exception as error:
+            self._warn(error)
+
+    def _is_due(self) -> bool:
+        """Tell whether there is anything to do; looked at now and then."""
         now = self._namespace.workers.now()
         with self._lock:
-            if self._adapting or now < self._reviewed + EVERY:
-                return
+            if now < self._reviewed + EVERY:
+                return False
             self._reviewed = now
             wanted = self._replicas.adapted(now, self._namespace.alive).extra
             lacking = any(copy in wanted for copy in self._wished)
             superfluous = any((self._group(n), e) not in wanted for each in self._datasets for n, e in each.copies)
-            if not lacking and not superfluous and wanted == self._replicas.extra:
-                return
-            self._adapting = True
-        threading.Thread(target=self._adapt, name=f"copies of {self._namespace.name}", daemon=True).start()
+            return lacking or superfluous or wanted != self._replicas.extra
 
     def _adapt(self) -> None:
         try:
             self.adapt()
         except Exception as error:
-            name, why = self._namespace.name, str(error).partition("\n")[0]
-            logger.warning("%s: groups could not be copied (%s); they are asked for at their homes.", name, why)
-        finally:
-            self._adapting = False
+            self._warn(error)
+
+    def _warn(self, error: Exception) -> None:
+        name, why = self._namespace.name, str(error).partition("\n")[0]
+        logger.warning("%s: groups could not be copied (%s); they are asked for at their homes.", name, why)
 
     def adapt(self) -> None:
         """Copy the groups that are wanted elsewhere, and let go the copies that are not wanted any more."""
@@ -104,9 +116,10 @@ class Copies:
             wished = self._reviewed_wishes()
             ranges = {each.start: each for each in namespace.grouping.ranges}
             for dataset in list(self._datasets):
-                for number, executor in list(dataset.copies):
-                    if (self._group(number), executor) not in self._replicas.extra:
-                        namespace.stale.append(dataset.copies.pop((number, executor)))
+                for number, executor in dataset.copies:
+                    unwanted = (self._group(number), executor) not in self._replicas.extra
+                    if unwanted and (copy := dataset.without_copy(number, executor)):
+                        namespace.stale.append(copy)
             return [
                 (dataset, number, executor, dataset.files[number])
                 for (group, executor), datasets in wished.items()
@@ -124,7 +137,7 @@ class Copies:
             for (dataset, number, executor, file), copy in zip(missing, made, strict=True):
                 current = dataset.files and dataset.files[number] is file and executor in namespace.alive
                 if current and (number, executor) not in dataset.copies:
-                    dataset.copies[number, executor] = copy
+                    dataset.with_copy(number, executor, copy)
                 else:
                     namespace.stale.append(copy)
 

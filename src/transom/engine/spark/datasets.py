@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -48,8 +48,8 @@ class Dataset:
     """Names of its parents, which it keeps when it is checkpointed."""
     files: list[PlacedFile] = field(default_factory=list)
     """One for each partition; empty while it is evicted."""
-    copies: dict[tuple[int, ExecutorId], PlacedFile] = field(default_factory=dict)
-    """More files of some partitions, at other executors."""
+    copies: Mapping[tuple[int, ExecutorId], PlacedFile] = field(default_factory=dict)
+    """More files of some partitions, at other executors. Every change is a new mapping: who reads it needs no lock."""
     checkpoint: list[str] = field(default_factory=list)
     """Paths or URIs of its checkpointed partitions, one each; empty if it has no checkpoint."""
     used: int = 0
@@ -82,6 +82,17 @@ class Dataset:
     def rows(self) -> int:
         """Rows of its files."""
         return sum(file.rows for file in self.files)
+
+    def with_copy(self, partition: int, executor: ExecutorId, file: PlacedFile) -> None:
+        """Take in a copy of a partition at an executor."""
+        self.copies = {**self.copies, (partition, executor): file}
+
+    def without_copy(self, partition: int, executor: ExecutorId) -> PlacedFile | None:
+        """Take out the copy of a partition at an executor; None if there is none."""
+        found = self.copies.get((partition, executor))
+        if found is not None:
+            self.copies = {key: file for key, file in self.copies.items() if key != (partition, executor)}
+        return found
 
     def lacks(self, partition: int, alive: Collection[str]) -> bool:
         """Return whether a partition is evicted, or was at an executor that is gone."""

@@ -17,7 +17,8 @@ from pyarrow.fs import FileSystem
 
 from transom.engine.spark import placed
 from transom.engine.spark.datasets import Dataset, Function
-from transom.engine.spark.kept import open_table
+from transom.engine.spark.kept import open_bytes, open_table
+from transom.engine.spark.keyvalues import plain_table
 from transom.engine.spark.placed import PlacedFile
 from transom.errors import DefinitionError
 from transom.model.time import MICROS_PER_SECOND, SystemClock
@@ -131,25 +132,26 @@ class Gap:
 
 
 def executing(
-    programs: Sequence[Mapping[int, Sequence[Step]]], application: str, keys: tuple[str, ...] | None = None
+    programs: Sequence[Mapping[int, Sequence[Step]]], application: str, keys: tuple[str, ...], check: bool
 ) -> Callable[[int], bytes]:
     """Return what a task does: the programs of its partitions; gives a pickled `Made` for each step by partition.
 
     Args:
         programs: For each task, by partition.
         application: Id of the Spark application.
-        keys: Those that rows may not change; None if what functions give was checked when they were first applied.
+        keys: Those that rows may not change.
+        check: Whether to look for that; what functions give was checked when they were first applied.
     """
 
     def run(task: int) -> bytes:
         return pickle.dumps(
-            {number: _execute(program, number, application, keys) for number, program in programs[task].items()}
+            {number: _execute(each, number, application, keys, check) for number, each in programs[task].items()}
         )
 
     return run
 
 
-def _execute(program: Sequence[Step], number: int, application: str, keys: tuple[str, ...] | None) -> list[Made]:
+def _execute(program: Sequence[Step], number: int, application: str, keys: tuple[str, ...], check: bool) -> list[Made]:
     clock = SystemClock()
     tables: list[pa.Table] = []
     found: list[Made] = []
@@ -160,8 +162,10 @@ def _execute(program: Sequence[Step], number: int, application: str, keys: tuple
         else:
             parents = [tables[place] for place in step.parents]
             table = step.function(parents)
+            if isinstance(table, pa.Table):
+                table = plain_table(table, keys)
             paused = clock.monotonic()
-            if keys is not None and (wrong := _wrong(table, parents, step.schema, keys)):
+            if check and (wrong := _wrong(table, parents, step.schema, keys)):
                 return [*found, Made(0.0, wrong=wrong)]
             begun += clock.monotonic() - paused
             table = plain(table) if step.schema is None else pa.Table.from_arrays(table.columns, schema=step.schema)
@@ -207,7 +211,7 @@ def copying(
 def _copied(path: str, target: str) -> str:
     target = f"{target}-{uuid.uuid4().hex[:8]}.arrow"
     system, place = FileSystem.from_uri(target)
-    with open(path, "rb") as source, system.open_output_stream(place) as sink:
+    with open_bytes(path) as source, system.open_output_stream(place) as sink:
         while block := source.read(1 << 20):
             sink.write(block)
     return target

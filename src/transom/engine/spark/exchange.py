@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
+from transom.engine.spark.kept import open_bytes
 from transom.engine.spark.placed import PlacedFile, Tasks, Writer
 
 MOST_MOVED = 256 << 20
@@ -95,7 +95,8 @@ def _moved(
 
     def give(source: int) -> Iterator[tuple[int, int, bytes]]:
         for target, number, path in given[source]:
-            yield target, number, Path(path).read_bytes()
+            with open_bytes(path) as file:
+                yield target, number, file.read()
 
     def take(_: int, pieces: dict[int, bytes]) -> dict[int, PlacedFile]:
         return {number: writer.write(piece, f"{number}") for number, piece in pieces.items()}

@@ -114,15 +114,17 @@ def _culprits(run: Callable[[Sequence[Query]], T], queries: list[Query], error: 
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Let what a user's function raises at the executors be an error that says so in a line.
+    """Let what fails in Spark, at the executors or in Arrow be an error that says so in a line.
 
     Args:
-        what: What the function was called for.
+        what: What was done.
 
     Raises:
-        QueryFailedError: It raised something; the traceback is in the cause.
+        QueryFailedError: It failed; the traceback is in the cause.
     """
-    from pyspark.errors import PythonException
+    import pyarrow as pa
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException, PythonException
 
     try:
         yield
@@ -130,4 +132,8 @@ def explained(what: str) -> Iterator[None]:
         raise QueryFailedError(
             f"{what} failed at an executor: {classify(error).reason}.",
             "Mend the function: it gets Arrow tables, and returns an Arrow table.",
+        ) from error
+    except (PySparkException, Py4JError, pa.ArrowException) as error:
+        raise QueryFailedError(
+            f"{what} failed: {classify(error).reason}.", "The cause of this error has all that Spark says."
         ) from error

@@ -6,6 +6,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 
@@ -14,17 +15,40 @@ MOST_KEPT = 2_048
 _KEPT: OrderedDict[str, pa.Table] = OrderedDict()
 
 
+class PartitionGoneError(FileNotFoundError):
+    """The file of a partition is gone, with its executor or because it was moved: it can be made again."""
+
+
 def open_table(path: str) -> pa.Table:
-    """Return a partition without copying it; for tasks."""
-    with pa.memory_map(path) as source:
-        return pa.ipc.open_file(source).read_all()
+    """Return a partition without copying it; for tasks.
+
+    Raises:
+        PartitionGoneError: It was removed.
+    """
+    try:
+        with pa.memory_map(path) as source:
+            return pa.ipc.open_file(source).read_all()
+    except FileNotFoundError:
+        raise PartitionGoneError(path) from None
+
+
+def open_bytes(path: str) -> BinaryIO:
+    """Return the file of a partition, open for reading; for tasks.
+
+    Raises:
+        PartitionGoneError: It was removed.
+    """
+    try:
+        return open(path, "rb")
+    except FileNotFoundError:
+        raise PartitionGoneError(path) from None
 
 
 def kept_table(path: str) -> pa.Table:
     """Return the same, opened once in each worker: questions come again and again to many small files.
 
     Raises:
-        FileNotFoundError: It was removed.
+        PartitionGoneError: It was removed.
     """
     if not os.path.exists(path):
         for gone in [each for each in _KEPT if not os.path.exists(each)]:

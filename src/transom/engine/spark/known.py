@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from transom.engine.spark.checkpointing import Recovery
-from transom.engine.spark.namespaces import Namespace
+from transom.engine.spark.namespaces import PATIENCE, Namespace
+from transom.engine.spark.outlasting import outlasting
 from transom.errors import DefinitionError, SessionError
+from transom.model.time import Micros, SystemClock, format_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _KNOWN: dict[tuple[str, str], Namespace] = {}
+_LOCK = threading.Lock()
 
 
 def joined(
@@ -23,12 +27,13 @@ def joined(
     elastic: tuple[int, int] | None = None,
     bounds: Sequence[Any] | None = None,
     recovery: Recovery | None = None,
+    patience: Micros | None = None,
 ) -> Namespace:
     """Return the namespace of this name in the application, a new one if there is none; until `leave`.
 
     Raises:
         DefinitionError: It exists and is partitioned in another way, or has another bound for recovery.
-        SessionError: It is no classic session.
+        SessionError: It is no classic session, or has no executor for as long as `patience`.
     """
     if not hasattr(spark, "_jsparkSession"):
         raise SessionError(
@@ -36,20 +41,26 @@ def joined(
             "Make it with session_builder() on the machine of the driver.",
         )
     application = spark.sparkContext.applicationId
-    for other in [each for each in _KNOWN if each[0] != application]:
-        del _KNOWN[other]
     _check_elastic(elastic)
     bounds = _bounds(bounds)
-    known = _KNOWN.get((application, name))
-    if known is None:
-        known = Namespace(spark, name, keys, partitions, elastic, bounds=bounds)
-    else:
-        _check_alike(known, keys, partitions, elastic, bounds)
-    if recovery is not None:
-        known.recover(recovery)
-    _KNOWN[application, name] = known
-    known.users += 1
-    return known
+    with _LOCK:
+        for other in [each for each in _KNOWN if each[0] != application]:
+            del _KNOWN[other]
+        known = _KNOWN.get((application, name))
+        if known is None:
+            bound = PATIENCE if patience is None else patience
+
+            def made() -> Namespace:
+                return Namespace(spark, name, keys, partitions, elastic, bounds=bounds, patience=bound)
+
+            known = outlasting(made, bound, SystemClock())
+        else:
+            _check_alike(known, keys, partitions, elastic, bounds, patience)
+        if recovery is not None:
+            known.recover(recovery)
+        _KNOWN[application, name] = known
+        known.users += 1
+        return known
 
 
 def _check_alike(
@@ -58,12 +69,14 @@ def _check_alike(
     partitions: int,
     elastic: tuple[int, int] | None,
     bounds: tuple[Any, ...] | None,
+    patience: Micros | None,
 ) -> None:
     for field, there, given in (
         ("partitions", known.partitions, partitions),
         ("keys", len(known.keys), len(keys)),
         ("bounds", known.partitioning.bounds, bounds),
         ("elastic", known.elastic, known.elastic if elastic is None else elastic),
+        ("patience", *map(format_duration, (known.patience, known.patience if patience is None else patience))),
     ):
         if there != given:
             what = "number of keys" if field == "keys" else field
@@ -75,11 +88,14 @@ def _check_alike(
 
 def leave(known: Namespace) -> None:
     """Note that a collection is closed; with the last one the name is free for other partitions."""
-    known.users -= 1
-    if known.users == 0:
-        if known.checkpointer is not None:
-            known.checkpointer.close()
-        _KNOWN.pop((known.spark.sparkContext.applicationId, known.name), None)
+    with _LOCK:
+        known.users -= 1
+        if known.users > 0:
+            return
+        for key in [key for key, other in _KNOWN.items() if other is known]:
+            del _KNOWN[key]
+    if known.checkpointer is not None:
+        known.checkpointer.close()
 
 
 def _bounds(bounds: Any) -> tuple[Any, ...] | None:

@@ -7,11 +7,12 @@ of its partitions home that are elsewhere, and computes again those whose execut
 
 from __future__ import annotations
 
+import logging
 import pickle
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -19,13 +20,15 @@ from transom.engine.spark import exchange, placed
 from transom.engine.spark.checkpointing import Checkpointer, Recovery
 from transom.engine.spark.copies import Copies
 from transom.engine.spark.datasets import Dataset
+from transom.engine.spark.keyvalues import key_types
+from transom.engine.spark.outlasting import outlasting
 from transom.engine.spark.partitioning import SLICES, Key, Partitioning, heavy_keys
 from transom.engine.spark.placed import PlacedFile, Tasks
 from transom.engine.spark.restoring import derive, mark_missing, restore
 from transom.engine.spark.sharing import Part, Question, SharedJobs
 from transom.engine.spark.steps import OnTables
 from transom.engine.spark.workers import Workers, workers
-from transom.errors import DefinitionError, SessionError
+from transom.errors import DefinitionError
 from transom.failures import Kind, classify
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, SystemClock
 from transom.placement.grouping import Grouping
@@ -37,6 +40,11 @@ if TYPE_CHECKING:
 
 LOOK: Micros = MICROS_PER_SECOND
 """Executors that come and go are noticed so soon."""
+PATIENCE: Micros = 60 * MICROS_PER_SECOND
+"""How long to wait for executors that are missing, unless a namespace says otherwise."""
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 
 class Namespace:
@@ -54,6 +62,7 @@ class Namespace:
         last: So many datasets.
         clock: The time.
         shared_workers: The executors; those that all namespaces of the application share, if not given.
+        patience: How long to wait for executors while there is none, or what is needed of them is lost.
 
     Raises:
         DefinitionError: A value cannot be.
@@ -71,11 +80,12 @@ class Namespace:
         clock: Clock | None = None,
         bounds: Sequence[Any] | None = None,
         shared_workers: Workers | None = None,
+        patience: Micros = PATIENCE,
     ) -> None:
         self.partitioning = Partitioning(tuple(keys), partitions, None if bounds is None else tuple(bounds))
         """Of the next dataset."""
         self.spark, self.name, self.keys = spark, name, tuple(keys)
-        self.partitions, self.elastic, self.last = partitions, elastic, last
+        self.partitions, self.elastic, self.last, self.patience = partitions, elastic, last, patience
         self.users = 0
         """Collections that are open."""
         self.key_types: tuple[str, ...] | None = None
@@ -132,57 +142,29 @@ class Namespace:
                 self.alive = alive
                 self._layout = self._layout.with_executors(alive, self.copies.wanted)
 
-    def check_keys(self, frame: DataFrame) -> None:
-        """Make sure that a dataset can be partitioned like the others.
+    def check_keys(self, frame: DataFrame, schema: pa.Schema) -> None:
+        """Make sure that a dataset, which has these columns, can be partitioned like the others.
 
         Raises:
             DefinitionError: A key is missing, or has another type.
         """
-        types = dict(frame.dtypes)
-        missing = [key for key in self.keys if key not in types]
-        if missing:
-            raise DefinitionError(
-                f"The dataset has no column {', '.join(missing)}, a key of the namespace {self.name!r}.",
-                f"Its columns are {', '.join(types)}.",
-            )
-        found = tuple(types[key] for key in self.keys)
-        for key, kind in zip(self.keys, found, strict=True):
-            if "map<" in kind or "variant" in kind:
-                raise DefinitionError(f"The key {key} has type {kind}, which has no hash.", "Use its parts as keys.")
-        with self.lock:
-            self.key_types = self.key_types or found
-            if found != self.key_types:
-                raise DefinitionError(
-                    f"The keys {', '.join(self.keys)} are {', '.join(found)}; in the namespace {self.name!r} they are "
-                    f"{', '.join(self.key_types)}, and equal values of different types lie in different partitions.",
-                    "Cast them, or use another namespace.",
-                )
+        key_types(frame, self.keys, self.key_types, self.name)
+        self.partitioning.check([schema.field(key).type for key in self.keys])
 
     def materialise(self, dataset: Dataset) -> None:
-        """Compute all partitions of a dataset, and adapt the groups to its sizes.
+        """Compute all partitions of a new dataset, and adapt the groups to its sizes.
 
         One job with one exchange; again, once, if a key is found that is too large for a task.
         """
         with self.lock:
-            self.look()
             self._sweep()
-            first = dataset.partitioning is None
-            dataset.partitioning = dataset.partitioning or self.partitioning
-            self._leave(dataset)
-            begun = self._clock.monotonic()
-            dataset.files = self._placed(dataset)
-            dataset.delay = (self._clock.monotonic() - begun) / MICROS_PER_SECOND
-            share = 0 if self.elastic is None else self.elastic[1] // self.last  # a group holds that of each dataset
-            if first and (heavy := self._heavy(dataset, share)):
-                self.partitioning = self.partitioning.salted(heavy, share // SLICES)
-                if self.partitioning is not dataset.partitioning:
-                    old, dataset.partitioning = dataset.files, self.partitioning
-                    dataset.files = self._placed(dataset)
-                    self.stale += old
+            self._outlasting(lambda: self._place(dataset))
+            if dataset.frame is not None:
+                self.key_types = key_types(dataset.frame, self.keys, self.key_types, self.name)
             before, sizes = self.grouping, [file.bytes for file in dataset.files]
             self._layout = self._layout.with_dataset(sizes, self.last, self.elastic)
             self.copies.forget({each.start for each in set(before.ranges) - set(self.grouping.ranges)})
-            self._note(dataset)
+            self._outlasting(lambda: self._note(dataset))
 
     def derive(self, dataset: Dataset) -> pa.Schema:
         """Make a dataset from its parents, checkpoint what has to be, and return its columns: one job or two.
@@ -191,11 +173,14 @@ class Namespace:
             DefinitionError: What its function gives is not a partition of it.
         """
         with self.lock:
-            self.look()
             self._sweep()
-            schema = derive(self, dataset)
-            self._note(dataset)
+            schema = self._outlasting(lambda: derive(self, dataset))
+            self._outlasting(lambda: self._note(dataset))
             return schema
+
+    def _outlasting(self, action: Callable[[], Result]) -> Result:
+        """Return what an action gives that can be done again, while executors come and go."""
+        return outlasting(action, self.patience, self._clock, lambda _: self.look(now=True))
 
     def recover(self, recovery: Recovery) -> None:
         """Keep a bound for recovery from now on.
@@ -223,6 +208,22 @@ class Namespace:
             for each, paths in zip(chosen, self.checkpointer.write(chosen, self.tasks), strict=True):
                 each.truncate(paths)
 
+    def _place(self, dataset: Dataset) -> None:
+        """Place a new dataset, and again what salts it needs; what an earlier try left is left behind."""
+        self.look()
+        self._leave(dataset)
+        begun = self._clock.monotonic()
+        dataset.partitioning = self.partitioning
+        dataset.files = self._placed(dataset)
+        dataset.delay = (self._clock.monotonic() - begun) / MICROS_PER_SECOND
+        share = 0 if self.elastic is None else self.elastic[1] // self.last  # a group holds that of each dataset
+        if heavy := self._heavy(dataset, share):
+            salted = self.partitioning.salted(heavy, share // SLICES)
+            if salted is not self.partitioning:
+                self._leave(dataset)
+                dataset.partitioning = self.partitioning = salted
+                dataset.files = self._placed(dataset)
+
     def _placed(self, dataset: Dataset) -> list[PlacedFile]:
         partitioning = dataset.partitioning or self.partitioning
         frame: Any = dataset.frame
@@ -244,10 +245,13 @@ class Namespace:
         return found
 
     def _sweep(self) -> None:
-        """Delete the files that were left behind."""
-        stale, self.stale = self.stale, []
-        if stale:
-            placed.remove(stale, self.spark)
+        """Delete the files that were left behind; those that cannot be deleted now are tried again later."""
+        try:
+            if self.stale:
+                placed.remove(self.stale, self.spark)
+            self.stale = []
+        except Exception as error:
+            logger.info("%s: files are deleted later: %s", self.name, classify(error).reason)
 
     def bring_home(self, datasets: Sequence[Dataset]) -> None:
         """Make all partitions of some datasets be where they belong, computing again what is lost."""
@@ -256,7 +260,7 @@ class Namespace:
             try:
                 self._restore(datasets)
             except Exception as error:
-                if classify(error).kind is not Kind.FILE_MISSING:
+                if classify(error).kind is not Kind.PARTITION_GONE:
                     raise
                 mark_missing(self, datasets)
                 self._restore(datasets)
@@ -266,7 +270,7 @@ class Namespace:
                 for number, file in enumerate(dataset.files):
                     if file.executor == (home := homes[number]):
                         continue
-                    if copy := dataset.copies.pop((number, home or ""), None):
+                    if home is not None and (copy := dataset.without_copy(number, home)):
                         self.stale.append(file)
                         dataset.files[number] = copy
                     else:
@@ -286,18 +290,23 @@ class Namespace:
     def _restore(self, datasets: Sequence[Dataset]) -> None:
         """Take what is lost from copies, and make the rest of it again."""
         for dataset in datasets:
-            for number, executor in list(dataset.copies):
-                if executor in self.alive and dataset.files and dataset.lacks(number, self.alive):
-                    dataset.files[number] = dataset.copies.pop((number, executor))
+            for number, executor in dataset.copies:
+                there = executor in self.alive and dataset.files and dataset.lacks(number, self.alive)
+                if there and (copy := dataset.without_copy(number, executor)):
+                    dataset.files[number] = copy
         restore(self, datasets)
 
     def plan(self, datasets: Sequence[Dataset]) -> tuple[Tasks, list[list[list[str]]]]:
         """Return one task for each group, and the paths of its partitions by group and dataset; all are at home."""
-        with self.lock:
-            self.bring_home(datasets)
-            ranges = self.grouping.ranges
-            paths = [[[dataset.files[p].path for p in each] for dataset in datasets] for each in ranges]
-            return self.tasks([self._layout.home(each) for each in ranges]), paths
+
+        def made() -> tuple[Tasks, list[list[list[str]]]]:
+            with self.lock:
+                self.bring_home(datasets)
+                ranges = self.grouping.ranges
+                paths = [[[dataset.files[p].path for p in each] for dataset in datasets] for each in ranges]
+                return self.tasks([self._layout.home(each) for each in ranges]), paths
+
+        return self._outlasting(made)
 
     def parts(self, datasets: Sequence[Dataset], partitions: Collection[int] | None = None) -> list[Part]:
         """Return what a question asks of each group, all of it at home.
@@ -333,8 +342,8 @@ class Namespace:
     ) -> list[bytes]:
         """Return what the function gives for the tables of each group, one per dataset; a job without an exchange.
 
-        What several threads ask while jobs run shares the next job. Files that went while the job was on its way are
-        looked for again; if a host vanished, what was there is computed again.
+        What several threads ask while jobs run shares the next job. While executors are missing or lost, it waits for
+        others (`patience`) and asks again; what was there is computed again.
 
         Args:
             datasets: In the order of the function's tables.
@@ -343,19 +352,19 @@ class Namespace:
             most_wait: Seconds that a task waits where its data is while other executors are idle.
             due: Second of `workers.now()` at which the answer is wanted; None for no hurry.
         """
-        for left in (2, 1, 0):
+
+        def ask() -> list[bytes]:
             parts = self.parts(datasets, partitions)
-            try:
-                return self.shared.run(Question(parts, OnTables(function), most_wait, due, subject=datasets))
-            except Exception as error:
-                if not left or not (classify(error).kind is Kind.FILE_MISSING or isinstance(error, SessionError)):
-                    raise
-                self.look(now=True)
-                if left == 1:
-                    mark_missing(self, datasets)
-            finally:
-                self.copies.adapt_soon()
-        raise AssertionError
+            return self.shared.run(Question(parts, OnTables(function), most_wait, due, subject=datasets))
+
+        def look_again(tries: int) -> None:
+            self.look(now=True)
+            if tries > 1:
+                mark_missing(self, datasets)
+
+        answers = outlasting(ask, self.patience, self._clock, look_again)
+        self.copies.adapt_soon()
+        return answers
 
     def _leave(self, dataset: Dataset) -> None:
         """Leave the files of a dataset behind."""

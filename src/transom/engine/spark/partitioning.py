@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transom.engine.spark.columns import quoted
+from transom.engine.spark.keyvalues import key_value, literal, plain_value
 from transom.engine.spark.placed import partition_of
 from transom.errors import DefinitionError
-from transom.model.arguments import whole_number
+from transom.model.arguments import shown, whole_number
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 SLICES = 8
 """Keys in a partition that is too large are spread in slices of this part of what it should have. Not less: in a Zipf
 distribution the keys after the first weigh more than the first, and are neighbours where there is a crowd."""
+_HASHLESS = ("map", "variant")
 
 Key = tuple[Any, ...]
 """One value for each key column."""
@@ -68,6 +71,17 @@ class Partitioning:
         if not ascending:
             raise DefinitionError("The bounds are not ascending.", "Sort them, each once.")
 
+    def check(self, kinds: Sequence[pa.DataType]) -> None:
+        """Make sure that the bounds are values of the key, given the Arrow types of the keys.
+
+        Raises:
+            DefinitionError: One is not: Spark would put rows elsewhere than where `between` looks for them.
+        """
+        for place, bound in enumerate(self.bounds or ()):
+            if isinstance(bound, float) and not bound.is_integer() and pa.types.is_integer(kinds[0]):
+                raise DefinitionError(f"bounds[{place}] is {shown(bound)}, and the key is {kinds[0]}.", "Round it.")
+            key_value(bound, kinds[0], f"bounds[{place}]")
+
     def of(self, frame: DataFrame) -> Column:
         """Return the partition of each row, an integer column; NULL is in the last partition of ordered keys.
 
@@ -75,18 +89,19 @@ class Partitioning:
         """
         from pyspark.sql import functions as F
 
+        keys, kinds = [F.col(quoted(key)) for key in self.keys], dict(frame.dtypes)
         if self.bounds is None:
-            base = partition_of(self.keys, self.partitions)
+            base = partition_of(keys, self.partitions)
         else:
-            base = _ordered(F.col(self.keys[0]), self.bounds, 0)
+            base = _ordered(keys[0], [literal(bound, kinds[self.keys[0]]) for bound in self.bounds], 0)
         if not self.salts:
             return base
-        row = F.xxhash64(*[name for name, kind in frame.dtypes if not kind.startswith(("map", "variant"))])
+        row = F.xxhash64(*[F.col(quoted(name)) for name, kind in kinds.items() if not kind.startswith(_HASHLESS)])
         chosen: Any = F
         for key, spread in self.salts.items():
             same = F.lit(True)
-            for name, value in zip(self.keys, key, strict=True):
-                same = same & F.col(name).eqNullSafe(F.lit(value))
+            for name, column, value in zip(self.keys, keys, key, strict=True):
+                same = same & column.eqNullSafe(literal(value, kinds[name]))
             step = self.partitions // spread
             chosen = chosen.when(same, (F.pmod(row, F.lit(spread)) * step).cast("int"))
         return F.pmod(base + chosen.otherwise(0), F.lit(self.partitions))
@@ -111,7 +126,10 @@ class Partitioning:
             heavy: Bytes by key.
             most: Bytes of such a key that a partition has at most, as far as there are partitions.
         """
-        salts = {key: min(self.partitions, math.ceil(size / max(most, 1))) for key, size in heavy.items()}
+        salts = {
+            tuple(map(plain_value, key)): min(self.partitions, math.ceil(size / max(most, 1)))
+            for key, size in heavy.items()
+        }
         more = {key: spread for key, spread in salts.items() if spread > self.salts.get(key, 1)}
         return replace(self, salts={**self.salts, **more}) if more else self
 
@@ -135,7 +153,7 @@ def heavy_keys(table: pa.Table, keys: Sequence[str], size: int, most: int) -> di
     }
 
 
-def _ordered(key: Column, bounds: Sequence[Any], first: int) -> Column:
+def _ordered(key: Column, bounds: Sequence[Column], first: int) -> Column:
     """Return the number of bounds at or below the key, plus `first`: a search tree, so O(log bounds) a row."""
     from pyspark.sql import functions as F
 
@@ -144,4 +162,4 @@ def _ordered(key: Column, bounds: Sequence[Any], first: int) -> Column:
     middle = len(bounds) // 2
     below = _ordered(key, bounds[:middle], first)
     above = _ordered(key, bounds[middle + 1 :], first + middle + 1)
-    return F.when(key < F.lit(bounds[middle]), below).otherwise(above)
+    return F.when(key < bounds[middle], below).otherwise(above)

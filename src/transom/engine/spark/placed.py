@@ -77,17 +77,24 @@ class PlacedFile:
         return replace(self, process=here())
 
 
+class NoExecutorError(SessionError):
+    """No executor is there, or one that was chosen is gone: what passes when the cluster has given others."""
+
+
 def executors(spark: SparkSession) -> list[ExecutorInfo]:
     """Return the executors that are alive, by id.
 
     Raises:
-        SessionError: The session is not a classic one, or has no executor yet.
+        SessionError: The session is not a classic one, or was stopped.
+        NoExecutorError: It has no executor at the moment.
     """
     if not hasattr(spark, "_jsparkSession"):
         raise SessionError(
             "Placed datasets need a classic Spark session; this one is a Spark Connect session.",
             "Make it with session_builder() on the machine of the driver.",
         )
+    if spark.sparkContext._jsc is None:
+        raise SessionError("The Spark session was stopped.", "Make a new one, and what was kept in it again.")
     context = spark.sparkContext._jsc.sc()
     summaries = context.statusStore().executorList(True)
     master = str(spark.sparkContext.master)
@@ -100,7 +107,7 @@ def executors(spark: SparkSession) -> list[ExecutorInfo]:
         found.append(ExecutorInfo(id, host, summary.totalCores(), summary.activeTasks(), leaving))
     others = [each for each in found if each.id != DRIVER]
     if not others and not local:
-        raise SessionError("Spark has no executor yet.", "Wait until the cluster has given some.")
+        raise NoExecutorError("Spark has no executor.", "Wait until the cluster has given some.")
     return sorted(others or found, key=lambda each: (len(each.id), each.id))
 
 
@@ -128,14 +135,14 @@ class Tasks:
         homes: Executor of each task.
 
     Raises:
-        SessionError: There is no such executor.
+        NoExecutorError: There is no such executor.
     """
 
     def __init__(self, spark: SparkSession, homes: Sequence[ExecutorId | None]) -> None:
         known = {each.id: each.location for each in executors(spark)}
         gone = sorted({str(home) for home in homes} - known.keys())
         if gone:
-            raise SessionError(f"There is no executor {', '.join(gone)}.", f"Executors are {', '.join(known)}.")
+            raise NoExecutorError(f"There is no executor {', '.join(gone)}.", f"Executors are {', '.join(known)}.")
         self.spark, self.homes = spark, tuple(str(home) for home in homes)
         self._locations = [known[home] for home in self.homes]
 
@@ -251,11 +258,12 @@ def place_numbered(numbered: DataFrame, tasks: Tasks, name: str) -> list[PlacedF
     schema = arrow_schema(numbered.drop(PARTITION))
     bundles = _bundles(tasks.homes)
     bundle_of = {number: place for place, bundle in enumerate(bundles) for number in bundle}
-    bundle = F.element_at(F.array(*(F.lit(bundle_of[number]) for number in range(len(tasks)))), F.col(PARTITION) + 1)
+    by_place = numbered.toDF(*(f"c{place}" for place in range(len(numbered.columns))))  # mapInArrow takes no dots
+    partition = F.col(f"c{numbered.columns.index(PARTITION)}")
+    bundle = F.element_at(F.array(*(F.lit(bundle_of[number]) for number in range(len(tasks)))), partition + 1)
     writer = Writer(tasks, name)
-    written = numbered.repartitionById(len(bundles), bundle).mapInArrow(
-        _writing(writer, schema, arrow_schema(numbered)), f"{PAYLOAD} binary"
-    )
+    by_task = by_place.repartitionById(len(bundles), bundle)
+    written = by_task.mapInArrow(_writing(writer, schema, arrow_schema(numbered)), f"{PAYLOAD} binary")
     homes = Tasks(tasks.spark, [tasks.homes[bundle[0]] for bundle in bundles])
 
     def complete(payload: bytes, task: int) -> dict[int, PlacedFile]:
@@ -309,7 +317,8 @@ def _writing(
     """Return what writes a task's rows, a file for each partition that has any, and gives one row: these files."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        table = pa.Table.from_batches(list(batches), numbered)
+        come = list(batches)  # Spark may say of other columns than the plan that they are never NULL
+        table = pa.Table.from_batches(come).rename_columns(numbered.names) if come else numbered.empty_table()
         table = table.sort_by(PARTITION)
         files: dict[int, PlacedFile] = {}
         begin = 0

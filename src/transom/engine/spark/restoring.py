@@ -19,7 +19,10 @@ import pyarrow as pa
 from transom.engine.spark import placed
 from transom.engine.spark.datasets import Dataset, with_ancestors
 from transom.engine.spark.deriving import Gap, Made, Step, common_schema, executing
+from transom.engine.spark.outlasting import passes
 from transom.engine.spark.placed import PARTITION, PlacedFile, Tasks
+from transom.errors import SourceError, TransomError
+from transom.failures import classify
 from transom.model.time import MICROS_PER_SECOND, SystemClock
 
 if TYPE_CHECKING:
@@ -41,7 +44,7 @@ def derive(namespace: Namespace, dataset: Dataset) -> pa.Schema:
         namespace.bring_home(dataset.parents)
         gap = Gap.of([dataset], namespace.homes, namespace.alive)
         begun = SystemClock().monotonic()
-        made = _executed(namespace, gap, {}, namespace.keys)
+        made = _executed(namespace, gap, {}, check=True)
         seconds = (SystemClock().monotonic() - begun) / MICROS_PER_SECOND
         results = [each for task in made for each in task.values()]
         try:
@@ -65,7 +68,7 @@ def restore(namespace: Namespace, datasets: Sequence[Dataset]) -> None:
     try:
         if gap.away:
             namespace.carry_home(gap.away)
-        made = _executed(namespace, gap, fresh, None)
+        made = _executed(namespace, gap, fresh, check=False)
     except Exception:  # nobody will ask for these files
         namespace.stale += fresh.values()
         raise
@@ -96,37 +99,77 @@ def mark_missing(namespace: Namespace, datasets: Sequence[Dataset]) -> None:
 
 
 def _exchanged(namespace: Namespace, wanted: Mapping[Dataset, Sequence[int]]) -> dict[tuple[Dataset, int], PlacedFile]:
-    """Return partitions of datasets with a frame, computed again: a job for all whose columns are alike."""
-    from pyspark.sql import DataFrame
-    from pyspark.sql import functions as F
+    """Return partitions of datasets with a frame, computed again: a job for all whose columns are alike.
 
+    Raises:
+        SourceError: One cannot be computed any more.
+    """
     alike: dict[str, list[Dataset]] = defaultdict(list)
     for dataset in wanted:
         if dataset.frame is not None:
             alike[str(dataset.frame.dtypes)].append(dataset)
     found: dict[tuple[Dataset, int], PlacedFile] = {}
-    for datasets in alike.values():
-        frames: list[DataFrame] = []
-        slots: list[tuple[Dataset, int]] = []
-        for dataset in datasets:
-            frame, numbers = dataset.frame, list(wanted[dataset])
-            assert frame is not None
-            partition = (dataset.partitioning or namespace.partitioning).of(frame)
-            place = F.array_position(F.array(*map(F.lit, numbers)), partition) - 1 + len(slots)
-            frames.append(frame.where(partition.isin(numbers)).withColumn(PARTITION, place.cast("int")))
-            slots += [(dataset, number) for number in numbers]
-        tasks = Tasks(namespace.spark, [namespace.homes[number] for _, number in slots])
-        found.update(
-            zip(slots, placed.place_numbered(reduce(DataFrame.unionAll, frames), tasks, namespace.name), strict=True)
-        )
+    try:
+        for datasets in alike.values():
+            try:
+                found.update(_together(namespace, datasets, wanted))
+            except Exception as error:
+                if isinstance(error, TransomError) or passes(error):
+                    raise
+                for dataset in datasets:  # alone, to find which one it is
+                    found.update(_alone(namespace, dataset, wanted))
+    except BaseException:  # nobody will ask for these files
+        namespace.stale += found.values()
+        raise
     return found
+
+
+def _alone(
+    namespace: Namespace, dataset: Dataset, wanted: Mapping[Dataset, Sequence[int]]
+) -> dict[tuple[Dataset, int], PlacedFile]:
+    """Return partitions of one dataset, computed again.
+
+    Raises:
+        SourceError: They cannot be.
+    """
+    try:
+        return _together(namespace, [dataset], wanted)
+    except Exception as error:
+        if isinstance(error, TransomError) or passes(error):
+            raise
+        raise SourceError(
+            f"{dataset.kind}: the dataset {dataset.label!r} was evicted, or lost with its executor, and cannot be "
+            f"computed again: {classify(error).reason}.",
+            "Bring back what its DataFrame reads; or drop the dataset, and add it again from another one.",
+        ) from error
+
+
+def _together(
+    namespace: Namespace, datasets: Sequence[Dataset], wanted: Mapping[Dataset, Sequence[int]]
+) -> dict[tuple[Dataset, int], PlacedFile]:
+    """Return partitions of datasets whose columns are alike, computed again in one job."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql import functions as F
+
+    frames: list[DataFrame] = []
+    slots: list[tuple[Dataset, int]] = []
+    for dataset in datasets:
+        frame, numbers = dataset.frame, list(wanted[dataset])
+        assert frame is not None
+        partition = (dataset.partitioning or namespace.partitioning).of(frame)
+        place = F.array_position(F.array(*map(F.lit, numbers)), partition) - 1 + len(slots)
+        frames.append(frame.where(partition.isin(numbers)).withColumn(PARTITION, place.cast("int")))
+        slots += [(dataset, number) for number in numbers]
+    tasks = Tasks(namespace.spark, [namespace.homes[number] for _, number in slots])
+    files = placed.place_numbered(reduce(DataFrame.unionAll, frames), tasks, namespace.name)
+    return dict(zip(slots, files, strict=True))
 
 
 def _executed(
     namespace: Namespace,
     gap: Gap,
     fresh: Mapping[tuple[Dataset, int], PlacedFile],
-    keys: tuple[str, ...] | None,
+    check: bool,
 ) -> list[dict[int, list[Made]]]:
     """Run the programs of all missing partitions, and return what came of them; by task."""
     programs: list[dict[int, list[Step]]] = []
@@ -139,7 +182,7 @@ def _executed(
     if not programs:
         return []
     application = namespace.spark.sparkContext.applicationId
-    answers = namespace.tasks(homes).run(executing(programs, application, keys))
+    answers = namespace.tasks(homes).run(executing(programs, application, namespace.keys, check))
     return [pickle.loads(answer) for answer in answers]
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -54,11 +55,8 @@ class Question:
     """Second at which its answer is wanted."""
     subject: Any = None
     """For who is told where the tasks run."""
-    answers: list[bytes | None] | None = None
-    failed: bool = False
-    leads: bool = False
-    """Whether its thread runs the next job."""
-    woken: threading.Event = field(default_factory=threading.Event)
+    answers: Future[list[bytes | None] | None] = field(default_factory=Future)
+    """By part; None for what failed beside others, or for all of it."""
 
 
 @dataclass(frozen=True)
@@ -115,63 +113,43 @@ class SharedJobs:
         self._workers, self._groups, self._told = workers, groups, told
         self._lock = threading.Lock()
         self._waiting: list[Question] = []
-        self._running = 0
+        self._threads = ThreadPoolExecutor(RUNNING, thread_name_prefix="transom-questions")
         self.jobs = 0
         """Jobs so far."""
         self.questions = 0
         """Questions so far."""
 
     def run(self, question: Question) -> list[bytes]:
-        """Return what the question's function gives for each of its parts."""
+        """Return what the question's function gives for each of its parts.
+
+        Jobs run on threads of their own, so that an interrupt of who asks takes nothing from the others.
+        """
         with self._lock:
             self.questions += 1
-            if self._running < RUNNING:
-                self._running += 1
-                question.leads = True
-            else:
-                self._waiting.append(question)
-        if not question.leads:
-            question.woken.wait()
-        if question.leads:
-            try:
-                self._answer(self._take(question))
-            finally:
-                self._next()
-        if question.failed:
-            question.answers = self._job([question])[0]
-        return [answer for answer in question.answers or [] if answer is not None]
-
-    def _take(self, mine: Question) -> list[Question]:
-        """Return the questions of the next job: of those that wait the most urgent ones, and the thread's own."""
-        with self._lock:
-            waiting = sorted(self._waiting, key=lambda each: (each.due is None, each.due or 0.0))
-            together = [mine, *waiting[: MOST - 1]]
-            self._waiting = [each for each in self._waiting if each not in together]
-            return together
+            self._waiting.append(question)
+        self._threads.submit(self._next)
+        answers = question.answers.result()
+        if answers is None or None in answers:
+            answers = self._job([question])[0]
+        return [answer for answer in answers if answer is not None]
 
     def _next(self) -> None:
-        """Let the thread of a question that waits run the next job."""
+        """Answer in one job what waits: the question that came first and the most urgent ones."""
         with self._lock:
-            if not self._waiting:
-                self._running -= 1
-                return
-            leader = self._waiting.pop(0)
-            leader.leads = True
-        leader.woken.set()
-
-    def _answer(self, together: Sequence[Question]) -> None:
+            first, others = self._waiting[:1], self._waiting[1:]
+            together = first + sorted(others, key=lambda each: (each.due is None, each.due or 0.0))[: MOST - 1]
+            self._waiting = [each for each in others if each not in together]
+        if not together:  # another thread took what this one was called for
+            return
         try:
-            for question, answers in zip(together, self._job(together), strict=True):
-                question.answers, question.failed = answers, None in answers
-        except Exception:  # its own thread asks each of them again, alone, and raises what that fails with
+            answers: Sequence[list[bytes | None] | None] = self._job(together)
+        except BaseException as error:
             if len(together) == 1:
-                raise
-            for question in together:
-                question.failed = True
-        finally:
-            for question in together[1:]:
-                question.failed = question.failed or question.answers is None
-                question.woken.set()
+                together[0].answers.set_exception(error)
+                return
+            answers = [None] * len(together)  # each is asked again alone, and raises what that fails with
+        for question, found in zip(together, answers, strict=True):
+            question.answers.set_result(found)
 
     def _job(self, questions: Sequence[Question]) -> list[list[bytes | None]]:
         """Return the answers of questions by part; None for what failed beside others.
@@ -179,17 +157,17 @@ class SharedJobs:
         What a question fails with is raised if it is the only one.
         """
         tasks = bundles(questions, self._workers.seconds, self._workers.cores)
-        booked = self._workers.book([self._task(each, questions) for each in tasks], self._groups())
         with self._lock:
             self.jobs += 1
         subjects = [[questions[number].subject for number, _ in each.pieces] for each in tasks]
-        self._told(list(zip(booked.places, subjects, strict=True)), self._workers.now())
-        work = [
-            [(number, _paths(questions[number].parts[part], place)) for number, part in each.pieces]
-            for each, place in zip(tasks, booked.places, strict=True)
-        ]
-        begun = self._workers.now()
-        found = self._workers.run(booked, _all_of([each.function for each in questions], work))
+        with self._workers.booked([self._task(each, questions) for each in tasks], self._groups()) as places:
+            self._told(list(zip(places, subjects, strict=True)), self._workers.now())
+            work = [
+                [(number, _paths(questions[number].parts[part], place)) for number, part in each.pieces]
+                for each, place in zip(tasks, places, strict=True)
+            ]
+            begun = self._workers.now()
+            found = self._workers.run(places, _all_of([each.function for each in questions], work))
         answers: list[list[bytes | None]] = [[None] * len(each.parts) for each in questions]
         longest, size, count = 0.0, 0.0, 0
         for each, answer in zip(tasks, found, strict=True):

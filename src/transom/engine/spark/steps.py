@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.engine.spark.kept import tables_of
+from transom.engine.spark.keyvalues import plain_table
 
 Rows: TypeAlias = Callable[[list[pa.Table]], pa.Table]
 """Makes one table of the tables of a group, one for each dataset."""
@@ -72,7 +73,9 @@ class Aggregated:
 
     def __call__(self, tables: list[pa.Table]) -> pa.Table:
         """Apply it."""
-        return self.rows(tables).group_by(list(self.by), use_threads=False).aggregate(list(self.aggregates))
+        counted = [column for column, name in self.aggregates if name in ("count_distinct", "distinct")]
+        rows = plain_table(self.rows(tables), [*self.by, *counted])
+        return rows.group_by(list(self.by), use_threads=False).aggregate(list(self.aggregates))
 
 
 @dataclass(frozen=True)

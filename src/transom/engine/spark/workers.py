@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,14 +34,6 @@ JOB_SECONDS = 0.05
 """Of a job beside its longest task, believed until jobs were measured."""
 SMOOTHING = 0.1
 """Weight of the newest job in what jobs take."""
-
-
-@dataclass(frozen=True)
-class Booked:
-    """Tasks that have their places and count as busy, until they were run."""
-
-    places: Sequence[Place]
-    tickets: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -135,35 +128,37 @@ class Workers:
             self._costs.ran(size, seconds)
             self._overhead += SMOOTHING * (max(0.0, overhead) - self._overhead)
 
-    def book(self, tasks: Sequence[Task], groups: Mapping[ExecutorId, Collection[int]]) -> Booked:
-        """Decide where the tasks of a job run; from now on they count as busy, until `run` is done with them.
+    @contextmanager
+    def booked(self, tasks: Sequence[Task], groups: Mapping[ExecutorId, Collection[int]]) -> Iterator[Sequence[Place]]:
+        """Decide where the tasks of a job run; they count as busy until the block ends, however it does.
 
         Args:
             tasks: Of the job.
             groups: That each executor holds.
         """
         sites = {each.id: self._site(each) for each in self._known}
-        with self._lock:
-            now = self.now()
-            places = chosen(tasks, self._busy.free(now), groups, sites)
-            tickets = [next(self._tickets) for _ in places]
-            self._busy = self._busy.submitted(dict(zip(tickets, places, strict=True)), now)
-        return Booked(places, tickets)
+        tickets: list[int] = []
+        try:
+            with self._lock:
+                now = self.now()
+                places = chosen(tasks, self._busy.free(now), groups, sites)
+                tickets += itertools.islice(self._tickets, len(places))
+                self._busy = self._busy.submitted(dict(zip(tickets, places, strict=True)), now)
+            yield places
+        finally:
+            with self._lock:
+                self._busy = self._busy.ended(tickets, self.now())
 
-    def run(self, booked: Booked, function: Callable[[int], bytes]) -> list[bytes]:
+    def run(self, places: Sequence[Place], function: Callable[[int], bytes]) -> list[bytes]:
         """Return what the function gives for the number of each task, at its place; one job of one stage.
 
         Args:
-            booked: Tasks, each run once.
+            places: Of the tasks.
             function: Runs in a Python worker there.
         """
-        try:
-            tasks, slots = self._slots([place.executor for place in booked.places])
-            numbers = {slot: number for number, slot in enumerate(slots)}
-            return tasks.run(lambda slot: function(numbers[slot]), slots)
-        finally:
-            with self._lock:
-                self._busy = self._busy.ended(booked.tickets, self.now())
+        tasks, slots = self._slots([place.executor for place in places])
+        numbers = {slot: number for number, slot in enumerate(slots)}
+        return tasks.run(lambda slot: function(numbers[slot]), slots)
 
     def waits(self) -> dict[ExecutorId, float]:
         """Return for how many seconds a task would wait at each executor."""
@@ -189,13 +184,15 @@ class Workers:
 
 
 _KNOWN: dict[str, Workers] = {}
+_LOCK = threading.Lock()
 
 
 def workers(spark: SparkSession) -> Workers:
     """Return the executors of the application of a session."""
     application = spark.sparkContext.applicationId
-    for other in _KNOWN.keys() - {application}:
-        del _KNOWN[other]
-    if application not in _KNOWN:
-        _KNOWN[application] = Workers(spark)
-    return _KNOWN[application]
+    with _LOCK:
+        for other in _KNOWN.keys() - {application}:
+            del _KNOWN[other]
+        if application not in _KNOWN:
+            _KNOWN[application] = Workers(spark)
+        return _KNOWN[application]
