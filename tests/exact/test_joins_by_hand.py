@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 import transom as tm
 from transom.app import App
-from transom.errors import DefinitionError
+from transom.errors import CheckpointCorruptError, DefinitionError
 from transom.model.window import session
 from transom.sinks.memory import MemorySink
 
@@ -220,3 +220,36 @@ def test_explain_shows_the_join(spark: SparkSession, tmp_path: Path) -> None:
     streams = {s["name"]: (s["source"], [q["name"] for q in s["queries"]]) for s in app.explain()["streams"]}
     assert streams["left"][1] == ["join1.left"]
     assert streams["join1"] == ("left join of left and right on k within 10 seconds", ["rows", "totals"])
+
+
+@pytest.mark.parametrize(
+    ("damage", "snapshot"),
+    [("flip", True), ("cut", False), ("remove", True), ("remove all", False), ("older", True)],
+)
+def test_rows_that_are_not_those_that_were_kept(
+    spark: SparkSession, tmp_path: Path, damage: str, snapshot: bool
+) -> None:
+    bench, left, right = small(spark, tmp_path)
+    left.add([("a", 1, 5 * SECOND), ("a", 2, 6 * SECOND)])
+    right.add([("a", 7, 6 * SECOND)])
+    bench.run(close_all=False, crash_at=None if snapshot else ("committed", 2))
+    older, newer = sorted(bench.checkpoint.glob("sources/join1/left/*"))
+    (file,) = newer.iterdir()
+    data = file.read_bytes()
+    if damage == "flip":
+        file.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
+    elif damage == "cut":
+        file.write_bytes(data[:-100])
+    elif damage == "older":
+        (other,) = older.iterdir()
+        file.write_bytes(other.read_bytes())
+    else:
+        file.unlink()
+        if damage == "remove all":
+            newer.rmdir()
+    with pytest.raises(CheckpointCorruptError, match=str(file)):
+        bench.run()
+    if damage == "flip":
+        file.write_bytes(data)
+        bench.run()
+        assert len(texts(bench)) == 2

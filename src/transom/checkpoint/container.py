@@ -22,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.checkpoint.files import translated, write_atomically
+from transom.checkpoint.files import Written, required, write_atomically
 from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY
 
@@ -30,14 +30,6 @@ _MAGIC = b"TRANSOM1"
 _TRAILER = struct.Struct("<QI4s")
 _END = b"TRNS"
 _ALIGNMENT = 64
-
-
-@dataclass(frozen=True)
-class Written:
-    """Identifies the content of a file."""
-
-    bytes: int
-    crc: int
 
 
 @dataclass(frozen=True)
@@ -95,13 +87,8 @@ def read_container(path: Path) -> Container:
         CheckpointCorruptError: It is missing or damaged.
         CheckpointError: The file system does not let us read it.
     """
-    try:
-        with translated(path, "read"):
-            data = memoryview(path.read_bytes())
-    except Exception as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            raise CheckpointCorruptError(f"The file {path} is missing.", CORRUPT_REMEDY) from error
-        raise
+    with required(path):
+        data = memoryview(path.read_bytes())
     try:
         return _parse(data)
     except (ValueError, KeyError, TypeError, struct.error, pa.ArrowException) as error:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from transom.errors import CheckpointError, CheckpointFullError
+from transom.errors import CheckpointCorruptError, CheckpointError, CheckpointFullError
+from transom.model.lines import CORRUPT_REMEDY
 
+_PIECE = 1 << 20
+"""Bytes that are read at once."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -38,6 +43,44 @@ def translated(path: Path, action: str) -> Iterator[None]:
             f"Could not {action} {path}: {error.strerror or error}.",
             "Check that the disk works and that this user may write there, then start the application again.",
         ) from error
+
+
+@dataclass(frozen=True)
+class Written:
+    """Identifies the content of a file."""
+
+    bytes: int
+    crc: int
+
+
+@contextmanager
+def required(path: Path) -> Iterator[None]:
+    """Turn an OSError of a body that reads a file into an error of the checkpoint.
+
+    Raises:
+        CheckpointCorruptError: The file is missing.
+        CheckpointError: Any other error of the file system.
+    """
+    with translated(path, "read"):
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise CheckpointCorruptError(f"The file {path} is missing.", CORRUPT_REMEDY) from error
+
+
+def sum_of_file(path: Path) -> Written:
+    """Return what identifies the content of a file, reading all of it.
+
+    Raises:
+        CheckpointCorruptError: It is missing.
+        CheckpointError: The file system does not let us read it.
+    """
+    length = crc = 0
+    with required(path), open(path, "rb", buffering=0) as file:
+        while piece := file.read(_PIECE):
+            length += len(piece)
+            crc = zlib.crc32(piece, crc)
+    return Written(length, crc)
 
 
 def sync_directory(path: Path) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.checkpoint.container import Container, Written, read_container
-from transom.checkpoint.files import translated
+from transom.checkpoint.container import Container, read_container
+from transom.checkpoint.files import Written, translated
 from transom.checkpoint.head import read_head, require_head
 from transom.checkpoint.log import FORMAT, OLDEST, Record, Segment, parse
 from transom.checkpoint.names import (

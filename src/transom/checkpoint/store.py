@@ -25,8 +25,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from transom.checkpoint.container import Written, write_container
-from transom.checkpoint.files import make_directory, translated
+from transom.checkpoint.container import write_container
+from transom.checkpoint.files import Written, make_directory, translated
 from transom.checkpoint.history import History, Snapshot
 from transom.checkpoint.identity import Identity
 from transom.checkpoint.lock import Epoch, MachineLock

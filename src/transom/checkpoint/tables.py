@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from transom.checkpoint.container import Written, read_container, write_container
-from transom.checkpoint.files import translated
+from transom.checkpoint.container import read_container, write_container
+from transom.checkpoint.files import Written, translated
 from transom.checkpoint.names import Stamp, quoted, stamped, tables_name
 from transom.checkpoint.opening import remove_files
 from transom.errors import CheckpointCorruptError

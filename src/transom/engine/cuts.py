@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles
+from transom.engine.rowfiles import KeptRows
 from transom.engine.spark.jobs import CutStats
 from transom.model.time import Micros
 from transom.sources.base import Mark, Offset
@@ -66,8 +67,8 @@ class CutOutcome:
     """Queries that made the job fail, with the reason."""
     late: dict[str, int] = field(default_factory=dict)
     """Rows that were late for each query."""
-    kept: dict[str, Micros] = field(default_factory=dict)
-    """Largest event time of the rows that were kept for each query that needs rows."""
+    kept: dict[str, KeptRows] = field(default_factory=dict)
+    """The rows that were kept for each query that needs rows."""
     files: tuple[PartialFiles, ...] = ()
     """Partials that the tasks wrote."""
 
@@ -88,7 +89,7 @@ class CutOutcome:
             "skipped": self.skipped,
             "failures": self.failures,
             "late": self.late,
-            "kept": self.kept,
+            "kept": {query: rows.to_json() for query, rows in self.kept.items()},
         }
 
     @classmethod
@@ -101,5 +102,5 @@ class CutOutcome:
             skipped=record["skipped"],
             failures=record["failures"],
             late=record["late"],
-            kept=record["kept"],
+            kept={query: KeptRows.from_json(rows) for query, rows in record["kept"].items()},
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from transom.engine.derived import DerivedSource
 from transom.engine.results import WINDOW_END
+from transom.engine.rowfiles import Files, KeptRows, checked, files_from_json, files_in, files_to_json
 from transom.engine.spark import rows as kept_rows
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.plan import TIME, first_line
@@ -30,6 +32,16 @@ if TYPE_CHECKING:
 
 ROWS = "rows"
 """The one aggregate of a side's query: how many rows a window holds."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of one cut that are kept."""
+
+    last_end: Micros
+    """The end of the last window that holds one."""
+    files: Files | None
+    """Where they are; None if nobody has noted that (format 1)."""
 
 
 class Side:
@@ -58,8 +70,8 @@ class Side:
         """Windows up to here are closed."""
         self.windows: dict[Micros, int] = {}
         """Rows of the closed windows that wait for the other side, by their end."""
-        self.pieces: dict[int, Micros] = {}
-        """Cuts whose rows are kept, with the end of the last window that holds one."""
+        self.pieces: dict[int, Piece] = {}
+        """The rows that are kept, by cut."""
         self._source = source
 
     @property
@@ -79,14 +91,29 @@ class Side:
         """Return where the rows of a cut are kept."""
         return self.directory / f"{cut:012d}"
 
-    def keep(self, cut: int, newest: Micros) -> None:
-        """Remember that the rows of a committed cut are kept.
+    def keep(self, cut: int, rows: KeptRows) -> None:
+        """Remember that the rows of a committed cut are kept."""
+        self.pieces[cut] = Piece(self._source.join.window.last_end(rows.newest), rows.files)
 
-        Args:
-            cut: Its number.
-            newest: Their largest event time.
-        """
-        self.pieces[cut] = self._source.join.window.last_end(newest)
+    def files(self, first_end: Micros) -> list[Path]:
+        """Return the files, checked, with all rows of windows that end at a moment or later."""
+        needed = [cut for cut, piece in list(self.pieces.items()) if piece.last_end >= first_end]
+        return [path for cut in needed for path in checked(self.piece(cut), self._named(cut))]
+
+    def _named(self, cut: int) -> Files:
+        """Return the files with the rows of a cut; those that are there where the log names none."""
+        files = self.pieces[cut].files
+        return files_in(self.piece(cut)) if files is None else files
+
+    def held(self) -> dict[str, Any]:
+        """Return what the snapshot must hold, as JSON."""
+        pieces = [[cut, piece.last_end, files_to_json(self._named(cut))] for cut, piece in self.pieces.items()]
+        return {"until": self.until, "windows": list(self.windows.items()), "pieces": pieces}
+
+    def restore(self, values: Mapping[str, Any]) -> None:
+        """Take in what `held` returned."""
+        self.until, self.windows = values["until"], dict(values["windows"])
+        self.pieces = {cut: Piece(end, files_from_json(*files)) for cut, end, *files in values["pieces"]}
 
     def wants(self, watermark: Micros, now: Micros) -> bool:
         """Tell whether a watermark without rows would complete a window."""
@@ -237,7 +264,7 @@ class JoinSource(DerivedSource):
         """Remove the files of which every window is joined and committed."""
         done = self._items[0].position - 1 if self._items else self.joint
         for side in self.sides:
-            for cut in [cut for cut, end in side.pieces.items() if end <= done]:
+            for cut in [cut for cut, piece in side.pieces.items() if piece.last_end <= done]:
                 del side.pieces[cut]
                 shutil.rmtree(side.piece(cut), ignore_errors=True)
 
@@ -263,18 +290,14 @@ class JoinSource(DerivedSource):
     def held(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         """Return what the snapshot must hold, as JSON and tables."""
         state, tables = super().held()
-        state["sides"] = [
-            {"until": side.until, "windows": list(side.windows.items()), "pieces": list(side.pieces.items())}
-            for side in self.sides
-        ]
+        state["sides"] = [side.held() for side in self.sides]
         return state, tables
 
     def restore(self, state: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
         """Take in what `held` returned."""
         super().restore(state, tables)
         for side, values in zip(self.sides, state["sides"], strict=True):
-            side.until = values["until"]
-            side.windows, side.pieces = dict(values["windows"]), dict(values["pieces"])
+            side.restore(values)
 
     def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:
         """Return the joined rows of the windows that end in (start, end]."""
@@ -285,7 +308,7 @@ class JoinSource(DerivedSource):
         windows = spark.createDataFrame(spans, "start bigint, end bigint")
         frames = []
         for side in self.sides:
-            paths = [side.piece(cut) for cut, last in list(side.pieces.items()) if ends and last >= ends[0]]
+            paths = side.files(ends[0]) if ends else []
             rows = kept_rows.read_rows(spark, paths, side.columns)
             if paths:
                 first = self.join.start_of(ends[0])

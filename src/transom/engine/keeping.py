@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from transom.engine.cuts import LoggedCut
 from transom.engine.readers import Keeper
+from transom.engine.rowfiles import KeptRows
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.rows import rows_of, write_rows
 from transom.errors import CheckpointFullError
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def keep_rows(
     keepers: Sequence[Keeper], raw: DataFrame, compiled: Compiled, cut: LoggedCut, late_before: Mapping[str, Micros]
-) -> tuple[dict[str, Micros], dict[str, str]]:
+) -> tuple[dict[str, KeptRows], dict[str, str]]:
     """Write the rows of a cut, one job for each keeper; durable when it returns.
 
     Args:
@@ -30,14 +31,14 @@ def keep_rows(
         late_before: For each query, the moment before which its rows are late.
 
     Returns:
-        The largest event time of the rows that are kept, by query; and the queries whose rows cannot be kept, with
+        What tells of the rows that are kept, by query; and the queries whose rows cannot be kept, with
         the reason.
 
     Raises:
         CheckpointFullError: The disk is full.
         TransomError: Something else that no query is to blame for.
     """
-    kept: dict[str, Micros] = {}
+    kept: dict[str, KeptRows] = {}
     failures: dict[str, str] = {}
     for keeper in keepers:
         if keeper.query not in compiled.queries:
@@ -46,7 +47,7 @@ def keep_rows(
         directory = keeper.piece(cut.number)
         try:
             seen = rows_of(raw, compiled.plan, query, cut.ahead)
-            newest = write_rows(seen, cut.watermark, late_before[query.name], cut.rows, directory)
+            rows = write_rows(seen, cut.watermark, late_before[query.name], cut.rows, directory)
         except Exception as error:
             failure = classify(error)
             if failure.kind is Kind.DISK_FULL:
@@ -57,6 +58,6 @@ def keep_rows(
             require_blame(error, f"Keeping the rows of {query.name!r}")
             failures[query.name] = failure.reason
             continue
-        if newest is not None:
-            kept[query.name] = newest
+        if rows is not None:
+            kept[query.name] = rows
     return kept, failures

@@ -14,6 +14,7 @@ import pyarrow as pa
 from transom.engine.cluster.files import PartialFiles
 from transom.engine.cuts import CutOutcome, LoggedCut
 from transom.engine.keeping import keep_rows
+from transom.engine.rowfiles import KeptRows
 from transom.engine.spark import jobs
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.isolation import Isolated, run_isolated
@@ -196,7 +197,9 @@ class SparkJob:
 
     # ---- rows
 
-    def _keep(self, compiled: Compiled, late_before: Mapping[str, Micros]) -> tuple[dict[str, Micros], dict[str, str]]:
+    def _keep(
+        self, compiled: Compiled, late_before: Mapping[str, Micros]
+    ) -> tuple[dict[str, KeptRows], dict[str, str]]:
         """Keep the rows that joins need; what it returns is that of `keep_rows`."""
         keepers = self.stream.keepers
         if not keepers:

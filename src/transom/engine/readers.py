@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from transom.engine.rowfiles import KeptRows
 from transom.engine.state import Closing
 from transom.model.time import Micros
 from transom.sources.base import Offset
@@ -61,5 +62,5 @@ class Keeper(Protocol):
     def piece(self, cut: int) -> Path:
         """Return where the rows of a cut are kept."""
 
-    def keep(self, cut: int, newest: Micros) -> None:
-        """Remember that the rows of a committed cut are kept; their largest event time is `newest`."""
+    def keep(self, cut: int, rows: KeptRows) -> None:
+        """Remember that the rows of a committed cut are kept."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.checkpoint.files import sync_directory, sync_file
+from transom.engine.rowfiles import KeptRows, files_in
 from transom.engine.spark import plan
 from transom.engine.spark.columns import is_case_sensitive, to_condition
 from transom.engine.spark.jobs import SMALL_CUT_ROWS
@@ -18,6 +19,7 @@ from transom.model.calendar import CalendarSpec
 from transom.model.query import Query
 from transom.model.time import Micros
 from transom.model.window import SessionSpec, WindowKind
+from transom.sources.files_read import escape_glob
 from transom.windows.calendars import calendar_start_sql
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ def columns_of(seen: DataFrame) -> StructType:
 
 def write_rows(
     seen: DataFrame, watermark: Micros, late_before: Micros, estimated_rows: int, directory: Path
-) -> Micros | None:
+) -> KeptRows | None:
     """Keep the rows of a cut that are not late as Parquet files, durably; replaces what an earlier try wrote.
 
     Args:
@@ -65,7 +67,7 @@ def write_rows(
         directory: Where.
 
     Returns:
-        The largest event time; None when no row is left, and nothing is kept.
+        What tells of them; None when no row is left, and nothing is kept.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
@@ -81,20 +83,27 @@ def write_rows(
     if found is None:
         shutil.rmtree(directory)
         return None
-    for file in directory.iterdir():
-        sync_file(file)
+    for hidden in [path for path in directory.iterdir() if path.name.startswith((".", "_"))]:
+        hidden.unlink()  # checksums of Hadoop's and the like
+    files = files_in(directory)
+    for name in files:
+        sync_file(directory / name)
     sync_directory(directory)
     sync_directory(directory.parent)
-    return found
+    return KeptRows(found, files)
 
 
 def read_rows(spark: SparkSession, paths: Sequence[Path], columns: StructType) -> DataFrame:
-    """Return kept rows: their columns, TIME and IN_FORCE."""
+    """Return the kept rows of some files: their columns, TIME and IN_FORCE."""
     from pyspark.sql.types import LongType, StructField, StructType
 
     stored = StructType([StructField(f"c{i}", field.dataType) for i, field in enumerate(columns)])
     stored = StructType([*stored, StructField(TIME, LongType()), StructField(IN_FORCE, LongType())])
-    rows = spark.read.schema(stored).parquet(*map(str, paths)) if paths else spark.createDataFrame([], stored)
+    rows = (
+        spark.read.schema(stored).parquet(*[escape_glob(str(path)) for path in paths])
+        if paths
+        else spark.createDataFrame([], stored)
+    )
     return rows.toDF(*columns.names, TIME, IN_FORCE)
 
 

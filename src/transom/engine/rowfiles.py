@@ -1,0 +1,74 @@
+"""Rows of a cut in files, as the log names them: what is read is what was written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from transom.checkpoint.files import Written, sum_of_file
+from transom.errors import CheckpointCorruptError
+from transom.model.lines import CORRUPT_REMEDY
+from transom.model.time import Micros
+
+Files: TypeAlias = "dict[str, Written]"
+"""Files of a directory, by name."""
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """The rows of a cut that were kept for a query."""
+
+    newest: Micros
+    """Their largest event time."""
+    files: Files | None
+    """The files that hold them; None if the log does not name them (format 1)."""
+
+    def to_json(self) -> list[Any]:
+        """Return what the log keeps."""
+        return [self.newest, files_to_json(self.files)]
+
+    @classmethod
+    def from_json(cls, value: Any) -> KeptRows:
+        """Return what `to_json` wrote."""
+        return cls(value, None) if isinstance(value, int) else cls(value[0], files_from_json(value[1]))
+
+
+def files_to_json(files: Files | None) -> list[Any] | None:
+    """Return files as JSON."""
+    return None if files is None else [[name, written.bytes, written.crc] for name, written in files.items()]
+
+
+def files_from_json(value: Sequence[Any] | None = None) -> Files | None:
+    """Return what `files_to_json` wrote."""
+    return None if value is None else {name: Written(size, crc) for name, size, crc in value}
+
+
+def files_in(directory: Path) -> Files:
+    """Return the files of a directory as they are; hidden ones are not ours.
+
+    Raises:
+        CheckpointCorruptError: It is missing.
+        CheckpointError: The file system does not let us read it.
+    """
+    if not directory.is_dir():
+        raise CheckpointCorruptError(f"The directory {directory} is missing.", CORRUPT_REMEDY)
+    names = sorted(name for name in os.listdir(directory) if not name.startswith((".", "_")))
+    return {name: sum_of_file(directory / name) for name in names}
+
+
+def checked(directory: Path, files: Files) -> list[Path]:
+    """Return the paths of files after reading each, without Spark: it would take one that is not there for no rows.
+
+    Raises:
+        CheckpointCorruptError: One is missing, or not what was written.
+        CheckpointError: The file system does not let us read it.
+    """
+    for name, written in files.items():
+        if sum_of_file(directory / name) != written:
+            raise CheckpointCorruptError(
+                f"The file {directory / name} is not the one that the log tells of.", CORRUPT_REMEDY
+            )
+    return [directory / name for name in files]
