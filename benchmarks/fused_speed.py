@@ -81,7 +81,7 @@ class Stage:
         """Run the component's job, merge its partials to windows, and return the results by operator."""
         compiled = self.compiled
         partials = jobs.run_cut(tuples, compiled.plan, partitions=1, ahead=None, estimated_rows=rows)
-        state = StreamState(compiled.queries, WatermarkState.start(1, 0), None, ansi=True)
+        state = StreamState(compiled.queries, WatermarkState.start(1), None, ansi=True)
         state.arrange(compiled.stores)
         tables = [
             PartialTable.of(describe_table(table, note))

@@ -144,7 +144,7 @@ class Application:
 
     def __init__(self, session: SparkSession, cuts: Cuts, form: str) -> None:
         self.executors = SparkExecutors(session, cuts.directory, SystemClock(), GROUPS, WORKER_BYTES)
-        watermark = WatermarkState.start(1, 0)
+        watermark = WatermarkState.start(1)
         scope = f"{cuts.directory}-{form}"
         self.state = StreamState(cuts.compiled.queries, watermark, 0, True, self.executors, scope)
         self.state.arrange(cuts.compiled.stores)

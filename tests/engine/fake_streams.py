@@ -67,7 +67,7 @@ class FakeStream:
             running=lambda: self.queries,
             first_end=lambda query: query.pane_windows[0].first_end(self.state.closed),
             next_early=lambda: None,
-            watermark=WatermarkState.start(1, 0),
+            watermark=WatermarkState.start(1),
         )
         self.readers: list[Any] = []
         self.more = False
@@ -80,15 +80,18 @@ class FakeStream:
     def backlog(self) -> int:
         return self.latest - cast(int, self.state.offset)
 
+    def foreseen(self) -> WatermarkState:
+        return self.state.watermark.advanced(self.definition.policy, (None,))
+
     def run(self, scheduler: Scheduler, newest: Micros, now: Micros, took: Micros = SECOND // 10) -> None:
         """Read all that waits; its newest event time is `newest`."""
         cut = LoggedCut(1, self.state.offset, self.latest, self.backlog(), MIN_TIME, MIN_TIME, None, now)
         scheduler.looked([fake(self)], now)
         scheduler.started(fake(self), cut, now)
         self.state.offset = self.latest
-        self.state.watermark = self.state.watermark.committed((newest,), self.source.injected, now)
+        self.state.watermark = self.state.watermark.committed((newest,), self.source.injected)
         scheduler.finished(fake(self), CutOutcome(cut, stats=CutStats(rows=cut.rows)), now + took)
-        self.state.closed = self.state.watermark.advanced(self.definition.policy, now).value
+        self.state.closed = self.foreseen().value
         scheduler.looked([fake(self)], now + took)
 
 

@@ -257,7 +257,7 @@ def test_what_all_stores_of_a_stream_have_in_files_is_merged_in_one_job(tmp_path
         queries[name] = CompiledQuery(query, {"n": ()})
         key_set = KeySet(number, frozenset(keys), (query,))
         shapes.append((key_set, Origin("rows", (name,)), pa.schema([(name, pa.int64())]), counts))
-    state = StreamState(queries, WatermarkState.start(1, 0), 0, ansi=True, executors=executors)
+    state = StreamState(queries, WatermarkState.start(1), 0, ansi=True, executors=executors)
     state.arrange(shapes)
     tables = []
     for _, origin, _, _ in shapes:

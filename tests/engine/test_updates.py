@@ -50,7 +50,7 @@ class Machine:
         self.state = self.fresh()
 
     def fresh(self) -> StreamState:
-        state = StreamState({"q": CompiledQuery(self.query, {"n": ()})}, WatermarkState.start(1, 0), 0, ansi=True)
+        state = StreamState({"q": CompiledQuery(self.query, {"n": ()})}, WatermarkState.start(1), 0, ansi=True)
         key_set = KeySet(0, frozenset(self.query.keys), (self.query,))
         state.arrange([(key_set, ORIGIN, pa.schema([("k", pa.int64())]), COUNTS)])
         state.feeding = frozenset({"q"})

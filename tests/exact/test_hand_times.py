@@ -96,23 +96,6 @@ def test_two_cuts_that_meet_on_an_edge(spark, tmp_path):
     assert bench.rows("q") == [(0, 10 * SECOND, 2), (10 * SECOND, 20 * SECOND, 2)]
 
 
-def test_a_silent_partition_holds_windows_back_until_it_counts_as_idle(spark, tmp_path):
-    source = times(partitions=2)
-    bench = bench_of(spark, tmp_path, source, "10 seconds", policy=tm.watermark(0, idle_after="1 minute"))
-    source.add([(SECOND,)], 0)
-    source.add([(SECOND,)], 1)
-    source.add([(50 * SECOND,)], 0)
-    bench.run(close_all=False)
-    assert bench.rows("q") == []
-    bench.clock.advance(30 * SECOND)
-    source.add([(60 * SECOND,)], 0)
-    bench.run(close_all=False)
-    assert bench.rows("q") == []
-    bench.clock.advance(40 * SECOND)
-    bench.run(close_all=False)
-    assert bench.rows("q") == [(0, 10 * SECOND, 2), (50 * SECOND, 60 * SECOND, 1)]
-
-
 def test_one_record_of_the_year_2099_closes_nothing(spark, tmp_path):
     far = micros(2099, 1, 1)
     source = times(NOON, far, NOON + SECOND, pieces=(2, 1))
@@ -175,20 +158,6 @@ def test_the_zone_of_the_session_moves_no_window(spark, tmp_path, zone):
     hours = [(begin + h * 3_600 * SECOND, begin + (h + 1) * 3_600 * SECOND, 2) for h in range(6)]
     midnight = micros(2024, 11, 3)
     assert bench.rows("q") == sorted([*hours, (midnight, midnight + DAY, 12)], key=repr)
-
-
-def test_close_on_idle_lets_the_last_windows_appear(spark, tmp_path):
-    policy = tm.watermark("5 seconds", max_ahead=None, close_on_idle="30 seconds")
-    source = times(NOON + SECOND)
-    bench = bench_of(spark, tmp_path, source, "10 seconds", policy=policy)
-    bench.run(close_all=False)
-    bench.clock.advance(29 * SECOND)
-    bench.run(close_all=False)
-    assert bench.rows("q") == []
-    bench.clock.advance(SECOND)
-    bench.run(close_all=False)
-    start = NOON // (10 * SECOND) * 10 * SECOND
-    assert bench.rows("q") == [(start, start + 10 * SECOND, 1)]
 
 
 @pytest.mark.parametrize("settings", [{}, {"tier": "cluster", "key_groups": 2}])

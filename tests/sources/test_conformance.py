@@ -60,6 +60,20 @@ def put(folder: Path, number: int, kind: str) -> None:
     temporary.rename(path)
 
 
+def directories_case(tmp_path: Path) -> Case:
+    count = 0
+    for name in "ab":
+        (tmp_path / name).mkdir()
+
+    def grow(_: ManualClock) -> None:
+        nonlocal count
+        for _i in range(FILES // 2):
+            put(tmp_path / "aab"[count % 3], count, "json")
+            count += 1
+
+    return Case(lambda: files(f"{tmp_path}/[ab]/*.json", SCHEMA, partition_by="directory"), grow, ROWS_PER_FILE)
+
+
 def file_case(kind: str, tmp_path: Path, spark: object) -> Case:
     folder = tmp_path / "in put"
     folder.mkdir()
@@ -96,7 +110,7 @@ def memory_case(partitions: int) -> Case:
     return Case(lambda: source, grow, 1)
 
 
-KINDS = ["json", "csv", "parquet", "json.gz", "generator", "generator/2", "memory", "memory/2"]
+KINDS = ["directories", "json", "csv", "parquet", "json.gz", "generator", "generator/2", "memory", "memory/2"]
 
 
 @pytest.fixture(params=KINDS)
@@ -106,6 +120,8 @@ def case(request: pytest.FixtureRequest, tmp_path: Path, spark: object) -> Case:
         return generator_case(int(partitions or 1))
     if name == "memory":
         return memory_case(int(partitions or 1))
+    if name == "directories":
+        return directories_case(tmp_path)
     return file_case(name, tmp_path, spark)
 
 
@@ -126,6 +142,12 @@ def collect(source: Source, spark: Any, start: Any, end: Any) -> list[tuple[Any,
         newest = max(row[frame.columns.index(ARRIVAL)] for row in rows)
         assert 0 <= source.ingested_at(start, end) - newest < 1_000, "Spark knows a file's time to the millisecond"
     return sorted(rows)
+
+
+def partitions_of(source: Source, spark: Any, start: Any, end: Any) -> set[int]:
+    frame = source.read(spark, start, end)
+    column = PARTITION if PARTITION in frame.columns else "0"
+    return {row[0] for row in frame.selectExpr(column).distinct().collect()}
 
 
 def test_conformance(case: Case, tmp_path: Path, spark: Any) -> None:
@@ -167,6 +189,11 @@ def test_conformance(case: Case, tmp_path: Path, spark: Any) -> None:
     parts = [row for first, last in halves[:2] for row in collect(source, spark, first, last)]
     parts += collect(source, spark, halves[1][1], end)
     assert sorted(parts) == whole
+
+    # Which partitions have rows is known without reading them.
+    for start in (begin, middle, end):
+        assert source.waiting(start).partitions == partitions_of(source, spark, start, end)
+        assert source.waiting(start).at == clock.monotonic()
 
     # Nothing is an empty DataFrame of the same columns.
     assert collect(source, spark, middle, middle) == []

@@ -20,7 +20,7 @@ from transom.model.expression import Expression
 from transom.model.query import Query
 from transom.model.time import MAX_TIME, MIN_TIME, Clock, Micros
 from transom.model.watermark import WatermarkPolicy
-from transom.sources.base import Cut, Mark, Offset
+from transom.sources.base import Cut, Mark, Offset, Waiting
 from transom.sources.schemas import check_reserved, position
 from transom.windows.partials import Partial
 from transom.windows.store import PaneStore
@@ -189,6 +189,10 @@ class DerivedSource(ABC):
                 break
             end, rows = item.position, rows + item.rows
         return Cut(end, rows)
+
+    def waiting(self, offset: Offset) -> Waiting:
+        """Return whether items wait; it is never idle on its own, so that it does not matter when this was found."""
+        return Waiting(frozenset({0} if position(offset) < self._newest else ()), 0)
 
     @abstractmethod
     def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:

@@ -195,7 +195,7 @@ class StreamEstimate:
             self._epoch += outcome.stats.delays
             self._newest_read = max(before or 0, arrived)
         if not stream.definition.policy.from_source:
-            known = stream.state.watermark.advanced(stream.definition.policy, now).value
+            known = stream.foreseen().value
             self._swept(known, before, self._newest_read or now + self.ahead, cut)
 
     def closed(self, results: int, took: Micros) -> None:

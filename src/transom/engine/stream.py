@@ -17,7 +17,7 @@ from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.spark.plan import Rows
 from transom.engine.state import Closing, StreamState
 from transom.engine.tables import PartialTable
-from transom.engine.watermarks import WatermarkState
+from transom.engine.watermarks import Idleness, WatermarkState
 from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.query import Query
@@ -89,7 +89,7 @@ class Stream:
         """The queries that run."""
         self.definitions = dict(self.compiled.definitions)
         """Definitions of all queries, also of those that do not run."""
-        watermark = WatermarkState.start(len(self.source.partitions), now)
+        watermark = WatermarkState.start(len(self.source.partitions))
         place = executors or Here(Path())
         self.in_files: frozenset[str] = frozenset()
         """Names of the finest key sets of the components whose partials the jobs write into files."""
@@ -105,6 +105,8 @@ class Stream:
         """Set when the application ends at once: the micro-batch under way runs no further job."""
         self.latest = self.state.offset
         """The source's newest offset at the last look."""
+        self.idleness = Idleness()
+        """For how long the source partitions have been empty."""
         self._waiting: tuple[Offset, int] | None = None
         """An offset and the rows from there on, if the last look counted them all."""
         self.measures_delays = True
@@ -202,11 +204,12 @@ class Stream:
         """
         state = self.state
         self._looked = now
-        self._injected(now)
-        state.watermark = state.watermark.advanced(self.definition.policy, now)
-        watermark = max(state.closed, MAX_TIME if finish else state.watermark.value)
         if not finish:
             self.latest = self.source.latest()
+            self.idleness = self.idleness.looked(self.source.waiting(state.offset), len(self.source.partitions))
+        self._injected()
+        state.watermark = self.foreseen()
+        watermark = max(state.closed, MAX_TIME if finish else state.watermark.value)
         latest = state.offset if finish else self.latest
         piece = self.source.cut(state.offset, max_rows) if latest != state.offset else None
         self.more = piece is not None and piece.end != latest
@@ -245,11 +248,15 @@ class Stream:
         closed = self.state.closed_by(watermark)
         return closed if watermark < MAX_TIME else max([closed, *(reader.last_end for reader in self.readers)])
 
-    def _injected(self, now: Micros) -> None:
+    def foreseen(self) -> WatermarkState:
+        """Return the watermark that the next cut has, as far as is known."""
+        return self.state.watermark.advanced(self.definition.policy, self.idleness.lengths)
+
+    def _injected(self) -> None:
         """Take the watermarks that came from the source without rows."""
         if self.definition.policy.from_source:
             injected = self.source.watermark(self.state.offset)
-            self.state.watermark = self.state.watermark.committed((), injected, now)
+            self.state.watermark = self.state.watermark.committed((), injected)
 
     def ended(self) -> bool:
         """Tell whether no row can come any more and no window is left to close, or no query runs that needs any."""
@@ -324,7 +331,7 @@ class Stream:
         watermark = self.state.watermark
         if not cut.empty:
             injected = self.source.watermark(cut.end)
-            watermark = watermark.committed(outcome.stats.newest, injected, cut.at)
+            watermark = watermark.committed(outcome.stats.newest, injected)
         partials: list[PartialTable | PartialFiles] = [*(PartialTable.of(table) for table in tables), *outcome.files]
         failed = self.state.commit(partials, cut.end, watermark)
         return {name: str(error) for name, error in failed.items()}

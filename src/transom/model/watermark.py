@@ -15,11 +15,11 @@ class WatermarkPolicy:
     delay: Micros
     """Derived watermarks: how far behind the largest event time of a source partition the watermark stays."""
     idle_after: Micros | None = None
-    """Partitions silent for so long no longer hold the watermark back."""
+    """Partitions that were found empty for so long no longer hold the watermark back."""
     max_ahead: Micros | None = None
     """Rows whose event time is further ahead of the wall clock are dead letters."""
     close_on_idle: Micros | None = None
-    """After so long without any row, wall time moves the watermark on."""
+    """When the source was found empty for so long, time itself moves the watermark on."""
     from_source: bool = False
     """The source injects the watermarks; `delay` is subtracted from them all the same."""
 
@@ -63,11 +63,12 @@ def watermark(
 
     Args:
         delay: The watermark stays so far behind the largest event time read, per source partition.
-        idle_after: A source partition silent for so long (wall time) no longer holds the others back.
+        idle_after: A source partition that was found empty for so long no longer holds the others back. Rows that wait
+            to be read are none of silence, nor is the time for which the application does not run.
         max_ahead: Rows further ahead of the wall clock than this go to the dead letters and do not move the
             watermark, so that one record of the year 2099 cannot close every window. None: no bound.
-        close_on_idle: After so long without any row the wall clock moves the watermark, so that the last windows
-            appear. None: they wait for the next row.
+        close_on_idle: When all of the source was found empty for so long, time itself moves the watermark on, so that
+            the last windows appear. None: they wait for the next row.
         from_source: Take the watermarks that the source itself injects.
     """
     optional = {

@@ -37,6 +37,16 @@ class Cut:
     """Rows in it; an estimate is allowed."""
 
 
+@dataclass(frozen=True)
+class Waiting:
+    """Which source partitions have rows that nobody has read yet."""
+
+    partitions: frozenset[int]
+    """Their indices into `partitions`. One that was seen, but is not named there yet, has an index behind the last."""
+    at: Micros
+    """When the source was looked at and this was so, monotonic time; after a pause it is older than the question."""
+
+
 class Source(Protocol):
     """A replayable source.
 
@@ -86,6 +96,13 @@ class Source(Protocol):
 
         One indivisible unit (a file) may be larger than `max_rows`; then it is returned alone. An empty backlog
         gives `Cut(start, 0)`.
+        """
+
+    def waiting(self, offset: Offset) -> Waiting:
+        """Return which partitions have rows from `offset` on, as far as the last `latest()` has found out.
+
+        Decides which of them hold back the watermark and when they are idle, so a partition may be named that has
+        no row after all, but none may be missing that has one. Asked at each look: O(partitions), not O(rows).
         """
 
     def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:

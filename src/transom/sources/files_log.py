@@ -92,6 +92,8 @@ class FileLog:
         self._entries: list[FileEntry] = []
         self._known: set[str] = set()
         self._directories: dict[str, int] = {}
+        self._newest: dict[int, int] = {}
+        """Position of the last file of each directory, by the directory's index."""
         self._length = 0
         if self._path.exists():
             self._load()
@@ -131,6 +133,15 @@ class FileLog:
     def directories(self) -> Sequence[str]:
         """Directories in which files were found, in the order of their first file; only ever grows."""
         return tuple(self._directories)
+
+    @property
+    def index_of(self) -> Mapping[str, int]:
+        """The index of each directory."""
+        return self._directories
+
+    def directories_from(self, position: int) -> Iterator[int]:
+        """Return the indices of the directories that have files from a position on; O(directories)."""
+        return (index for index, newest in self._newest.items() if newest >= position)
 
     def directory_index(self, path: str) -> int:
         """Return the index into `directories` of the directory of a logged file."""
@@ -214,7 +225,8 @@ class FileLog:
     def _admit(self, entry: FileEntry) -> None:
         self._entries.append(entry)
         self._known.add(entry.path)
-        self._directories.setdefault(os.path.dirname(entry.path), len(self._directories))
+        index = self._directories.setdefault(os.path.dirname(entry.path), len(self._directories))
+        self._newest[index] = entry.position
 
     def _load(self) -> None:
         data = self._path.read_bytes()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from transom.errors import CheckpointCorruptError, SourceError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Clock, Micros, format_duration
-from transom.sources.base import Cut, Mark, Offset
+from transom.sources.base import Cut, Mark, Offset, Waiting
 from transom.sources.files_log import LOG_NAME, FileEntry, FileLog, explained, replace_file
 from transom.sources.files_read import Format, checked_schema, empty_frame, read_files, unreadable_files
 from transom.sources.files_rows import estimate_rows
@@ -60,6 +60,8 @@ class FileSource:
         self._rows: dict[int, int] = {}
         self._released = 0
         self._forgotten_up_to = 0
+        self._looked: Micros = 0
+        """Monotonic time of the last look."""
         self._opened: tuple[FileLog, Scanner, Path, Clock] | None = None
 
     @property
@@ -119,6 +121,8 @@ class FileSource:
             found = scanner.poll(log.known, clock.now() - self._settle if self._settle else None)
         except OSError as error:
             raise SourceError(f"files: {error}.", "Check the permissions of the directory.") from error
+        if scanner.looked:
+            self._looked = clock.monotonic()
         if found:
             found.sort(key=lambda file: (file[2] if self._by_time else 0, file[0]))
             with explained(directory):
@@ -148,6 +152,16 @@ class FileSource:
                 break
             end, rows = entry.position + 1, rows + more
         return Cut(end, rows)
+
+    def waiting(self, offset: Offset) -> Waiting:
+        """Return the directories with files from `offset` on; a file that is too young to be taken is one of them."""
+        log, scanner, _, _ = self._open
+        first = position(offset)
+        if not self._by_directory:
+            return Waiting(frozenset({0} if log.next > first or scanner.pending else ()), self._looked)
+        found = set(log.directories_from(first))
+        found.update(log.index_of.get(directory, len(log.index_of)) for directory in scanner.pending)
+        return Waiting(frozenset(found), self._looked)
 
     def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:
         """Return the rows of the files at [start, end), with _corrupt_record for text.

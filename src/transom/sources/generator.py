@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from transom.errors import CheckpointCorruptError, DefinitionError, SourceError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_time
-from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset
+from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset, Waiting
 from transom.sources.files_log import replace_file
 from transom.sources.schemas import check_reserved, position
 
@@ -99,6 +99,7 @@ class GeneratorSource:
         self._start: Micros = 0
         self._clock: Clock | None = None
         self._latest = 0
+        self._looked: Micros = 0
         self._end_of_once = 0
 
     @property
@@ -146,6 +147,7 @@ class GeneratorSource:
         """Return how many rows are scheduled up to now."""
         if self._clock is None:
             raise SourceError("generator: it is not open.", "Start the application first.")
+        self._looked = self._clock.monotonic()
         elapsed = self._clock.now() - self._start
         if elapsed >= 0:
             # Row i is due when floor(i * 1e6 / rate) <= elapsed.
@@ -162,6 +164,11 @@ class GeneratorSource:
         first = position(start)
         count = max(min(max(max_rows, 1), self._latest - first), 0)
         return Cut(first + count, count)
+
+    def waiting(self, offset: Offset) -> Waiting:
+        """Return the partitions of the rows that are scheduled from `offset` up to the last look."""
+        first, count = position(offset), len(self._partitions)
+        return Waiting(frozenset(row % count for row in range(first, min(self._latest, first + count))), self._looked)
 
     def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:
         """Return rows start to end - 1."""

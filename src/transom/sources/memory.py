@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import pyarrow as pa
 
 from transom.errors import DefinitionError, SourceError
 from transom.model.time import Clock, Micros, SystemClock
-from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset
+from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset, Waiting
 from transom.sources.schemas import as_struct, check_reserved, position
 
 if TYPE_CHECKING:
@@ -155,6 +156,18 @@ class MemorySource:
             if end < chunk.end:
                 break
         return Cut(end, rows)
+
+    def waiting(self, offset: Offset) -> Waiting:
+        """Return the partitions of the rows from `offset` on; O(what was added since), at most until all have some."""
+        at, first, found = self._clock.monotonic(), position(offset), set[int]()
+        with self._lock:
+            low = max(bisect.bisect_right(self._chunks, first, key=lambda chunk: chunk.first) - 1, 0)
+            for chunk in itertools.islice(self._chunks, low, None):
+                if chunk.table is not None and chunk.end > first:
+                    found.add(chunk.partition)
+                    if len(found) == len(self._partitions):
+                        break
+        return Waiting(frozenset(found), at)
 
     def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:
         """Return the rows in [start, end)."""

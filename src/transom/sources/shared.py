@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.model.time import Clock, Micros
-from transom.sources.base import Cut, Mark, Offset, Source
+from transom.sources.base import Cut, Mark, Offset, Source, Waiting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -116,6 +116,10 @@ class SourceReader:
     def cut(self, start: Offset, max_rows: int) -> Cut:
         """Return the end of a piece from `start`."""
         return self._source.cut(start, max_rows)
+
+    def waiting(self, offset: Offset) -> Waiting:
+        """Return which partitions have rows from `offset` on."""
+        return self._source.waiting(offset)
 
     def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:
         """Return the rows in [start, end)."""
