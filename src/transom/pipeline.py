@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from transom.engine.requests import Change
-from transom.engine.spark.columns import Where, both
+from transom.engine.spark.columns import Unrepeatable, Where, both
 from transom.engine.spark.plan import Rows, Transformation
 from transom.engine.stream import StreamDefinition
 from transom.errors import DefinitionError
@@ -57,9 +57,9 @@ class Stream:
         """
         return self.twin(name)
 
-    def map(self, transformation: Transformation) -> Rowwise:
-        """Return the rows after a row-wise PySpark transformation: filters, columns, joins with static tables."""
-        return Rowwise(self, ()).map(transformation)
+    def map(self, transformation: Transformation, deterministic: bool = True) -> Rowwise:
+        """Return the rows after a row-wise PySpark transformation; see `Rowwise.map`."""
+        return Rowwise(self, ()).map(transformation, deterministic)
 
     def where(self, condition: Input) -> Rowwise:
         """Return the rows that satisfy a condition, SQL or a Column; cheaper for many queries than filters in `map`."""
@@ -124,10 +124,22 @@ class Rowwise:
         found = self.stream.condition(condition)
         return replace(self, condition=found if self.condition is None else both(self.condition, found))
 
-    def map(self, transformation: Transformation) -> Rowwise:
-        """Return the rows after one more transformation."""
+    def map(self, transformation: Transformation, deterministic: bool = True) -> Rowwise:
+        """Return the rows after one more row-wise PySpark transformation: filters, columns, joins with static tables.
+
+        What depends on several rows (an aggregate, `distinct`, a limit, a window function) is refused when the
+        application starts: results would depend on how the stream is cut into micro-batches. What Python functions do
+        (UDFs, `mapInPandas`) cannot be seen; they get some rows at a time, and must treat each by itself.
+
+        Args:
+            transformation: Gets a DataFrame and returns another one.
+            deterministic: Say False to allow what differs when the same rows are read again, after a failure or a
+                restart: `rand`, `uuid`, `current_timestamp`, Python functions that are not deterministic. Results are
+                then each one of those that are possible.
+        """
         if not callable(transformation):
             raise DefinitionError(f"map: {transformation!r} is no function.", "Write map(lambda df: df.where(...)).")
+        transformation = transformation if deterministic else Unrepeatable(transformation)
         before = () if self.condition is None else (Where(self.condition),)
         return Rowwise(self.stream, (*self.chain, *before, transformation))
 

@@ -10,6 +10,19 @@ import transom as tm
 ROWS = [("a", 1.0, 0), ("b", 2.0, 3_000_000), ("a", 5.0, 11_000_000), ("a", 7.0, 25_000_000), (None, None, 26_000_000)]
 
 
+def refused(spark: SparkSession, checkpoint: str) -> list[str]:
+    messages = []
+    for transformation in (lambda df: df.distinct(), lambda df: df.where("rand() < 0.5")):
+        app = tm.App(spark, checkpoint)
+        rows = app.stream(tm.memory("zone string, at timestamp"), event_time="at", watermark=tm.watermark("5 seconds"))
+        rows.map(transformation).window("10 seconds").agg(n=tm.count()).to(tm.memory_sink(), name="q")
+        try:
+            app.explain()
+        except tm.DefinitionError as error:
+            messages.append(error.message.partition(" ")[0])
+    return messages
+
+
 def main(checkpoint: str) -> None:
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
     source = tm.memory("zone string, fare double, at timestamp")
@@ -29,6 +42,7 @@ def main(checkpoint: str) -> None:
             [int(r["window_start"].timestamp()), int(r["window_end"].timestamp()), r["n"]]
             for r in kinds.to_table("kinds").to_pylist()
         ),
+        "refused": refused(spark, f"{checkpoint}-other"),
         "total": [[r["n"], r["most"]] for r in total.to_table("total").to_pylist()],
     }
     print(json.dumps(result))

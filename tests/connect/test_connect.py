@@ -23,5 +23,6 @@ def test_queries_run_on_spark_connect(tmp_path):
     assert json.loads(done.stdout.strip().splitlines()[-1]) == {
         "keyed": [["a", 1, 1.0], ["a", 1, 5.0], ["a", 1, 7.0], ["b", 1, 2.0]],
         "kinds": [[-86390, 10, 2], [0, 8, 2], [10, 86410, 3], [11, 16, 1], [25, 31, 2]],
+        "refused": ["map:", "map:"],
         "total": [[5, 7.0]],
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -83,6 +83,17 @@ class Where:
     def __call__(self, df: DataFrame) -> DataFrame:
         """Return the rows that satisfy the condition."""
         return df.where(to_condition(self.condition))
+
+
+@dataclass(frozen=True)
+class Unrepeatable:
+    """A transformation that may make other rows of the same rows, as the user knows; equal when the functions are."""
+
+    function: Callable[[DataFrame], DataFrame]
+
+    def __call__(self, df: DataFrame) -> DataFrame:
+        """Return the rows after the transformation."""
+        return self.function(df)
 
 
 def is_case_sensitive(df: DataFrame) -> bool:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from transom.engine.spark import plan
-from transom.engine.spark.plan import TIME, Aggregation, Branch, Needed, Rows, StreamPlan
+from transom.engine.spark import plan, rowwise
+from transom.engine.spark.columns import Unrepeatable
+from transom.engine.spark.plan import TIME, Aggregation, Branch, Needed, Rows, StreamPlan, Transformation
 from transom.engine.spark.zones import check_zones
 from transom.engine.state import CompiledQuery
 from transom.engine.stores import StoreShape
@@ -102,12 +103,17 @@ def _compile(
     }
     seen = {index: branch.as_written(good) for index, branch in branches.items()}
     texts = {index: plan.plan_text(df) for index, df in seen.items()}
+    stream_text = _checked_event_time(good, rows.event_time)
+    for index, df in seen.items():
+        _check_row_wise(df, texts[index], stream_text, branches[index].chain)
     identity = _identities(texts)
     inputs = {index: plan.expression_types(df, _inputs(queries, index)) for index, df in seen.items()}
     components = plan_components(queries, share, arrangement)
     types: dict[tuple[int, Primitive], Types] = {}
     key_types: dict[tuple[int, Key], pa.DataType] = {}
     needed = _needed(seen, components, share)
+    for branch, mine in {(c.branch, id(n)): (c.branch, n) for c, n in zip(components, needed, strict=True)}.values():
+        _check_expressions(mine(seen[branch]), texts[branch], branches[branch].chain)
     notes, aggregations = [], []
     for component, mine in zip(components, needed, strict=True):
         aggregation = Aggregation.of(mine, component)
@@ -129,6 +135,58 @@ def _compile(
     definitions = {q.name: q.definition(texts[q.branch]) | ({} if share else {"share": False}) for q in queries}
     stream = StreamPlan(time, branches, components, needed, tuple(aggregations), tuple(notes))
     return Compiled(stream, tuple(stores), compiled, definitions)
+
+
+def _checked_event_time(good: DataFrame, event_time: Expression) -> str:
+    """Return the analysed plan of a stream's rows.
+
+    Raises:
+        DefinitionError: The event time is not made of each row by itself.
+    """
+    text, where = plan.plan_text(good), f"event_time: {event_time.text!r}"
+    root = rowwise.parse(text)
+    if [operator.name for operator in root.walk()] != ["Project", root.children[0].name]:
+        raise DefinitionError(f"{where} is not made of one row.", "Give an expression over the columns of a row.")
+    why = rowwise.why_not_repeatable(good, text)
+    if why is not None:
+        raise DefinitionError(f"{where}: {why}.", "Give a time that is in the rows.")
+    return text
+
+
+def _check_row_wise(seen: DataFrame, text: str, stream: str, chain: Sequence[Transformation]) -> None:
+    """Refuse transformations whose results would depend on micro-batches.
+
+    Raises:
+        DefinitionError: They do not take each row by itself, or may make other rows of the same.
+    """
+    fault = rowwise.why_not_row_wise(text, stream)
+    if fault is not None:
+        raise DefinitionError(f"map: {fault[0]}, and results would depend on how the stream is cut.", fault[1])
+    why = None if _unrepeatable(chain) else rowwise.why_not_repeatable(seen, text)
+    if why is not None:
+        raise DefinitionError(
+            f"map: {why}, so that the same rows, read again after a failure, could give other results.",
+            "Take what is in the rows, or say map(..., deterministic=False) if that is meant.",
+        )
+
+
+def _check_expressions(needed: DataFrame, rows: str, chain: Sequence[Transformation]) -> None:
+    """Refuse keys, conditions and inputs of aggregates that are not made of each row by itself.
+
+    Raises:
+        DefinitionError: One of them is not.
+    """
+    text, where = plan.plan_text(needed), "where, group_by or agg"
+    fault = rowwise.more_than_columns(text, rows)
+    if fault is not None:
+        raise DefinitionError(f"{where}: {fault[0]}.", fault[1])
+    why = None if _unrepeatable(chain) else rowwise.why_not_repeatable(needed, text)
+    if why is not None:
+        raise DefinitionError(f"{where}: {why}.", "Make it a column in map(..., deterministic=False) if that is meant.")
+
+
+def _unrepeatable(chain: Sequence[Transformation]) -> bool:
+    return any(isinstance(function, Unrepeatable) for function in chain)
 
 
 def _needed(seen: Mapping[int, DataFrame], components: Sequence[Component], share: bool) -> tuple[Needed, ...]:

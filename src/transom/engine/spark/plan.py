@@ -368,7 +368,9 @@ def plan_text(df: DataFrame) -> str:
     if hasattr(df, "_jdf"):
         text = df._jdf.queryExecution().analyzed().toString()
     else:
-        text = df._explain_string(extended=True).split("== Optimized")[0]  # type: ignore[operator]
+        explained = df._explain_string(extended=True)  # type: ignore[operator]
+        analysed = explained.split("== Analyzed Logical Plan ==\n")[1].split("\n== Optimized")[0]
+        text = analysed.partition("\n")[2]  # below the names and types
     return re.sub(r"#\d+L?|plan_id=\d+|\[id=[^\]]*\]|@[0-9a-f]+", "", str(text)).strip()
 
 
