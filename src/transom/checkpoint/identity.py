@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from transom.checkpoint.files import translated, write_once
-from transom.checkpoint.names import FORMAT_FILE, IDENTITY_FILE
+from transom.checkpoint.files import required, write_once
+from transom.checkpoint.names import IDENTITY_FILE
 from transom.errors import CheckpointCorruptError
-from transom.model.lines import CORRUPT_REMEDY
+from transom.model.lines import CORRUPT_REMEDY, START, decode, encode
+
+_SINCE = 2
+"""The first format with this file."""
 
 
 @dataclass(frozen=True)
@@ -23,20 +25,21 @@ class Identity:
     """Whether it was made before results were marked with it."""
 
 
-def identify(root: Path) -> Identity:
+def identify(root: Path, found_format: int | None) -> Identity:
     """Return the identity of a checkpoint, and give it one if it has none; of several that try at once, one does.
 
     Args:
-        root: The checkpoint; FORMAT_FILE is there unless it is new.
+        root: The checkpoint.
+        found_format: Its format; None if it is new.
 
     Raises:
-        CheckpointCorruptError: The file is damaged.
+        CheckpointCorruptError: The file is damaged, or missing although the format has one.
         CheckpointError: It cannot be read or written; also as CheckpointFullError.
     """
     path = root / IDENTITY_FILE
-    if not path.exists():
-        value = {"id": secrets.token_hex(8), "adopts": (root / FORMAT_FILE).exists()}
-        write_once(path, json.dumps(value).encode())
+    if not path.exists() and (found_format is None or found_format < _SINCE):
+        line, _ = encode({"id": secrets.token_hex(8), "adopts": found_format is not None}, START)
+        write_once(path, line)
     return read_identity(path)
 
 
@@ -46,9 +49,8 @@ def read_identity(path: Path) -> Identity:
     Raises:
         CheckpointCorruptError: It is damaged or missing.
     """
-    try:
-        with translated(path, "read"):
-            value = json.loads(path.read_bytes())
-        return Identity(str(value["id"]), bool(value["adopts"]))
-    except (ValueError, KeyError, TypeError):
-        raise CheckpointCorruptError(f"The file {path} is damaged.", CORRUPT_REMEDY) from None
+    with required(path):
+        found = decode(path.read_bytes())
+    if found is None:
+        raise CheckpointCorruptError(f"The file {path} is damaged.", CORRUPT_REMEDY)
+    return Identity(**found.value)

@@ -98,7 +98,7 @@ def prepare(root: Path) -> Identity:
         CheckpointCorruptError: The file that tells who it is is damaged.
         CheckpointError: It cannot be created; also as CheckpointFullError.
     """
-    identity = identify(root)
+    identity = identify(root, read_format(root))
     with translated(root, "create"):
         if not (root / FORMAT_FILE).exists():
             write_atomically(root / FORMAT_FILE, [_format_text()])
