@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from exact_helpers import SECOND, Bench
 from pyspark.sql import SparkSession
@@ -81,3 +83,28 @@ def test_empty_files_and_files_without_any_good_row(spark, tmp_path, folder):
     bench.run()
     assert bench.rows("q") == []
     assert [letter["record"] for letter in bench.letters()] == ["nothing"]
+
+
+@pytest.mark.parametrize("one_by_one", [True, False])
+@pytest.mark.parametrize("queries", [("total",), ("rows",), ("total", "rows")])
+def test_a_file_of_other_types_counts_for_nobody(spark, tmp_path, folder, one_by_one, queries):
+    for name, values in {"a": [1, 2], "b": ["x", "y"], "c": [3, 4]}.items():
+        at = pa.array([1, 2], pa.timestamp("s", "UTC"))
+        pq.write_table(pa.table({"at": at, "v": values}), folder / f"{name}.parquet")
+    (folder / "d.parquet").write_text("no parquet")
+
+    def define(app: App, sink: MemorySink) -> None:
+        source = tm.files(folder / "*.parquet", "at timestamp, v bigint", max_files_per_cut=1 if one_by_one else None)
+        windowed = app.stream(source, event_time="at", watermark=tm.watermark(0, max_ahead=None)).window("10 seconds")
+        for name in queries:
+            windowed.agg(n=tm.sum("v") if name == "total" else tm.count()).to(sink, name)
+
+    bench = Bench(spark, tmp_path, define)
+    bench.run()
+    assert {name: bench.rows(name) for name in queries} == {
+        name: [(0, 10 * SECOND, {"total": 10, "rows": 4}[name])] for name in queries
+    }
+    reasons = {Path(letter["record"]).name: letter["reason"] for letter in bench.letters()}
+    assert reasons["b.parquet"] == "unreadable: column v is string, not bigint"
+    assert reasons["d.parquet"].startswith("unreadable: ")
+    assert len(reasons) == 2

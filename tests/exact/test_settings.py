@@ -115,7 +115,9 @@ def test_a_job_that_does_not_end_well_leaves_nothing_in_the_cache(spark, tmp_pat
 
     def define(app: App, sink: MemorySink) -> None:
         one = app.stream(rows, event_time="at", name="one")
-        other = app.stream(source(), event_time="at", name="other").map(lambda df: df.selectExpr("zone", "fare as paid", "_event_micros"))
+        other = app.stream(source(), event_time="at", name="other").map(
+            lambda df: df.selectExpr("zone", "fare as paid", "_event_micros")
+        )
         app.join(one, other, on="zone", window="10 seconds").window("10 seconds").agg(n=tm.count()).to(sink, "pairs")
         one.where("fare > 3").map(lambda df: df.selectExpr("*", "fare + 1 as more")).window("10 seconds").agg(
             m=tm.sum("more")

@@ -198,6 +198,10 @@ class DerivedSource(ABC):
     def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:
         """Return the rows of the items in (start, end]; the same rows every time."""
 
+    def unfit(self, start: Offset, end: Offset) -> dict[str, str]:
+        """Return nothing: all rows have the schema."""
+        return {}
+
     def unreadable(self, spark: SparkSession, start: Offset, end: Offset) -> dict[str, str]:
         """Return nothing: the engine's own rows are readable."""
         return {}

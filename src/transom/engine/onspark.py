@@ -73,7 +73,7 @@ class SparkJob:
         self.stream = stream
         self.cut = cut
         self._compiled = compiled
-        self._skipped: dict[str, str] = {}
+        self._skipped = dict(stream.source.unfit(cut.start, cut.end))
         """Units of the source that cannot be read, with the reason."""
         self._held: tuple[tuple[str, ...], DataFrame] | None = None
         """The rows, read once for all jobs, with the units that were skipped."""

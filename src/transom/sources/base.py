@@ -115,6 +115,12 @@ class Source(Protocol):
             skip: Units (as named by `unreadable`) to leave out.
         """
 
+    def unfit(self, start: Offset, end: Offset) -> dict[str, str]:
+        """Return the units in [start, end) that do not fit the schema, each with the reason; reads no rows.
+
+        They are never read, whatever else is in the range. Also called from the threads of jobs.
+        """
+
     def unreadable(self, spark: SparkSession, start: Offset, end: Offset) -> dict[str, str]:
         """Return the units in [start, end) that cannot be read at all, each with the reason; runs jobs.
 

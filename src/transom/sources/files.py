@@ -43,7 +43,10 @@ def files(
             them; local paths or file:// URIs. Names that start with "." or "_" or end in ".tmp",
             ".crdownload" or "._COPYING_" are left alone.
         schema: The columns, as a StructType or as text ("at timestamp, fare double"). Columns that a Parquet
-            file lacks are null; columns that the schema lacks are ignored.
+            file lacks are null; columns that the schema lacks are ignored. A Parquet file with a column of another
+            type is a dead letter as a whole, unless Spark widens it without loss (int to bigint); of times in
+            nanoseconds whole microseconds are taken. All columns are read and checked, whatever the queries use:
+            whoever wants speed declares what is used.
         format: "json" (one value per line), "csv" or "parquet"; by default what the extension says. Text may
             be gzipped (".gz").
         order: Order among files found together: by path, or by modification time.

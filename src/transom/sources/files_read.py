@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import unicodedata
@@ -11,6 +12,7 @@ from urllib.parse import quote
 
 from transom.failures import classify, require_blame
 from transom.sources.base import ARRIVAL, CORRUPT, PARTITION
+from transom.sources.files_fit import Remades, read_first, remake
 from transom.sources.files_rows import why_unreadable
 from transom.sources.schemas import check_reserved
 
@@ -79,7 +81,8 @@ def read_files(
     schema: StructType,
     kind: Format,
     options: Mapping[str, str],
-    partition: Callable[[str], int] | None,
+    partition: Callable[[str], int] | None = None,
+    remade: Callable[[str], Remades] = lambda path: (),
 ) -> DataFrame:
     """Return the rows of files: _corrupt_record (json, csv), _source_partition (with `partition`), _source_arrival.
 
@@ -93,23 +96,42 @@ def read_files(
         kind: "json", "csv" or "parquet".
         options: Options of the reader.
         partition: Gives the index of the source partition of a path; the same for all files of a directory.
+        remade: Gives the columns of a Parquet file that are read as another type first.
     """
-    from pyspark.sql import functions as F
-
     if int(spark.conf.get(_LISTING, "32") or 32) < len(paths):
         spark.conf.set(_LISTING, str(max(len(paths), 1 << 20)))
+    alike: dict[Remades, list[str]] = {}
+    for path in paths:
+        alike.setdefault(remade(path), []).append(path)
+    frames = [_read(spark, some, schema, kind, options, partition, first) for first, some in alike.items()]
+    return functools.reduce(lambda a, b: a.unionAll(b), frames)
+
+
+def _read(
+    spark: SparkSession,
+    paths: Sequence[str],
+    schema: StructType,
+    kind: Format,
+    options: Mapping[str, str],
+    partition: Callable[[str], int] | None,
+    remade: Remades,
+) -> DataFrame:
+    from pyspark.sql import functions as F
+
     text = kind != "parquet"
-    columns = _with_corrupt(schema) if text else schema
+    columns = _with_corrupt(schema) if text else read_first(schema, remade)
     fixed = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
     if text:
         fixed |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     reader = spark.read.format(kind).options(**options).options(**fixed).schema(columns)
     frame = reader.load(["file://" + escape_glob(path) for path in paths])
+    arrival = F.unix_micros(frame.metadataColumn("_metadata").getField(_MODIFIED)).alias(ARRIVAL)
+    extra = [arrival] if partition is None else [_partition(paths, partition).alias(PARTITION), arrival]
     if text:
-        frame = frame.withColumn(CORRUPT, _corrupt(schema.names))
-    if partition is not None:
-        frame = frame.withColumn(PARTITION, _partition(paths, partition))
-    return frame.withColumn(ARRIVAL, F.unix_micros(frame.metadataColumn("_metadata").getField(_MODIFIED)))
+        return frame.withColumn(CORRUPT, _corrupt(schema.names)).select("*", *extra)
+    # What is damaged in a column is found whatever columns the queries use.
+    frame = frame.where(f"NOT (spark_partition_id() < 0 AND to_json(struct({_listed(schema.names)})) IS NULL)")
+    return frame.select(*[remake(field, remade) for field in schema.fields], *extra)
 
 
 def empty_frame(spark: SparkSession, schema: StructType, kind: Format, partitioned: bool) -> DataFrame:
@@ -126,26 +148,39 @@ def empty_frame(spark: SparkSession, schema: StructType, kind: Format, partition
 
 
 def unreadable_files(
-    spark: SparkSession, paths: Sequence[str], schema: StructType, kind: Format, options: Mapping[str, str]
+    spark: SparkSession,
+    paths: Sequence[str],
+    schema: StructType,
+    kind: Format,
+    options: Mapping[str, str],
+    remade: Callable[[str], Remades] = lambda path: (),
 ) -> dict[str, str]:
     """Return the files that cannot be read at all, each with the reason.
 
-    Each file is tried without Spark first; only when the rest fails in one Spark job, each has its own.
+    Spark decides, by a job for each half of those that fail together: what else reads files may refuse what Spark
+    takes, so that it would depend on its neighbours whether a file counts. What else reads files says why.
     """
 
     def fails(some: Sequence[str]) -> str | None:
         try:
-            read_files(spark, some, schema, kind, options, None).write.format("noop").mode("overwrite").save()
+            read_files(spark, some, schema, kind, options, remade=remade).write.format("noop").mode("overwrite").save()
         except Exception as error:
             require_blame(error, "Looking for unreadable files")  # else all of them would be dead letters
             return classify(error).reason
         return None
 
-    bad = {path: reason for path in paths if (reason := why_unreadable(path, kind)) is not None}
-    rest = [path for path in paths if path not in bad]
-    if rest and fails(rest) is not None:
-        bad |= {path: reason for path in rest if (reason := fails([path])) is not None}
-    return bad
+    def among(some: Sequence[str]) -> dict[str, str]:
+        why = fails(some) if some else None
+        if why is None or len(some) == 1:
+            return {} if why is None else {some[0]: why_unreadable(some[0], kind) or why}
+        middle = len(some) // 2
+        return among(some[:middle]) | among(some[middle:])
+
+    return among(paths)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(_quoted, names))
 
 
 def _with_corrupt(schema: StructType) -> StructType:

@@ -1,4 +1,4 @@
-"""What can be learnt about a file without Spark: how many rows it has, and whether it can be read at all."""
+"""What can be learnt about a file without Spark: how many rows it has, and why it cannot be read."""
 
 from __future__ import annotations
 
@@ -12,28 +12,34 @@ import pyarrow.parquet as pq
 
 SAMPLE_BYTES = 1 << 16
 _CHUNK = 1 << 20
-_ERRORS = (OSError, EOFError, zlib.error, pa.ArrowException)
+_ERRORS = (OSError, EOFError, zlib.error, pa.ArrowException, NotImplementedError)
 
 Bytes: TypeAlias = int
 
 
-def estimate_rows(path: str, size: Bytes, kind: str, header: bool = False) -> int:
-    """Return about how many rows a file has.
+def parquet_footer(path: str) -> tuple[int, pa.Schema] | None:
+    """Return how many rows a Parquet file has and its columns; None when that cannot be read."""
+    try:
+        footer = pq.read_metadata(path)
+        return int(footer.num_rows), footer.schema.to_arrow_schema()
+    except _ERRORS:
+        return None
 
-    Exact for Parquet, and for text of up to 64 KiB without line breaks inside values; otherwise from the
+
+def estimate_rows(path: str, size: Bytes, header: bool = False) -> int:
+    """Return about how many rows a text file has.
+
+    Exact for text of up to 64 KiB without line breaks inside values; otherwise from the
     bytes per row in the first 64 KiB.
 
     Args:
         path: The file.
         size: Its bytes.
-        kind: "json", "csv" or "parquet".
         header: Whether the first line of a CSV file is no row.
 
     A file that cannot be read counts as one row: the job on it will find out.
     """
     try:
-        if kind == "parquet":
-            return int(pq.read_metadata(path).num_rows)
         sample, whole = _sample(path, size)
     except _ERRORS:
         return 1

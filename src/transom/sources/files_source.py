@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,10 @@ from transom.errors import CheckpointCorruptError, SourceError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Clock, Micros, format_duration
 from transom.sources.base import Cut, Mark, Offset, Waiting
+from transom.sources.files_fit import Fit, Remades, fit
 from transom.sources.files_log import LOG_NAME, FileEntry, FileLog, explained, replace_file
 from transom.sources.files_read import Format, checked_schema, empty_frame, read_files, unreadable_files
-from transom.sources.files_rows import estimate_rows
+from transom.sources.files_rows import estimate_rows, parquet_footer
 from transom.sources.files_scan import Pattern, Scanner
 from transom.sources.schemas import as_struct, position
 
@@ -57,7 +58,9 @@ class FileSource:
         self._by_directory = by_directory
         self._max_files = max_files
         self._header = str(options.get("header", "")).lower() == "true"
-        self._rows: dict[int, int] = {}
+        self._facts: dict[int, Fit] = {}
+        """What is known of files that wait, by position."""
+        self._case_sensitive = False
         self._released = 0
         self._forgotten_up_to = 0
         self._looked: Micros = 0
@@ -100,7 +103,8 @@ class FileSource:
                     f"files: the directory {pattern.base} does not exist.", "Create it, or correct the path."
                 )
         log = FileLog(directory)
-        self._rows.clear()
+        self._facts.clear()
+        self._case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
         self._opened = log, Scanner(patterns), directory, clock
         self._released = self._forgotten_up_to = log.start
 
@@ -147,7 +151,7 @@ class FileSource:
         first = position(start)
         end, rows = first, 0
         for count, entry in enumerate(self._log.since(first)):
-            more = self._estimate(entry)
+            more = self._fit(entry).rows
             if count and (rows + more > max_rows or (self._max_files and count >= self._max_files)):
                 break
             end, rows = entry.position + 1, rows + more
@@ -171,7 +175,7 @@ class FileSource:
         Raises:
             SourceError: A file vanished; the message names it.
         """
-        left_out = set(skip)
+        left_out = {*skip, *self.unfit(start, end)}
         entries = [entry for entry in self._between(start, end) if entry.path not in left_out]
         for entry in entries:
             _check_unchanged(entry)
@@ -179,12 +183,20 @@ class FileSource:
         partition = (lambda path: log.directory_index(path)) if self._by_directory else None
         if not entries:
             return empty_frame(spark, self.schema, self._kind, self._by_directory)
-        return read_files(spark, [entry.path for entry in entries], self.schema, self._kind, self._options, partition)
+        paths = [entry.path for entry in entries]
+        return read_files(spark, paths, self.schema, self._kind, self._options, partition, self._remade(entries))
+
+    def unfit(self, start: Offset, end: Offset) -> dict[str, str]:
+        """Return the Parquet files at [start, end) whose columns have other types than the schema, each with which."""
+        fits = {entry.path: self._fit(entry) for entry in self._between(start, end) if self._kind == "parquet"}
+        return {path: fit.why_not for path, fit in fits.items() if fit.why_not is not None}
 
     def unreadable(self, spark: SparkSession, start: Offset, end: Offset) -> dict[str, str]:
-        """Return the files at [start, end) that cannot be read at all, each with the reason."""
-        paths = [entry.path for entry in self._between(start, end)]
-        return unreadable_files(spark, paths, self.schema, self._kind, self._options)
+        """Return the files at [start, end) that fit the schema and cannot be read at all, each with the reason."""
+        unfit = self.unfit(start, end)
+        entries = [entry for entry in self._between(start, end) if entry.path not in unfit]
+        paths = [entry.path for entry in entries]
+        return unreadable_files(spark, paths, self.schema, self._kind, self._options, self._remade(entries))
 
     def ingested_at(self, start: Offset, end: Offset) -> Micros:
         """Return the newest modification time of the files at [start, end); 0 for none."""
@@ -210,7 +222,7 @@ class FileSource:
         oldest = position(oldest_needed)
         if oldest <= self._released and (directory / RETAINED_NAME).exists():
             return
-        self._rows = {place: rows for place, rows in self._rows.items() if place >= oldest}
+        self._facts = {place: fit for place, fit in self._facts.items() if place >= oldest}
         self._released = max(self._released, oldest)
         value = {"position": self._released, "path": self.retained_from()}
         with explained(directory):
@@ -243,12 +255,26 @@ class FileSource:
     def _between(self, start: Offset, end: Offset) -> list[FileEntry]:
         return self._log.between(position(start), position(end))
 
-    def _estimate(self, entry: FileEntry) -> int:
-        rows = self._rows.get(entry.position)
-        if rows is None:
-            rows = estimate_rows(entry.path, entry.size, self._kind, self._header)
-            self._rows[entry.position] = rows
-        return rows
+    def _fit(self, entry: FileEntry) -> Fit:
+        """Return what can be learnt of a file without Spark; its footer is read once."""
+        known = self._facts.get(entry.position)
+        if known is not None:
+            return known
+        if self._kind == "parquet":
+            footer = parquet_footer(entry.path)
+            if footer is None:
+                return Fit(1)  # the job will find out
+            found = fit(footer[0], self.schema, footer[1], self._case_sensitive)
+        else:
+            found = Fit(estimate_rows(entry.path, entry.size, self._header))
+        self._facts[entry.position] = found
+        return found
+
+    def _remade(self, entries: Sequence[FileEntry]) -> Callable[[str], Remades]:
+        if self._kind != "parquet":
+            return lambda path: ()
+        remade = {entry.path: self._fit(entry).remade for entry in entries}
+        return lambda path: remade[path]
 
 
 def _check_unchanged(entry: FileEntry) -> None:

@@ -176,6 +176,10 @@ class GeneratorSource:
         tasks = 1 if last - first <= _ROWS_PER_TASK else None
         return self._frame(spark, first, last, tasks)
 
+    def unfit(self, start: Offset, end: Offset) -> dict[str, str]:
+        """Return nothing: all rows have the schema."""
+        return {}
+
     def unreadable(self, spark: SparkSession, start: Offset, end: Offset) -> dict[str, str]:
         """Return nothing: rows that can be made are readable."""
         return {}

@@ -198,6 +198,10 @@ class MemorySource:
         whole = pa.concat_tables(tables).cast(arrow) if tables else arrow.empty_table()
         return whole.combine_chunks()
 
+    def unfit(self, start: Offset, end: Offset) -> dict[str, str]:
+        """Return nothing: all rows have the schema."""
+        return {}
+
     def unreadable(self, spark: SparkSession, start: Offset, end: Offset) -> dict[str, str]:
         """Return nothing: rows in memory are readable."""
         return {}

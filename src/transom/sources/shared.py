@@ -125,6 +125,10 @@ class SourceReader:
         """Return the rows in [start, end)."""
         return self._source.read(spark, start, end, skip)
 
+    def unfit(self, start: Offset, end: Offset) -> dict[str, str]:
+        """Return the units in [start, end) that do not fit the schema."""
+        return self._source.unfit(start, end)
+
     def unreadable(self, spark: SparkSession, start: Offset, end: Offset) -> dict[str, str]:
         """Return the units in [start, end) that cannot be read at all."""
         return self._source.unreadable(spark, start, end)
