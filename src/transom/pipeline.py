@@ -40,7 +40,6 @@ class Stream:
     def __post_init__(self) -> None:
         self.queries: list[Query] = []
         self._branches: list[tuple[Transformation, ...]] = []
-        self._conditions: list[Expression] = []
 
     def apart(self, name: str | None = None) -> Stream:
         """Return a stream of its own over the same source, for queries that are too heavy for the limits of the others.
@@ -88,21 +87,6 @@ class Stream:
             self._branches.append(chain)
         return self._branches.index(chain)
 
-    def condition(self, value: Input) -> Expression:
-        """Return a condition under a text that no other has: different Columns can print alike.
-
-        Raises:
-            DefinitionError: It is neither text nor a Column.
-        """
-        given = Expression.of(value, "where")
-        same = [known for known in self._conditions if known.column is given.column]
-        if given.column is None or same:
-            return same[0] if same and given.column is not None else given
-        alike = sum(known.text.split(" #")[0] == given.text for known in self._conditions)
-        numbered = replace(given, text=f"{given.text} #{alike + 1}") if alike else given
-        self._conditions.append(numbered)
-        return numbered
-
 
 @dataclass(frozen=True, eq=False)
 class Rowwise:
@@ -121,7 +105,7 @@ class Rowwise:
         Args:
             condition: SQL text or a Column, as in `DataFrame.where`.
         """
-        found = self.stream.condition(condition)
+        found = Expression.of(condition, "where")
         return replace(self, condition=found if self.condition is None else both(self.condition, found))
 
     def map(self, transformation: Transformation, deterministic: bool = True) -> Rowwise:

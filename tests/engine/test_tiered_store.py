@@ -36,7 +36,6 @@ from transom.engine.tables import (
     PartialTable,
     TableNote,
     describe_table,
-    primitive_names,
     state_name,
 )
 from transom.engine.watermarks import WatermarkState
@@ -48,7 +47,7 @@ from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.components import ROWS, KeySet
 from transom.windows.panes import Grid
 
-NAMES = dict(zip(PRIMITIVES, primitive_names(tuple(PRIMITIVES)), strict=True))
+NAMES = {primitive: primitive.key for primitive in PRIMITIVES}
 ORIGIN = Origin("branch", ("k",))
 
 

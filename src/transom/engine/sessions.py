@@ -8,7 +8,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from transom.engine.results import ResultRows, table_of
-from transom.engine.tables import PANE, Origin, PartialTable, partial_table
+from transom.engine.tables import PANE, Origin, PartialTable, lacking, partial_table
 from transom.model.query import Query
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import SessionSpec
@@ -135,19 +135,27 @@ class Sessions:
     def restore(
         self, tables: Mapping[str, pa.Table], origin: Origin, names: Mapping[Primitive, str], closed: Micros
     ) -> None:
-        """Take in what `tables` returned; `closed` is the watermark in force."""
+        """Take in what `tables` returned; `closed` is the watermark in force.
+
+        Raises:
+            CheckpointCorruptError: Sessions, or states of them, are missing.
+        """
         for spec, store in self.stores.items():
             held = tables.get(_name(spec, origin))
-            if held is not None:
-                table = PartialTable.of(held)
-                store.add(table.table, table.states(names), closed)
+            if held is None:
+                raise lacking(origin, [_name(spec, origin)])
+            table = PartialTable.of(held)
+            if table.contents.absent is not None:
+                table.contents.require(origin, (names[primitive] for primitive in store.primitives))
+            store.add(table.table, table.states(names), closed)
 
 
 def sessions_table(store: SessionStore, origin: Origin) -> pa.Table:
     """Return the open sessions of a store as one table of partials; primitives that it has of none are left out."""
     times, keys, states = store.rows()
     kept = {p: types for p, types in store.primitives.items() if p in states}
-    return partial_table(kept, origin, {PANE: times}, keys, states)
+    absent = [p for p in store.primitives if p not in states]
+    return partial_table(kept, origin, {PANE: times}, keys, states, absent)
 
 
 def _complete_sessions(query: Query, ended: Ended, complete_from: Micros) -> Iterator[tuple[SessionSpec, Intervals]]:

@@ -15,11 +15,12 @@ from transom.engine.cluster.work import Executors, Merge
 from transom.engine.history import Sources
 from transom.engine.results import Span
 from transom.engine.sessions import Ended, Sessions
-from transom.engine.tables import Origin, PartialTable, direct_table, primitive_names, store_table, taken_from
+from transom.engine.tables import Origin, PartialTable, direct_table, lacking, store_table, taken_from
 from transom.engine.updates import Touched
 from transom.model.query import Query
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.windows.aggregates.base import Primitive, Slots, Types
+from transom.windows.aggregates.former import current_key
 from transom.windows.arranging import Flow
 from transom.windows.components import KeySet
 from transom.windows.intervals import TIMES
@@ -63,7 +64,7 @@ class StoreEntry:
         for primitive, source in sources.items():
             if source.origin != origin:
                 taken.setdefault(source.origin, []).append(primitive)
-        names = dict(zip(primitives, primitive_names(tuple(primitives)), strict=True))
+        names = {primitive: primitive.key for primitive in primitives}
         if old is not None and old.store.grid == key_set.grid and not taken:
             store = old.store
             store.rename(names)
@@ -246,20 +247,28 @@ class StoreEntry:
             tables: The tables, perhaps those of other stores, too.
             files: Its files.
             closed: The watermark in force.
+
+        Raises:
+            CheckpointCorruptError: States are missing.
         """
         name = self.origin.name
         known = tables.get(f"keys:{name}")
         if known is not None and self.store.keys.schema.names:
             self.store.keys.intern(known)
-        if (held := tables.get(f"panes:{name}")) is not None:
-            table = PartialTable.of(held)
-            self.store.add(table.panes(), table.table, table.states(self.names))
+        if (held := tables.get(f"panes:{name}")) is None:
+            raise lacking(self.origin, self.names.values())
+        table = PartialTable.of(held)
+        table.contents.require(self.origin, self.names.values())
+        self.store.add(table.panes(), table.table, table.states(self.names))
         if (direct := tables.get(f"direct:{name}")) is not None:
             table = PartialTable.of(direct)
+            table.contents.require(self.origin, self.names.values())
             self.store.add_windows(table.panes(), table.lengths(), table.table, table.states(self.names))
         for written, condition, wanted, *rest in files:  # nothing follows in older checkpoints
             sessions = SessionRows.from_json(rest[0]) if rest and rest[0] is not None else None
-            self.store.attach(PartialFiles.from_json(written), condition, wanted, sessions)
+            part, taken = PartialFiles.from_json(written), set(map(current_key, wanted))
+            part.contents.require(self.origin, taken)
+            self.store.attach(part, condition, taken, sessions)
         if self.key_set.remembers_keys and known is None:
             self.store.know_keys()
         self.sessions.restore(tables, self.origin, self.names, closed)

@@ -86,6 +86,8 @@ class Stream:
         self._apart: Compiled | None = None
         """What `compile_apart` returned last."""
         self.compiled = self._whole = self.compile(definition.queries)
+        self._whole_of = definition.queries
+        """What `_whole` was compiled of."""
         """The queries that run."""
         self.definitions = dict(self.compiled.definitions)
         """Definitions of all queries, also of those that do not run."""
@@ -159,7 +161,7 @@ class Stream:
             DefinitionError: A query cannot work.
         """
         chosen = [query for query in self.definition.queries if query.name in names]
-        whole = [compiled.query for compiled in self._whole.queries.values()]
+        whole = self._whole_of
         same = len(chosen) == len(whole) and all(a is b for a, b in zip(chosen, whole, strict=True))
         if same and self.arrangement == DEFAULT:
             return self._whole

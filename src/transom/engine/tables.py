@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
@@ -11,7 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transom.errors import CheckpointCorruptError
+from transom.model.lines import CORRUPT_REMEDY
 from transom.windows.aggregates.base import Primitive, State, Types
+from transom.windows.aggregates.former import current_key, is_known
 from transom.windows.panes import Times
 from transom.windows.store import PaneStore
 
@@ -58,16 +61,6 @@ class Origin:
         )
 
 
-def primitive_names(primitives: Sequence[Primitive]) -> list[str]:
-    """Return a lasting name for each primitive; equal texts of different Columns get a number."""
-    names: list[str] = []
-    for primitive in primitives:
-        text = repr(primitive)
-        count = sum(1 for name in names if name.split("\0")[0] == text)
-        names.append(f"{text}\0{count}" if count else text)
-    return names
-
-
 @dataclass(frozen=True)
 class TableNote:
     """What a table of partials holds."""
@@ -78,6 +71,8 @@ class TableNote:
     """Texts of the conditions that TAG counts; one if there is no TAG."""
     made_for: tuple[Origin, ...] = ()
     """Origins of the stores that it was made for; others may use it, too, if it holds panes."""
+    absent: tuple[Primitive, ...] = ()
+    """Primitives whose states are not in it because they are neutral, or elsewhere."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON, with lasting names."""
@@ -87,7 +82,8 @@ class TableNote:
             "only": self.origin.only,
             "conditions": self.conditions,
             "for": [origin.name for origin in self.made_for],
-            "primitives": primitive_names(self.primitives),
+            "primitives": [primitive.key for primitive in self.primitives],
+            "absent": [primitive.key for primitive in self.absent],
         }
 
 
@@ -109,13 +105,40 @@ class Contents:
     """Names of the origins of the stores that they were made for."""
     direct: bool = False
     """Whether they are windows instead of panes."""
+    absent: frozenset[str] | None = frozenset()
+    """Keys of primitives that are known not to be in them; None where that was not noted."""
 
     @classmethod
     def of(cls, note: Mapping[str, Any], direct: bool) -> Contents:
-        """Read what `TableNote.to_json` wrote."""
+        """Read what `TableNote.to_json` wrote.
+
+        Raises:
+            CheckpointCorruptError: They hold states of which this version does not know what they are.
+        """
+        names = tuple(map(current_key, note["primitives"]))
+        for name in names:
+            if not is_known(name):
+                raise CheckpointCorruptError(
+                    f"The checkpoint holds states of a kind that this version of Transom does not know: {name!r}.",
+                    "Use the version of Transom that wrote it.",
+                )
+        absent = frozenset(note["absent"]) if "absent" in note else None
         origin = Origin(note["branch"], tuple(note["keys"]), only=note.get("only", ""))
         conditions = tuple(note.get("conditions", [""]))
-        return cls(origin, tuple(note["primitives"]), conditions, frozenset(note.get("for", ())), direct)
+        return cls(origin, names, conditions, frozenset(note.get("for", ())), direct, absent)
+
+    def require(self, origin: Origin, wanted: Iterable[str]) -> None:
+        """Check that they hold all that a store has, or say why not.
+
+        Args:
+            origin: The store's origin, for the message.
+            wanted: Keys of its primitives.
+
+        Raises:
+            CheckpointCorruptError: States are missing.
+        """
+        if missing := set(wanted) - (self.absent or frozenset()).union(self.primitives):
+            raise lacking(origin, missing)
 
     def serves(self, origin: Origin) -> bool:
         """Tell whether partials of the other origin can be derived from these.
@@ -181,6 +204,13 @@ class PartialTable:
         return lengths
 
 
+def lacking(origin: Origin, names: Iterable[str]) -> CheckpointCorruptError:
+    """Return the error for states that should be in a checkpoint."""
+    return CheckpointCorruptError(
+        f"The checkpoint has no states {', '.join(sorted(names))} of {origin.name}.", CORRUPT_REMEDY
+    )
+
+
 class HasContents(Protocol):
     """Partials, wherever they are."""
 
@@ -204,6 +234,9 @@ def taken_from(
         origin: The store's origin.
         names: Lasting names of its primitives.
         tables: All tables of the cut.
+
+    Raises:
+        CheckpointCorruptError: There are partials for the store, but not of all primitives.
     """
     able = [table for table in tables if table.contents.serves(origin)]
     missing = dict(names)
@@ -224,6 +257,8 @@ def taken_from(
         found.append((best, taken))
         missing = {primitive: name for primitive, name in missing.items() if primitive not in taken}
         able.remove(best)
+    if missing and any(table.contents.serves(origin) for table in tables):
+        raise lacking(origin, missing.values())
     return found
 
 
@@ -245,6 +280,7 @@ def partial_table(
     times: Mapping[str, Times],
     keys: pa.Table,
     states: Mapping[Primitive, State],
+    absent: Sequence[Primitive] = (),
 ) -> pa.Table:
     """Return partials as a table that says what it holds.
 
@@ -254,6 +290,7 @@ def partial_table(
         times: PANE, and LENGTH if they are windows, of shape (rows,).
         keys: Key columns of n rows.
         states: Columns of shape (rows,); a primitive that is missing is neutral.
+        absent: What there are no columns of.
     """
     columns = {name: pa.array(moments, pa.int64()) for name, moments in times.items()}
     rows = len(columns[PANE])
@@ -263,7 +300,8 @@ def partial_table(
         state = states.get(primitive) or primitive.empty(rows, types)
         for name, array in primitive.encode(state, types).items():
             columns[state_name(i, name)] = array
-    return describe_table(pa.table(columns), TableNote(origin, tuple(primitives), (origin.condition,), (origin,)))
+    note = TableNote(origin, tuple(primitives), (origin.condition,), (origin,), tuple(absent))
+    return describe_table(pa.table(columns), note)
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:

@@ -62,13 +62,10 @@ class StoreSpec:
         """Return it for the workers; PySpark's Columns, which they do not need, stay here."""
         from pyspark.cloudpickle import CloudPickler
 
-        numbers: dict[int, int] = {}
-
         class Pickler(CloudPickler):
             def reducer_override(self, obj: Any) -> Any:
                 if isinstance(obj, Expression) and obj.column is not None:
-                    number = numbers.setdefault(id(obj.column), len(numbers))
-                    return Expression, (f"{obj.text} #{number}",)
+                    return Expression, (obj.text,)
                 return super().reducer_override(obj)  # type: ignore[no-untyped-call]
 
         sink = io.BytesIO()

@@ -112,6 +112,7 @@ class PartialFiles:
                 "conditions": contents.conditions,
                 "for": sorted(contents.made_for),
                 "primitives": contents.primitives,
+                "absent": [],
             },
             "direct": contents.direct,
             "cut": self.cut,

@@ -126,8 +126,6 @@ class TieredStore(PaneStore):
 
         Directly computed windows, which are not those of this store, stay where they are; so do sessions.
         """
-        if any(self.names[p] != other.names.get(p) for p in wanted):  # equal texts of different Columns
-            other.recall()
         times, table, states = other.rows()
         self.add(times, table, {p: states[p] for p in wanted if p in states})
         for part in other.parts:

@@ -71,7 +71,7 @@ def both(left: Expression, right: Expression) -> Expression:
     text = f"({left.text}) AND ({right.text})"
     if left.column is None and right.column is None:
         return Expression(text)
-    return Expression(text, to_condition(left) & to_condition(right))
+    return Expression.called(text, to_condition(left) & to_condition(right))
 
 
 @dataclass(frozen=True)

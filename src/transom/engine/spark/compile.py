@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from transom.engine.spark import plan, rowwise
+from transom.engine.spark.alike import check_texts, of_one_branch
 from transom.engine.spark.columns import Unrepeatable
 from transom.engine.spark.plan import TIME, Aggregation, Branch, Needed, Rows, StreamPlan, Transformation
 from transom.engine.spark.zones import check_zones
@@ -106,7 +107,10 @@ def _compile(
     stream_text = _checked_event_time(good, rows.event_time)
     for index, df in seen.items():
         _check_row_wise(df, texts[index], stream_text, branches[index].chain)
-    identity = _identities(texts)
+    queries = of_one_branch(queries, seen, texts)
+    check_texts(queries)
+    seen = {index: df for index, df in seen.items() if any(query.branch == index for query in queries)}
+    identity = {index: hashlib.sha256(text.encode()).hexdigest()[:16] for index, text in texts.items()}
     inputs = {index: plan.expression_types(df, _inputs(queries, index)) for index, df in seen.items()}
     components = plan_components(queries, share, arrangement)
     types: dict[tuple[int, Primitive], Types] = {}
@@ -221,17 +225,6 @@ def _description(identity: Mapping[int, str], component: Component) -> TableNote
 def condition_text(condition: Expression | None) -> str:
     """Return a condition's lasting name; empty for all rows."""
     return "" if condition is None else condition.text
-
-
-def _identities(texts: dict[int, str]) -> dict[int, str]:
-    """Return a lasting name per branch; branches with equal plans are told apart by their order."""
-    counts: dict[str, int] = {}
-    names = {}
-    for branch in sorted(texts):
-        digest = hashlib.sha256(texts[branch].encode()).hexdigest()[:16]
-        counts[digest] = counts.get(digest, 0) + 1
-        names[branch] = digest if counts[digest] == 1 else f"{digest}-{counts[digest]}"
-    return names
 
 
 def _check_keys(types: Mapping[tuple[int, Key], pa.DataType]) -> None:

@@ -6,6 +6,7 @@ is only ever merged. Queries share primitives: `stddev(x)` and `var_pop(x)` use 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -30,8 +31,26 @@ def at(slots: Where, rows: Slots) -> Slots:
     return rows if isinstance(slots, slice) else slots[rows]
 
 
+def state_key(kind: str, *details: object) -> str:
+    """Return the name of a primitive's states in checkpoints.
+
+    Args:
+        kind: What the primitive is, with the version of the form of its states, e.g. `sum.1`. It is no name in the
+            code, and never changes; states of another form or meaning get another version.
+        details: What else tells the states from others of the kind; expressions as text.
+
+    >>> state_key("sum.1", "x")
+    '["sum.1", "x"]'
+    """
+    return json.dumps([kind, *details], ensure_ascii=False)
+
+
 class Primitive(Protocol):
     """A commutative monoid over rows. Implementations are frozen, hashable dataclasses, shared when equal."""
+
+    @property
+    def key(self) -> str:
+        """What its states are called in checkpoints, for ever: a `state_key`. Primitives of equal keys are the same."""
 
     @property
     def inputs(self) -> tuple[Expression, ...]:

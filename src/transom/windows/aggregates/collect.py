@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transom.windows.aggregates.base import ResultContext, State, Types
+from transom.windows.aggregates.base import ResultContext, State, Types, state_key
 from transom.windows.aggregates.oneinput import OneInput, OneInputAggregate
 from transom.windows.aggregates.parts import PartsPrimitive, single_parts
 from transom.windows.aggregates.values import Values, distinct, from_values, sort, storage_dtype, to_values
@@ -26,6 +26,11 @@ class Smallest(PartsPrimitive, OneInput):
 
     limit: int
     unique: bool
+
+    @property
+    def key(self) -> str:
+        """Name in checkpoints."""
+        return state_key("smallest.1", self.limit, self.unique, self.x.text)
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return the sorted beginning of what Spark collects."""

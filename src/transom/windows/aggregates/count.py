@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.model.expression import Expression
-from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where
+from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where, state_key
 from transom.windows.aggregates.values import to_values
 
 
@@ -29,6 +29,11 @@ class Count:
     def small(self) -> bool:
         """A few numbers."""
         return True
+
+    @property
+    def key(self) -> str:
+        """Name in checkpoints."""
+        return state_key("count.1", *(x.text for x in self.inputs))
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return Spark's count."""

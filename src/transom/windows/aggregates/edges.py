@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where, at
+from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where, at, state_key
 from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
 from transom.windows.aggregates.values import Mask, Values, from_values, less, no_values, to_values
 
@@ -21,6 +21,11 @@ class Edge(SmallPrimitive):
     """
 
     last: bool
+
+    @property
+    def key(self) -> str:
+        """Name in checkpoints."""
+        return state_key("edge.1", "last" if self.last else "first", self.x.text)
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return the parts of one minimum or maximum of a struct, which Spark computes once."""

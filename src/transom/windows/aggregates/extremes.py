@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where, at
+from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where, at, state_key
 from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
 from transom.windows.aggregates.values import from_values, less, no_values, to_values
 
@@ -25,6 +25,11 @@ class Extreme(SmallPrimitive):
     """
 
     function: Function
+
+    @property
+    def key(self) -> str:
+        """Name in checkpoints."""
+        return state_key("extreme.1", self.function, self.x.text)
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return the Spark function of the same name."""

@@ -188,8 +188,8 @@ def udaf(
         result: A mapping with the fields of `state` to the value.
         state: Fields of the state as Spark writes columns, e.g. "total double, n bigint".
         returns: Spark type of the value, e.g. "double".
-        name: What the aggregate is called; that of `partial` if not given. Two with equal names and types are
-            taken for the same when a checkpoint is read.
+        name: What the aggregate is called; that of `partial` if not given. A checkpoint knows it by name, inputs and
+            types, so that a stream takes no two that differ in nothing but their functions.
 
     Raises:
         DefinitionError: A type cannot be read, a function cannot be called, or an input has no usable name.
@@ -207,7 +207,7 @@ def udaf(
     parse_fields(state, "udaf: state")
     parse_type(returns, "udaf: returns")
     called = name if name is not None else str(getattr(partial, "__name__", type(partial).__name__))
-    return UserAggregate(called, UserStates(fields, partial, merge, state), result, returns)
+    return UserAggregate(called, UserStates(called, fields, partial, merge, state), result, returns)
 
 
 def median(x: Input) -> NoReturn:

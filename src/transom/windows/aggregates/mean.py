@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.errors import QueryFailedError
-from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where
+from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where, state_key
 from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
 from transom.windows.aggregates.sums import OVERFLOW_REMEDY, add_values
 from transom.windows.aggregates.values import fits, fitting, from_values, to_values
@@ -26,6 +26,11 @@ class MeanSum(SmallPrimitive):
     overflowed. The SQL does not know the type of its input: `exact` is a column of nulls unless that is a
     decimal, which Spark decides when it analyses the query, not for each row.
     """
+
+    @property
+    def key(self) -> str:
+        """Name in checkpoints."""
+        return state_key("mean.1", self.x.text)
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return the sums; without ANSI, `exact` is null where it overflows."""

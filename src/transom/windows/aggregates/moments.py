@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where, at
+from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where, at, state_key
 from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
 from transom.windows.aggregates.values import from_values, to_values
 
@@ -20,6 +20,11 @@ class Moments(SmallPrimitive):
     State: `n` int64, `mean` and `m2` float64. Merging: Chan, Golub, LeVeque, "Updating formulae and a
     pairwise algorithm for computing sample variances" (1979), Eq. 1.5, with Spark's form of the mean.
     """
+
+    @property
+    def key(self) -> str:
+        """Name in checkpoints."""
+        return state_key("moments.1", self.x.text)
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return the three moments from Spark's own functions."""

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from datasketches import hll_sketch, hll_union, kll_doubles_sketch, tgt_hll_type
 
-from transom.windows.aggregates.base import ResultContext, State
+from transom.windows.aggregates.base import ResultContext, State, state_key
 from transom.windows.aggregates.oneinput import OneInput, OneInputAggregate
 from transom.windows.aggregates.parts import PartsPrimitive
 
@@ -26,6 +26,11 @@ class Hll(PartsPrimitive, OneInput):
     """
 
     column = "sketch"
+
+    @property
+    def key(self) -> str:
+        """Name in checkpoints."""
+        return state_key("hll.1", HLL_LG_K, self.x.text)
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return Spark's sketch."""
@@ -72,6 +77,11 @@ class Kll(PartsPrimitive, OneInput):
     column = "sketch"
 
     k: int
+
+    @property
+    def key(self) -> str:
+        """Name in checkpoints."""
+        return state_key("kll.1", self.k, self.x.text)
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return Spark's sketch."""

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.errors import QueryFailedError
-from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types, Where, at
+from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types, Where, at, state_key
 from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
 from transom.windows.aggregates.values import Mask, Values, fits, fitting, from_values, storage_dtype, to_values
 
@@ -25,6 +25,11 @@ class Sum(SmallPrimitive):
     partial sum had overflowed. `carry` counts how often an int64 sum has wrapped, so that `carry * 2^64 +
     sum` is exact and whether the total overflows does not depend on the order of merging. `count` is int64.
     """
+
+    @property
+    def key(self) -> str:
+        """Name in checkpoints."""
+        return state_key("sum.1", self.x.text)
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return Spark's sum and count, and no wraps yet."""

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.model.expression import Expression
-from transom.windows.aggregates.base import State, Types, Where
+from transom.windows.aggregates.base import State, Types, Where, state_key
 from transom.windows.aggregates.values import to_values
 
 _LIMITS = np.iinfo(np.int64)
@@ -28,6 +28,11 @@ class TimeRange:
     def small(self) -> bool:
         """Two numbers."""
         return True
+
+    @property
+    def key(self) -> str:
+        """Name in checkpoints."""
+        return state_key("times.1")
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return Spark's min and max of the event time."""

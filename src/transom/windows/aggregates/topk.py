@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from datasketches import frequent_items_error_type, frequent_strings_sketch
 
-from transom.windows.aggregates.base import ResultContext, State
+from transom.windows.aggregates.base import ResultContext, State, state_key
 from transom.windows.aggregates.oneinput import OneInput, OneInputAggregate
 from transom.windows.aggregates.parts import PartsPrimitive
 
@@ -27,6 +27,11 @@ class FrequentItems(PartsPrimitive, OneInput):
     column = "sketch"
 
     max_items: int
+
+    @property
+    def key(self) -> str:
+        """Name in checkpoints."""
+        return state_key("frequent.1", self.max_items, self.x.text)
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return Spark's sketch."""

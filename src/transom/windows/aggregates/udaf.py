@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from transom.errors import QueryFailedError
 from transom.model.expression import Expression
-from transom.windows.aggregates.base import Primitive, ResultContext, State
+from transom.windows.aggregates.base import Primitive, ResultContext, State, state_key
 from transom.windows.aggregates.ddl import parse_fields, parse_type
 from transom.windows.aggregates.parts import PartsPrimitive
 
@@ -61,6 +61,8 @@ class UserStates(PartsPrimitive):
 
     column = "state"
 
+    name: str
+    """What the user calls the aggregate; functions have no lasting name."""
     fields: tuple[tuple[str, Expression], ...]
     partial: PartialFunction
     merge: MergeFunction
@@ -81,6 +83,11 @@ class UserStates(PartsPrimitive):
             return states_of(column)
 
         return ExecutorFunction("state", on_executors, returns)
+
+    @property
+    def key(self) -> str:
+        """Name in checkpoints."""
+        return state_key("user.1", self.name, self.state, *([name, x.text] for name, x in self.fields))
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return the rows as a list of structs, which `executor_function` turns into states."""
