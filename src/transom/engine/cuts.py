@@ -32,7 +32,7 @@ class LoggedCut:
     at: Micros
     """Wall time."""
     mark: Mark = None
-    """What tells the rows before its end from any others, as the source knows it."""
+    """What tells the rows before its end from any others, as the source knows it; None where it reads nothing."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the cut as JSON."""
@@ -45,7 +45,7 @@ class LoggedCut:
 
     def only_closing(self) -> LoggedCut:
         """Return the cut without its rows."""
-        return replace(self, end=self.start, rows=0)
+        return replace(self, end=self.start, rows=0, mark=None)
 
     @property
     def empty(self) -> bool:

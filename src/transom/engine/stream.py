@@ -228,7 +228,7 @@ class Stream:
             closed=self._closed_by(watermark),
             ahead=self.definition.policy.ahead_limit(now),
             at=now,
-            mark=self.source.mark(end),
+            mark=self.source.mark(end) if end != state.offset else None,
         )
 
     def require_rows(self, offset: Offset, mark: Mark) -> None:
