@@ -58,7 +58,7 @@ def test_a_second_opener_in_this_process_is_refused(path):
 def test_a_second_opener_in_another_process_is_refused(path):
     with reopen(path) as checkpoint:
         run = subprocess.run(
-            [sys.executable, "-c", OPENER, str(path)], capture_output=True, text=True, check=True, timeout=60
+            [sys.executable, "-c", OPENER, str(path)], capture_output=True, text=True, check=True, timeout=600
         )
         assert f"in use by process {os.getpid()} on host" in run.stdout
         assert "Stop that application first" in run.stdout

@@ -19,7 +19,7 @@ def test_a_request_is_taken_once_and_answered(tmp_path):
     with Checkpoint.open(tmp_path / "c", ManualClock()) as checkpoint:
         inbox, answers = Inbox(checkpoint.path, SystemClock()), []
         asking = threading.Thread(
-            target=lambda: answers.append(ask(tmp_path / "c", {"names": ["é"]}, SystemClock(), 20 * SECOND))
+            target=lambda: answers.append(ask(tmp_path / "c", {"names": ["é"]}, SystemClock(), 600 * SECOND))
         )
         asking.start()
         taken = []

@@ -138,7 +138,7 @@ def test_queries_come_rest_and_go(invoke, application, tmp_path):
         threading.Event().wait(0.2)
 
     application.send_signal(signal.SIGINT)
-    assert application.wait(60) == 0
+    assert application.wait(600) == 0
     assert application.stderr.read() == "", "the first Ctrl-C ends it in order"
     assert "No application runs on the checkpoint" in invoke("resume", "ckpt", "rest", fails=True)
     listed = json.loads(invoke("queries", "ckpt", "--json"))

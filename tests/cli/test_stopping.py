@@ -157,5 +157,5 @@ except KeyboardInterrupt:
     logging.error("one line")
 os._exit(0)  # py4j would wait for an answer
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=600)
     assert done.stderr == "ERROR:root:one line\n"

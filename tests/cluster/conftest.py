@@ -28,7 +28,7 @@ class Checks:
 
     def seen(self) -> dict[str, Any]:
         """Wait for what the checks saw."""
-        out, errors = self._process.communicate(timeout=600)
+        out, errors = self._process.communicate(timeout=1200)
         assert self._process.returncode == 0, errors[-4000:]
         return dict(json.loads(out.splitlines()[-1]))
 

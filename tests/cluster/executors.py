@@ -27,11 +27,11 @@ def kill(process: str) -> None:
 def await_executors(spark: SparkSession, without: str, count: int) -> list[str]:
     """Return the executors once one is gone and there are as many as wanted.
 
-    It looks again and again, for 30 s: what it waits for is done by the processes of the cluster, and Spark tells only
+    It looks again and again, for 10 min: what it waits for is done by the processes of the cluster, and Spark tells only
     listeners in the JVM of it.
     """
     alive: list[str] = []
-    for _ in range(600):
+    for _ in range(12_000):
         alive = [each.id for each in placed.executors(spark)]
         if without not in alive and len(alive) >= count:
             return alive

@@ -146,7 +146,7 @@ def test_what_cannot_be_done_is_refused_and_harms_nobody(interpreted, tmp_path):
         "paused": "pause: 'q1' is paused already",
     }.items():
         with pytest.raises(DefinitionError, match=words):
-            asked[name].wait("1 second")
+            asked[name].wait("10 minutes")
     assert [query.name for query in progress.queries] == ["q0", "q1"]
     bench.check(interpreted, rows_until(60))
 
@@ -159,10 +159,10 @@ def test_changes_asked_from_another_thread(interpreted, tmp_path):
     found = []
 
     def ask():
-        found.append(asked[1].wait("60 seconds"))
+        found.append(asked[1].wait("10 minutes"))
         change = TOTAL.add(bench.stream, bench.bench.sink, "q1")
-        found.append(change.wait("60 seconds"))
-        found.append(app.remove("q0").wait("60 seconds"))
+        found.append(change.wait("10 minutes"))
+        found.append(app.remove("q0").wait("10 minutes"))
         app.stop()
 
     thread = threading.Thread(target=ask)

@@ -10,8 +10,8 @@ import transom as tm
 
 ROWS, RATE = 3_000, 100
 START = 1_600_000_000_000_000
-DELAY = "coalesce(try_cast(reflect('java.lang.System', 'getenv', 'DELAY_MS') AS BIGINT), 0L)"
-"""Milliseconds per row."""
+DELAY = "IF(n < 1000, 0L, coalesce(try_cast(reflect('java.lang.System', 'getenv', 'DELAY_MS') AS BIGINT), 0L))"
+"""Milliseconds per row, from the third micro-batch on."""
 
 
 def build(spark, checkpoint):

@@ -95,14 +95,14 @@ def wait_for(process, step, number):
 
 
 def test_a_second_interrupt_stops_at_once(spark, tmp_path):
-    with start(tmp_path, DELAY_MS="5") as process:
+    with start(tmp_path, DELAY_MS="10000") as process:
         wait_for(process, "committed", 2)
         wait_for(process, "cut logged", 1)
         process.send_signal(signal.SIGINT)
-        with pytest.raises(subprocess.TimeoutExpired):  # the job of the cut takes 2.5 s
+        with pytest.raises(subprocess.TimeoutExpired):  # the job of the third cut takes more than an hour
             process.wait(0.3)
         process.send_signal(signal.SIGINT)
-        out, errors = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=600)
     said = [line for line in errors.splitlines() if not line.startswith("step: ")]
     assert said == ["Stopped at once; the next run goes on from the last committed micro-batch."]
     assert "Traceback" not in out

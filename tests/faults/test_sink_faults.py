@@ -72,7 +72,7 @@ def test_retries_back_off_and_keep_the_order():
     delivered = []
     while len(delivered) < 2:
         while delivery.busy:
-            assert woken.acquire(timeout=60)
+            assert woken.acquire(timeout=600)
             delivered += delivery.collect()
         if delivery.waiting():
             assert delivery.error("q") is not None
@@ -126,7 +126,7 @@ class Slow(MemorySink):
         self.go_on = threading.Event()
 
     def write(self, results):
-        assert self.go_on.wait(timeout=60)
+        assert self.go_on.wait(timeout=600)
         super().write(results)
 
 

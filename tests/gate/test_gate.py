@@ -22,7 +22,7 @@ from transom.scheduling.turns import BatchDone
 
 SECOND = 1_000_000
 NOON = 1_700_000_100 * SECOND
-PATIENCE = 60.0
+PATIENCE = 600.0
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ class Queries:
 
     def __init__(self, policy: str = "fcfs", slots: int = 1) -> None:
         self.driver = FakeSpark()
-        self.gate = Gate(self.driver, policy, slots, 30 * SECOND, SystemClock())
+        self.gate = Gate(self.driver, policy, slots, 3600 * SECOND, SystemClock())
         self.ran: list[str] = []
         self.errors: dict[str, Exception] = {}
         self.go: dict[str, threading.Event] = {}
@@ -329,7 +329,7 @@ def test_a_gate_that_cannot_decide_lets_everything_through(caplog: pytest.LogCap
 
 
 def test_outside_of_a_query_nothing_waits() -> None:
-    gate = Gate(FakeSpark(), "klink", 1, 30 * SECOND, SystemClock())
+    gate = Gate(FakeSpark(), "klink", 1, 3600 * SECOND, SystemClock())
     calls: list[int] = []
 
     @gate.batch(window="10 seconds")
@@ -344,7 +344,7 @@ def test_outside_of_a_query_nothing_waits() -> None:
 
 def test_what_is_known_of_queries_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["transom.gate"], "QUERIES", 3)
-    gate = Gate(FakeSpark(), "klink", 1, 30 * SECOND, SystemClock())
+    gate = Gate(FakeSpark(), "klink", 1, 3600 * SECOND, SystemClock())
     for name in "abcab":
         gate._estimate(name, None, SECOND)
     gate._estimate("d", None, SECOND)
