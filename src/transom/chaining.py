@@ -86,7 +86,9 @@ class JoinOf:
     def _register(self, rows: Rowwise, label: str) -> None:
         def query(name: str) -> Query:
             branch = rows.stream.branch(rows.chain)
-            return Query(name, branch, (), (self.join.window,), ((ROWS, count()),), condition=rows.condition)
+            return Query(
+                name, branch, (), (self.join.window,), ((ROWS, count()),), condition=rows.condition, keeps_rows=True
+            )
 
         rows.stream.register(rows.stream, Nowhere(), label, query)
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from transom.engine.state import QueryState
+from transom.model.query import Query
 from transom.model.time import MIN_TIME, Micros
+from transom.windows.aggregates.widening import goes_on, widens
 
 RECORD = "queries"
 """Type of the log's records that tell of a change."""
@@ -168,16 +170,55 @@ def fate(register: Register, job: Mapping[str, Mapping[str, Any]]) -> Fate:
         register: What the checkpoint knows at the end of its log.
         job: Definitions of the job's queries, as JSON, each with its stream.
     """
-    known = {name: query.whole for name, query in register.known.items()}
+    known = {name: without_types(query.whole) for name, query in register.known.items()}
+    offered = {name: without_types(definition) for name, definition in job.items()}
     unknown = [name for name in job if name not in known]
     dismissed = [
         name
         for name in unknown
-        if name in register.gone and register.gone[name]["asked"] and register.gone[name]["definition"] == job[name]
+        if name in register.gone
+        and register.gone[name]["asked"]
+        and without_types(register.gone[name]["definition"]) == offered[name]
     ]
     return Fate(
         tuple(name for name in unknown if name not in dismissed),
         tuple(name for name in known if name not in job),
         tuple(dismissed),
-        tuple(name for name in job if name in known and known[name] != job[name]),
+        tuple(name for name in job if name in known and known[name] != offered[name]),
     )
+
+
+def without_types(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what makes a query another one when it changes; types may change where states go on with that."""
+    return {name: value for name, value in definition.items() if name != "types"}
+
+
+def type_changes(old: Mapping[str, Any], new: Mapping[str, Any], query: Query) -> tuple[bool, list[str]]:
+    """Compare the types of two definitions of a query that are the same otherwise.
+
+    Args:
+        old: What the checkpoint has; of an older version, it has no types.
+        new: What the job has.
+        query: The query.
+
+    Returns:
+        Whether types changed, and with which changes the states of the query cannot go on, in words.
+    """
+    changed: list[tuple[str, str, str, str]] = []
+    for part, names in new.get("types", {}).items():
+        before = old.get("types", {}).get(part, {})
+        changed += [(part, name, before[name], now) for name, now in names.items() if before.get(name, now) != now]
+    users: dict[str, list[str]] = {}
+    for _, aggregate in query.aggregates:
+        for primitive in aggregate.primitives:
+            for expression in primitive.inputs:
+                users.setdefault(expression.text, []).append(primitive.key)
+    words = []
+    for part, name, was, now in changed:
+        stuck = [key for key in users.get(name, ()) if part == "inputs" and not goes_on(key, was, now)]
+        if stuck or (part != "inputs" and not widens(was, now)):
+            use = {"keys": "a key", "rows": "a column of a join"}.get(part) or " and ".join(
+                aggregate.describe() for _, aggregate in query.aggregates if name in {e.text for e in aggregate.inputs}
+            )
+            words.append(f"query {query.name!r}: the type of {name} ({use}) was {was} and is {now}.")
+    return bool(changed), words

@@ -176,7 +176,7 @@ class Loop:
             self._cuts.submit(self._streams[name], cut)
         retiered = self._tiers.begin()
         old = self._checkpoint.found_format < FORMAT
-        if old or retiered or (changed and not self._checkpoint.is_new):
+        if old or retiered or recovered.retyped or (changed and not self._checkpoint.is_new):
             self._snapshot()
 
     def _change_queries(self) -> None:

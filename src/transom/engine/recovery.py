@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from transom.checkpoint.history import Snapshot
 from transom.checkpoint.store import Checkpoint
-from transom.engine.changes import RECORD, Fate, Register, SetChange, fate
+from transom.engine.changes import RECORD, Fate, Register, SetChange, fate, type_changes, without_types
 from transom.engine.cuts import CutOutcome, LoggedCut
 from transom.engine.delivery import Parcel
 from transom.engine.derived import DerivedSource
@@ -22,6 +22,7 @@ from transom.errors import CheckpointCorruptError, JobChangedError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.sinks.base import WindowResults
 from transom.sources.base import Offset
+from transom.windows.aggregates.widening import REMEDY
 from transom.windows.components import DEFAULT, Arrangement
 
 
@@ -39,6 +40,8 @@ class Recovered:
     """Cuts that were logged and not committed, by stream."""
     learned: Mapping[str, Any] = field(default_factory=dict)
     """What the scheduler had learned at the last snapshot."""
+    retyped: bool = False
+    """Whether columns have other types than in the checkpoint, so that a snapshot should hold the new ones."""
 
 
 def snapshot_of(
@@ -104,6 +107,7 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> Recovered:
     job = definitions(streams, offered=True)
     result = Recovered(register, fate(register, job), learned=saved.get("learned", {}))
     _refuse_changed(register, job, result.fate)
+    result.retyped = _refuse_retyped(register, job, streams)
     begins = _begins(before, checkpoint.records)
     for stream in streams.values():
         known = {name for name in stream.definitions if name in before.known and begins[name] < 0}
@@ -275,13 +279,29 @@ def definitions(streams: Mapping[str, Stream], offered: bool = False) -> dict[st
 def _refuse_changed(register: Register, job: Mapping[str, Any], verdict: Fate) -> None:
     if verdict.changed:
         differences = "\n".join(
-            line for name in verdict.changed for line in _difference(name, register.known[name].whole, job[name])
+            line
+            for name in verdict.changed
+            for line in _difference(name, without_types(register.known[name].whole), without_types(job[name]))
         )
         raise JobChangedError(
             f"The checkpoint {checkpoint_words(verdict.changed)} another definition than the job:\n{differences}\n",
             "Give a changed query a new name (it starts afresh), remove the old one from the running application "
             "first, or start with a new checkpoint.",
         )
+
+
+def _refuse_retyped(register: Register, job: Mapping[str, Any], streams: Mapping[str, Stream]) -> bool:
+    """Return whether columns have other types than in the checkpoint; raise when a query cannot go on with them."""
+    queries = {query.name: query for stream in streams.values() for query in stream.definition.queries}
+    found = [
+        type_changes(register.known[name].definition, job[name], queries[name])
+        for name in job
+        if name in register.known and register.known[name].failure is None
+    ]
+    words = [text for _, texts in found for text in texts]
+    if words:
+        raise JobChangedError("Columns have other types than in the checkpoint:\n  " + "\n  ".join(words), REMEDY)
+    return any(changed for changed, _ in found)
 
 
 def checkpoint_words(changed: Sequence[str]) -> str:

@@ -51,7 +51,8 @@ class Sessions:
             names: Lasting names of the primitives to take, TIMES among them.
             closed: The watermark in force.
         """
-        states = table.states(names) if self.stores else {}
+        types = {p: kinds for store in self.stores.values() for p, kinds in store.primitives.items()}
+        states = table.states(names, types) if self.stores else {}
         if TIMES not in states or not table.table.num_rows:
             return MIN_TIME
         for store in self.stores.values():
@@ -147,7 +148,7 @@ class Sessions:
             table = PartialTable.of(held)
             if table.contents.absent is not None:
                 table.contents.require(origin, (names[primitive] for primitive in store.primitives))
-            store.add(table.table, table.states(names), closed)
+            store.add(table.table, table.states(names, store.primitives), closed)
 
 
 def sessions_table(store: SessionStore, origin: Origin) -> pa.Table:

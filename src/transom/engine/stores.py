@@ -127,7 +127,7 @@ class StoreEntry:
 
     def _feed(self, table: PartialTable, names: Mapping[Primitive, str], closed: Micros) -> list[Touched]:
         mine = table.of_condition(self.origin.condition)
-        states = mine.states(names)
+        states = mine.states(names, self.store.primitives)
         self.sessions.feed(mine, {**names, TIMES: self.names[TIMES]} if TIMES in self.names else {}, closed)
         if not self.key_set.pane_windows:
             return []
@@ -259,11 +259,13 @@ class StoreEntry:
             raise lacking(self.origin, self.names.values())
         table = PartialTable.of(held)
         table.contents.require(self.origin, self.names.values())
-        self.store.add(table.panes(), table.table, table.states(self.names))
+        self.store.add(table.panes(), table.table, table.states(self.names, self.store.primitives))
         if (direct := tables.get(f"direct:{name}")) is not None:
             table = PartialTable.of(direct)
             table.contents.require(self.origin, self.names.values())
-            self.store.add_windows(table.panes(), table.lengths(), table.table, table.states(self.names))
+            self.store.add_windows(
+                table.panes(), table.lengths(), table.table, table.states(self.names, self.store.primitives)
+            )
         for written, condition, wanted, *rest in files:  # nothing follows in older checkpoints
             sessions = SessionRows.from_json(rest[0]) if rest and rest[0] is not None else None
             part, taken = PartialFiles.from_json(written), set(map(current_key, wanted))

@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transom.errors import CheckpointCorruptError
+from transom.errors import CheckpointCorruptError, JobChangedError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.windows.aggregates.base import Primitive, State, Types
 from transom.windows.aggregates.former import current_key, is_known
+from transom.windows.aggregates.widening import REMEDY, widened
 from transom.windows.panes import Times
 from transom.windows.store import PaneStore
 
@@ -177,8 +178,16 @@ class PartialTable:
         rows = self.table.filter(mine).drop_columns([TAG])
         return PartialTable(rows, replace(self.contents, conditions=(condition,)))
 
-    def states(self, wanted: Mapping[Primitive, str]) -> dict[Primitive, State]:
-        """Return the states of those wanted primitives that the table has."""
+    def states(self, wanted: Mapping[Primitive, str], types: Mapping[Primitive, Types]) -> dict[Primitive, State]:
+        """Return the states of those wanted primitives that the table has.
+
+        Args:
+            wanted: Lasting names of the primitives.
+            types: The types that their columns have now; those of a table of another run can be others.
+
+        Raises:
+            JobChangedError: What the table holds is not exactly of these types.
+        """
         position = {name: i for i, name in enumerate(self.contents.primitives)}
         found: dict[Primitive, State] = {}
         for primitive, name in wanted.items():
@@ -190,7 +199,7 @@ class PartialTable:
                 for column in self.table.column_names
                 if column.startswith(prefix)
             }
-            found[primitive] = primitive.decode(columns)
+            found[primitive] = primitive.decode(_as_now(columns, types.get(primitive, {}), name))
         return found
 
     def panes(self) -> Times:
@@ -302,6 +311,15 @@ def partial_table(
             columns[state_name(i, name)] = array
     note = TableNote(origin, tuple(primitives), (origin.condition,), (origin,), tuple(absent))
     return describe_table(pa.table(columns), note)
+
+
+def _as_now(columns: dict[str, pa.Array], types: Types, name: str) -> dict[str, pa.Array]:
+    """Return the columns of a state with the types that they have now."""
+    now = {column: widened(array, types.get(column, array.type), name) for column, array in columns.items()}
+    carry = columns.get("carry")
+    if carry is not None and now["sum"] is not columns["sum"] and pc.any(pc.not_equal(carry, 0)).as_py():
+        raise JobChangedError(f"The checkpoint holds sums of {name} that have overflowed, of another type.", REMEDY)
+    return now
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:

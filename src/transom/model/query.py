@@ -57,6 +57,8 @@ class Query:
     """Rows that come up to so long (event time, microseconds) after a window's close still correct it."""
     condition: Expression | None = None
     """Which rows of the branch it sees, a boolean; all if None."""
+    keeps_rows: bool = False
+    """Whether the rows that it sees are kept whole, for a join."""
 
     def __post_init__(self) -> None:
         sessions = next((window for window in self.windows if isinstance(window, SessionSpec)), None)

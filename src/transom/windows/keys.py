@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.windows.aggregates.base import Slots
+from transom.windows.aggregates.widening import widened
 
 
 class _Values:
@@ -65,7 +66,7 @@ class KeyIndex:
         if not self._columns:
             return np.zeros(rows, np.int64)
         codes = [
-            values.intern(_one_chunk(keys.column(i), field.type))
+            values.intern(_one_chunk(keys.column(i), field))
             for i, (values, field) in enumerate(zip(self._columns, self.schema, strict=True))
         ]
         ids = codes[0]
@@ -90,8 +91,8 @@ class KeyIndex:
         return pa.Table.from_arrays(self.take(np.arange(self._size)), schema=self.schema)
 
 
-def _one_chunk(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.Array:
+def _one_chunk(column: pa.ChunkedArray | pa.Array, field: pa.Field) -> pa.Array:
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], kind)
-    return array if array.type == kind else array.cast(kind)
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], field.type)
+    return array if array.type == field.type else widened(array, field.type, f"the key {field.name}").cast(field.type)

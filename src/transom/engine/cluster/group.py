@@ -73,7 +73,7 @@ class HeldGroup:
     def _take_in(self, feed: Feed, table: PartialTable) -> tuple[Micros, Micros]:
         """Add what is taken of a table; return the last start and the last end in it."""
         rows = table.of_condition(feed.condition)
-        states = rows.states({p: name for p, name in self.spec.names.items() if name in feed.wanted})
+        states = rows.states({p: name for p, name in self.spec.names.items() if name in feed.wanted}, self.spec.types)
         starts = rows.panes()
         ends = starts
         if rows.direct:
@@ -106,7 +106,7 @@ class HeldGroup:
 
     def states_of(self, gap: Micros, asked: PartialTable, work: GroupWork) -> pa.Table | None:
         """Return the merged states of those of some sessions that have rows here, by SESSION; None if none has any."""
-        times = asked.states({TIMES: self.spec.names[TIMES]})[TIMES]
+        times = asked.states({TIMES: self.spec.names[TIMES]}, {})[TIMES]
         mine = np.flatnonzero((times["first"] >= work.starts[0]) & (times["first"] < work.starts[1]))
         keys = asked.table if len(mine) == asked.table.num_rows else asked.table.take(pa.array(mine))
         pieces = self.sessions[gap]
@@ -119,7 +119,7 @@ class HeldGroup:
 
     def sessions_of(self, gap: Micros, asked: PartialTable) -> pa.Table:
         """Return what is here of some sessions as one table of partials, joined by session."""
-        times = asked.states({TIMES: self.spec.names[TIMES]})[TIMES]
+        times = asked.states({TIMES: self.spec.names[TIMES]}, {})[TIMES]
         pieces = self.sessions[gap]
         numbers, states = pieces.within(asked.table, times["first"], times["last"])
         keys = asked.table.select(self.spec.keys.names).take(pa.array(numbers))

@@ -70,7 +70,7 @@ class TieredSessions(Sessions):
                 kept = self.stores[spec].primitives
                 wanted = {p: names[p] for p in kept if p != TIMES}
                 rows = PartialTable(pa.concat_tables(tables), Contents(self._origin, tuple(wanted.values())))
-                found[spec] = some.merged(rows.table.column(SESSION).to_numpy(), rows.states(wanted), kept)
+                found[spec] = some.merged(rows.table.column(SESSION).to_numpy(), rows.states(wanted, kept), kept)
         return found
 
     def whole(self) -> Ended:

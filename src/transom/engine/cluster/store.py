@@ -152,9 +152,9 @@ class TieredStore(PaneStore):
             wanted = {p: name for p, name in self.names.items() if name in part.feed.wanted}
             for rows in self.read(part.files, part.feed.condition) if part.feed.has_panes else ():
                 if rows.direct:
-                    self.add_windows(rows.panes(), rows.lengths(), rows.table, rows.states(wanted))
+                    self.add_windows(rows.panes(), rows.lengths(), rows.table, rows.states(wanted, self.primitives))
                 else:
-                    self.add(rows.panes(), rows.table, rows.states(wanted))
+                    self.add(rows.panes(), rows.table, rows.states(wanted, self.primitives))
         self._put([])
         super().drop_before(self._floor, self._ended)
 
@@ -348,7 +348,9 @@ class TieredStore(PaneStore):
         if tables:
             whole = PartialTable(pa.concat_tables(tables), self._own(direct=True))
             starts, lengths = whole.panes(), whole.lengths()
-            for span, part in self._split([starts, starts + lengths], whole.table, whole.states(self.names)):
+            for span, part in self._split(
+                [starts, starts + lengths], whole.table, whole.states(self.names, self.primitives)
+            ):
                 window = (span[0], span[1])
                 here = merged[window]
                 merged[window] = self._merge([here, part]) if len(here) else part

@@ -22,6 +22,7 @@ from transom.model.calendar import CalendarSpec
 from transom.model.expression import Expression
 from transom.model.query import Key, Query
 from transom.windows.aggregates.base import Primitive, Types
+from transom.windows.aggregates.widening import type_name
 from transom.windows.components import DEFAULT, Arrangement, Component, KeySet, key_sets_of, ordered, plan_components
 
 if TYPE_CHECKING:
@@ -136,7 +137,12 @@ def _compile(
         kept = {p: types[key_set.branch, p] for p in key_set.primitives}
         stores.append((key_set, _origin(identity, key_set), keys, kept))
     compiled = {q.name: CompiledQuery(q, _input_types(q, inputs[q.branch])) for q in queries}
-    definitions = {q.name: q.definition(texts[q.branch]) | ({} if share else {"share": False}) for q in queries}
+    definitions = {
+        query.name: query.definition(texts[query.branch])
+        | {"types": _types(query, key_types, inputs[query.branch], seen[query.branch])}
+        | ({} if share else {"share": False})
+        for query in queries
+    }
     stream = StreamPlan(time, branches, components, needed, tuple(aggregations), tuple(notes))
     return Compiled(stream, tuple(stores), compiled, definitions)
 
@@ -201,11 +207,31 @@ def _needed(seen: Mapping[int, DataFrame], components: Sequence[Component], shar
 
 
 def _inputs(queries: Sequence[Query], branch: int) -> list[Expression]:
-    return [e for q in queries if q.branch == branch for _, aggregate in q.aggregates for e in aggregate.inputs]
+    mine = [aggregate for query in queries if query.branch == branch for _, aggregate in query.aggregates]
+    return [
+        *(expression for aggregate in mine for expression in aggregate.inputs),
+        *(expression for aggregate in mine for primitive in aggregate.primitives for expression in primitive.inputs),
+    ]
 
 
 def _input_types(query: Query, types: Mapping[Expression, pa.DataType]) -> dict[str, tuple[pa.DataType, ...]]:
     return {name: tuple(types[e] for e in aggregate.inputs) for name, aggregate in query.aggregates}
+
+
+def _types(
+    query: Query,
+    keys: Mapping[tuple[int, Key], pa.DataType],
+    inputs: Mapping[Expression, pa.DataType],
+    seen: DataFrame,
+) -> dict[str, dict[str, str]]:
+    """Return the types of what a query's states and kept rows are made of, by their names in Spark."""
+    rows = [field for field in seen.schema if field.name != TIME] if query.keeps_rows else []
+    used = dict.fromkeys(e for _, a in query.aggregates for p in a.primitives for e in p.inputs)
+    return {
+        "keys": {key.name: type_name(keys[query.branch, key]) for key in query.keys},
+        "inputs": {expression.text: type_name(inputs[expression]) for expression in used},
+        "rows": {field.name: field.dataType.simpleString() for field in rows},
+    }
 
 
 def _origin(identity: Mapping[int, str], key_set: KeySet) -> Origin:
