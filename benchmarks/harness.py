@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -149,6 +149,8 @@ class Run:
     work: Path
     started: float = field(default_factory=time.monotonic)
     figures: dict[str, float] = field(default_factory=dict)
+    verdicts: dict[str, dict[str, object]] = field(default_factory=dict)
+    """What the run says of claims, by their text."""
     wrong: list[str] = field(default_factory=list)
     compared: int = 0
     plots: Path | None = None
@@ -192,6 +194,19 @@ class Run:
         else:
             self.figures[name] = round(value, max(0, 4 - math.ceil(math.log10(abs(value)))))
 
+    def verdict(self, claim: str, interval: tuple[float, float], bar: float) -> None:
+        """Say whether a claim holds, or that this run cannot tell: its own interval is on both sides of the bar.
+
+        Args:
+            claim: A text that says what is below the bar.
+            interval: Of what was measured, 95 %; NaN if the run made too few measurements for one.
+            bar: The claim holds if all of the interval is below it.
+        """
+        low, high = interval
+        found = "holds" if high < bar else "does not hold" if low > bar else "cannot be decided by this run"
+        self.verdicts[claim] = {"verdict": found, "low": low, "high": high, "bar": bar}
+        self.say(f"{claim}: {found}; [{low:.4g}, {high:.4g}] against {bar:.4g}")
+
     def fresh(self, name: str) -> Path:
         """Return an empty directory for one engine's run."""
         path = self.work / name
@@ -215,16 +230,23 @@ class Run:
 
     def last_line(self) -> str:
         """Return the JSON object for the last line; what is not finite becomes null."""
-        figures = {k: v if math.isfinite(v) else None for k, v in self.figures.items()}
+        figures = finite(self.figures)
+        verdicts = {claim: finite(found) for claim, found in self.verdicts.items()}
         return json.dumps(
             {
                 "benchmark": self.benchmark,
                 "quick": self.quick,
                 "equal": self.compared > 0 and not self.wrong,
                 "figures": figures,
+                **({"verdicts": verdicts} if verdicts else {}),
                 "versions": versions(),
             }
         )
+
+
+def finite(values: Mapping[str, object]) -> dict[str, object]:
+    """Return the values with None in the place of numbers that JSON does not have."""
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
 
 
 def versions() -> dict[str, str]:

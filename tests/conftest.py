@@ -30,10 +30,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In the profile random, let every property draw `TIMES` the examples that it asks for otherwise."""
+    """In the profile random, let every property draw `TIMES` the examples that it asks for otherwise.
+
+    But for slow tests: they ask for many already, often as the long form of another test.
+    """
     if settings.get_current_profile_name() != "random":
         return
-    drawn = [item for item in items if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)]
+    functions = (item for item in items if isinstance(item, pytest.Function) and not item.get_closest_marker("slow"))
+    drawn = [item for item in functions if is_hypothesis_test(item.obj)]
     # The settings of a decorated function have no public name; Hypothesis' own plugin reads these.
     functions = {(item.obj, "_hypothesis_internal_use_settings") for item in drawn if item.cls is None}
     machines = {(item.cls, "settings") for item in drawn if item.cls is not None}

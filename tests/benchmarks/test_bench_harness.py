@@ -68,6 +68,16 @@ def test_the_last_line_is_json_and_equal_needs_a_comparison() -> None:
     assert json.loads(run.last_line())["equal"] is False
 
 
+def test_a_claim_holds_does_not_or_cannot_be_decided_by_the_run_s_own_interval() -> None:
+    run = Run("x", True, Path(), Path())
+    assert "verdicts" not in json.loads(run.last_line())
+    for claim, interval in {"a": (1.0, 1.9), "b": (2.1, 3.0), "c": (1.0, 3.0), "d": (math.nan, math.nan)}.items():
+        run.verdict(claim, interval, 2.0)
+    line = json.loads(run.last_line())["verdicts"]
+    assert [line[claim]["verdict"].split()[0] for claim in "abcd"] == ["holds", "does", "cannot", "cannot"]
+    assert line["d"] == {"verdict": "cannot be decided by this run", "low": None, "high": None, "bar": 2.0}
+
+
 def test_quick_repeats_stop_when_time_is_short() -> None:
     run = Run("x", True, Path(), Path())
     assert list(run.repeats(3, reserve=0)) == [0, 1, 2]

@@ -27,8 +27,8 @@ def kill(process: str) -> None:
 def await_executors(spark: SparkSession, without: str, count: int) -> list[str]:
     """Return the executors once one is gone and there are as many as wanted.
 
-    It looks again and again, for 10 min: what it waits for is done by the processes of the cluster, and Spark tells only
-    listeners in the JVM of it.
+    It looks again and again, for ten minutes: what it waits for is done by the processes of the cluster, and Spark tells
+    only listeners in the JVM of it.
     """
     alive: list[str] = []
     for _ in range(12_000):
