@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,12 @@ from transom.engine.derived import FED, WINDOW_TIME
 from transom.engine.executors import Executor
 from transom.engine.interrupts import interrupts
 from transom.engine.loop import Loop
+from transom.engine.opened import Opened
 from transom.engine.opening import compile_aside, open_streams
 from transom.engine.progress import Progress
 from transom.engine.remote import Remote
 from transom.engine.requests import Addition, Change, Request, Requests
+from transom.engine.spark.pulse import Pulse
 from transom.engine.spark.rows import WindowJoin
 from transom.engine.spark.session import active_session_kept, private_session, require_pools
 from transom.engine.stream import StreamDefinition
@@ -33,7 +36,7 @@ from transom.model.watermark import watermark as make_watermark
 from transom.model.window import Window, window_of
 from transom.pipeline import QueryBuilder, Rowwise, Stream
 from transom.scheduling.policies import policy_named
-from transom.sinks.base import Sink, explained
+from transom.sinks.base import Sink, explained, require_usable
 from transom.sources.base import Source
 from transom.sources.shared import SharedSource
 
@@ -81,9 +84,11 @@ class App:
         self._loop: Loop | None = None
         self._requests = Requests()
         self._running = False
+        self._stop = False
+        """Whether the run that goes on, or is about to begin, was told to stop."""
         self._lock = threading.RLock()
         """Held while the definitions change: queries come and go from other threads."""
-        self._retired: list[Sink] = []
+        self._opened = Opened()
         self._extend: Callable[[str, Sequence[str]], Sequence[Change]] | None = None
         self._on_step: Callable[[str], None] = lambda step: None
         self._executor: Executor | None = None
@@ -181,40 +186,36 @@ class App:
     def _add(self, stream: Stream, sink: Sink, name: str | None, query: Callable[[str], Query]) -> Change:
         with self._lock:
             label = name or next(f"query{i}" for i in itertools.count(1) if f"query{i}" not in self._sinks)
-            self._check(label, sink)
+            require_usable(label, sink, self._sinks)
             made = query(label)
             stream.queries.append(made)
             self._sinks[label] = sink
             if not self._running:
                 return self._requests.define(label)
             change = Change(label, "add")
-            change.when_done(lambda: self._forget_if_refused(change))
+            change.when_done(lambda: self._forget_if_refused(change, sink))
             addition = Addition(stream.name, stream.rows, made, sink)
+            self._opened.add(sink)
         return self._requests.ask(Request(change, addition))
 
-    def _check(self, label: str, sink: Sink) -> None:
-        if not hasattr(sink, "write"):
-            raise DefinitionError(f"query {label!r}: {sink!r} is no sink.", 'Write for example to(tm.parquet("out")).')
-        if label in self._sinks:
-            raise DefinitionError(f"query: there are two queries {label!r}.", "Give one of them another name.")
-        where = _directory(sink)
-        for other, theirs in self._sinks.items():
-            if where is not None and _directory(theirs) == where:
-                raise DefinitionError(
-                    f"query {label!r}: it would write into {where}, where {other!r} writes.",
-                    "Give each query a directory of its own.",
-                )
-
-    def _forget_if_refused(self, change: Change) -> None:
+    def _forget_if_refused(self, change: Change, sink: Sink) -> None:
         if change.refused:
             self._forget(change.query)
+            self._release(sink)
 
     def _forget(self, name: str) -> None:
-        """Take a query out of the definitions; its sink is closed when the run ends."""
+        """Take a query out of the definitions; its sink is closed when it has taken all, or when the run ends."""
         with self._lock:
-            self._retired.append(self._sinks.pop(name))
+            del self._sinks[name]
             for stream in (*self._streams.values(), *(derivation.stream for derivation in self._derived)):
                 stream.queries = [query for query in stream.queries if query.name != name]
+
+    def _release(self, sink: Sink) -> None:
+        """Close a sink, unless a query has it."""
+        with self._lock:
+            needed = any(sink is other for other in self._sinks.values())
+        if not needed:
+            self._opened.release(sink)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -304,7 +305,8 @@ class App:
             SourceError: A source cannot be read.
             SinkError: A sink cannot be opened, holds results of another checkpoint, or still fails at the end.
             QueryFailedError: Every query failed.
-            SessionError: The policy is `fair`, and the Spark session has no FAIR pools.
+            SessionError: The policy is `fair`, and the Spark session has no FAIR pools; or Spark is gone: its Java
+                process or server ended, or its context was stopped. Found within 10 s, also while nothing runs.
             KeyboardInterrupt: The second Ctrl-C.
         """
         if close_all and not once:
@@ -314,7 +316,8 @@ class App:
                 raise DefinitionError("run: the application is running.", "Make another App for another run.")
             definitions = self._definitions()
             sinks = dict(self._sinks)
-            self._running = True
+            self._opened = Opened([*sinks.values(), *(definition.source for definition in definitions)])
+            self._running, self._stop = True, False
         try:
             return self._run(definitions, sinks, once, close_all, on_progress)
         finally:
@@ -333,42 +336,56 @@ class App:
         if policy_named(self.settings.policy).at_once:
             require_pools(self.spark)
         session = private_session(self.spark)
-        with active_session_kept(self.spark), Checkpoint.open(self.checkpoint, self._clock) as checkpoint:
-            try:
-                share, groups, kept = self.settings.share, self.settings.key_groups, self.settings.worker_bytes
-                streams = open_streams(definitions, session, checkpoint, self._clock, share, groups, kept)
-                for name, sink in sinks.items():
-                    with explained(name, sink):
-                        sink.open(name)
-                loop = Loop(
-                    streams,
-                    sinks,
-                    checkpoint,
-                    replace(self.settings, trigger=0) if once else self.settings,
-                    self._clock,
-                    on_progress,
-                    self._on_step,
-                    requests=self._requests,
-                    forget=self._forget,
-                    executor=self._executor,
-                )
-                self._loop = loop
-                remote = Remote(Inbox(checkpoint.path, self._clock), self._clock, self._asked)
-                self._requests.look = remote.look
-                with interrupts(loop, session):
+        with ExitStack() as ending:
+            ending.enter_context(active_session_kept(self.spark))
+            checkpoint = ending.enter_context(Checkpoint.open(self.checkpoint, self._clock))
+            pulse = ending.enter_context(Pulse(session))
+            ending.push(lambda kind, error, trace: self._close(error))
+            share, groups, kept = self.settings.share, self.settings.key_groups, self.settings.worker_bytes
+            streams = open_streams(definitions, session, checkpoint, self._clock, share, groups, kept)
+            for name, sink in sinks.items():
+                with explained(name, sink):
+                    sink.open(name)
+            loop = Loop(
+                streams,
+                sinks,
+                checkpoint,
+                replace(self.settings, trigger=0) if once else self.settings,
+                self._clock,
+                on_progress,
+                self._on_step,
+                requests=self._requests,
+                forget=self._forget,
+                executor=self._executor,
+                release=self._release,
+            )
+            self._loop = loop
+            if self._stop:
+                loop.stop()
+            remote = Remote(Inbox(checkpoint.path, self._clock), self._clock, self._asked)
+            self._requests.look = remote.look
+            if self._executor is None:
+                pulse.watch(loop.fail)
+            with interrupts(loop, session):
+                try:
                     return loop.run(once, close_all)
-            finally:
-                self._loop = None
-                for definition in definitions:
-                    definition.source.close()
-                for sink in {
-                    id(sink): sink for sink in (*sinks.values(), *self._sinks.values(), *self._retired)
-                }.values():
-                    sink.close()
-                self._retired.clear()
+                except Exception as error:
+                    if not loop.stopping or (reason := pulse.reason(error)) is None:
+                        raise
+                    return loop.left(reason)  # whoever stops all processes stops Spark, too
+        raise AssertionError
+
+    def _close(self, error: BaseException | None) -> None:
+        loop, self._loop = self._loop, None
+        self._opened.close([] if loop is None else loop.still_writing, error)
 
     def stop(self) -> None:
-        """End a `run` that goes on in another thread, after its running micro-batches."""
+        """End a `run` that goes on or begins in another thread, after its running micro-batches.
+
+        It returns at once, and does nothing when there is no run. What does not end within the setting `stop_timeout`
+        is left to the next run.
+        """
+        self._stop = True
         if self._loop is not None:
             self._loop.stop()
 
@@ -386,9 +403,3 @@ class App:
             parts, columns = compile_aside(self._definitions(), session, self._clock, self.settings.share)
         sinks = {name: sink.describe() for name, sink in self._sinks.items()}
         return explain(self.name, parts, sinks, columns, self.settings.tier)
-
-
-def _directory(sink: Sink) -> Path | None:
-    """Return the directory that a sink owns, if it does."""
-    path = getattr(sink, "directory", None)
-    return None if path is None else Path(path).absolute()

@@ -11,7 +11,7 @@ from transom.model.time import Duration, Micros, format_duration, parse_duration
 from transom.scheduling.policies import LONGEST_WAIT, policy_named
 
 TIERS = ("auto", "driver", "cluster")
-_DURATIONS = ("trigger", "poll", "cycle", "longest_wait", "recovery_bound")
+_DURATIONS = ("trigger", "poll", "cycle", "longest_wait", "recovery_bound", "stop_timeout")
 _NAMES = {"policy": "klink", "tier": "auto"}
 """Settings that are a name, with an example."""
 
@@ -61,6 +61,9 @@ class Settings:
     recovery_bound: Micros = 10_000_000
     """How late windows may be at most because an executor was lost: until another one has read again what its memory
     held. Measured and reported; the application says so when a loss would take longer."""
+    stop_timeout: Micros = 60_000_000
+    """How long an application that was told to stop waits for micro-batches and sinks. What is not done then is left:
+    it is in the checkpoint, and done by the next run."""
     share: bool = True
     """Whether queries share partials. Without, each is computed by itself: for comparison and for finding faults; the
     results are the same. Must stay what it is while a checkpoint is used."""
@@ -76,6 +79,7 @@ class Settings:
             "driver_bytes",
             "worker_bytes",
             "recovery_bound",
+            "stop_timeout",
         ):
             if getattr(self, name) <= 0:
                 raise DefinitionError(f"settings: {name} is {getattr(self, name)}.", "Give more than 0.")

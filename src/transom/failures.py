@@ -171,12 +171,12 @@ def _words() -> tuple[str, ...]:
 
 def _spark_gone(error: BaseException) -> bool:
     """Tell whether PySpark could not reach Spark: Java has ended, the server is away, or the context was stopped."""
-    from py4j.protocol import Py4JNetworkError
+    from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark import SparkContext
 
     for each in _python_causes(error):
-        if isinstance(each, Py4JNetworkError):
-            return True
+        if isinstance(each, Py4JError) and not isinstance(each, Py4JJavaError):
+            return True  # Java does not answer, or does not know what PySpark asks for
         if isinstance(each, (ConnectionError, EOFError)) and _raised_in(each) in ("py4j", "pyspark"):
             return True
         if isinstance(each, AttributeError) and _raised_in(each) == "pyspark":  # it asked the context, which is None

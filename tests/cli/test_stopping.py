@@ -13,7 +13,7 @@ import pytest
 from pyspark.java_gateway import launch_gateway
 
 from transom.cli import quiet, running
-from transom.cli.main import main
+from transom.cli.main import ENDING, main
 from transom.errors import SourceError
 
 
@@ -116,22 +116,65 @@ def test_otherwise_it_is_stopped_before_the_program_goes_on(monkeypatch, error):
     assert spark.threads == [threading.current_thread()]
 
 
-@pytest.mark.parametrize("error", [SourceError("The file cannot be read."), ValueError("read failed")])
-def test_what_a_library_makes_of_an_interrupt_is_no_error(interruptible, monkeypatch, capfd, error):
+@pytest.fixture
+def signals():
+    """Leaves the answers to signals as they were."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("error", [SourceError("The file cannot be read."), ValueError("read failed"), None])
+def test_a_signal_ends_it_quietly_whatever_a_library_makes_of_it(signals, monkeypatch, capfd, number, error):
     """As pandas does, which tells only that it could not read on."""
 
     def load(*_):
-        with suppress(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
+        try:
+            signal.raise_signal(number)
+        except KeyboardInterrupt:
+            if error is None:
+                raise
         raise error
 
     monkeypatch.setattr(running, "load", load)
     monkeypatch.setattr("sys.argv", ["transom", "run", __file__])
     with pytest.raises(SystemExit) as end:
         main()
-    assert end.value.code == 130
+    assert end.value.code == 128 + number
     assert capfd.readouterr() == ("", "")
-    assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL, "the next one ends the process"
+    assert signal.getsignal(number) is signal.SIG_DFL, "the next one ends the process"
+
+
+def test_a_signal_that_is_ignored_stays_so(signals, monkeypatch):
+    """As SIGHUP under nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    heard = []
+    monkeypatch.setattr(running, "load", lambda *_: heard.append(signal.raise_signal(signal.SIGHUP)) or sys.exit(7))
+    monkeypatch.setattr("sys.argv", ["transom", "run", __file__])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 7
+    assert heard == [None]
+
+
+def test_an_interrupt_while_python_imports_is_quiet(tmp_path):
+    """The first thing that is imported after the command's own module interrupts the process."""
+    program = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "transom":
+            os.kill(os.getpid(), signal.SIGINT)
+
+from transom_command import main
+sys.meta_path.insert(0, Interrupting())
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_interrupted_calls_of_the_jvm_are_not_told(tmp_path):

@@ -73,7 +73,7 @@ def test_the_first_interrupt_finishes_the_micro_batch(spark, tmp_path, step):
     assert finish(spark, tmp_path).streams[0].rows == interrupted_job.ROWS - progress.streams[0].rows
 
 
-def start(tmp_path, **environment):
+def start(tmp_path, start_new_session=False, **environment):
     """Start `transom run`; return the process."""
     command = [sys.executable, "-c", "from transom.cli import main; main()", "run", interrupted_job.__file__]
     return subprocess.Popen(
@@ -81,6 +81,7 @@ def start(tmp_path, **environment):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=start_new_session,
         env={**os.environ, "STEPS": "1", **environment},
     )
 

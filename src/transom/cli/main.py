@@ -18,14 +18,16 @@ OLDEST_PYTHON = (3, 10)
 
 
 class _Group(TyperGroup):
-    """Commands whose `TransomError` becomes a message, a remedy and exit code 1."""
+    """Commands whose `TransomError` becomes a message, a remedy and exit code 1; after a signal they say nothing."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt as interrupt:
+            raise typer.Exit(exit_code(interrupt)) from None
         except Exception as error:
-            if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # libraries can make another error of an interrupt
-                raise typer.Exit(130) from None
+            if _received:  # libraries can make another error of an interrupt
+                raise typer.Exit(128 + _received[0]) from None
             if isinstance(error, TransomError):
                 print_error(error)
             elif isinstance(error, BrokenPipeError):  # the reader, such as head, has seen enough
@@ -46,7 +48,8 @@ cli = typer.Typer(
         "Many windowed streaming queries with stated latency limits on Apache Spark.\n\n"
         "Start with [bold]transom demo[/bold], or run a job of your own: "
         "[bold]transom run job.toml[/bold].\n\n"
-        "Exit codes: 0 done, 1 an error with a remedy, 2 wrong usage, 130 stopped at once by Ctrl-C."
+        "Exit codes: 0 done, or stopped with everything in place; 1 an error with a remedy; 2 wrong usage; stopped at "
+        "once: 130 by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP."
     ),
 )
 
@@ -84,7 +87,7 @@ def run(
 ) -> None:
     """Run a job until Ctrl-C, or over what is there now (--once).
 
-    Ctrl-C finishes the micro-batch; a second Ctrl-C stops at once.
+    Ctrl-C, SIGTERM and SIGHUP finish the micro-batch; a second Ctrl-C or SIGTERM stops at once.
     The next run goes on where this one ended; no result is lost or written twice.
 
     Example: [bold]transom run job.toml --once --close-all[/bold]
@@ -249,14 +252,30 @@ def main() -> None:
     if sys.version_info < OLDEST_PYTHON:
         needed = ".".join(map(str, OLDEST_PYTHON))
         sys.exit(f"Transom needs Python {needed} or newer; this is {sys.version.split()[0]}.")
-    signal.signal(signal.SIGINT, interrupt)
+    _received.clear()
+    before = {number: signal.getsignal(number) for number in ENDING}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, interrupt)
     try:
         cli()
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_IGN if handler is signal.SIG_IGN else signal.SIG_DFL)
+
+
+ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""The signals that ask a program to end."""
+_received: list[int] = []
 
 
 def interrupt(number: int, frame: object) -> None:
-    """Answer the first Ctrl-C with `KeyboardInterrupt`; the next one ends the process, and nothing more is said."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    raise KeyboardInterrupt
+    """Answer the first such signal with `KeyboardInterrupt`; the next ends the process, and nothing more is said."""
+    _received.append(number)
+    signal.signal(number, signal.SIG_DFL)
+    raise KeyboardInterrupt(number)
+
+
+def exit_code(interrupt: KeyboardInterrupt) -> int:
+    """Return the exit code of a program that a signal ended, as shells have it."""
+    return 128 + (interrupt.args[0] if interrupt.args else signal.SIGINT)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from transom.cli.java import check_java
 from transom.errors import SessionError
+from transom.failures import Kind, classify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,9 +70,14 @@ def spark_session(master: str, name: str, say: Callable[[str], None] | None = No
         thread.join(LONGEST)
         raise
     except BaseException:
-        spark.stop()
+        with suppress(Exception):  # that error says more
+            spark.stop()
         raise
-    spark.stop()
+    try:
+        spark.stop()
+    except Exception as error:
+        if classify(error).kind is not Kind.SPARK_GONE:
+            raise
 
 
 def start_spark(master: str, name: str, say: Callable[[str], None] | None = None) -> SparkSession:

@@ -6,7 +6,6 @@ import json
 import sys
 from pathlib import Path
 
-import typer
 from rich.console import Console
 
 from transom.cli.loading import load
@@ -30,7 +29,7 @@ def run_job(job: Path, *, once: bool, close_all: bool, checkpoint: Path | None, 
             view.finish(final)
     except KeyboardInterrupt:
         print("Stopped at once; the next run goes on from the last committed micro-batch.", file=sys.stderr)
-        raise typer.Exit(130) from None
+        raise
     failed = {query.name: query.failure for query in final.queries if query.failure}
     if failed:
         raise QueryFailedError(
@@ -68,7 +67,7 @@ def run_demo(out: Path, *, rows: int | None, master: str, as_json: bool) -> None
                 view.finish(final)
     except KeyboardInterrupt:
         print("Stopped.", file=sys.stderr)
-        raise typer.Exit(130) from None
+        raise
     summary = summarise(final, out, took)
     if as_json:
         print(json.dumps(summary, default=str))

@@ -166,8 +166,8 @@ class Changer:
             self._delivery.add(change.query, sink)
         elif change.operation == "remove":
             del self._sinks[change.query]
-            self._delivery.remove(change.query)
             self._forget(change.query)
+            self._delivery.remove(change.query)
         moment = proposal.change.begun.get(change.query)
         self._journal.note(
             f"{change.query} was {_PAST[change.operation]}" + ("" if moment is None else f"; {words(moment)}") + "."

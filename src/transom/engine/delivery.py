@@ -6,9 +6,9 @@ import logging
 import queue
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from transom.engine.threads import Threads
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros
 from transom.sinks.base import Sink, WindowResults
 
@@ -52,7 +52,8 @@ class _Lane:
     retry_at: Micros | None = None
     """Monotonic time before which a sink that failed is not tried again."""
     backoff: Micros = FIRST_RETRY
-    error: Exception | None = None
+    error: BaseException | None = None
+    """Whatever it raised, also `SystemExit`: that ends nothing but this try."""
     failures: int = 0
     """In a row."""
     leaving: bool = False
@@ -72,6 +73,7 @@ class Delivery:
         wake: Called from a worker thread when a parcel is done.
         workers: Number of sinks that write at once.
         max_waiting_bytes: Bound on the results that wait for one sink.
+        release: Called with each sink that nobody needs any more, as its last query was removed.
     """
 
     def __init__(
@@ -81,12 +83,15 @@ class Delivery:
         wake: Callable[[], None],
         workers: int,
         max_waiting_bytes: int,
+        release: Callable[[Sink], None] = lambda sink: None,
     ) -> None:
+        self._release = release
         self._lanes = {name: _Lane(sink) for name, sink in sinks.items()}
         self._clock = clock
         self._wake = wake
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="transom-sink")
-        self._done: queue.SimpleQueue[tuple[str, Parcel, Exception | None, Micros]] = queue.SimpleQueue()
+        self._threads = Threads(workers, "transom-sink")
+        self._done: queue.SimpleQueue[tuple[str, Parcel, BaseException | None, Micros]] = queue.SimpleQueue()
+        self._writing: list[Sink] = []
         self._max_waiting_bytes = max_waiting_bytes
 
     def add(self, query: str, sink: Sink) -> None:
@@ -106,6 +111,8 @@ class Delivery:
         for name, lane in list(self._lanes.items()):
             if lane.leaving and not lane.busy and (lane.error is not None or not lane.waiting):
                 del self._lanes[name]
+                if all(other.sink is not lane.sink for other in self._lanes.values()):
+                    self._release(lane.sink)
 
     def send(self, parcel: Parcel) -> None:
         """Take a parcel; it is written after the earlier ones of its query."""
@@ -118,14 +125,16 @@ class Delivery:
         if lane.retry_at is not None and self._clock.monotonic() < lane.retry_at:
             return
         lane.busy = True
-        self._pool.submit(self._write, lane.sink, lane.waiting[0])
+        self._threads.submit(self._write, lane.sink, lane.waiting[0])
 
     def _write(self, sink: Sink, parcel: Parcel) -> None:
-        error: Exception | None = None
+        error: BaseException | None = None
+        self._writing.append(sink)
         try:
             sink.write(parcel.results)
-        except Exception as caught:
+        except BaseException as caught:
             error = caught
+        self._writing.remove(sink)
         self._done.put((parcel.query, parcel, error, self._clock.now()))
         self._wake()
 
@@ -142,7 +151,7 @@ class Delivery:
                 lane.backoff, lane.retry_at, lane.failures = FIRST_RETRY, None, 0
                 delivered.append(Delivered(parcel, at))
             else:
-                logger.warning("The sink of %s failed and is tried again: %s", name, error)
+                logger.warning("The sink of %s failed and is tried again: %r", name, error)
                 lane.failures += 1
                 lane.retry_at = self._clock.monotonic() + lane.backoff
                 lane.backoff = min(2 * lane.backoff, LAST_RETRY)
@@ -156,7 +165,7 @@ class Delivery:
         lanes = self._lanes.values() if query is None else [self._lanes[query]] if query in self._lanes else []
         return [parcel for lane in lanes for parcel in lane.waiting]
 
-    def error(self, query: str) -> Exception | None:
+    def error(self, query: str) -> BaseException | None:
         """Return why the sink of a query does not take results at the moment."""
         return self._lanes[query].error
 
@@ -169,7 +178,7 @@ class Delivery:
         """Whether a sink is writing."""
         return any(lane.busy for lane in self._lanes.values())
 
-    def overfull(self) -> list[tuple[str, Exception]]:
+    def overfull(self) -> list[tuple[str, BaseException]]:
         """Return the queries whose failing sink has more waiting results than allowed, with the sink's error."""
         return [
             (name, lane.error)
@@ -188,6 +197,15 @@ class Delivery:
             and lane.held_bytes() > self._max_waiting_bytes
         ]
 
-    def close(self, wait: bool) -> None:
-        """Stop the workers; with `wait`, after the writes under way."""
-        self._pool.shutdown(wait=wait, cancel_futures=True)
+    def writing(self) -> list[str]:
+        """Return the queries whose sink is writing."""
+        return [name for name, lane in self._lanes.items() if lane.busy]
+
+    def close(self, longest: float) -> list[Sink]:
+        """Begin no more writes, and wait for those under way; return the sinks that write nevertheless.
+
+        Args:
+            longest: Seconds to wait.
+        """
+        self._threads.close(longest)
+        return list(self._writing)

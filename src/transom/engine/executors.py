@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Protocol
 
 from transom.engine.cuts import CutOutcome, LoggedCut
@@ -10,6 +10,7 @@ from transom.engine.onspark import run_on_spark
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.session import in_pool
 from transom.engine.stream import Stream
+from transom.engine.threads import Threads
 
 
 class Executor(Protocol):
@@ -28,8 +29,8 @@ class Executor(Protocol):
             compiled: The queries that ran when it was logged.
         """
 
-    def close(self) -> None:
-        """Wait for the jobs that run; those that have not begun never do."""
+    def close(self, longest: float) -> None:
+        """Wait for the jobs that run, at most so many seconds; those that have not begun never do."""
 
 
 class SparkExecutor:
@@ -43,7 +44,7 @@ class SparkExecutor:
     in_real_time = True
 
     def __init__(self, slots: int, pools: bool) -> None:
-        self._threads = ThreadPoolExecutor(slots, thread_name_prefix="transom-job")
+        self._threads = Threads(slots, "transom-job")
         self._pools = pools
 
     def submit(self, stream: Stream, cut: LoggedCut, compiled: Compiled) -> Future[CutOutcome]:
@@ -54,6 +55,6 @@ class SparkExecutor:
         with in_pool(stream.session, stream.name if self._pools else None):
             return run_on_spark(stream, cut, compiled)
 
-    def close(self) -> None:
+    def close(self, longest: float) -> None:
         """Wait for the jobs that run."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._threads.close(longest)

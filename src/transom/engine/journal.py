@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,6 +14,9 @@ from transom.engine.changes import Register
 from transom.sinks.owner import Claim, Owner
 
 logger = logging.getLogger(__name__)
+
+MOST_NOTES = 1000
+"""So many wait for somebody who looks; all of them are in Python's log."""
 
 
 class Journal:
@@ -28,8 +32,8 @@ class Journal:
         self.step = on_step
         self.register = Register()
         """What the log says of the queries."""
-        self.notes: list[str] = []
-        """What was not shown yet."""
+        self.notes: deque[str] = deque(maxlen=MOST_NOTES)
+        """What was not shown yet; of very many, the newest."""
 
     def log(self, record: Mapping[str, Any], sync: bool) -> None:
         """Append a record to the log.
@@ -65,5 +69,6 @@ class Journal:
 
     def take_notes(self) -> tuple[str, ...]:
         """Return what was not shown yet; it is shown now."""
-        notes, self.notes = tuple(self.notes), []
+        notes = tuple(self.notes)
+        self.notes.clear()
         return notes

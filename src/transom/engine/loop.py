@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 
 from transom.checkpoint.log import FORMAT
@@ -23,14 +25,18 @@ from transom.engine.quarantine import Quarantine
 from transom.engine.recovery import recover, snapshot_of
 from transom.engine.requests import Requests
 from transom.engine.scheduler import Scheduler
+from transom.engine.spark.session import cancel_jobs
 from transom.engine.stream import Stream
 from transom.engine.tiers import Tiers
 from transom.engine.wakeups import Wakeups
-from transom.model.time import Clock, Micros
+from transom.errors import TransomError
+from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_duration
 from transom.sinks.base import Sink
 from transom.windows.components import Arrangement
 
 PROGRESS_EVERY: Micros = 250_000
+AT_ONCE = 5.0
+"""Seconds that an end at once, or one that has waited for long enough, waits for threads that were told to end."""
 
 
 class Loop:
@@ -47,6 +53,7 @@ class Loop:
         requests: Changes of the set of queries that are asked for while it runs.
         forget: Called with the name of each query that leaves.
         executor: Runs the jobs of cuts; Spark if None.
+        release: Called with each sink that is not needed any more while it runs.
     """
 
     def __init__(
@@ -61,6 +68,7 @@ class Loop:
         requests: Requests | None = None,
         forget: Callable[[str], None] = lambda name: None,
         executor: Executor | None = None,
+        release: Callable[[Sink], None] = lambda sink: None,
     ) -> None:
         self._streams = dict(streams)
         self._checkpoint = checkpoint
@@ -70,6 +78,14 @@ class Loop:
         self._stopping = False
         self._shown: Micros | None = None
         """Monotonic time of the last progress."""
+        self._stop_by: Micros | None = None
+        """Once it is stopping: until when it waits."""
+        self._at_once = False
+        self._ended = threading.Event()
+        """Set when no job is waited for any more."""
+        self._failure: TransomError | None = None
+        self.still_writing: list[Sink] = []
+        """Sinks that could not be waited for, at the end."""
         self._snapshot_size = 0
         self._retiered = False
         """Whether a snapshot is due because partials go elsewhere."""
@@ -77,7 +93,7 @@ class Loop:
         wake = self._wakeups.wake
         self._journal = Journal(checkpoint, on_step)
         self._metrics = Metrics(clock.monotonic())
-        self._delivery = Delivery(sinks, clock, wake, settings.sink_workers, settings.max_waiting_bytes)
+        self._delivery = Delivery(sinks, clock, wake, settings.sink_workers, settings.max_waiting_bytes, release)
         self._quarantine = Quarantine(self._streams, self._journal)
         self._outlets = Outlets(
             self._streams, self._delivery, self._journal, self._metrics, self._quarantine, settings.max_waiting_bytes
@@ -103,12 +119,35 @@ class Loop:
         self._changer = Changer(self._streams, sinks, self._delivery, self._journal, requests, forget)
 
     def stop(self) -> None:
-        """Finish the running micro-batches, deliver what is ready, then end `run`; may be called from anywhere."""
+        """Finish the running micro-batches, deliver what is ready, then end `run`; may be called from anywhere.
+
+        What is not done within the setting `stop_timeout` is left to the next run.
+        """
         self._stopping = True
         self._wakeups.wake()
 
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stopping
+
+    def left(self, reason: str) -> Progress:
+        """Return what was done, when Spark ended while the loop was stopping.
+
+        Args:
+            reason: How it ended.
+        """
+        self._journal.note(f"Spark ended first ({reason}); what was under way is done by the next run.")
+        return self._progress()
+
+    def fail(self, error: TransomError) -> None:
+        """End `run` with an error; may be called from anywhere."""
+        self._failure = error
+        self._wakeups.wake()
+
     def abandon(self) -> None:
-        """Let no running micro-batch start another Spark job; for an end at once."""
+        """Let no running micro-batch start another Spark job, and wait for none; for an end at once."""
+        self._at_once = True
         for stream in self._streams.values():
             stream.abandoned = True
 
@@ -124,14 +163,16 @@ class Loop:
             QueryFailedError: No query is left.
             SinkError: At the end of the input, sinks still fail after many tries.
             CheckpointError: The checkpoint cannot be written.
+            TransomError: What `fail` was told.
         """
-        finished = False
         self._scheduler.once = once
         for stream in self._streams.values():
             stream.closes_all = close_all and once
-        try:
+        with ExitStack() as ending:
+            ending.callback(self._changer.close)
+            ending.push(lambda kind, error, trace: self._end_threads(error is None))
             self._recover()
-            while True:
+            while self._failure is None:
                 for stream, outcome in self._cuts.commit():
                     self._learn(stream, outcome)
                 self._outlets.look()
@@ -143,18 +184,24 @@ class Loop:
                     break
                 self._show()
                 self._wait()
-            self._snapshot()
-            finished = True
+            if self._failure is not None:
+                raise self._failure
+            if not self._cuts.logged:  # else it was not waited for
+                self._snapshot()
             self._quarantine.require_a_query()
             if not self._stopping:
                 self._outlets.require_all_delivered()
             return self._progress()
-        finally:
-            if not finished:
-                self.abandon()
-            self._executor.close()
-            self._delivery.close(wait=finished)
-            self._changer.close()
+        raise AssertionError
+
+    def _end_threads(self, finished: bool) -> None:
+        """End the jobs and the writes that are under way; after an error nobody waits for the latter."""
+        longest = AT_ONCE if self._at_once else self._settings.stop_timeout / MICROS_PER_SECOND
+        self.abandon()  # what still runs is for nothing
+        with ExitStack() as ending:
+            ending.callback(lambda: self.still_writing.extend(self._delivery.close(longest if finished else 0)))
+            ending.callback(self._ended.set)
+            ending.callback(lambda: self._executor.close(longest))
 
     # ---- start
 
@@ -273,13 +320,33 @@ class Loop:
     # ---- end, progress, waiting
 
     def _finished(self, once: bool) -> bool:
-        """Tell whether nothing is left to do but to wait for sinks that fail."""
+        """Tell whether nothing is left to do but to wait for sinks that fail, or it was told to stop long ago."""
+        if self._stopping and self._overdue():
+            return True
         if self._cuts.logged:
             return False
         ends = self._stopping or self._quarantine.all_failed
         if not ends and not (once and all(stream.ended() for stream in self._streams.values())):
             return False
         return self._outlets.wait_in_vain(self._stopping)
+
+    def _overdue(self) -> bool:
+        """Tell whether what is under way has had its time since `stop`; it is left then."""
+        now, longest = self._clock.monotonic(), self._settings.stop_timeout
+        self._stop_by = now + longest if self._stop_by is None else self._stop_by
+        if now < self._stop_by:
+            return False
+        late = [f"a micro-batch of {name}" for name in self._cuts.logged]
+        late += [f"the sink of {query}" for query in self._delivery.writing()]
+        if late:
+            self._journal.note(
+                f"Stopped without {' and '.join(late)}, which did not end within {format_duration(longest)}; what is "
+                "missing is in the checkpoint, and the next run goes on with it."
+            )
+            self.abandon()
+            if self._cuts.jobs and self._executor.in_real_time:
+                cancel_jobs(next(iter(self._streams.values())).session, self._ended)
+        return True
 
     def _progress(self) -> Progress:
         progress = self._metrics.progress(

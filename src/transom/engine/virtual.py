@@ -123,7 +123,7 @@ class SimulatedExecutor:
             else:
                 job.future.set_result(job.result)
 
-    def close(self) -> None:
+    def close(self, longest: float) -> None:
         """Forget the jobs that run: nothing waits for them any more."""
         self._jobs.clear()
         self._version += 1

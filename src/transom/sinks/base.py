@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 
-from transom.errors import SinkError, TransomError
+from transom.errors import DefinitionError, SinkError, TransomError
 from transom.sinks.owner import Claim
 
 REVISION = "revision"
@@ -79,6 +80,36 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Let go of everything."""
+
+
+def require_usable(query: str, sink: object, others: Mapping[str, Sink]) -> None:
+    """Make sure that a query can write to a sink.
+
+    Args:
+        query: Its name.
+        sink: What its results are to go to.
+        others: Sinks of the other queries.
+
+    Raises:
+        DefinitionError: It is no sink, the name is taken, or another query writes into the same directory.
+    """
+    if not hasattr(sink, "write"):
+        raise DefinitionError(f"query {query!r}: {sink!r} is no sink.", 'Write for example to(tm.parquet("out")).')
+    if query in others:
+        raise DefinitionError(f"query: there are two queries {query!r}.", "Give one of them another name.")
+    where = _directory(sink)
+    for other, theirs in others.items():
+        if where is not None and _directory(theirs) == where:
+            raise DefinitionError(
+                f"query {query!r}: it would write into {where}, where {other!r} writes.",
+                "Give each query a directory of its own.",
+            )
+
+
+def _directory(sink: object) -> Path | None:
+    """Return the directory that a sink owns, if it does."""
+    path = getattr(sink, "directory", None)
+    return None if path is None else Path(path).absolute()
 
 
 @contextmanager

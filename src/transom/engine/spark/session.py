@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -106,6 +107,36 @@ def in_pool(spark: SparkSession, pool: str | None) -> Iterator[None]:
         yield
     finally:
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
+
+
+LONGEST = 2.0
+"""Seconds that one waits for Spark to cancel jobs, when one ends in any case."""
+AGAIN = 0.1
+"""Seconds until jobs that have started meanwhile are cancelled, too."""
+
+
+def cancel_jobs(session: SparkSession, ended: threading.Event) -> None:
+    """Cancel the jobs of a session; return when that is done, or soon, whatever Spark does.
+
+    Args:
+        session: The session.
+        ended: Until it is set, jobs are cancelled again and again: one may be planned, and start only then.
+    """
+    cancelled = threading.Event()
+
+    def cancel() -> None:
+        try:
+            with suppress(Exception):  # Spark may be gone already
+                session.interruptAll()
+                cancelled.set()
+                while not ended.wait(AGAIN):
+                    session.interruptAll()
+        finally:
+            cancelled.set()
+
+    # The calling thread may be in the middle of a call to the JVM, whose connection no other call may use.
+    threading.Thread(target=cancel, name="transom-cancel", daemon=True).start()
+    cancelled.wait(LONGEST)
 
 
 @contextmanager

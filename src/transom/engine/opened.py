@@ -1,0 +1,72 @@
+"""What a run has opened: each sink and source is closed once, whatever another one raises."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from transom.errors import SinkError
+
+logger = logging.getLogger(__name__)
+
+
+class Closable(Protocol):
+    """A sink or a source."""
+
+    def describe(self) -> str:
+        """Return what it is, in one line for people."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+class Opened:
+    """The sinks and sources of a run, by identity: several queries may have one. May be used from any thread."""
+
+    def __init__(self, some: Iterable[Closable] = ()) -> None:
+        self._lock = threading.Lock()
+        self._open = {id(each): each for each in some}
+
+    def add(self, each: Closable) -> None:
+        """Take note of one more."""
+        with self._lock:
+            self._open[id(each)] = each
+
+    def release(self, each: Closable) -> None:
+        """Close one that is not needed any more, if it is open."""
+        with self._lock:
+            known = self._open.pop(id(each), None)
+        if known is not None:
+            _closed(known)
+
+    def close(self, busy: Sequence[Closable], error: BaseException | None) -> None:
+        """Close all at the end of the run.
+
+        Args:
+            busy: Those that cannot be closed, as they hang.
+            error: What ended the run; None if nothing did.
+
+        Raises:
+            SinkError: One could not be closed, and there is no error that says more.
+        """
+        with self._lock:
+            some = list(self._open.values())
+            self._open.clear()
+        failed = [each for each in some if not any(each is other for other in busy) and not _closed(each)]
+        if failed and error is None:
+            raise SinkError(
+                f"{' and '.join(each.describe() for each in failed)} could not be closed.",
+                "What was delivered is there; the log says what went wrong.",
+            )
+
+
+def _closed(each: Closable) -> bool:
+    """Close it; tell whether that went well."""
+    try:
+        each.close()
+    except Exception:
+        logger.exception("%s could not be closed.", each.describe())
+        return False
+    return True
