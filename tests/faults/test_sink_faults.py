@@ -86,7 +86,7 @@ def test_retries_back_off_and_keep_the_order():
     assert waits == [FIRST_RETRY, 2 * FIRST_RETRY, 4 * FIRST_RETRY, 8 * FIRST_RETRY]
     assert delivery.error("q") is None
     assert delivery.failures("q") == 0
-    delivery.close(wait=True)
+    assert delivery.close(10) == []
 
 
 def test_others_are_not_held_up(spark, tmp_path):
