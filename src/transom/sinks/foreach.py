@@ -13,11 +13,10 @@ def foreach(function: Callable[[WindowResults], object]) -> ForeachSink:
     """Call a function with the results of every cut that closed windows.
 
     Args:
-        function: Gets a `WindowResults`: `query`, `cut` and the Arrow `table`. It runs in the driver, in one
-            thread at a time per query. What it raises, `SystemExit` too, makes the engine call it again later. After a crash, and after a
-            stop that did not wait for it any longer (setting `stop_timeout`), it may be called again for the
-            same (query, cut), with the same rows: use the two as an idempotence
-            key.
+        function: Gets a `WindowResults`: `query`, `cut` and the Arrow `table`. It runs in the driver, in one thread
+            at a time per query. What it raises, also `SystemExit`, makes the engine call it again later. After a
+            crash, or a stop that waited for it no longer (setting `stop_timeout`), it may be called again for the
+            same (query, cut), with the same rows: use the two as an idempotence key.
 
     Raises:
         DefinitionError: It cannot be called.
