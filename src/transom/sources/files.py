@@ -47,12 +47,14 @@ def files(
             type is a dead letter as a whole, unless Spark widens it without loss (int to bigint); of times in
             nanoseconds whole microseconds are taken. All columns are read and checked, whatever the queries use:
             whoever wants speed declares what is used.
-        format: "json" (one value per line), "csv" or "parquet"; by default what the extension says. Text may
-            be gzipped (".gz").
+        format: "json" (one object per line), "csv" or "parquet"; by default what the extension says. Text may
+            be gzipped (".gz"). A line is one row or, when it is anything else, one dead letter; blank lines are
+            nothing.
         order: Order among files found together: by path, or by modification time.
         settle: Leave a file alone until it has not been modified for this long; for writers that do not
             rename.
-        options: Options of Spark's reader, for example {"header": "true"}.
+        options: Options of Spark's reader, for example {"header": "true"}. With a header, a CSV file whose header
+            does not name the columns is a dead letter as a whole, unless enforceSchema is "true".
         partition_by: "directory" makes each directory a source partition with its own watermark. New
             directories become new partitions when their first file is found.
         max_files_per_cut: Most files in one micro-batch.
@@ -72,6 +74,7 @@ def files(
     kind = format if format is not None else _format_of(paths)
     if kind not in ("json", "csv", "parquet"):
         raise DefinitionError(f"files: the format {kind!r} is unknown.", 'Choose "json", "csv" or "parquet".')
+    _check_options(kind, options or {})
     if order not in ("name", "modified"):
         raise DefinitionError(f"files: the order {order!r} is unknown.", 'Choose "name" or "modified".')
     if partition_by not in (None, "directory"):
@@ -95,6 +98,22 @@ def files(
         partition_by is not None,
         max_files_per_cut,
     )
+
+
+def _check_options(kind: str, options: Mapping[str, str]) -> None:
+    """Refuse options with which it could not be told that each line is a row.
+
+    Raises:
+        DefinitionError: The option does not go with the format.
+    """
+    for name, value in options.items():
+        if kind == "json" and name.lower() == "multiline" and str(value).lower() == "true":
+            raise DefinitionError(
+                f"files: the option {name} does not go with JSON, which is read line by line.",
+                "Write one value per line, for example with jq -c '.[]' or jq -c .",
+            )
+        if kind == "json" and name.lower() in ("encoding", "charset") and value.lower() not in ("utf-8", "utf8"):
+            raise DefinitionError(f"files: JSON in {value} is not read.", "Write it as UTF-8, for example with iconv.")
 
 
 def _local(path: str) -> str:

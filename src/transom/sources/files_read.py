@@ -13,6 +13,7 @@ from urllib.parse import quote
 from transom.failures import classify, require_blame
 from transom.sources.base import ARRIVAL, CORRUPT, PARTITION
 from transom.sources.files_fit import Remades, read_first, remake
+from transom.sources.files_json import read_json
 from transom.sources.files_rows import why_unreadable
 from transom.sources.schemas import check_reserved
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 Format: TypeAlias = Literal["json", "csv", "parquet"]
 
 _GLOB = re.compile(r"([{}\[\]*?\\])")
-_MODIFIED = "file_modification_time"
+_MODIFIED, _PATH = "file_modification_time", "file_path"
 _LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 
@@ -40,7 +41,7 @@ def checked_schema(schema: StructType) -> StructType:
 
 
 def _nullable(kind: DataType) -> DataType:
-    from pyspark.sql.types import ArrayType, MapType, StructField, StructType
+    from pyspark.sql.types import ArrayType, CharType, MapType, StringType, StructField, StructType, VarcharType
 
     if isinstance(kind, StructType):
         return StructType([StructField(f.name, _nullable(f.dataType), True, f.metadata) for f in kind.fields])
@@ -48,6 +49,8 @@ def _nullable(kind: DataType) -> DataType:
         return ArrayType(_nullable(kind.elementType), True)
     if isinstance(kind, MapType):
         return MapType(_nullable(kind.keyType), _nullable(kind.valueType), True)
+    if isinstance(kind, (CharType, VarcharType)):  # Spark's readers take them for texts
+        return StringType()
     return kind
 
 
@@ -118,20 +121,28 @@ def _read(
 ) -> DataFrame:
     from pyspark.sql import functions as F
 
-    text = kind != "parquet"
-    columns = _with_corrupt(schema) if text else read_first(schema, remade)
+    uris = ["file://" + escape_glob(path) for path in paths]
     fixed = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
-    if text:
+    if kind == "json":
+        frame = read_json(spark, uris, schema, {**options, **fixed}, [_MODIFIED, *([_PATH] if partition else [])])
+    elif kind == "csv":
         fixed |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-    reader = spark.read.format(kind).options(**options).options(**fixed).schema(columns)
-    frame = reader.load(["file://" + escape_glob(path) for path in paths])
-    arrival = F.unix_micros(frame.metadataColumn("_metadata").getField(_MODIFIED)).alias(ARRIVAL)
-    extra = [arrival] if partition is None else [_partition(paths, partition).alias(PARTITION), arrival]
-    if text:
-        return frame.withColumn(CORRUPT, _corrupt(schema.names)).select("*", *extra)
-    # What is damaged in a column is found whatever columns the queries use.
-    frame = frame.where(f"NOT (spark_partition_id() < 0 AND to_json(struct({_listed(schema.names)})) IS NULL)")
-    return frame.select(*[remake(field, remade) for field in schema.fields], *extra)
+        given = {"enforceSchema": "false", **options, **fixed}
+        frame = spark.read.format(kind).options(**given).schema(_with_corrupt(schema)).load(uris)
+        frame = frame.withColumn(CORRUPT, _corrupt(schema.names))
+    else:
+        frame = (
+            spark.read.format(kind).options(**options).options(**fixed).schema(read_first(schema, remade)).load(uris)
+        )
+        # What is damaged in a column is found whatever columns the queries use.
+        frame = frame.where(f"NOT (spark_partition_id() < 0 AND to_json(struct({_listed(schema.names)})) IS NULL)")
+    about = "" if kind == "json" else "_metadata."
+    columns = [remake(field, remade) for field in schema.fields]
+    if kind != "parquet":
+        columns.append(F.col(CORRUPT))
+    if partition is not None:
+        columns.append(_partition(paths, partition, about + _PATH).alias(PARTITION))
+    return frame.select(*columns, F.expr(f"unix_micros({about}{_MODIFIED})").alias(ARRIVAL))
 
 
 def empty_frame(spark: SparkSession, schema: StructType, kind: Format, partitioned: bool) -> DataFrame:
@@ -206,14 +217,14 @@ def _corrupt(names: Sequence[str]) -> Column:
     return F.expr(f"coalesce({CORRUPT}, if(spark_partition_id() < 0 AND ({nulls}), '', NULL))")
 
 
-def _partition(paths: Sequence[str], partition: Callable[[str], int]) -> Column:
-    """Return the source partition of a row's file, found by its directory."""
+def _partition(paths: Sequence[str], partition: Callable[[str], int], where: str) -> Column:
+    """Return the source partition of a row's file, found by its directory; `where` is the column of its path."""
     from pyspark.sql import functions as F
 
     folders = {os.path.dirname(path): partition(path) for path in paths}
     if len(folders) == 1:
         return F.lit(next(iter(folders.values())))
-    location = F.col("_metadata.file_path")
+    location = F.col(where)
     column: Column | None = None
     for folder in sorted(folders, key=len, reverse=True):
         uri = file_uri_path(folder.rstrip("/")) + "/"

@@ -1,0 +1,55 @@
+"""JSON lines: each line that is not blank is one row, or one corrupt record.
+
+Spark's reader takes the first value of a line and drops what comes after it, and it makes several rows, or none, of an
+array. So lines are read as text and parsed by `from_json`, the same parser, and what it took is compared with the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from transom.sources.base import CORRUPT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+LINE, ROW = "_source_line", "_source_row"
+_BLANK = rf"NOT startswith({LINE}, '{{') AND trim(BOTH ' \t\r\n' FROM {LINE}) = ''"
+_ENDS_AT_FIRST_BRACE = f"concat(substring_index({LINE}, '}}', 1), '}}') = {LINE}"
+"""Nothing comes after an object whose closing brace is the first one; tells most lines cheaply."""
+_CLOSES_ARRAY = rf"rlike({LINE}, '\\}}\\s*+\\]')"
+
+
+def read_json(
+    spark: SparkSession, uris: Sequence[str], schema: StructType, options: Mapping[str, str], metadata: Sequence[str]
+) -> DataFrame:
+    """Return the rows of JSON lines, with _corrupt_record.
+
+    Args:
+        spark: The session.
+        uris: The files.
+        schema: The columns.
+        options: Options of Spark's JSON reader.
+        metadata: What of Spark's `_metadata` of the files is kept, by its names.
+    """
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    parsing = {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    columns = StructType([*schema.fields, StructField(CORRUPT, StringType(), True)])
+    lines = spark.read.format("text").options(**options).load(list(uris))
+    about = [F.col(f"_metadata.{name}").alias(name) for name in metadata]
+    lines = lines.select(F.col("value").alias(LINE), *about).where(f"NOT ({_BLANK})")
+    rows = lines.withColumn(ROW, F.from_json(LINE, columns, parsing))
+    # An array with the line in it has one element, unless a value or a closing bracket comes after the first value;
+    # with a closing bracket there, an object with the line in it is none.
+    only = F.size(F.from_json(F.concat(F.lit("["), LINE, F.lit("\n]")), "array<struct<>>", parsing)) == 1
+    inside = F.from_json(F.concat(F.lit('{"v":'), LINE, F.lit("\n}")), "v struct<>", parsing).getField("v")
+    alone = F.coalesce(only, F.lit(False)) & (~F.expr(_CLOSES_ARRAY) | inside.isNotNull())
+    sound = (F.expr(_ENDS_AT_FIRST_BRACE) | alone) & F.expr(f"is_valid_utf8({LINE})")
+    row = F.col(ROW)
+    corrupt = F.when(row.isNull() | row.getField(CORRUPT).isNotNull() | ~sound, F.expr(f"make_valid_utf8({LINE})"))
+    fields = [row.getField(name).alias(name) for name in schema.names]
+    return rows.select(*fields, corrupt.alias(CORRUPT), *metadata)
