@@ -27,7 +27,7 @@ def kill(process: str) -> None:
 def await_executors(spark: SparkSession, without: str, count: int) -> list[str]:
     """Return the executors once one is gone and there are as many as wanted.
 
-    It looks again and again, for ten minutes: what it waits for is done by the processes of the cluster, and Spark tells
+    It looks again and again, for ten minutes: what it waits for is done by processes of the cluster, and Spark tells
     only listeners in the JVM of it.
     """
     alive: list[str] = []
