@@ -1,6 +1,7 @@
 """Killed at any step, and started again: the sinks hold what an uninterrupted run gives, no more and no less.
 
-Most kills here are an exception that nothing handles, and the job of a cut runs once for all runs; some are real.
+Most kills here are an exception that nothing handles, and what needs Spark is done once for all runs: queries are compiled,
+the job of a cut runs, and its dead letters are written. Some kills are real.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import faults_app
 import pytest
 from faults_app import STEPS, Killed, at_step, dead_letters, make_app, results, write_input
 
+from transom.engine import stream
 from transom.engine.onspark import SparkJob
+from transom.engine.spark import jobs
 
 
 def kill_at(spark, root, step, number):
@@ -37,19 +40,36 @@ def kill_at(spark, root, step, number):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def jobs_run_once():
-    """Remember what the job of each cut gave."""
-    run, known = SparkJob.partials, {}
+def spark_is_asked_once():
+    """Remember what Spark made of the queries and gave for each cut."""
+    compiled, given, written = {}, {}, {}
+    compile_queries, partials, write = stream.compile_queries, SparkJob.partials, jobs.write_dead_letters
 
-    def remembered(job, compiled):
-        key = (str(job.cut), *compiled.queries)
-        if key not in known:
-            known[key] = run(job, compiled)
-        return known[key]
+    def compiled_once(session, schema, rows, queries, *options):
+        key = schema.json(), rows, tuple(queries), options
+        if key not in compiled:
+            compiled[key] = compile_queries(session, schema, rows, queries, *options)
+        return compiled[key]
 
-    SparkJob.partials = remembered
-    yield
-    SparkJob.partials = run
+    def given_once(job, plan):
+        key = (str(job.cut), *plan.queries)
+        if key not in given:
+            given[key] = partials(job, plan)
+        return given[key]
+
+    def written_once(*args, directory, **options):
+        if directory.name not in written:
+            write(*args, directory=directory, **options)
+            written[directory.name] = {file.name: file.read_bytes() for file in directory.iterdir()}
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, content in written[directory.name].items():
+            (directory / name).write_bytes(content)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "compile_queries", compiled_once)
+        patch.setattr(SparkJob, "partials", given_once)
+        patch.setattr(jobs, "write_dead_letters", written_once)
+        yield
 
 
 def outcome(root):

@@ -162,8 +162,8 @@ def active_session_kept(spark: SparkSession) -> Iterator[None]:
 
 
 def _say_what_is_missing(spark: SparkSession) -> None:
-    settings = spark.sparkContext.getConf()
-    missing = [f"{key}={value}" for key, value in STATIC_SETTINGS.items() if settings.get(key) is None]
+    settings = spark.sparkContext._jsc.getConf()  # not getConf(), which makes a copy with some 200 calls of the JVM
+    missing = [f"{key}={value}" for key, value in STATIC_SETTINGS.items() if not settings.contains(key)]
     if missing:
         logger.warning(
             "The Spark session was not made with transom.session_builder(). Everything works; these settings would "
