@@ -12,7 +12,7 @@ import pytest
 from transom.engine.spark.datasets import Dataset, Recipe, with_ancestors
 from transom.engine.spark.deriving import Gap, Made, common_schema, copying, executing, open_anywhere, strayed
 from transom.engine.spark.placed import PlacedFile
-from transom.errors import DefinitionError
+from transom.errors import CheckpointCorruptError, DefinitionError
 
 
 @pytest.fixture(autouse=True)
@@ -96,6 +96,26 @@ def test_what_cannot_be_derived_is_exchanged_or_read_from_a_checkpoint(chain: li
     fresh = {(chain[0], n): written(tmp_path / f"f{n}", numbers(n, 10)) for n in range(2)}
     made = run(found, fresh)
     assert open_anywhere(made[1][-1].file.path)["n"].to_pylist() == [3, 30]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove", "other"])
+def test_a_checkpoint_that_is_not_what_was_written(
+    chain: list[Dataset], tmp_path: Path, scheme: str, damage: str
+) -> None:
+    sources = [[str(tmp_path / "d0"), str(tmp_path / "d1")]]
+    ((copies, _),) = pickle.loads(copying(sources, [f"{scheme}{tmp_path}/copy"], [[0, 1]])(0))
+    one, other = (Path(copies[n].removeprefix("file://")) for n in range(2))
+    assert open_anywhere(copies[0])["n"].to_pylist() == [0, 20]
+    data = one.read_bytes()
+    if damage == "remove":
+        one.unlink()
+    elif damage == "other":
+        one.write_bytes(other.read_bytes())
+    else:
+        one.write_bytes(data[:-1] + (bytes([data[-1] ^ 1]) if damage == "flip" else b""))
+    with pytest.raises(CheckpointCorruptError, match="missing or damaged"):
+        open_anywhere(copies[0])
 
 
 def test_parents_elsewhere_are_moved_first(chain: list[Dataset]) -> None:

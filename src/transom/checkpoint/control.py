@@ -122,8 +122,11 @@ def ask(checkpoint: Path, request: Mapping[str, Any], clock: Clock, timeout: Mic
     try:
         _wait(root, reply, clock, until)
         if reply.exists():
-            answer: dict[str, Any] = json.loads(reply.read_bytes())
-            return answer
+            answer = json.loads(reply.read_bytes())
+            if isinstance(answer, dict):
+                return answer
+    except ValueError:
+        pass  # it was damaged: as if there were none
     finally:
         withdrawn = _removed(path)
         _removed(reply)

@@ -7,7 +7,9 @@ However long the chain from what is there to what is wanted, it is one task, as 
 from __future__ import annotations
 
 import pickle
+import re
 import uuid
+import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,9 +22,12 @@ from transom.engine.spark.datasets import Dataset, Function
 from transom.engine.spark.kept import open_bytes, open_table
 from transom.engine.spark.keyvalues import plain_table
 from transom.engine.spark.placed import PlacedFile
-from transom.errors import DefinitionError
+from transom.errors import CheckpointCorruptError, DefinitionError
 from transom.model.time import MICROS_PER_SECOND, SystemClock
 from transom.placement.locality import ExecutorId
+
+_COPY = re.compile(r"\.(\d+)-([0-9a-f]{8})\.arrow$")
+"""End of the name of a checkpoint's file: its bytes, and their checksum."""
 
 
 @dataclass(frozen=True)
@@ -176,12 +181,26 @@ def _execute(program: Sequence[Step], number: int, application: str, keys: tuple
 
 
 def open_anywhere(path: str) -> pa.Table:
-    """Return a partition from an executor's file, without copying it, or from a checkpoint; for tasks."""
-    if "://" not in path:
+    """Return a partition from an executor's file, without copying it, or from a checkpoint; for tasks.
+
+    Raises:
+        CheckpointCorruptError: The file of the checkpoint is missing, or not what was written.
+    """
+    said = _COPY.search(path)
+    if said is None:
         return open_table(path)
     system, place = FileSystem.from_uri(path)
-    with system.open_input_file(place) as source:
-        return pa.ipc.open_file(source).read_all()
+    try:
+        with system.open_input_stream(place) as source:
+            data = source.read()
+    except FileNotFoundError:
+        data = b""
+    if (len(data), zlib.crc32(data)) != (int(said[1]), int(said[2], 16)):
+        raise CheckpointCorruptError(
+            f"The checkpoint {path} of a derived dataset is missing or damaged.",
+            "Make the dataset again from the DataFrames that it comes from.",
+        )
+    return pa.ipc.open_file(pa.py_buffer(data)).read_all()
 
 
 def copying(
@@ -209,11 +228,17 @@ def copying(
 
 
 def _copied(path: str, target: str) -> str:
-    target = f"{target}-{uuid.uuid4().hex[:8]}.arrow"
-    system, place = FileSystem.from_uri(target)
-    with open_bytes(path) as source, system.open_output_stream(place) as sink:
+    """Copy a file; the name of the copy, which the driver notes, says what is in it (`_COPY`)."""
+    with open_bytes(path) as source:
+        crc = 0
         while block := source.read(1 << 20):
-            sink.write(block)
+            crc = zlib.crc32(block, crc)
+        target = f"{target}-{uuid.uuid4().hex[:8]}.{source.tell()}-{crc:08x}.arrow"
+        source.seek(0)
+        system, place = FileSystem.from_uri(target)
+        with system.open_output_stream(place) as sink:
+            while block := source.read(1 << 20):
+                sink.write(block)
     return target
 
 
