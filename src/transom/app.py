@@ -342,7 +342,7 @@ class App:
             pulse = ending.enter_context(Pulse(session))
             ending.push(lambda kind, error, trace: self._close(error))
             share, groups, kept = self.settings.share, self.settings.key_groups, self.settings.worker_bytes
-            streams = open_streams(definitions, session, checkpoint, self._clock, share, groups, kept)
+            streams, lost = open_streams(definitions, session, checkpoint, self._clock, share, groups, kept)
             for name, sink in sinks.items():
                 with explained(name, sink):
                     sink.open(name)
@@ -358,6 +358,7 @@ class App:
                 forget=self._forget,
                 executor=self._executor,
                 release=self._release,
+                lost=lost,
             )
             self._loop = loop
             if self._stop:

@@ -423,3 +423,38 @@ def test_a_state_that_nobody_knows_is_an_error(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(Sum, "__repr__", lambda self: "Another()")
     build(spark, tmp_path, rows, {"q": (sink, {"n": tm.sum("size")})}).run(once=True, close_all=True)
     assert [row["n"] for row in sink.rows("q")] == [20, 25, 70, 75, 66, 44]
+
+
+@pytest.mark.parametrize("snapshot_bytes", [1, 1 << 20], ids=["snapshots", "log"])
+def test_a_query_that_failed_and_does_not_compile_any_more_stays_out(spark, tmp_path, snapshot_bytes):
+    """With what reads its results; the others start, and it is not forgotten however often that happens."""
+    rows, sinks = source(40), {name: tm.memory_sink() for name in ("good", "bad", "child")}
+
+    def app(broken):
+        made = tm.App(
+            spark, tmp_path / "checkpoint", clock=ManualClock(NOON), max_rows_per_cut=5, snapshot_bytes=snapshot_bytes
+        )
+        stream = made.stream(rows, event_time="timestamp_seconds(at)", watermark=tm.watermark(0, max_ahead=None))
+        column = "no_such_column" if broken else f"IF(at IN (12, 17), {OVERFLOWING}, 0)"
+        huge = stream.map(lambda df: df.selectExpr("at", f"{column} AS size"))
+        bad = huge.window("10 seconds").agg(size=tm.sum("size"))
+        bad.to(sinks["bad"], "bad")
+        bad.results().window("20 seconds").agg(n=tm.count()).to(sinks["child"], "child")
+        stream.group_by("zone").window("10 seconds").agg(n=tm.count()).to(sinks["good"], "good")
+        return made
+
+    killed_at(app(broken=False), "committed", 7)
+    for until in (60, 80):
+        rows.add([("ab"[i % 2], i, i) for i in range(until - 20, until)])
+        notes = []
+        app(broken=True).run(once=True, on_progress=lambda progress, notes=notes: notes.extend(progress.notes))
+        assert any("bad failed earlier and stays out" in n and "no_such_column" in n for n in notes), notes
+        assert any("child failed earlier" in n for n in notes), notes
+    progress = app(broken=False).run(once=True, close_all=True)
+    assert {query.name: query.failure is None for query in progress.queries} == {
+        "good": True,
+        "bad": False,
+        "child": False,
+    }
+    assert starts(sinks["good"], "good") == both(*range(0, 80, 10))
+    assert [row["window_start"].second for row in sinks["bad"].rows("bad")] == [0]

@@ -111,12 +111,21 @@ class Register:
         known = {}
         for name, definition in snapshot.get("definitions", {}).items():
             values = snapshot["streams"].get(definition["stream"], {}).get("state", {}).get("queries", {}).get(name)
+            values = snapshot.get("lost", {}).get(name, values)
             if values is not None:
                 rest = {key: value for key, value in definition.items() if key != "stream"}
                 known[name] = KnownQuery(
                     definition["stream"], rest, values["complete_from"], values["paused"], values["failure"]
                 )
         return cls(known, dict(snapshot.get("gone", {})))
+
+    @classmethod
+    def at_end(cls, snapshot: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) -> Register:
+        """Return the register after all records that follow a snapshot."""
+        register = cls.of(snapshot)
+        for record in records:
+            register.take(record)
+        return register
 
     def copy(self) -> Register:
         """Return another one that starts equal."""

@@ -54,6 +54,7 @@ class Loop:
         forget: Called with the name of each query that leaves.
         executor: Runs the jobs of cuts; Spark if None.
         release: Called with each sink that is not needed any more while it runs.
+        lost: Queries that failed earlier and are in no stream, since they cannot be compiled any more; with the reason.
     """
 
     def __init__(
@@ -69,7 +70,9 @@ class Loop:
         forget: Callable[[str], None] = lambda name: None,
         executor: Executor | None = None,
         release: Callable[[Sink], None] = lambda sink: None,
+        lost: Mapping[str, str] | None = None,
     ) -> None:
+        self._lost, self._sinks = dict(lost or {}), sinks
         self._streams = dict(streams)
         self._checkpoint = checkpoint
         self._settings = settings
@@ -206,7 +209,7 @@ class Loop:
     # ---- start
 
     def _recover(self) -> None:
-        recovered = recover(self._checkpoint, self._streams)
+        recovered = recover(self._checkpoint, self._streams, self._lost.keys())
         self._journal.register = recovered.register
         self._scheduler.restore(recovered.learned, self._clock.monotonic())
         changed = self._changer.begin(recovered.fate, quiet=self._checkpoint.is_new)
@@ -216,6 +219,8 @@ class Loop:
                     self._journal.note(f"{name} failed earlier and stays out: {query.failure}")
                 elif query.paused:
                     self._journal.note(f"{name} is paused, as it was.")
+        for name, reason in self._lost.items():
+            self._quarantine.stay_out(name, reason, self._sinks[name])
         self._quarantine.end_orphans()
         for parcel in recovered.parcels:
             self._delivery.send(parcel)

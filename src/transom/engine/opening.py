@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.checkpoint.store import Checkpoint
+from transom.engine.changes import Register
 from transom.engine.cluster.asking import MEMORY
 from transom.engine.cluster.work import Here
 from transom.engine.derived import DerivedSource
@@ -15,7 +17,9 @@ from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.spark.merging import SparkExecutors
 from transom.engine.spark.session import is_ansi
 from transom.engine.stream import Stream, StreamDefinition
+from transom.engine.unstartable import orphans, unstartable, without
 from transom.errors import SourceError
+from transom.model.query import Query
 from transom.model.time import Clock
 from transom.sources.base import Source
 from transom.sources.shared import SourceReader
@@ -34,8 +38,8 @@ def open_streams(
     share: bool,
     key_groups: int | None = None,
     worker_bytes: int = MEMORY,
-) -> dict[str, Stream]:
-    """Return the streams, ready for recovery.
+) -> tuple[dict[str, Stream], dict[str, str]]:
+    """Return the streams, ready for recovery, and the queries that failed earlier and cannot be compiled any more.
 
     Args:
         definitions: The streams with queries, parents first.
@@ -46,16 +50,28 @@ def open_streams(
         key_groups: Number of key groups of partials on the executors; None for one that suits them.
         worker_bytes: Bytes of partials that each Python worker of the executors keeps.
 
+    Returns:
+        The streams by name; the queries with the reason.
+
     Raises:
         DefinitionError: A query cannot work on its stream.
         SourceError: A source cannot be opened.
     """
     streams: dict[str, Stream] = {}
+    lost: dict[str, str] = {}
+    known = Register.at_end(checkpoint.snapshot.state if checkpoint.snapshot else {}, checkpoint.records).known
     for definition in definitions:
         source = definition.source
+        if missing := orphans(definition, lost):
+            lost.update(missing)
+            continue
         if isinstance(source, DerivedSource):
             source.learn({name: (stream.definition, stream.compiled) for name, stream in streams.items()}, session)
         source.open(session, checkpoint.directory("sources", definition.source_name), clock)
+        compiles = partial(_compiled, session, definition, share)
+        if missing := unstartable(definition, known, compiles):
+            lost.update(missing)
+            definition = without(definition, missing)
         letters = checkpoint.directory("dead-letters", definition.name)
         files = checkpoint.directory("files", definition.name)
         classic = hasattr(session, "_jsparkSession")
@@ -66,7 +82,11 @@ def open_streams(
             source.bind(stream, streams)
         elif isinstance(source, SourceReader):
             source.needed = stream.needed
-    return streams
+    return streams, lost
+
+
+def _compiled(session: SparkSession, definition: StreamDefinition, share: bool, query: Query) -> Compiled:
+    return compile_queries(session, definition.source.schema, definition.rows, [query], share)
 
 
 def compile_aside(

@@ -70,8 +70,8 @@ class Outlets:
 
     def _end_overfull(self) -> None:
         for query, error in self._delivery.overfull():
-            stream = next(s for s in self._streams.values() if query in s.state.queries)
-            if stream.state.queries[query].failure is None:
+            stream = next((s for s in self._streams.values() if query in s.state.queries), None)
+            if stream is not None and stream.state.queries[query].failure is None:
                 reason = (
                     f"its sink fails ({classify(error).reason}) and too many results wait for it; they are kept in "
                     "the checkpoint and written as soon as the sink works, also after a restart. "

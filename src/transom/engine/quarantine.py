@@ -8,6 +8,7 @@ from transom.engine.derived import DerivedSource
 from transom.engine.journal import Journal
 from transom.engine.stream import Stream
 from transom.errors import QueryFailedError
+from transom.sinks.base import Sink, explained
 
 
 class Quarantine:
@@ -21,6 +22,8 @@ class Quarantine:
     def __init__(self, streams: Mapping[str, Stream], journal: Journal) -> None:
         self._streams = streams
         self._journal = journal
+        self._lost: list[str] = []
+        """Why queries failed that are in no stream."""
 
     def fail(self, stream: Stream, query: str, reason: str) -> None:
         """Take out a query: logged first, so that a restart leaves it out."""
@@ -32,6 +35,27 @@ class Quarantine:
         """Tell people of a query that was taken out."""
         self._journal.note(f"{query} failed and was taken out; the others go on: {reason}")
 
+    def stay_out(self, query: str, why: str, sink: Sink) -> None:
+        """Take note of a query that failed earlier and is in no stream; its sink still gets what waits for it.
+
+        Args:
+            query: The query.
+            why: Why it cannot start any more.
+            sink: Its sink.
+
+        Raises:
+            SinkError: The sink belongs to another query or checkpoint.
+        """
+        known = self._journal.register.known.get(query)
+        if known is not None and known.failure is None:  # it was killed before it could log that
+            self._journal.log({"type": "failed", "query": query, "error": why}, sync=True)
+        with explained(query, sink):
+            sink.claim(self._journal.claim(query))
+        failure = why if known is None or known.failure is None else known.failure
+        self._lost.append(failure)
+        also = "" if failure == why else f" It could not start any more: {why}"
+        self._journal.note(f"{query} failed earlier and stays out: {failure}{also}")
+
     def end_orphans(self) -> None:
         """Take out the queries that read results of a query which gives no more."""
         for stream in self._streams.values():
@@ -42,7 +66,8 @@ class Quarantine:
                     self.fail(stream, query.name, reason)
 
     def _failures(self) -> list[str | None]:
-        return [query.failure for stream in self._streams.values() for query in stream.state.queries.values()]
+        here = (query.failure for stream in self._streams.values() for query in stream.state.queries.values())
+        return [*self._lost, *here]
 
     @property
     def all_failed(self) -> bool:

@@ -60,7 +60,18 @@ def snapshot_of(
         waiting: Results that no sink has taken.
         learned: What the scheduler has learned; kept as it is, and decides no result.
     """
-    state: dict[str, Any] = {"definitions": definitions(streams), "gone": register.gone, "streams": {}, "pending": []}
+    here = definitions(streams)
+    lost = {name: query for name, query in register.known.items() if name not in here}
+    state: dict[str, Any] = {
+        "definitions": here | {name: query.whole for name, query in lost.items()},
+        "gone": register.gone,
+        "lost": {
+            name: {"complete_from": query.complete_from, "paused": query.paused, "failure": query.failure}
+            for name, query in lost.items()
+        },
+        "streams": {},
+        "pending": [],
+    }
     state["learned"] = dict(learned)
     tables: dict[str, pa.Table] = {}
     for name, stream in streams.items():
@@ -88,8 +99,13 @@ def snapshot_of(
     return state, tables
 
 
-def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> Recovered:
+def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream], lost: Set[str] = frozenset()) -> Recovered:
     """Replay the checkpoint into freshly made streams; queries that it does not know are not in their states then.
+
+    Args:
+        checkpoint: Open checkpoint.
+        streams: The streams.
+        lost: Queries of the job that failed and are in no stream, because they cannot be compiled any more.
 
     Each query runs, is paused and ends where the log says, so that the stores hold at each moment what they held
     when it was written. What the log tells of an earlier life of a query that was removed and came back is passed over.
@@ -101,11 +117,10 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> Recovered:
     snapshot = checkpoint.snapshot
     saved: dict[str, Any] = dict(snapshot.state) if snapshot else {}
     before = Register.of(saved)
-    register = before.copy()
-    for record in checkpoint.records:
-        register.take(record)
+    register = Register.at_end(saved, checkpoint.records)
     job = definitions(streams, offered=True)
-    result = Recovered(register, fate(register, job), learned=saved.get("learned", {}))
+    unchanged = {name: register.known[name].whole for name in lost if name in register.known}
+    result = Recovered(register, fate(register, job | unchanged), learned=saved.get("learned", {}))
     _refuse_changed(register, job, result.fate)
     result.retyped = _refuse_retyped(register, job, streams)
     begins = _begins(before, checkpoint.records)
@@ -137,7 +152,7 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream]) -> Recovered:
     for stream in streams.values():
         if stream.arrangement != DEFAULT:
             stream.follow(stream.arrangement)
-    running = {name for stream in streams.values() for name in stream.state.queries}
+    running = {*lost, *(name for stream in streams.values() for name in stream.state.queries)}
     result.parcels = [parcel for parcel in result.parcels if parcel.query in running]
     return result
 
