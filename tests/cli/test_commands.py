@@ -83,6 +83,23 @@ def test_dead_letters(invoke, tmp_path):
     assert json.loads(line)["counts"] == {"late": 3, "null time": 1}
 
 
+def test_dead_letters_that_are_no_text(invoke, tmp_path):
+    record = pa.array([b"a\xff\x1b[2J"], pa.binary()).view(pa.string())
+    time = pa.array([9_000_000_000_000_000_000], pa.timestamp("us", "UTC"))
+    directory = tmp_path / "dead-letters" / "trips" / "cut=1"
+    directory.mkdir(parents=True)
+    pq.write_table(pa.table({"reason": ["corrupt"], "event_time": time, "record": record}), directory / "p.parquet")
+    shown = invoke("dead-letters", tmp_path)
+    assert shown.exit_code == 0
+    assert "a\ufffd\\x1b[2J" in shown.output
+    assert invoke("dead-letters", tmp_path, "--json").exit_code == 0
+
+
+def test_no_dead_letters_of_a_stream(invoke, tmp_path):
+    (tmp_path / "dead-letters" / "trips").mkdir(parents=True)
+    assert len(invoke("dead-letters", tmp_path).output.splitlines()) == 1
+
+
 def test_dead_letters_as_json_lines(tmp_path):
     directory = tmp_path / "dead-letters" / "trips" / "cut=1"
     directory.mkdir(parents=True)

@@ -16,6 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from transom.errors import CheckpointError
+from transom.sinks.console import plain_text
+from transom.sinks.values import python_values
 
 _FORMATS = {".parquet": "parquet", ".json": "json"}
 
@@ -64,11 +66,15 @@ def _read_stream(directory: Path, limit: int) -> DeadLetters:
         partitions = ds.partitioning(flavor="hive")
         dataset = ds.dataset(files, format=kind, partitioning=partitions, partition_base_dir=str(directory))
         for batch in dataset.to_batches(batch_size=10_000):
-            reasons = batch.column("reason").to_pylist() if "reason" in batch.schema.names else ["unknown"] * len(batch)
+            reasons = (
+                python_values(batch.column("reason")) if "reason" in batch.schema.names else ["unknown"] * len(batch)
+            )
             for row, reason in enumerate(reasons):
                 counts[reason] += 1
                 if len(samples[reason]) < limit:
-                    samples[reason].append(batch.slice(row, 1).to_pylist()[0])
+                    one = batch.slice(row, 1)
+                    values = [python_values(column)[0] for column in one.columns]
+                    samples[reason].append(dict(zip(one.schema.names, values, strict=True)))
     return DeadLetters(directory.name, dict(counts.most_common()), dict(samples))
 
 
@@ -88,7 +94,8 @@ def show_dead_letters(checkpoint: Path, *, limit: int, as_json: bool) -> None:
     if not any(stream.counts for stream in streams):
         console.print(f"No dead letters in {checkpoint}: every row has been taken by a window.")
     for stream in streams:
-        console.print(_render(stream), soft_wrap=True)
+        if stream.counts:
+            console.print(_render(stream), soft_wrap=True)
 
 
 def _render(stream: DeadLetters) -> RenderableType:
@@ -96,16 +103,16 @@ def _render(stream: DeadLetters) -> RenderableType:
     table.add_column("reason")
     table.add_column("rows", justify="right")
     for reason, count in stream.counts.items():
-        table.add_row(reason, f"{count:,}")
+        table.add_row(Text(plain_text(reason)), f"{count:,}")
     parts: list[RenderableType] = [Text(f"stream {stream.stream}", style="bold"), table]
     for reason, rows in stream.samples.items():
         if rows:
-            parts.append(Text(f"{reason}, for example:", style="bold yellow"))
+            parts.append(Text(f"{plain_text(reason)}, for example:", style="bold yellow"))
         for row in rows:
             shown = {key: value for key, value in row.items() if key not in ("reason", "record") and value is not None}
             details = "  ".join(f"{key}={_text(value)}" for key, value in shown.items())
-            parts.append(Text(f"  {row.get('record')}"))
-            parts.append(Text(f"    {details}", style="dim"))
+            parts.append(Text(f"  {plain_text(str(row.get('record')))}"))
+            parts.append(Text(f"    {plain_text(details)}", style="dim"))
     return Group(*parts)
 
 

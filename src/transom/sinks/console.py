@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import unicodedata
 from datetime import datetime, timezone
 from typing import IO, Any
 
@@ -11,6 +13,7 @@ import pyarrow as pa
 from transom.errors import DefinitionError
 from transom.sinks.base import WindowResults
 from transom.sinks.owner import Claim
+from transom.sinks.values import python_values
 
 
 def console(limit: int = 20, stream: IO[str] | None = None) -> ConsoleSink:
@@ -65,15 +68,36 @@ def format_results(results: WindowResults, limit: int) -> str:
     if shown.num_rows:
         columns = []
         for name, column in zip(shown.schema.names, shown.columns, strict=True):
-            texts = [name, *(_text(value) for value in column.to_pylist())]
-            width = max(map(len, texts))
+            texts = [plain_text(name), *(plain_text(_text(value)) for value in python_values(column))]
+            width = max(map(_width, texts))
             right = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
             right = right or pa.types.is_decimal(column.type)
-            columns.append([text.rjust(width) if right else text.ljust(width) for text in texts])
+            gaps = [" " * (width - _width(text)) for text in texts]
+            columns.append([gap + text if right else text + gap for gap, text in zip(gaps, texts, strict=True)])
         lines += ["  " + "  ".join(row).rstrip() for row in zip(*columns, strict=True)]
     if table.num_rows > limit:
         lines.append(f"  and {table.num_rows - limit} more")
     return "\n".join(lines)
+
+
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def plain_text(text: str) -> str:
+    r"""Return a text without what moves the cursor or changes the terminal: control characters are escaped.
+
+    >>> print(plain_text(chr(27) + "[2J"))
+    \x1b[2J
+    """
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def _width(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide - sum(unicodedata.combining(character) > 0 for character in text)
 
 
 def _text(value: Any) -> str:

@@ -12,6 +12,8 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transom.sinks.values import beyond_python, python_values
+
 _BATCH = 100_000
 _ESCAPED = r'["\\\x00-\x1f]'
 
@@ -59,13 +61,14 @@ def _encode(column: pa.Array) -> pa.Array:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         if not pc.any(pc.match_substring_regex(column, _ESCAPED)).as_py():
             return _in_quotes(column)
-    elif pa.types.is_date(kind):
+    elif pa.types.is_date32(kind) and not beyond_python(column):
         return _in_quotes(column.cast(pa.string()))
     elif pa.types.is_timestamp(kind) and (kind.tz is None or kind.tz == "UTC"):
         # Windows share their edges, and formatting a time takes a microsecond.
         distinct = column.dictionary_encode()
-        return _in_quotes(_times(distinct.dictionary)).take(distinct.indices)
-    texts = [None if value is None else _dumps(value, kind) for value in column.to_pylist()]
+        if not beyond_python(distinct.dictionary):
+            return _in_quotes(_times(distinct.dictionary)).take(distinct.indices)
+    texts = [None if value is None else _dumps(value, kind) for value in python_values(column)]
     return pa.array(texts, pa.string())
 
 

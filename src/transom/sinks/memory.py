@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from transom.sinks.base import WindowResults
 from transom.sinks.owner import Claim
+from transom.sinks.values import python_values
 
 
 def memory() -> MemorySink:
@@ -40,9 +41,15 @@ class MemorySink:
         return pa.concat_tables(tables) if tables else None
 
     def rows(self, query: str) -> list[dict[str, Any]]:
-        """Return all results of a query in the order of the cuts, each row as a dictionary."""
+        """Return all results of a query in the order of the cuts, each row as a dictionary.
+
+        Times that Python does not have (beyond the years 1 to 9999) are texts.
+        """
         table = self.to_table(query)
-        return [] if table is None else table.to_pylist()
+        if table is None:
+            return []
+        columns = [python_values(column) for column in table.columns]
+        return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def latest(self, query: str) -> pa.Table | None:
         """Return the results of a query without those that a later revision replaced; None before the first.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import os
@@ -19,6 +20,7 @@ from transom.errors import SinkError
 from transom.sinks.base import WindowResults
 from transom.sinks.owner import Claim, Owner
 from transom.sinks.parts import local_directory, make_directory
+from transom.sinks.values import python_values
 
 _BOOKS = "transom_results"
 """Table that says which query of which checkpoint writes which table, and up to which cut."""
@@ -29,7 +31,8 @@ def sqlite(path: str | os.PathLike[str], table: str | None = None) -> SqliteSink
 
     Early results and corrections replace the row of the same window and keys, so that the table always holds what is
     known so far. Queries may share a database, not a table. Times are ISO 8601 texts in UTC, decimals are texts,
-    structs and lists JSON texts; NaN is the text 'NaN', since SQLite has none.
+    structs and lists JSON texts; NaN is the text 'NaN', since SQLite has none. Years
+    after 9999 have more digits, so that their texts come in another order.
 
     Args:
         path: The database file; created when it does not exist.
@@ -125,7 +128,7 @@ class SqliteSink:
                 return
             columns = ", ".join(f"{_quoted(f.name)} {_type(f.type)}" for f in results.table.schema)
             database.execute(f"CREATE TABLE IF NOT EXISTS {table} ({columns})")
-            rows = list(zip(*[[_value(v) for v in c.to_pylist()] for c in results.table.columns], strict=True))
+            rows = list(zip(*[[_value(v) for v in python_values(c)] for c in results.table.columns], strict=True))
             if results.updates:
                 keys = ", ".join(map(_quoted, results.keys))
                 index = _quoted(f"{self._table} keys")
@@ -200,4 +203,17 @@ def _value(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, Decimal):
         return str(value)
-    return json.dumps(value, default=_value)
+    return json.dumps(_within(value))
+
+
+def _within(value: Any) -> Any:
+    """Return what a struct or list holds, as JSON has it."""
+    if isinstance(value, dict):
+        return {name: _within(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_within(part) for part in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return _value(value)
