@@ -89,7 +89,7 @@ class Reference:
                 run.append(row)
                 if following is None or following[0] - row[0] > spec.gap:
                     values = sorted(value for _, _, value in run)
-                    if watermark == MAX_TIME or row[0] + spec.gap <= watermark:
+                    if watermark == MAX_TIME or row[0] + spec.gap < watermark:
                         found.append((key, run[0][0], row[0], len(run), sum(values), values))
                     else:
                         kept += run
@@ -100,7 +100,7 @@ class Reference:
     def add(self, rows: Sequence[Row], watermark: Micros) -> None:
         for spec in GAPS:
             for keyed in (True, False):
-                in_time = [row for row in rows if row[0] + spec.gap > watermark]
+                in_time = [row for row in rows if row[0] + spec.gap >= watermark]
                 self.held.setdefault((spec, keyed), []).extend(in_time)
 
 
@@ -241,10 +241,10 @@ def test_the_driver_holds_times_only_and_files_go_when_sessions_have_ended(tmp_p
     assert not entry.store.holds_states
     assert len(entry.store) == 0
     assert [part.feed.sessions.last for part in entry.store.parts if part.feed.sessions] == [4 * MS, 30 * MS]
-    _, sessions = closed(entry, 5 * MS, 14 * MS)
+    _, sessions = closed(entry, 5 * MS, 15 * MS)
     assert sessions == {SHORT: [(1, 0, 0, 1, 5, [5]), (2, 4 * MS, 4 * MS, 1, 6, [6])]}
     assert len(entry.store.parts) == 2, "the longer sessions are open"
-    _, sessions = closed(entry, 14 * MS, 30 * MS)
+    _, sessions = closed(entry, 15 * MS, 30 * MS)
     assert sessions == {LONG: [(1, 0, 0, 1, 5, [5]), (2, 4 * MS, 4 * MS, 1, 6, [6])]}
     assert [part.files.cut for part in entry.store.parts] == [2]
     closed(entry, 30 * MS, 60 * MS)
@@ -279,8 +279,8 @@ def test_a_group_takes_its_sessions_with_it(tmp_path: Path) -> None:
     resident.forget()
     entry = entry_of(tmp_path, windows=[SHORT])
     entry.take([in_files(partials([(0, 1, 1), (0, 4, 1), (9 * MS, 4, 2)], MIN_TIME), tmp_path, 1)], 0, MIN_TIME)
-    taken = entry.sessions.take(10 * MS)
-    entry.take([in_files(partials([(2 * MS, 1, 3)], 10 * MS), tmp_path, 2)], 0, 10 * MS)
+    taken = entry.sessions.take(10 * MS + 1)
+    entry.take([in_files(partials([(2 * MS, 1, 3)], 10 * MS + 1), tmp_path, 2)], 0, 10 * MS + 1)
     taken = {spec: replace_sessions(some, entry.sessions.take(MAX_TIME)[spec]) for spec, some in taken.items()}
     assert [len(some) for some in taken.values()] == [3]
 

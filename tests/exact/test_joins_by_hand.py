@@ -56,6 +56,23 @@ def test_a_silent_side_holds_the_windows_until_the_end(spark: SparkSession, tmp_
     assert texts(bench)[2:] == ['{"s":60000000,"e":70000000,"k":"a","x":4,"y":3}']
 
 
+def test_a_side_with_longer_windows_does_not_keep_the_other_from_ending(spark: SparkSession, tmp_path: Path) -> None:
+    """At the end the left side is closed up to a minute, the right one up to where its last row is."""
+    left, right = PiecewiseSource(LEFT), PiecewiseSource(RIGHT)
+
+    def both(app: App, sink: MemorySink) -> None:
+        one, two = app.stream(left, event_time="at"), app.stream(right, event_time="t")
+        one.window("1 minute").agg(n=tm.count()).to(sink, "longer")
+        joined = app.join(one, two.map(lambda df: df.select("K", "y", "_event_micros")), on=["k"], window="5 seconds")
+        joined.window("20 seconds").agg(n=tm.count()).to(sink, "joined")
+
+    left.add([("a", 1, 2 * SECOND)])
+    right.add([("a", 7, 3 * SECOND)])
+    bench = Bench(spark, tmp_path, both)
+    bench.run()
+    assert bench.rows("joined") == [(0, 20 * SECOND, 1)]
+
+
 def test_windows_that_match_nothing_cost_no_job_and_leave_no_file(spark: SparkSession, tmp_path: Path) -> None:
     bench, left, right = small(spark, tmp_path, pieces=[2])
     left.add([("a", i, i * 10 * SECOND) for i in range(6)])

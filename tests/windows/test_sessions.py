@@ -90,8 +90,8 @@ def test_sessions_are_those_of_the_rows_in_time_whatever_the_cuts_panes_and_rest
     store, watermark = store_of(), MIN_TIME
     got, open_rows, wanted = [], [], []
     for rows in cuts:
-        in_time = [row for row in rows if row[1] + GAP > watermark]
-        limit = watermark + 1 - GAP
+        in_time = [row for row in rows if row[1] + GAP >= watermark]
+        limit = watermark - GAP
         for piece in ([r for r in rows if r[1] < limit], [r for r in rows if r[1] >= limit]):
             if piece:
                 store.add(*partials(piece, grid), watermark)
@@ -102,8 +102,8 @@ def test_sessions_are_those_of_the_rows_in_time_whatever_the_cuts_panes_and_rest
             store.add(*saved[1:], watermark) if len(saved[0]) else None
         if data.draw(st.booleans()):
             store.compact()
-        watermark = max(watermark, data.draw(st.integers(-60, 80).map(lambda t: t * 2_500 + 1_250)))
-        due = [s for s in sessions_of(open_rows) if s[2] <= watermark]
+        watermark = max(watermark, data.draw(st.integers(-120, 160).map(lambda t: t * 1_250)))
+        due = [s for s in sessions_of(open_rows) if s[2] < watermark]
         assert sorted(store.due(watermark).tolist()) == sorted(s[1] for s in due)
         wanted += due
         open_rows = [r for r in open_rows if not any(s[0] == r[0] and s[1] <= r[1] < s[2] for s in due)]
@@ -118,6 +118,35 @@ def test_sessions_are_those_of_the_rows_in_time_whatever_the_cuts_panes_and_rest
     assert len(set(ends)) == len(ends)
 
 
+@given(ROWS, grids(), st.data())
+@settings(max_examples=300, deadline=None)
+def test_rows_that_are_never_behind_the_watermark_make_the_same_sessions_in_any_cuts(rows, grid, data):
+    """The delay is the least with which no row is behind the watermark if each row is a cut, so that some are at it."""
+    newest, delay = MIN_TIME, 0
+    for _, time, _ in rows:
+        newest = max(newest, time)
+        delay = max(delay, newest - time)
+    store, got, place, newest = store_of(), [], 0, MIN_TIME
+    while place < len(rows):
+        watermark = newest - delay if place else MIN_TIME
+        got += taken(store, watermark)
+        cut = rows[place : place + data.draw(st.integers(1, 5))]
+        assert min(time for _, time, _ in cut) >= store.spec.late_before(watermark)
+        store.add(*partials(cut, grid), watermark)
+        place, newest = place + len(cut), max(newest, *(time for _, time, _ in cut), MIN_TIME)
+    assert sorted(got + taken(store, MAX_TIME)) == sessions_of(rows)
+
+
+def test_a_session_is_open_while_the_watermark_is_at_its_end():
+    """A row at the watermark is in time, and one exactly a gap after the last row joins it."""
+    store, grid = store_of(), Grid.of([SessionSpec(GAP)])
+    store.add(*partials([("a", 25 * MS, 1)], grid), MIN_TIME)
+    assert taken(store, 35 * MS) == []
+    store.add(*partials([("a", 35 * MS, 2)], grid), 35 * MS)
+    assert taken(store, 45 * MS) == []
+    assert taken(store, 45 * MS + 1) == [("a", 25 * MS, 45 * MS, 2, 2)]
+
+
 def test_rows_one_gap_apart_are_one_session_as_in_spark():
     store = store_of()
     store.add(*partials([("a", 0, 1), ("a", GAP, 2), ("a", 2 * GAP + 1, 3)], Grid.of([SessionSpec(GAP)])), MIN_TIME)
@@ -128,14 +157,14 @@ def test_a_row_joins_two_open_sessions():
     store, grid = store_of(), Grid.of([SessionSpec(GAP)])
     store.add(*partials([("a", 0, 1), ("a", 18 * MS, 2)], grid), MIN_TIME)
     store.add(*partials([("a", 9 * MS, 5)], grid), 9 * MS)
-    assert store.due(27 * MS).tolist() == []
-    assert taken(store, 28 * MS) == [("a", 0, 28 * MS, 3, 5)]
+    assert store.due(28 * MS).tolist() == []
+    assert taken(store, 28 * MS + 1) == [("a", 0, 28 * MS, 3, 5)]
 
 
 def test_keys_of_emitted_sessions_are_forgotten():
     store, grid = store_of(), Grid.of([SessionSpec(GAP)])
     store.add(*partials([(f"k{i}", i * MS, i) for i in range(100)], grid), MIN_TIME)
-    assert len(taken(store, 100 * MS)) == 91
+    assert len(taken(store, 100 * MS + 1)) == 91
     store.compact()
     assert len(store.keys) == 9
     assert [row[0] for row in taken(store, MAX_TIME)] == [f"k{i}" for i in range(91, 100)]

@@ -269,8 +269,9 @@ class ResultsSource(DerivedSource):
 
     @property
     def behind(self) -> Micros:
-        """How far its watermark is behind that of the parent: as long as late rows change a window."""
-        return self._streams[0].state.compiled[self.query].query.lateness
+        """How far its watermark is behind that of the parent: as long as windows that end there can change."""
+        query = self._streams[0].state.compiled[self.query].query
+        return query.lateness + query.margin
 
     last_end = MIN_TIME
     """It waits for no other stream."""

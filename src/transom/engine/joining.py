@@ -239,7 +239,7 @@ class JoinSource(DerivedSource):
         if any(side.until < end <= watermark for other in self.sides for end in other.windows):
             return True
         joint = min(watermark if other.running is side.running else other.until for other in self.sides)
-        return joint < MAX_TIME and self._would_close(joint, now)
+        return watermark < MAX_TIME and self._would_close(joint, now)
 
     def moved(self, ingested: Micros) -> None:
         """Give out the windows that both sides have closed, and forget the rows that nothing needs any more."""

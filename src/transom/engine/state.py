@@ -271,7 +271,7 @@ class StreamState:
 
     def _due(self, query: Query, after: Micros, until: Micros) -> list[Span]:
         complete_from = self.queries[query.name].complete_from
-        return self.by_query[query.name].due(query, after, until, complete_from)
+        return self.by_query[query.name].due(query, query.closed_by(after), query.closed_by(until), complete_from)
 
     def _passed(
         self, query: Query, entry: StoreEntry, emissions: Sequence[Emission], final: Sequence[Span], ended: Ended

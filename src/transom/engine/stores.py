@@ -165,17 +165,18 @@ class StoreEntry:
         return sorted((span for span in spans if span[0] >= complete_from), key=lambda span: (span[1], span[0]))
 
     def first_end(self, query: Query, closed: Micros) -> Micros | None:
-        """Return the end of the next window of a query that a watermark completes; None while there is no row."""
+        """Return the watermark that completes the next window of a query; None while there is no row."""
         starts = self.store.starts
         after = closed if closed > MIN_TIME else starts[0] if starts else None
         ends = [] if after is None else [window.first_end(after) for window in query.pane_windows]
         first = min([*ends, self.sessions.first_end(query)], default=MAX_TIME)
-        return None if first >= MAX_TIME else first
+        return None if first >= MAX_TIME else first + query.margin
 
     def last_end(self) -> Micros:
-        """Return when the last window that holds a row can change no more; MIN_TIME without one."""
-        ends = [self.store.last_end(query.pane_windows) + query.lateness for query in self.key_set.queries]
-        return max([*ends, self.sessions.last_end()])
+        """Return the watermark from which on no window that holds a row can change; about MIN_TIME without one."""
+        queries = self.key_set.queries
+        ends = [self.store.last_end(query.pane_windows) + query.lateness + query.margin for query in queries]
+        return max([*ends, self.sessions.last_end() + max(query.margin for query in queries)])
 
     def ask(self, spans: Mapping[Span, Slots | None], ended: Ended, watermark: Micros) -> Merge | None:
         """Return what `close` needs of the executors; None for nothing.

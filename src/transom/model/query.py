@@ -80,11 +80,27 @@ class Query:
         """Whether a window can be emitted more than once."""
         return self.early is not None or self.lateness > 0
 
+    @property
+    def margin(self) -> Micros:
+        """How far the watermark must be beyond the end of its windows, in microseconds, until they are closed.
+
+        One for a query with sessions: a row at the watermark is in time, and may lie exactly a gap after the last row of
+        a session. Its other windows close when its sessions do, so that what is a span of both is one result.
+        """
+        return 1 if len(self.pane_windows) < len(self.windows) else 0
+
+    def closed_by(self, watermark: Micros) -> Micros:
+        """Return up to which end its windows are closed, given the watermark."""
+        return watermark if watermark in (MIN_TIME, MAX_TIME) else watermark - self.margin
+
     def late_before(self, watermark: Micros) -> Micros:
         """Return the moment before which a row comes too late for every window, given the watermark."""
-        if watermark >= MAX_TIME or self.lateness == 0:
-            return min(window.late_before(watermark) for window in self.windows)
-        return min(window.late_before(max(MIN_TIME, watermark - self.lateness)) for window in self.windows)
+        if watermark < MAX_TIME:
+            watermark = max(MIN_TIME, watermark - self.lateness)
+        closed = self.closed_by(watermark)
+        return min(
+            window.late_before(watermark if isinstance(window, SessionSpec) else closed) for window in self.windows
+        )
 
     def definition(self, branch: str) -> dict[str, Any]:
         """Return what must not change while a checkpoint is used, as JSON.

@@ -118,8 +118,11 @@ class HeldIntervals:
         self._append(self._joined([rows if in_time.all() else rows.where(in_time)]))
 
     def late_until(self, watermark: Micros) -> Micros:
-        """Return the time of the last row of the latest sessions that ended by the watermark."""
-        return watermark if watermark in (MIN_TIME, MAX_TIME) else watermark - self.spec.gap
+        """Return the time of the last row of the latest sessions that ended by the watermark.
+
+        A row at the watermark is in time, and one that comes exactly a gap after the last row joins it.
+        """
+        return watermark if watermark in (MIN_TIME, MAX_TIME) else self.spec.late_before(watermark) - 1
 
     def _append(self, part: Intervals) -> None:
         """Add a part."""

@@ -86,7 +86,7 @@ class SessionStore(HeldIntervals):
             closed: The watermark in force.
         """
         first = min((int(part.first.min()) for part in self._parts), default=MAX_TIME)
-        return min(first, self.late_until(closed))
+        return min(first, self.spec.late_before(closed))
 
     # ---- states that are elsewhere
 
