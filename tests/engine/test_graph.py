@@ -22,6 +22,7 @@ from transom.engine.spark.compile import compile_queries
 from transom.engine.spark.session import private_session
 from transom.sinks.memory import MemorySink
 from transom.sources.memory import memory
+from transom.windows.aggregates.mean import Mean
 from transom.windows.components import DEFAULT, Arrangement
 from transom.windows.fusion import fuse, traffic
 from transom.windows.operators import Fused, Kind
@@ -195,3 +196,38 @@ def test_the_tree_shows_components_operators_and_chains(plan):
     ):
         assert text in shown, shown
     assert json.loads(json.dumps(plan)) == plan
+
+
+def work_of(spark, tmp_path, monkeypatch, queries):
+    """Return how often the primitives of an aggregate and Java are asked while so many queries are explained."""
+    from py4j.clientserver import JavaClient
+
+    app = App(spark, tmp_path / "checkpoint")
+    trips = app.stream(memory(SCHEMA), event_time="at", name="trips")
+    for number in range(queries):
+        keys = [[], ["user"], ["area"], ["user", "area"]][number % 4]
+        rows = trips.where(f"fare > {number % 3}").group_by(*keys) if keys else trips
+        rows.window(f"{number % 7 + 1} minutes").agg(n=tm.count(), fare=tm.avg("fare")).to(MemorySink(), f"q{number}")
+    asked, primitives, send = {"aggregates": 0, "java": 0}, Mean.primitives, JavaClient.send_command
+
+    def counted(aggregate):
+        asked["aggregates"] += 1
+        return primitives.fget(aggregate)
+
+    def sent(client, command, *arguments, **options):
+        asked["java"] += not command.startswith("m\n")  # which lets go of objects, whenever Python finds time for it
+        return send(client, command, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Mean, "primitives", property(counted))
+        patch.setattr(JavaClient, "send_command", sent)
+        app.explain()
+    return asked
+
+
+def test_explaining_is_linear_in_the_queries(spark, tmp_path, monkeypatch):
+    """Java is asked for key sets, not for queries; nothing is asked of a query for each other one."""
+    few, many = (work_of(spark, tmp_path, monkeypatch, queries) for queries in (84, 336))
+    assert many["aggregates"] <= 4.5 * few["aggregates"]
+    assert many["aggregates"] <= 40 * 336
+    assert many["java"] <= 1.1 * few["java"]

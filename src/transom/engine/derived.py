@@ -332,10 +332,9 @@ class ResultsSource(DerivedSource):
 def result_schema(compiled: Compiled, name: str) -> pa.Schema:
     """Return the columns of a query's results."""
     query: Query = compiled.queries[name].query
-    for key_set, _, keys, primitives in compiled.stores:
-        if any(member.name == name for member in key_set.queries):
-            store = PaneStore(key_set.grid, keys, primitives)
-            nothing = Partial(np.empty(0, np.int64), {p: p.empty(0, types) for p, types in primitives.items()})
-            windows = [((0, 0), nothing)]
-            return result_table(query, store, windows, compiled.queries[name].input_types, ansi=True).schema
-    raise DefinitionError(f"results: {name!r} computes nothing.", "Give it an aggregate.")
+    if name not in compiled.store_of:
+        raise DefinitionError(f"results: {name!r} computes nothing.", "Give it an aggregate.")
+    key_set, _, keys, primitives = compiled.store_of[name]
+    store = PaneStore(key_set.grid, keys, primitives)
+    nothing = Partial(np.empty(0, np.int64), {p: p.empty(0, types) for p, types in primitives.items()})
+    return result_table(query, store, [((0, 0), nothing)], compiled.queries[name].input_types, ansi=True).schema

@@ -155,12 +155,11 @@ def _operator(operator: Operator) -> dict[str, Any]:
 
 
 def _fused(name: str, stream: StreamGraph, component: Fused) -> dict[str, Any]:
-    derived = {compute.name for compute in stream.computes if compute is not stream.finest(compute)}
     return {
         "name": name,
         "stream": stream.stream,
         "runs_on": "driver"
-        if all(one.kind is Kind.CONSOLIDATE or one.name in derived for one in component)
+        if all(one.kind is Kind.CONSOLIDATE or one.name in stream.derived for one in component)
         else "executors",
         "partitioned_by": _attributes(component.partition),
         "partitions": _cardinality(component.cardinality),

@@ -86,7 +86,16 @@ class StreamGraph:
 
     def finest(self, compute: Compute) -> Compute:
         """Return the operator of the same component that takes rows; the others take its partials."""
-        return next(other for other in self.computes if other.component == compute.component)
+        return self._finest[compute.component]
+
+    @cached_property
+    def _finest(self) -> dict[int, Compute]:
+        return {compute.component: compute for compute in reversed(self.computes)}
+
+    @cached_property
+    def derived(self) -> frozenset[str]:
+        """Names of the compute operators that take another one's partials."""
+        return frozenset(compute.name for compute in self.computes if compute is not self.finest(compute))
 
     @property
     def join_name(self) -> str:
@@ -104,6 +113,7 @@ class StreamGraph:
     @cached_property
     def operators(self) -> tuple[Operator, ...]:
         """The join, maps, computes and consolidates."""
+        partials = {compute.name: self._partials(compute) for compute in self.computes}
         maps = tuple(
             Operator(self.map_name(branch), Kind.MAP, (self.columns,), self._mapped(branch), ALL)
             for branch in sorted({compute.key_set.branch for compute in self.computes})
@@ -113,7 +123,7 @@ class StreamGraph:
                 compute.name,
                 Kind.COMPUTE,
                 (self._rows(compute.key_set),),
-                self._partials(compute),
+                partials[compute.name],
                 self._attributes(compute.key_set),
                 self.rates.keys.get(compute.name),
             )
@@ -123,7 +133,7 @@ class StreamGraph:
             Operator(
                 self.consolidate_name(query.name),
                 Kind.CONSOLIDATE,
-                (_union(*(self._partials(compute) for compute in self._computes_of(query))),),
+                (_union(*(partials[compute.name] for compute in self._computes_of(query))),),
                 _schema(result_schema(self.compiled, query.name)),
                 self._attributes(self._computes_of(query)[0].key_set),
                 self.rates.keys.get(self._computes_of(query)[0].name),
@@ -176,7 +186,15 @@ class StreamGraph:
         return [compiled.query for compiled in self.compiled.queries.values() if self._computes_of(compiled.query)]
 
     def _computes_of(self, query: Query) -> list[Compute]:
-        return [c for c in self.computes if any(member.name == query.name for member in c.key_set.queries)]
+        return self._by_query.get(query.name, [])
+
+    @cached_property
+    def _by_query(self) -> dict[str, list[Compute]]:
+        found: dict[str, list[Compute]] = {}
+        for compute in self.computes:
+            for query in compute.key_set.queries:
+                found.setdefault(query.name, []).append(compute)
+        return found
 
     @cached_property
     def _names(self) -> dict[Expression, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from transom.model.expression import Expression
@@ -35,13 +36,13 @@ class KeySet:
     only: str = ""
     """Name of the query that shares with no other; empty when queries share."""
 
-    @property
+    @cached_property
     def primitives(self) -> tuple[Primitive, ...]:
         """The distinct primitives, in the order of their first use."""
         found = [p for query in self.queries for _, aggregate in query.aggregates for p in aggregate.primitives]
         return tuple(dict.fromkeys([*found, *([TIMES] if self.sessions else [])]))
 
-    @property
+    @cached_property
     def sessions(self) -> tuple[SessionSpec, ...]:
         """The distinct kinds of sessions; the others are windows of panes."""
         kinds = (window for query in self.queries for window in query.windows if isinstance(window, SessionSpec))
@@ -51,17 +52,17 @@ class KeySet:
         """Return the distinct primitives of the queries with a kind of sessions."""
         return KeySet(self.branch, self.keys, tuple(q for q in self.queries if spec in q.windows)).primitives
 
-    @property
+    @cached_property
     def pane_windows(self) -> tuple[WindowKind, ...]:
         """The windows that are made of panes."""
         return tuple(dict.fromkeys(window for query in self.queries for window in query.pane_windows))
 
-    @property
+    @cached_property
     def windows(self) -> tuple[WindowKind, ...]:
         """The distinct windows of these queries."""
         return tuple(dict.fromkeys(window for query in self.queries for window in query.windows))
 
-    @property
+    @cached_property
     def grid(self) -> Grid:
         """The panes to store; those of sessions, which are not stored, if there are no others."""
         return Grid.of(self.pane_windows or self.sessions)
@@ -148,7 +149,7 @@ class Component:
         """All key sets, the finest first."""
         return (self.finest, *self.coarser)
 
-    @property
+    @cached_property
     def primitives(self) -> tuple[Primitive, ...]:
         """What is computed per pane and key; the number of rows always, to count the late ones."""
         return tuple(dict.fromkeys((ROWS, *(p for key_set in self.key_sets for p in key_set.primitives))))
@@ -158,7 +159,7 @@ class Component:
         """The distinct conditions; a row's tag is the index of one of them."""
         return tuple(dict.fromkeys(key_set.condition for key_set in self.key_sets))
 
-    @property
+    @cached_property
     def windows(self) -> tuple[WindowKind, ...]:
         """The distinct windows of all key sets."""
         return tuple(dict.fromkeys(window for key_set in self.key_sets for window in key_set.windows))
@@ -170,7 +171,7 @@ class Component:
         overlap = sum(window.length // window.slide for window in fixed) if self.direct else 1
         return overlap * len(self.conditions)
 
-    @property
+    @cached_property
     def grid(self) -> Grid:
         """Panes that serve every key set."""
         return Grid.of(self.windows)

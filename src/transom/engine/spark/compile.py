@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -45,6 +46,11 @@ class Compiled:
     def components(self) -> tuple[Component, ...]:
         """What the job aggregates."""
         return self.plan.components
+
+    @cached_property
+    def store_of(self) -> dict[str, StoreShape]:
+        """The store of each query's partials."""
+        return {query.name: shape for shape in self.stores for query in shape[0].queries}
 
 
 def compile_queries(
