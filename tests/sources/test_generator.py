@@ -78,7 +78,14 @@ def test_partitions_and_exact_cuts(spark: Any, tmp_path: Path) -> None:
 
 
 def test_definitions_that_cannot_work(spark: Any, tmp_path: Path) -> None:
-    for expression in ("rand()", "1 + UUID()", "current_timestamp()"):
+    for expression in (
+        "rand()",
+        "1 + UUID()",
+        "current_timestamp()",
+        "Current_Date",
+        "unix_timestamp( )",
+        "sum(id) OVER (ORDER BY id)",
+    ):
         with pytest.raises(DefinitionError, match="differs each time"):
             generator({"x": expression}, 1)
     for rate in (0, -1, float("nan"), float("inf"), 1e-9):

@@ -7,7 +7,7 @@ a tinyint of 44, a date as a number): that does not fit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -47,8 +47,9 @@ def fit(rows: int, schema: StructType, found: pa.Schema, case_sensitive: bool) -
         case_sensitive: Whether names that differ in case are different.
     """
     remade: list[tuple[str, Remade]] = []
+    named = _by_name(found, case_sensitive)
     for wanted in schema.fields:
-        columns = _named(wanted.name, list(found), case_sensitive)
+        columns = named.get(wanted.name if case_sensitive else wanted.name.lower(), [])
         if len(columns) > 1:
             return Fit(rows, f"there are {len(columns)} columns {wanted.name}")
         for column in columns:
@@ -83,10 +84,11 @@ def remake(field: StructField, remade: Remades) -> Column:
     return F.expr(f"timestampadd(MICROSECOND, {micros}, TIMESTAMP_NTZ'1970-01-01')").alias(field.name)
 
 
-def _named(name: str, columns: Sequence[pa.Field], case_sensitive: bool) -> list[pa.Field]:
-    if case_sensitive:
-        return [column for column in columns if column.name == name]
-    return [column for column in columns if column.name.lower() == name.lower()]
+def _by_name(columns: Iterable[pa.Field], case_sensitive: bool) -> dict[str, list[pa.Field]]:
+    named: dict[str, list[pa.Field]] = {}
+    for column in columns:
+        named.setdefault(column.name if case_sensitive else column.name.lower(), []).append(column)
+    return named
 
 
 def _remade(wanted: DataType, found: pa.DataType) -> Remade | None:
@@ -117,8 +119,9 @@ def misfit(wanted: DataType, found: pa.DataType, case_sensitive: bool = False) -
         key = _within(" (key)", misfit(wanted.keyType, found.key_type, case_sensitive))
         return key or _within("{}", misfit(wanted.valueType, found.item_type, case_sensitive))
     if isinstance(wanted, StructType) and kinds.is_struct(found):
+        named = _by_name(found, case_sensitive)
         for field in wanted.fields:
-            columns = _named(field.name, list(found), case_sensitive)
+            columns = named.get(field.name if case_sensitive else field.name.lower(), [])
             if len(columns) > 1:
                 return f" has {len(columns)} fields {field.name}"
             for column in columns:

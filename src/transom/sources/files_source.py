@@ -6,8 +6,11 @@ import json
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from transom.errors import CheckpointCorruptError, SourceError
 from transom.model.lines import CORRUPT_REMEDY
@@ -61,6 +64,7 @@ class FileSource:
         self._facts: dict[int, Fit] = {}
         """What is known of files that wait, by position."""
         self._case_sensitive = False
+        self._last_fit: tuple[pa.Schema, Fit] | None = None
         self._released = 0
         self._forgotten_up_to = 0
         self._looked: Micros = 0
@@ -104,6 +108,7 @@ class FileSource:
                 )
         log = FileLog(directory)
         self._facts.clear()
+        self._last_fit = None
         self._case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
         self._opened = log, Scanner(patterns), directory, clock
         self._released = self._forgotten_up_to = log.start
@@ -264,11 +269,18 @@ class FileSource:
             footer = parquet_footer(entry.path)
             if footer is None:
                 return Fit(1)  # the job will find out
-            found = fit(footer[0], self.schema, footer[1], self._case_sensitive)
+            found = self._compared(*footer)
         else:
             found = Fit(estimate_rows(entry.path, entry.size, self._header))
         self._facts[entry.position] = found
         return found
+
+    def _compared(self, rows: int, columns: pa.Schema) -> Fit:
+        """Return how a file fits; most files have the columns of the one before."""
+        known = self._last_fit
+        if known is None or not known[0].equals(columns):
+            known = self._last_fit = columns, fit(rows, self.schema, columns, self._case_sensitive)
+        return replace(known[1], rows=rows)
 
     def _remade(self, entries: Sequence[FileEntry]) -> Callable[[str], Remades]:
         if self._kind != "parquet":

@@ -25,8 +25,9 @@ STATE_NAME = "generator.json"
 _ROWS_PER_TASK = 10_000
 _LIMIT = (1 << 63) // MICROS_PER_SECOND
 _UNSTABLE = re.compile(
-    r"\b(rand|randn|random|randstr|uuid|shuffle|now|current_timestamp|current_date|localtimestamp|uniform"
-    r"|monotonically_increasing_id|spark_partition_id|input_file_name)\b\s*\(",
+    r"\b(current_timestamp|current_date|localtimestamp|unix_timestamp(?=\s*\(\s*\))"
+    r"|(?:rand|randn|random|randstr|uuid|shuffle|now|curdate|uniform|monotonically_increasing_id|spark_partition_id"
+    r"|input_file_name|over)(?=\s*\())\b",
     re.IGNORECASE,
 )
 
