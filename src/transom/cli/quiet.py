@@ -105,12 +105,10 @@ def start_spark(master: str, name: str, say: Callable[[str], None] | None = None
         session_builder()
         .master(master)
         .appName(name)
-        .config("spark.ui.enabled", "false")
         .config("spark.driver.defaultJavaOptions", f"-Dlog4j2.configurationFile={settings.as_uri()}")
     )
     if master.startswith("local"):
         # Otherwise the name of the machine must resolve, which it often does not in a container.
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         builder = builder.config("spark.driver.host", "127.0.0.1")
     try:
         with _no_java_left(), _interrupts_kept(), _standard_error(say):

@@ -382,7 +382,7 @@ def _scratch(directory: str) -> Path:
     """Return this executor's directory for files."""
     given = next((os.environ[name] for name in _DIRECTORIES if os.environ.get(name)), tempfile.gettempdir())
     place = Path(given.split(os.pathsep)[0].split(",")[0]) / directory
-    place.mkdir(parents=True, exist_ok=True)
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
     return place
 
 

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -40,8 +40,15 @@ costs a small job more than it saves. File partitions smaller than Spark's 128 M
 together."""
 
 
+LOOPBACK = "127.0.0.1"
+
+
 def session_builder() -> SparkSession.Builder:
     """Return a `SparkSession.builder` with the settings that Transom wants from the start.
+
+    Spark's web pages, which show data and settings to whoever can reach them, are off;
+    `.config("spark.ui.enabled", "true")` turns them on. On a local master these pages and all other ports of Spark then
+    listen on the loopback interface only, unless the variable SPARK_LOCAL_IP names another one.
 
     Raises:
         SessionError: PySpark cannot be imported.
@@ -50,11 +57,41 @@ def session_builder() -> SparkSession.Builder:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise SessionError(f"PySpark cannot be imported: {error}.", "Install it: pip install transom.") from error
+
+    class Builder(SparkSession.Builder):
+        def getOrCreate(self) -> SparkSession:
+            with _listening_locally(self._options):
+                return super().getOrCreate()
+
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder
-    for key, value in STATIC_SETTINGS.items():
+    builder: SparkSession.Builder = Builder()
+    for key, value in {**STATIC_SETTINGS, "spark.ui.enabled": "false"}.items():
         builder = builder.config(key, value)
     return builder
+
+
+@contextmanager
+def _listening_locally(options: Mapping[str, object]) -> Iterator[None]:
+    """Let a JVM that starts inside listen on the loopback interface if nobody elsewhere needs it.
+
+    The pages listen where the variable SPARK_LOCAL_IP says, else everywhere; no setting of Spark decides it.
+    """
+    if "SPARK_LOCAL_IP" in os.environ:
+        yield
+        return
+    if not str(options.get("spark.master", "")).startswith("local"):
+        if str(options.get("spark.ui.enabled")).lower() == "true":
+            logger.warning(
+                "Spark's web pages listen on all interfaces of this machine: set SPARK_LOCAL_IP to the address by which "
+                "executors reach it, and protect the port (spark.ui.port, 4040)."
+            )
+        yield
+        return
+    os.environ["SPARK_LOCAL_IP"] = LOOPBACK
+    try:
+        yield
+    finally:
+        os.environ.pop("SPARK_LOCAL_IP", None)
 
 
 def private_session(spark: SparkSession) -> SparkSession:

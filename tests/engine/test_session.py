@@ -1,0 +1,66 @@
+"""The session that `session_builder` makes: who can reach its ports."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from pyspark.sql import SparkSession
+
+import transom as tm
+
+PROGRAM = """
+import sys, psutil, transom as tm
+spark = tm.session_builder().master("local[1]").config("spark.ui.enabled", sys.argv[1]).getOrCreate()
+java = next(child for child in psutil.Process().children() if "java" in child.name())
+print(sorted({each.laddr.ip.removeprefix("::ffff:") for each in java.net_connections() if each.status == "LISTEN"}))
+print(spark.sparkContext.uiWebUrl)
+spark.stop()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pages", ["true", "false"])
+def test_a_local_master_listens_on_loopback_only(pages):
+    environment = {name: value for name, value in os.environ.items() if name != "SPARK_LOCAL_IP"}
+    command = [sys.executable, "-c", PROGRAM, pages]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environment)
+    listening, url = done.stdout.splitlines()
+    assert listening == "['127.0.0.1']"
+    assert url == "None" if pages == "false" else url.startswith("http://localhost:")
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Notes what sessions would start with."""
+    found = []
+
+    def start(builder):
+        found.append((os.environ.get("SPARK_LOCAL_IP"), builder._options["spark.ui.enabled"]))
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", start)
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("master", "given", "address"),
+    [
+        ("local[2]", None, "127.0.0.1"),
+        ("local-cluster[2,1,1024]", None, "127.0.0.1"),
+        ("local[2]", "192.0.2.7", "192.0.2.7"),
+        ("spark://host:7077", None, None),
+        ("spark://host:7077", "192.0.2.7", "192.0.2.7"),
+    ],
+)
+@pytest.mark.parametrize("pages", [None, "true"])
+def test_where_a_session_listens(started, monkeypatch, caplog, master, given, address, pages):
+    if given:
+        monkeypatch.setenv("SPARK_LOCAL_IP", given)
+    builder = tm.session_builder().master(master)
+    (builder if pages is None else builder.config("spark.ui.enabled", pages)).getOrCreate()
+    assert started == [(address, pages or "false")]
+    assert os.environ.get("SPARK_LOCAL_IP") == given
+    assert ("all interfaces" in caplog.text) == (pages == "true" and address is None)
