@@ -342,7 +342,8 @@ class App:
             pulse = ending.enter_context(Pulse(session))
             ending.push(lambda kind, error, trace: self._close(error))
             share, groups, kept = self.settings.share, self.settings.key_groups, self.settings.worker_bytes
-            streams, lost = open_streams(definitions, session, checkpoint, self._clock, share, groups, kept)
+            here = self.settings.driver_bytes
+            streams, lost = open_streams(definitions, session, checkpoint, self._clock, share, groups, kept, here)
             for name, sink in sinks.items():
                 with explained(name, sink):
                     sink.open(name)

@@ -52,7 +52,8 @@ class Settings:
     on the driver as long as it has room for them. Except with driver, the checkpoint must be in a directory that all
     executors see."""
     driver_bytes: int = 1 << 30
-    """With tier auto: bytes of partials that the driver holds, over all streams; more are kept by the executors."""
+    """With tier auto: bytes of partials that the driver holds, over all streams; more are kept by the executors. With
+    any tier: so many bytes in files the driver merges at most when the executors cannot."""
     key_groups: int | None = None
     """Into so many parts the keys of partials on the executors are divided. Default: two for each core."""
     worker_bytes: int = 256 << 20

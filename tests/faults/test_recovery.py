@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 import transom as tm
 from transom.checkpoint.store import Checkpoint
-from transom.engine.state import StreamState
+from transom.engine import state
 from transom.engine.stores import StoreEntry
 from transom.errors import (
     CheckpointCorruptError,
@@ -256,18 +256,19 @@ def test_a_restart_merges_only_what_is_not_delivered(spark, tmp_path, monkeypatc
     whole, sinks = ({name: tm.memory_sink() for name in names} for _ in range(2))
     all_kinds(spark, tmp_path / "whole", rows, whole).run(once=True, close_all=True)
 
-    merged, count = [], StreamState._consolidated
+    merged, asked = [], state.asked
 
-    def counting(self, asked, after, watermark):
+    def counting(stores, wanted, after, watermark, settled):
         merged.extend(
             (query, span)
-            for query, (emissions, final) in asked.items()
+            for query, (emissions, final) in wanted.items()
+            if query not in settled
             for span in {*(emission.span for emission in emissions), *final}
         )
-        return count(self, asked, after, watermark)
+        return asked(stores, wanted, after, watermark, settled)
 
     killed_at(all_kinds(spark, tmp_path, rows, sinks), "committed", 12)
-    monkeypatch.setattr(StreamState, "_consolidated", counting)
+    monkeypatch.setattr(state, "asked", counting)
     app = all_kinds(spark, tmp_path, rows, sinks)
     killed_at(app, "cut logged", 1)  # of the run that replays: no cut of its own has closed anything
     with Checkpoint.open(tmp_path / "checkpoint", ManualClock(NOON)) as checkpoint:

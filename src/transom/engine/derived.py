@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from transom.engine.closing import Closing
 from transom.engine.results import WINDOW_END, result_table
 from transom.engine.spark.compile import Compiled
-from transom.engine.state import Closing
 from transom.errors import DefinitionError, SourceError
 from transom.model.expression import Expression
 from transom.model.query import Query

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from transom.engine.cuts import CutOutcome, LoggedCut
 from transom.engine.onspark import run_on_spark
@@ -11,6 +12,8 @@ from transom.engine.spark.compile import Compiled
 from transom.engine.spark.session import in_pool
 from transom.engine.stream import Stream
 from transom.engine.threads import Threads
+
+Result = TypeVar("Result")
 
 
 class Executor(Protocol):
@@ -29,6 +32,14 @@ class Executor(Protocol):
             compiled: The queries that ran when it was logged.
         """
 
+    def merge(self, stream: Stream, work: Callable[[], Result]) -> Future[Result]:
+        """Start to merge files of a stream; it waits for no job of a cut.
+
+        Args:
+            stream: The stream.
+            work: Merges, and waits for Spark.
+        """
+
     def close(self, longest: float) -> None:
         """Wait for the jobs that run, at most so many seconds; those that have not begun never do."""
 
@@ -39,12 +50,13 @@ class SparkExecutor:
     Args:
         slots: Jobs that run at once.
         pools: Whether each stream has a FAIR pool of its own.
+        streams: Number of streams: each may merge files while jobs have all slots.
     """
 
     in_real_time = True
 
-    def __init__(self, slots: int, pools: bool) -> None:
-        self._threads = Threads(slots, "transom-job")
+    def __init__(self, slots: int, pools: bool, streams: int) -> None:
+        self._threads = Threads(slots + streams, "transom-job")
         self._pools = pools
 
     def submit(self, stream: Stream, cut: LoggedCut, compiled: Compiled) -> Future[CutOutcome]:
@@ -54,6 +66,15 @@ class SparkExecutor:
     def _run(self, stream: Stream, cut: LoggedCut, compiled: Compiled) -> CutOutcome:
         with in_pool(stream.session, stream.name if self._pools else None):
             return run_on_spark(stream, cut, compiled)
+
+    def merge(self, stream: Stream, work: Callable[[], Result]) -> Future[Result]:
+        """Start to merge files of a stream."""
+
+        def run() -> Result:
+            with in_pool(stream.session, stream.name if self._pools else None):
+                return work()
+
+        return self._threads.submit(run)
 
     def close(self, longest: float) -> None:
         """Wait for the jobs that run."""

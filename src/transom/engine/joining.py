@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from transom.engine.closing import Closing
 from transom.engine.derived import DerivedSource
 from transom.engine.results import WINDOW_END
 from transom.engine.rowfiles import Files, KeptRows, checked, files_from_json, files_in, files_to_json
@@ -18,7 +19,6 @@ from transom.engine.spark import rows as kept_rows
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.plan import TIME, first_line
 from transom.engine.spark.rows import INNER, WindowJoin
-from transom.engine.state import Closing
 from transom.errors import DefinitionError
 from transom.model.time import MAX_TIME, MIN_TIME, Clock, Micros
 from transom.sources.base import Offset

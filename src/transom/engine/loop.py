@@ -90,8 +90,8 @@ class Loop:
         self.still_writing: list[Sink] = []
         """Sinks that could not be waited for, at the end."""
         self._snapshot_size = 0
-        self._retiered = False
-        """Whether a snapshot is due because partials go elsewhere."""
+        self._snapshot_wanted = False
+        """Whether a snapshot is due because queries changed, or partials go elsewhere."""
         self._wakeups = Wakeups(clock)
         wake = self._wakeups.wake
         self._journal = Journal(checkpoint, on_step)
@@ -103,7 +103,7 @@ class Loop:
         )
         gauge = MemoryGauge(next(iter(self._streams.values())).session, settings.memory_limit, settings.memory_bound)
         self._scheduler = Scheduler(self._streams, settings, gauge.measure, self._journal.note)
-        self._executor = executor or SparkExecutor(self._scheduler.slots, self._scheduler.pools)
+        self._executor = executor or SparkExecutor(self._scheduler.slots, self._scheduler.pools, len(streams))
         self.adapters = Adapters()
         self._cuts = Cuts(
             self._streams,
@@ -178,18 +178,19 @@ class Loop:
             while self._failure is None:
                 for stream, outcome in self._cuts.commit():
                     self._learn(stream, outcome)
+                self._snapshot_wanted |= self._cuts.tidied()
                 self._outlets.look()
                 self._change_queries()
+                self._bound_checkpoint()
                 if not self._stopping and not self._quarantine.all_failed:
                     self._start_cuts()
-                self._bound_checkpoint()
                 if self._finished(once):
                     break
                 self._show()
                 self._wait()
             if self._failure is not None:
                 raise self._failure
-            if not self._cuts.logged:  # else it was not waited for
+            if not self._cuts.busy:  # else it was not waited for
                 self._snapshot()
             self._quarantine.require_a_query()
             if not self._stopping:
@@ -235,8 +236,8 @@ class Loop:
         """Make the changes that were asked for; a snapshot ends them, so that no restart needs a query that left."""
         if self._stopping:
             self._changer.close()
-        elif self._changer.make(busy=self._cuts.logged):
-            self._snapshot()
+        elif self._changer.make(busy=self._cuts.busy):
+            self._snapshot_wanted = True
 
     # ---- cuts
 
@@ -263,9 +264,12 @@ class Loop:
         """Return the next cut of each stream that has none under way and something to read or to close."""
         cuts: dict[str, LoggedCut] = {}
         looked: list[Stream] = []
-        most, logged = self._scheduler.max_rows(now), self._cuts.logged
+        most, busy = self._scheduler.max_rows(now), self._cuts.busy
+        snapshot_waits = bool(self._cuts.merging) and self._snapshot_due
         for name, stream in self._streams.items():
-            if name in logged or name in self._changer.held or not stream.state.running():
+            if name in busy or name in self._changer.held or not stream.state.running():
+                continue
+            if snapshot_waits and stream.has_files:  # no other merge begins before the snapshot
                 continue
             if self._outlets.hold_up(stream):
                 continue
@@ -292,8 +296,10 @@ class Loop:
         arrangement = self.adapters.of(stream).committed(outcome.stats.rows)
         if arrangement is not None:
             self.follow(stream, arrangement)
-        self._retiered |= self._tiers.committed(stream)
+        self._snapshot_wanted |= self._tiers.committed(stream)
         self._tiers.balance(stream)
+        if stores := self._tiers.overfull(stream):
+            self._cuts.tidy(stream, stores)
 
     def follow(self, stream: Stream, arrangement: Arrangement) -> None:
         """Compute a stream's key sets in another way from its next cut on; no cut of it is under way."""
@@ -303,15 +309,20 @@ class Loop:
 
     # ---- checkpoint
 
-    def _bound_checkpoint(self) -> None:
+    @property
+    def _snapshot_due(self) -> bool:
         limit = max(self._settings.snapshot_bytes, self._snapshot_size)
-        if self._checkpoint.total_bytes > limit or self._retiered:
+        return self._snapshot_wanted or self._checkpoint.total_bytes > limit
+
+    def _bound_checkpoint(self) -> None:
+        """Make the snapshot that is due, as soon as no stream is merging files."""
+        if self._snapshot_due and not self._cuts.merging:
             self._snapshot()
 
     def _snapshot(self) -> None:
         """Replace the log and the partials by the state that they lead to."""
         self._journal.step("before snapshot")
-        self._retiered = False
+        self._snapshot_wanted = False
         self._tiers.settle()
         logged = self._cuts.logged
         state, tables = snapshot_of(
@@ -328,7 +339,7 @@ class Loop:
         """Tell whether nothing is left to do but to wait for sinks that fail, or it was told to stop long ago."""
         if self._stopping and self._overdue():
             return True
-        if self._cuts.logged:
+        if self._cuts.busy:
             return False
         ends = self._stopping or self._quarantine.all_failed
         if not ends and not (once and all(stream.ended() for stream in self._streams.values())):
@@ -376,8 +387,8 @@ class Loop:
             self._on_progress(self._progress())
 
     def _wait(self) -> None:
-        poll, logged = self._settings.poll, self._cuts.logged
-        if logged and all(name in logged for name in self._streams):
+        poll, busy = self._settings.poll, self._cuts.busy
+        if busy and all(name in busy for name in self._streams):
             poll = max(poll, PROGRESS_EVERY)
-        runs = bool(logged) and self._executor.in_real_time
+        runs = bool(busy) and self._executor.in_real_time
         self._wakeups.wait(poll, busy=runs or self._delivery.busy)

@@ -14,7 +14,7 @@ from transom.engine.cluster.asking import MEMORY
 from transom.engine.cluster.work import Here
 from transom.engine.derived import DerivedSource
 from transom.engine.spark.compile import Compiled, compile_queries
-from transom.engine.spark.merging import SparkExecutors
+from transom.engine.spark.merging import DRIVER_BYTES, SparkExecutors
 from transom.engine.spark.session import is_ansi
 from transom.engine.stream import Stream, StreamDefinition
 from transom.engine.unstartable import orphans, unstartable, without
@@ -38,6 +38,7 @@ def open_streams(
     share: bool,
     key_groups: int | None = None,
     worker_bytes: int = MEMORY,
+    driver_bytes: int = DRIVER_BYTES,
 ) -> tuple[dict[str, Stream], dict[str, str]]:
     """Return the streams, ready for recovery, and the queries that failed earlier and cannot be compiled any more.
 
@@ -49,6 +50,7 @@ def open_streams(
         share: Whether queries share partials.
         key_groups: Number of key groups of partials on the executors; None for one that suits them.
         worker_bytes: Bytes of partials that each Python worker of the executors keeps.
+        driver_bytes: Bytes of partials in files that the driver merges at most if the executors cannot.
 
     Returns:
         The streams by name; the queries with the reason.
@@ -75,7 +77,9 @@ def open_streams(
         letters = checkpoint.directory("dead-letters", definition.name)
         files = checkpoint.directory("files", definition.name)
         classic = hasattr(session, "_jsparkSession")
-        executors = SparkExecutors(session, files, clock, key_groups, worker_bytes) if classic else Here(files)
+        executors = (
+            SparkExecutors(session, files, clock, key_groups, worker_bytes, driver_bytes) if classic else Here(files)
+        )
         stream = Stream(definition, session, is_ansi(session), letters, clock.now(), share, executors)
         streams[definition.name] = stream
         if isinstance(source, DerivedSource):

@@ -24,12 +24,26 @@ class Quarantine:
         self._journal = journal
         self._lost: list[str] = []
         """Why queries failed that are in no stream."""
+        self.resting: set[str] = set()
+        """Streams whose states may not change for now: their windows are being merged."""
+        self._postponed: dict[tuple[str, str], str] = {}
 
     def fail(self, stream: Stream, query: str, reason: str) -> None:
-        """Take out a query: logged first, so that a restart leaves it out."""
+        """Take out a query, of a stream that rests as soon as it does no more: logged first, for restarts."""
+        if stream.name in self.resting:
+            self._postponed.setdefault((stream.name, query), reason)
+            return
         self._journal.log({"type": "failed", "query": query, "error": reason}, sync=True)
         stream.fail(query, reason)
         self.tell(query, reason)
+
+    def fail_postponed(self, stream: Stream) -> None:
+        """Take out the queries that failed while their stream rested, unless they left or failed meanwhile."""
+        for name, query in [key for key in self._postponed if key[0] == stream.name]:
+            reason = self._postponed.pop((name, query))
+            state = stream.state.queries.get(query)
+            if state is not None and state.failure is None:
+                self.fail(stream, query, reason)
 
     def tell(self, query: str, reason: str) -> None:
         """Tell people of a query that was taken out."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from transom.engine.closing import Closing
 from transom.engine.rowfiles import KeptRows
-from transom.engine.state import Closing
 from transom.model.time import Micros
 from transom.sources.base import Offset
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from transom.config import Settings
+from transom.engine.closing import Closing
 from transom.engine.cuts import CutOutcome, LoggedCut
 from transom.engine.derived import DerivedSource
 from transom.engine.estimates import UNSTATED, Deadline, StreamEstimate
 from transom.engine.memory import Shares
-from transom.engine.state import Closing
 from transom.engine.stream import Stream
 from transom.model.time import MICROS_PER_SECOND, Micros, format_duration
 from transom.scheduling.costs import Costs, cycle_seconds, offered

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
+from transom.engine.closing import Closing, Closure, asked, failure_of, merged
 from transom.engine.cluster.files import PartialFiles
-from transom.engine.cluster.work import Executors, Here, Merge
+from transom.engine.cluster.work import Executors, Here, Merged
 from transom.engine.history import Held, Sources
 from transom.engine.results import Span, in_order, result_keys, result_table
 from transom.engine.sessions import Ended
@@ -21,13 +21,11 @@ from transom.engine.tables import PartialTable
 from transom.engine.updates import Emission, Updates
 from transom.engine.watermarks import WatermarkState
 from transom.errors import QueryFailedError
-from transom.failures import classify, require_blame
 from transom.model.query import Query
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import SessionSpec
 from transom.sinks.base import WindowResults
 from transom.sources.base import Offset
-from transom.windows.aggregates.base import Slots
 from transom.windows.arranging import Flow
 from transom.windows.partials import Partial, restricted
 
@@ -50,35 +48,6 @@ class QueryState:
 
 
 @dataclass(frozen=True)
-class Closing:
-    """What a cut gave for a query: results of windows that closed or changed, or the failure of the query."""
-
-    query: str
-    windows: int
-    results: WindowResults | None = None
-    """What the sink gets."""
-    final: pa.Table | None = None
-    """For queries that others read (`StreamState.feeding`): the windows that no row can change any more, all keys and
-    without revisions."""
-    passed: bool = False
-    """Whether such windows became final at a replay, but all readers have read them already."""
-    error: QueryFailedError | None = None
-
-
-def failure_of(query: str, error: Exception) -> QueryFailedError:
-    """Return why a query fails of whose windows an error came; what is not for its user to mend goes to the log, too.
-
-    Raises:
-        TransomError: The query is not to blame.
-    """
-    require_blame(error, f"Merging the windows of {query!r}")
-    if isinstance(error, QueryFailedError):
-        return error
-    logger.error("The windows of %s could not be merged.", query, exc_info=error)
-    return QueryFailedError(f"{query}: its windows cannot be merged: {classify(error).reason}.", "The log has more.")
-
-
-@dataclass(frozen=True)
 class CompiledQuery:
     """What the engine needs to know about a query's types."""
 
@@ -90,7 +59,7 @@ class CompiledQuery:
 class StreamState:
     """Panes, watermark and position of a stream.
 
-    Changed only by `commit`, `close`, `arrange`, `drop_query`, `begin_at` and `restore`.
+    Changed only by `commit`, `close` (or its halves), `arrange`, `drop_query`, `begin_at` and `restore`.
 
     Args:
         compiled: The queries with their types.
@@ -175,7 +144,18 @@ class StreamState:
     def close(
         self, watermark: Micros, cut: int, now: Micros, closed: Micros, settled: Set[str] = frozenset()
     ) -> list[Closing]:
-        """Emit what a logged cut completes or changes; results as of the commits so far.
+        """Emit what a logged cut completes or changes, waiting for what is merged of files; see `begin_close`."""
+        closure = self.begin_close(watermark, cut, now, closed, settled)
+        if closure is None:
+            return []
+        return self.finish_close(closure, self.executors.run(closure.merges) if closure.merges else ())
+
+    def begin_close(
+        self, watermark: Micros, cut: int, now: Micros, closed: Micros, settled: Set[str] = frozenset()
+    ) -> Closure | None:
+        """Begin to emit what a logged cut completes or changes; None for nothing.
+
+        Nothing else may change the state until `finish_close`.
 
         Args:
             watermark: The watermark in force, at least the previous one. MAX_TIME closes the windows that are open;
@@ -188,72 +168,39 @@ class StreamState:
         """
         after, self.cut, self._asked = self.closed, cut, {}
         if watermark <= after and not self._updates:
-            return []
+            return None
         self.closed = closed
+        wanted: dict[str, tuple[list[Emission], list[Span]]] = {}
+        for query in self.running():
+            wanted[query.name] = (self._emissions(query, after, watermark, now), self._final(query, after, watermark))
+        return asked(self.stores, wanted, after, watermark, settled)
+
+    def finish_close(self, closure: Closure, done: Sequence[Merged]) -> list[Closing]:
+        """Return the results of a closure; as of the commits before it began.
+
+        Args:
+            closure: What `begin_close` returned.
+            done: What came of its merges.
+        """
         closings = []
-        asked: dict[str, tuple[list[Emission], list[Span]]] = {}
+        windows, ended, failed = merged(closure, done)
         for query in self.running():
-            asked[query.name] = (self._emissions(query, after, watermark, now), self._final(query, after, watermark))
-        needed = {name: spans for name, spans in asked.items() if name not in settled}
-        merged, ended, failed = self._consolidated(needed, after, watermark)
-        for query in self.running():
-            entry, (emissions, final) = self.by_query[query.name], asked[query.name]
-            if query.name in settled:
+            entry, (emissions, final) = self.by_query[query.name], closure.wanted[query.name]
+            if query.name in closure.settled:
                 closings += self._passed(query, entry, emissions, final, ended[query.name])
                 continue
             try:
                 if query.name in failed:
                     raise failed[query.name]
-                closing = self._closing(query, entry, emissions, final, merged[query.name], ended[query.name])
+                closing = self._closing(query, entry, emissions, final, windows[query.name], ended[query.name])
             except Exception as error:
                 closing = Closing(query.name, len(emissions), error=failure_of(query.name, error))
             if closing.windows or closing.final is not None or closing.error is not None:
                 closings.append(closing)
-        if watermark > after:
+        if closure.watermark > closure.after:
             for entry in self.stores:
                 entry.expire(self.closed)
         return closings
-
-    def _consolidated(
-        self, asked: Mapping[str, tuple[Sequence[Emission], Sequence[Span]]], after: Micros, watermark: Micros
-    ) -> tuple[dict[str, dict[Span, Partial]], dict[str, Ended], dict[str, QueryFailedError]]:
-        """Return the rows of the windows that queries ask for, the sessions that end of all queries, and who failed.
-
-        Sessions of queries that ask for nothing can lack all but their times. What is asked of one store is merged
-        together, what is in files in one job for all stores.
-        """
-        asks: list[tuple[StoreEntry, list[str], dict[Span, Slots | None], Ended, Merge | None]] = []
-        sessions: dict[str, Ended] = {}
-        for entry in self.stores:
-            queries = [query for query in entry.key_set.queries if query.name in asked]
-            spans = _with_keys(asked[query.name] for query in queries)
-            taken = entry.sessions.take(watermark) if watermark > after else {}
-            sessions.update((query.name, taken) for query in entry.key_set.queries)
-            taken = {spec: some for spec, some in taken.items() if any(spec in query.windows for query in queries)}
-            names = [query.name for query in queries]
-            asks.append((entry, names, spans, taken, entry.ask(spans, taken, watermark)))
-        merges = [merge for *_, merge in asks if merge is not None]
-        done = iter(self.executors.run(merges) if merges else ())
-        merged: dict[str, dict[Span, Partial]] = {}
-        failed: dict[str, QueryFailedError] = {}
-        for entry, names, spans, taken, merge in asks:
-            found = () if merge is None else next(done)
-            try:
-                windows, ended = entry.close(spans, taken, watermark, found)
-            except Exception as error:
-                if len(names) < 2:
-                    failed.update((name, failure_of(name, error)) for name in names)
-                    continue
-                for name in names:  # those that do not fail alone go on
-                    try:
-                        windows, sessions[name] = entry.close(_with_keys([asked[name]]), taken, watermark, found)
-                        merged[name] = windows
-                    except Exception as caught:
-                        failed[name] = failure_of(name, caught)
-                continue
-            merged.update((name, windows) for name in names)
-            sessions.update((name, ended) for name in names)
-        return merged, sessions, failed
 
     def _emissions(self, query: Query, after: Micros, watermark: Micros, now: Micros) -> list[Emission]:
         spans = self._due(query, after, watermark)
@@ -412,17 +359,3 @@ class StreamState:
             if "updates" in known_query and name in self.compiled:
                 updates = self._updates.setdefault(name, Updates(self.compiled[name].query))
                 updates.restore(known_query["updates"], tables[f"changes:{name}"])
-
-
-def _with_keys(asked: Iterable[tuple[Sequence[Emission], Sequence[Span]]]) -> dict[Span, Slots | None]:
-    """Return the windows that queries emit, or that are final, each with the ids of the keys that are needed."""
-    wanted: dict[Span, list[Slots] | None] = {}
-    for emissions, final in asked:
-        wanted.update(dict.fromkeys(final))
-        for emission in emissions:
-            keys = wanted.setdefault(emission.span, [])
-            if emission.ids is None:
-                wanted[emission.span] = None
-            elif keys is not None:
-                keys.append(emission.ids)
-    return {span: None if keys is None else np.unique(np.concatenate(keys)) for span, keys in wanted.items()}

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from transom.engine.closing import Closing, Closure
 from transom.engine.cluster.files import PartialFiles
-from transom.engine.cluster.work import Executors, Here
+from transom.engine.cluster.work import Executors, Here, Merged
 from transom.engine.cuts import CutOutcome, LoggedCut
 from transom.engine.readers import Keeper, Reader
 from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.spark.plan import Rows
-from transom.engine.state import Closing, StreamState
+from transom.engine.state import StreamState
 from transom.engine.tables import PartialTable
 from transom.engine.watermarks import Idleness, WatermarkState
 from transom.errors import CheckpointCorruptError
@@ -123,6 +124,11 @@ class Stream:
         """Wall time of the last look for a next cut."""
         self.closes_all = False
         """Whether this run closes at the end of the input also the windows that the watermark has not reached."""
+
+    @property
+    def has_files(self) -> bool:
+        """Whether partials are in files, so that closing windows may mean to merge them."""
+        return any(entry.store.parts for entry in self.state.stores)
 
     def puts_in_files(self, component: Component) -> bool:
         """Tell whether the jobs of the cuts that come write a component's partials into files."""
@@ -280,14 +286,40 @@ class Stream:
         return any(reader.wants(watermark, now) for reader in self.readers)
 
     def close(self, cut: LoggedCut, ingested: Micros, settled: Set[str] = frozenset()) -> list[Closing]:
-        """Close the windows that a logged cut completes, live or from the log, and pass them on to the readers.
+        """Close the windows that a logged cut completes, waiting for what is merged of files; see `begin_close`.
 
         Args:
             cut: The cut.
             ingested: When the row arrived that completed them.
             settled: Queries whose results of this cut nobody needs any more, at a replay.
         """
-        closings = self.state.close(cut.watermark, cut.number, cut.at, cut.closed, settled)
+        closure = self.begin_close(cut, settled)
+        return self.finish_close(cut, closure, ingested, () if closure is None else self.merge(closure))
+
+    def begin_close(self, cut: LoggedCut, settled: Set[str] = frozenset()) -> Closure | None:
+        """Begin to close the windows that a logged cut completes; the stream rests until `finish_close`."""
+        return self.state.begin_close(cut.watermark, cut.number, cut.at, cut.closed, settled)
+
+    def merge(self, closure: Closure) -> Sequence[Merged]:
+        """Return what came of a closure's merges of files; may run on another thread while the stream rests.
+
+        Raises:
+            CheckpointError: A file cannot be read.
+        """
+        return self.state.executors.run(closure.merges) if closure.merges else ()
+
+    def finish_close(
+        self, cut: LoggedCut, closure: Closure | None, ingested: Micros, done: Sequence[Merged]
+    ) -> list[Closing]:
+        """Return what a cut closed, and pass it on to the readers.
+
+        Args:
+            cut: The cut.
+            closure: What `begin_close` returned.
+            ingested: When the row arrived that completed the windows.
+            done: What `merge` returned.
+        """
+        closings = [] if closure is None else self.state.finish_close(closure, done)
         for reader in self.readers:
             reader.closed(cut.number, closings, self.state.closed, ingested)
         return closings

@@ -23,7 +23,7 @@ REVIEW_EVERY = 8
 BALANCE_EVERY = 16
 """Commits of a stream."""
 MOST_FILES = 64
-"""A store with partials of more cuts in files has them merged with the next snapshot, which comes at once."""
+"""A store with partials of more cuts in files has them merged before the next cut; a snapshot follows at once."""
 
 
 class Tiers:
@@ -74,8 +74,6 @@ class Tiers:
     def committed(self, stream: Stream) -> bool:
         """Decide again now and then, after a commit; return whether a snapshot is due."""
         self._commits += 1
-        if any(len(entry.store.parts) > MOST_FILES for entry in stream.state.stores):
-            return True
         if not self._auto or self._commits % REVIEW_EVERY:
             return False
         changed = False
@@ -93,6 +91,15 @@ class Tiers:
             changed |= names != each.in_files
             each.in_files = names
         return changed
+
+    def overfull(self, stream: Stream) -> list[tuple[TieredStore, Merge]]:
+        """Return what makes fewer files of a stream's stores, if one has too many; until then it rests."""
+        stores = [entry.store for entry in stream.state.stores]
+        if all(len(store.parts) <= MOST_FILES for store in stores):
+            return []
+        many = [store for store in stores if len(store.parts) > MOST_FILES // 2]
+        cut = stream.state.cut
+        return [(store, store.ask_fewer(cut, f"{cut:012d}-{uuid.uuid4().hex}-merged")) for store in many]
 
     def balance(self, stream: Stream) -> None:
         """Move key groups of a stream after a commit: from executors that will go, now and then also to even out loads.
@@ -151,13 +158,10 @@ class Tiers:
             stores = {entry.key_set.name: entry.store for entry in stream.state.stores}
             for component in stream.compiled.components:
                 for store in _stores(component, stores):
-                    file = f"{stream.state.cut:012d}-{uuid.uuid4().hex}"
                     if not stream.puts_in_files(component):
                         store.recall()
                     elif store.holds_states:
-                        store.spill(stream.state.cut, file)
-                    if len(store.parts) > MOST_FILES // 2:
-                        store.merge_files(stream.state.cut, f"{file}-merged")
+                        store.spill(stream.state.cut, f"{stream.state.cut:012d}-{uuid.uuid4().hex}")
 
     def clean(self, running: Mapping[str, int]) -> None:
         """Remove files that no store needs, after a snapshot that does not name them.

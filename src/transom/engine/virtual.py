@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from transom.engine.cuts import CutOutcome, LoggedCut
 from transom.engine.inmemory import run_in_memory
@@ -17,6 +18,7 @@ from transom.engine.stream import Stream
 from transom.errors import DefinitionError
 from transom.model.time import MICROS_PER_SECOND, Micros, VirtualClock
 
+Result = TypeVar("Result")
 Work = Callable[[Stream, LoggedCut, Compiled], CutOutcome]
 
 
@@ -32,21 +34,24 @@ class JobCosts:
     """Microseconds without rows."""
     row: float = 1.0
     """Microseconds per row."""
+    merge: Micros = 0
+    """Microseconds of a merge of files."""
     cores: int = 2
     """Jobs beyond this share them evenly, as in Spark's FAIR pools."""
 
     def __post_init__(self) -> None:
-        if self.fixed <= 0 or not 0 <= self.row < math.inf or self.cores < 1:
+        if self.fixed <= 0 or not 0 <= self.row < math.inf or self.merge < 0 or self.cores < 1:
             raise DefinitionError(
-                f"job costs: fixed {self.fixed}, row {self.row}, cores {self.cores}.",
-                "Give a fixed cost of at least 1 us, 0 or more per row, and at least one core.",
+                f"job costs: fixed {self.fixed}, row {self.row}, merge {self.merge}, cores {self.cores}.",
+                "Give a fixed cost of at least 1 us, 0 or more per row and merge, and at least one core.",
             )
 
 
 @dataclass
 class _Job:
-    future: Future[CutOutcome]
-    result: CutOutcome | Exception
+    future: Future[Any]
+    result: Any
+    """An exception is what it fails with."""
     left: float
     """Microseconds of one core."""
 
@@ -76,14 +81,23 @@ class SimulatedExecutor:
 
     def submit(self, stream: Stream, cut: LoggedCut, compiled: Compiled) -> Future[CutOutcome]:
         """Start the job of a cut; an error of it is there as late as its result would be."""
+        costs = self._costs_of(stream.name)
+        return self._begin(lambda: self._work(stream, cut, compiled), costs.fixed + costs.row * cut.rows, costs.cores)
+
+    def merge(self, stream: Stream, work: Callable[[], Result]) -> Future[Result]:
+        """Start to merge files of a stream."""
+        costs = self._costs_of(stream.name)
+        return self._begin(work, costs.merge, costs.cores)
+
+    def _begin(self, work: Callable[[], Result], left: float, cores: int) -> Future[Result]:
+        """Do some work now, and let its result, or its error, be there when so much of one core was spent on it."""
         try:
-            result: CutOutcome | Exception = self._work(stream, cut, compiled)
+            result: Result | Exception = work()
         except Exception as error:
             result = error
-        costs = self._costs_of(stream.name)
         self._advance()
-        self._cores = costs.cores
-        job = _Job(Future(), result, costs.fixed + costs.row * cut.rows)
+        self._cores = cores
+        job = _Job(Future(), result, left)
         job.future.set_running_or_notify_cancel()
         self._jobs.append(job)
         self._foresee()

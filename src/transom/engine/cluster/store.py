@@ -10,7 +10,7 @@ import pyarrow as pa
 from transom.engine.cluster.asking import AskedSessions, Done, Feed, Request, SessionRows, StoreSpec
 from transom.engine.cluster.files import PartialFiles, from_bytes, to_bytes, write_partials
 from transom.engine.cluster.sessions import TieredSessions
-from transom.engine.cluster.work import Executors, Merge, Part
+from transom.engine.cluster.work import Executors, Merge, Part, merged_alone
 from transom.engine.sessions import Ended
 from transom.engine.tables import Contents, Origin, PartialTable, direct_table, store_table
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
@@ -146,7 +146,7 @@ class TieredStore(PaneStore):
         """
         sessions = self.sessions.whole()
         if asked := self._asked(sessions):
-            (done,) = self.executors.run([self._merge_of((), MIN_TIME, sessions=asked)])
+            done = merged_alone(self.executors, self._merge_of((), MIN_TIME, sessions=asked))
             self.sessions.put(self.sessions.with_states(sessions, done, self.names))
         for part in self.parts if self._kinds else ():
             wanted = {p: name for p, name in self.names.items() if name in part.feed.wanted}
@@ -222,17 +222,22 @@ class TieredStore(PaneStore):
             self._attach_own(files, rows)
 
     def merge_files(self, cut: int, file: str) -> None:
-        """Put as few files as possible in the place of all, without what no window and no open session needs.
+        """Put as few files as possible in the place of all, waiting for it."""
+        merge = self.ask_fewer(cut, file)
+        self.take_fewer(merge, merged_alone(self.executors, merge))
+
+    def ask_fewer(self, cut: int, file: str) -> Merge:
+        """Return what makes as few files as possible of all, without what is not needed; until `take_fewer` all rests.
 
         Args:
             cut: The last cut.
             file: Name of the files, which no other has; an ending is added.
-
-        Raises:
-            CheckpointError: They cannot be read or written.
         """
-        sessions = self._asked(self.sessions.whole())
-        (done,) = self.executors.run([self._merge_of((), MIN_TIME, write=file, cut=cut, sessions=sessions)])
+        return self._merge_of((), MIN_TIME, write=file, cut=cut, sessions=self._asked(self.sessions.whole()))
+
+    def take_fewer(self, merge: Merge, done: Sequence[Done]) -> None:
+        """Use the files that were made in the place of all."""
+        cut = merge.request.cut
         found: dict[bool, list[PartialFiles]] = {}
         for files in (PartialFiles.from_json(value) for one in done for value in one.files):
             found.setdefault(files.contents.direct, []).append(files)
@@ -302,7 +307,7 @@ class TieredStore(PaneStore):
         """
         wanted = set(spans)
         merge = self.ask(wanted, {}, until, only)
-        return self.close(wanted, {}, until, self.executors.run([merge])[0] if merge else ())[0]
+        return self.close(wanted, {}, until, merged_alone(self.executors, merge) if merge else ())[0]
 
     def ask(
         self, spans: Iterable[Span], ended: Ended, until: Micros, only: Mapping[Span, Slots] | None = None

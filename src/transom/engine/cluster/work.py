@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from transom.engine.cluster.asking import Done, Feed, GroupWork, Request, StoreSpec, Task
 from transom.engine.cluster.files import PartialFiles, Slice
 from transom.engine.cluster.resident import run
+from transom.errors import QueryFailedError
 from transom.model.time import Micros
 from transom.placement.balance import Move
 from transom.placement.locality import ExecutorId
@@ -60,6 +61,11 @@ class Merge:
     """Windows to return."""
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of the files."""
+        return sum(part.files.nbytes for part in self.parts)
+
+    @property
     def gives_results(self) -> bool:
         """Whether windows or sessions are to be returned."""
         return not self.request.write and bool(self.spans or self.request.sessions)
@@ -96,6 +102,10 @@ class Merge:
         return [GroupWork(group, home(group), tuple(mine), self.spans) for group, mine in sorted(slices.items())]
 
 
+Merged: TypeAlias = "Sequence[Done] | QueryFailedError"
+"""What came of a merge, or why it cannot be made."""
+
+
 @dataclass(frozen=True)
 class Recovered:
     """What the loss of executors cost."""
@@ -122,6 +132,19 @@ class Standing:
     is not known."""
 
 
+def merged_alone(executors: Executors, merge: Merge) -> Sequence[Done]:
+    """Return what comes of one merge.
+
+    Raises:
+        QueryFailedError: It cannot be made.
+        CheckpointError: A file cannot be read or written.
+    """
+    (found,) = executors.run([merge])
+    if isinstance(found, QueryFailedError):
+        raise found
+    return found
+
+
 class Executors(Protocol):
     """Where key groups are merged."""
 
@@ -137,8 +160,10 @@ class Executors(Protocol):
     def standing(self) -> Standing:
         """Where the groups are."""
 
-    def run(self, merges: Sequence[Merge]) -> list[list[Done]]:
+    def run(self, merges: Sequence[Merge]) -> Sequence[Merged]:
         """Merge the key groups of stores, all together; return what came of each of the merges.
+
+        Runs on one thread at a time, with no other call beside it but `standing`.
 
         Raises:
             CheckpointError: A file cannot be read or written.
@@ -182,7 +207,7 @@ class Here:
         self.groups = groups
         self.standing = Standing()
 
-    def run(self, merges: Sequence[Merge]) -> list[list[Done]]:
+    def run(self, merges: Sequence[Merge]) -> Sequence[Merged]:
         """Merge the key groups of stores."""
         tasks = [merge.task(str(self.directory), merge.by_group(lambda _: "here")) for merge in merges]
         return [[run(task, load_spec)] for task in tasks]

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 from transom.engine.cluster.asking import MEMORY, Done, GroupWork, Task
 from transom.engine.cluster.groups import KeyGroups
 from transom.engine.cluster.resident import give, run, take
-from transom.engine.cluster.work import Here, Merge, Recovered, Standing, load_spec
+from transom.engine.cluster.work import Here, Merge, Merged, Recovered, Standing, load_spec
 from transom.engine.spark import placed
 from transom.engine.spark.exchange import exchange
-from transom.errors import SessionError
-from transom.failures import Kind, classify
+from transom.engine.spark.outlasting import outlasting
+from transom.errors import QueryFailedError, SessionError
+from transom.failures import Failure, Kind, classify
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros
 from transom.placement.balance import Flux, Move
 from transom.placement.locality import ExecutorId
@@ -37,6 +38,23 @@ at most."""
 
 _ENDING = (Kind.CHECKPOINT, Kind.DISK_FULL, Kind.SPARK_GONE)
 """Failures after which the driver cannot do it either."""
+
+
+DRIVER_BYTES = 1 << 30
+PATIENCE: Micros = 60 * MICROS_PER_SECOND
+"""How long executors are waited for that only they can merge."""
+
+
+def _going_on(error: Exception) -> Failure:
+    """Return why something failed that can be done in another way.
+
+    Raises:
+        TransomError: It cannot.
+    """
+    failure = classify(error)
+    if failure.kind in _ENDING:
+        raise failure.ending("Merging or moving key groups") from error
+    return failure
 
 
 @dataclass(frozen=True)
@@ -59,14 +77,21 @@ class SparkExecutors:
         clock: For measuring.
         groups: Number of key groups of new files; None for two for each core.
         memory: Bytes of merged panes that each Python worker keeps.
+        driver_bytes: Bytes of files that the driver merges at most if the executors cannot.
     """
 
     def __init__(
-        self, session: SparkSession, directory: Path, clock: Clock, groups: int | None = None, memory: int = MEMORY
+        self,
+        session: SparkSession,
+        directory: Path,
+        clock: Clock,
+        groups: int | None = None,
+        memory: int = MEMORY,
+        driver_bytes: int = DRIVER_BYTES,
     ) -> None:
         self._session = session
         self._clock = clock
-        self._memory = memory
+        self._memory, self._driver_bytes = memory, driver_bytes
         self.directory = directory
         self.groups = groups or max(2, 2 * session.sparkContext.defaultParallelism)
         self.key_groups = KeyGroups.beginning(self.groups)
@@ -98,23 +123,42 @@ class SparkExecutors:
         took = largest * self._reading_time // self._read if self._read else 0
         return Standing(dict(sorted(homes.items())), self._moved, self._recovered, took)
 
-    def run(self, merges: Sequence[Merge]) -> list[list[Done]]:
-        """Merge the key groups of stores in one job, on the driver if Spark cannot; return what came of each merge.
+    def run(self, merges: Sequence[Merge]) -> list[Merged]:
+        """Merge the key groups of stores in one job; return what came of each merge.
+
+        What fails is tried again, each store by itself. Then the driver merges what is small enough for it; for what is
+        larger, executors that are missing or lost are waited for, and the failure of the rest says why.
 
         Raises:
             CheckpointError: A file cannot be read or written.
+            SessionError: Spark is gone.
         """
-        began = self._clock.monotonic()
         try:
-            self._look()
-            routed = self.key_groups.routed
-            found = self._merged([(merge, routed(merge.by_group(self.key_groups.home), merge)) for merge in merges])
+            return [*self._on_spark(merges)]
         except Exception as error:
-            failure = classify(error)
-            if failure.kind in _ENDING:
-                raise failure.ending("Merging key groups") from error
-            logger.warning("Merging on the executors failed, and is done on the driver: %s", error)
-            return Here(self.directory).run(merges)
+            logger.warning("Merging on the executors failed, and is tried again: %s", _going_on(error).reason)
+        return [self._alone(merge) for merge in merges]
+
+    def _alone(self, merge: Merge) -> Merged:
+        small = merge.nbytes <= self._driver_bytes
+        try:
+            return outlasting(lambda: self._on_spark([merge])[0], 0 if small else PATIENCE, self._clock)
+        except Exception as error:
+            reason = _going_on(error).reason
+        if not small:
+            return QueryFailedError(
+                f"{merge.nbytes:,} bytes of partials could not be merged on the executors, and are more than what the "
+                f"driver takes (driver_bytes): {reason}.",
+                "Give the executors more memory, or more key_groups; or the driver more driver_bytes.",
+            )
+        logger.warning("Merging on the executors failed again, and is done on the driver: %s", reason)
+        return Here(self.directory).run([merge])[0]
+
+    def _on_spark(self, merges: Sequence[Merge]) -> list[list[Done]]:
+        began = self._clock.monotonic()
+        self._look()
+        routed = self.key_groups.routed
+        found = self._merged([(merge, routed(merge.by_group(self.key_groups.home), merge)) for merge in merges])
         read: dict[str, int] = {}
         for merge, done in zip(merges, found, strict=True):
             for one in done:
@@ -247,7 +291,7 @@ class SparkExecutors:
             try:
                 for job in jobs:
                     self._merged([job])
-            except Exception as error:
+            except BaseException as error:
                 done.set_exception(error)
             else:
                 done.set_result(None)
@@ -276,10 +320,7 @@ class SparkExecutors:
         try:
             exchange(placed.Tasks(self._session, givers), send, placed.Tasks(self._session, takers), receive)
         except Exception as error:
-            failure = classify(error)
-            if failure.kind in _ENDING:
-                raise failure.ending("Moving key groups") from error
-            logger.warning("Key groups could not be moved, and are read from files: %s", error)
+            logger.warning("Key groups could not be moved, and are read from files: %s", _going_on(error).reason)
 
     def _task(self, merge: Merge, works: Sequence[GroupWork], name: str = "") -> Task:
         return replace(merge.task(str(self.directory), works, name), memory=self._memory)
