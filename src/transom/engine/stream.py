@@ -122,6 +122,8 @@ class Stream:
         """What needs the rows of this stream's queries."""
         self._looked = now
         """Wall time of the last look for a next cut."""
+        self._closing = False
+        """Whether results of windows that a cut closed are being made."""
         self.closes_all = False
         """Whether this run closes at the end of the input also the windows that the watermark has not reached."""
 
@@ -269,6 +271,8 @@ class Stream:
     def ended(self) -> bool:
         """Tell whether no row can come any more and no window is left to close, or no query runs that needs any."""
         state = self.state
+        if self._closing:  # what it gives is still on its way
+            return False
         if not state.running():
             return True
         if not self.source.exhausted(state.offset):
@@ -298,6 +302,7 @@ class Stream:
 
     def begin_close(self, cut: LoggedCut, settled: Set[str] = frozenset()) -> Closure | None:
         """Begin to close the windows that a logged cut completes; the stream rests until `finish_close`."""
+        self._closing = True
         return self.state.begin_close(cut.watermark, cut.number, cut.at, cut.closed, settled)
 
     def merge(self, closure: Closure) -> Sequence[Merged]:
@@ -320,6 +325,7 @@ class Stream:
             done: What `merge` returned.
         """
         closings = [] if closure is None else self.state.finish_close(closure, done)
+        self._closing = False
         for reader in self.readers:
             reader.closed(cut.number, closings, self.state.closed, ingested)
         return closings
