@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from transom.engine.state import QueryState
+from transom.engine.tables import branch_of
 from transom.model.query import Query
 from transom.model.time import MIN_TIME, Micros
 from transom.windows.aggregates.widening import goes_on, widens
@@ -198,8 +199,9 @@ def fate(register: Register, job: Mapping[str, Mapping[str, Any]]) -> Fate:
 
 
 def without_types(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what makes a query another one when it changes; types may change where states go on with that."""
-    return {name: value for name, value in definition.items() if name != "types"}
+    """Return what makes a query another one when it changes: types may, where states go on; so may unused columns."""
+    kept = {name: value for name, value in definition.items() if name not in ("types", "source")}
+    return kept | {"branch": branch_of(definition)}
 
 
 def type_changes(old: Mapping[str, Any], new: Mapping[str, Any], query: Query) -> tuple[bool, list[str]]:

@@ -80,7 +80,8 @@ def open_streams(
         executors = (
             SparkExecutors(session, files, clock, key_groups, worker_bytes, driver_bytes) if classic else Here(files)
         )
-        stream = Stream(definition, session, is_ansi(session), letters, clock.now(), share, executors)
+        mine = {name: query.definition for name, query in known.items() if query.stream == definition.name}
+        stream = Stream(definition, session, is_ansi(session), letters, clock.now(), share, executors, mine)
         streams[definition.name] = stream
         if isinstance(source, DerivedSource):
             source.bind(stream, streams)

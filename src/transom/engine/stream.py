@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence, Set
+from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -14,6 +14,7 @@ from transom.engine.cluster.files import PartialFiles
 from transom.engine.cluster.work import Executors, Here, Merged
 from transom.engine.cuts import CutOutcome, LoggedCut
 from transom.engine.readers import Keeper, Reader
+from transom.engine.spark.carrying import Carried
 from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.spark.plan import Rows
 from transom.engine.state import StreamState
@@ -64,6 +65,7 @@ class Stream:
         now: Wall time.
         share: Whether queries share partials.
         executors: Where partials are merged that are in files.
+        known: Definitions of the queries that the checkpoint knows.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Stream:
         now: Micros,
         share: bool = True,
         executors: Executors | None = None,
+        known: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self.definition = definition
         self.name = definition.name
@@ -84,6 +87,7 @@ class Stream:
         self.shares = share
         self.arrangement = DEFAULT
         """Where and how key sets are computed; in the log before the first cut that follows it."""
+        self._carried = Carried(known or {})
         self._apart: Compiled | None = None
         """What `compile_apart` returned last."""
         self.compiled = self._whole = self.compile(definition.queries)
@@ -142,8 +146,9 @@ class Stream:
         Raises:
             DefinitionError: A query cannot work.
         """
+        whole, share = self.definition, self.shares
         return compile_queries(
-            self.session, self.source.schema, self.definition.rows, queries, self.shares, self.arrangement
+            self.session, self.source.schema, whole.rows, queries, share, self.arrangement, self._carried
         )
 
     @property
@@ -154,7 +159,10 @@ class Stream:
     def compile_apart(self, queries: Sequence[Query]) -> Compiled:
         """Return queries with a job in which none computes anything for another; the stores stay shared."""
         if self._apart is None or list(self._apart.queries) != [query.name for query in queries]:
-            self._apart = compile_queries(self.session, self.source.schema, self.definition.rows, queries, share=False)
+            rows = self.definition.rows
+            self._apart = compile_queries(
+                self.session, self.source.schema, rows, queries, share=False, carried=self._carried
+            )
         return self._apart
 
     def follow(self, arrangement: Arrangement) -> None:

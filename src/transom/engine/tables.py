@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +32,16 @@ _META = b"transom"
 def state_name(index: int, column: str) -> str:
     """Return the column that holds a state column of the primitive with this index."""
     return f"_s{index}_{column}"
+
+
+def digest(text: str) -> str:
+    """Return the name of a branch with this plan, while the checkpoint knows no other name for it."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def branch_of(definition: Mapping[str, Any]) -> str:
+    """Return the name of the branch in a definition; those of older versions go by the plan."""
+    return str(definition["branch"]) if "branch" in definition else digest(definition["rows"])
 
 
 @dataclass(frozen=True)

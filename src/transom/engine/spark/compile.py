@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,6 +11,7 @@ import pyarrow as pa
 
 from transom.engine.spark import plan, rowwise
 from transom.engine.spark.alike import check_texts, of_one_branch
+from transom.engine.spark.carrying import Carried, KnownRows
 from transom.engine.spark.columns import Unrepeatable
 from transom.engine.spark.plan import TIME, Aggregation, Branch, Needed, Rows, StreamPlan, Transformation
 from transom.engine.spark.zones import check_zones
@@ -60,6 +60,7 @@ def compile_queries(
     queries: Sequence[Query],
     share: bool = True,
     arrangement: Arrangement = DEFAULT,
+    carried: Carried | None = None,
 ) -> Compiled:
     """Analyse the queries.
 
@@ -70,6 +71,7 @@ def compile_queries(
         queries: The queries.
         share: Whether queries share partials; else each is computed by itself.
         arrangement: Where and how key sets are computed.
+        carried: Under which plans a checkpoint knows their rows.
 
     Raises:
         DefinitionError: A query cannot work; names the query and what Spark says.
@@ -77,11 +79,11 @@ def compile_queries(
     from pyspark.errors import PySparkException
 
     try:
-        return _compile(session, schema, rows, queries, share, arrangement)
+        return _compile(session, schema, rows, queries, share, arrangement, carried or Carried({}))
     except (PySparkException, DefinitionError) as error:
         if len(queries) > 1:
             for query in queries:
-                compile_queries(session, schema, rows, [query], share, arrangement)
+                compile_queries(session, schema, rows, [query], share, arrangement, carried)
         if isinstance(error, DefinitionError):
             raise
         name = queries[0].name if queries else ""
@@ -98,6 +100,7 @@ def _compile(
     queries: Sequence[Query],
     share: bool,
     arrangement: Arrangement,
+    carried: Carried,
 ) -> Compiled:
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -117,7 +120,12 @@ def _compile(
     queries = of_one_branch(queries, seen, texts)
     check_texts(queries)
     seen = {index: df for index, df in seen.items() if any(query.branch == index for query in queries)}
-    identity = {index: hashlib.sha256(text.encode()).hexdigest()[:16] for index, text in texts.items()}
+    known: dict[str, KnownRows] = {}
+    identity: dict[int, str] = {}
+    for index in seen:
+        members = [query for query in queries if query.branch == index]
+        known.update(carried.rows_of(session, schema, rows, members, texts[index]))
+        identity[index] = known[members[0].name].branch
     inputs = {index: plan.expression_types(df, _inputs(queries, index)) for index, df in seen.items()}
     components = plan_components(queries, share, arrangement)
     types: dict[tuple[int, Primitive], Types] = {}
@@ -144,7 +152,8 @@ def _compile(
         stores.append((key_set, _origin(identity, key_set), keys, kept))
     compiled = {q.name: CompiledQuery(q, _input_types(q, inputs[q.branch])) for q in queries}
     definitions = {
-        query.name: query.definition(texts[query.branch])
+        query.name: query.definition(known[query.name].plan)
+        | known[query.name].to_json()
         | {"types": _types(query, key_types, inputs[query.branch], seen[query.branch])}
         | ({} if share else {"share": False})
         for query in queries

@@ -371,7 +371,12 @@ def plan_text(df: DataFrame) -> str:
         explained = df._explain_string(extended=True)  # type: ignore[operator]
         analysed = explained.split("== Analyzed Logical Plan ==\n")[1].split("\n== Optimized")[0]
         text = analysed.partition("\n")[2]  # below the names and types
-    return re.sub(r"#\d+L?|plan_id=\d+|\[id=[^\]]*\]|@[0-9a-f]+", "", str(text)).strip()
+    return without_numbers(str(text))
+
+
+def without_numbers(text: str) -> str:
+    """Return the text of a plan without the numbers that differ from run to run."""
+    return re.sub(r"#\d+L?|plan_id=\d+|\[id=[^\]]*\]|@[0-9a-f]+", "", text).strip()
 
 
 def first_line(error: BaseException) -> str:
