@@ -36,7 +36,9 @@ def check(spark: SparkSession, case: str, directory: Path, seed: int, only: str 
     return f"{what}: same"
 
 
-@pytest.mark.parametrize(("case", "only"), [("driver", "sources/pairs"), ("cluster", "files/left")])
+@pytest.mark.parametrize(
+    ("case", "only"), [("driver", "sources/pairs"), pytest.param("cluster", "files/left", marks=pytest.mark.slow)]
+)
 def test_damage_is_found_or_changes_nothing(spark: SparkSession, tmp_path: Path, case: str, only: str) -> None:
     check(spark, case, tmp_path, 1, only)
 
