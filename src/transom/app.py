@@ -16,7 +16,7 @@ from transom.checkpoint.store import Checkpoint
 from transom.config import Settings
 from transom.engine.derived import FED, WINDOW_TIME
 from transom.engine.executors import Executor
-from transom.engine.interrupts import interrupts
+from transom.engine.interrupts import run_until_told
 from transom.engine.loop import Loop
 from transom.engine.opened import Opened
 from transom.engine.opening import compile_aside, open_streams
@@ -368,13 +368,7 @@ class App:
             self._requests.look = remote.look
             if self._executor is None:
                 pulse.watch(loop.fail)
-            with interrupts(loop, session):
-                try:
-                    return loop.run(once, close_all)
-                except Exception as error:
-                    if not loop.stopping or (reason := pulse.reason(error)) is None:
-                        raise
-                    return loop.left(reason)  # whoever stops all processes stops Spark, too
+            return run_until_told(loop, session, pulse, once, close_all)
         raise AssertionError
 
     def _close(self, error: BaseException | None) -> None:

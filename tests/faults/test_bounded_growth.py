@@ -8,8 +8,10 @@ from dataclasses import replace
 import pyarrow as pa
 
 import transom as tm
+from transom.engine.cuts import CutOutcome, LoggedCut
+from transom.engine.metrics import Metrics
 from transom.engine.onspark import SparkJob
-from transom.engine.spark.jobs import CutPartials
+from transom.engine.spark.jobs import CutPartials, CutStats
 from transom.engine.tables import PANE
 from transom.model.time import ManualClock
 
@@ -70,3 +72,15 @@ def test_nothing_grows(spark, tmp_path, monkeypatch):
     assert max(sizes["panes"]) <= 11
     assert max(sizes["partials"]) <= 120
     assert max(sizes["bytes"]) < 250_000
+
+
+def test_what_is_measured_does_not_grow_when_nobody_looks():
+    """Nor with the queries that come and go."""
+    metrics = Metrics(0)
+    for second in range(10_000):
+        cut = LoggedCut(second, 0, 1, 1, 0, 0, None, 0)
+        late = {f"q{second}": 1}
+        metrics.committed("s", CutOutcome(cut, stats=CutStats(rows=1), late=late), second * 1_000_000, 0)
+        metrics.keep({f"q{second}"})
+    assert len(metrics._streams["s"].recent) <= 11
+    assert list(metrics._queries) == ["q9999"]

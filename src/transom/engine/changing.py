@@ -165,7 +165,7 @@ class Changer:
             self._sinks[change.query], self.sink_texts[change.query] = sink, sink.describe()
             self._delivery.add(change.query, sink)
         elif change.operation == "remove":
-            del self._sinks[change.query]
+            del self._sinks[change.query], self.sink_texts[change.query]
             self._forget(change.query)
             self._delivery.remove(change.query)
         moment = proposal.change.begun.get(change.query)

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from transom.engine.loop import Loop
+from transom.engine.progress import Progress
+from transom.engine.spark.pulse import Pulse
 from transom.engine.spark.session import cancel_jobs
 
 if TYPE_CHECKING:
@@ -48,3 +50,17 @@ def interrupts(loop: Loop, session: SparkSession) -> Iterator[None]:
         ended.set()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def run_until_told(loop: Loop, session: SparkSession, pulse: Pulse, once: bool, close_all: bool) -> Progress:
+    """Run a loop, which signals can stop; that Spark ends while it stops is no error.
+
+    Whoever tells all processes to end tells Java, too, which does so first.
+    """
+    with interrupts(loop, session):
+        try:
+            return loop.run(once, close_all)
+        except Exception as error:
+            if not loop.stopping or (reason := pulse.reason(error)) is None:
+                raise
+            return loop.left(reason)

@@ -237,6 +237,7 @@ class Loop:
         if self._stopping:
             self._changer.close()
         elif self._changer.make(busy=self._cuts.busy):
+            self._metrics.keep({name for stream in self._streams.values() for name in stream.state.queries})
             self._snapshot_wanted = True
 
     # ---- cuts
@@ -352,7 +353,7 @@ class Loop:
         self._stop_by = now + longest if self._stop_by is None else self._stop_by
         if now < self._stop_by:
             return False
-        late = [f"a micro-batch of {name}" for name in self._cuts.logged]
+        late = [f"a micro-batch of {name}" for name in sorted(self._cuts.busy)]
         late += [f"the sink of {query}" for query in self._delivery.writing()]
         if late:
             self._journal.note(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,6 +26,11 @@ class _StreamCounts:
     dead: Counter[str] = field(default_factory=Counter)
     recent: deque[tuple[Micros, int]] = field(default_factory=deque)
     batch: Micros = 0
+
+    def forget(self, now: Micros) -> None:
+        """Forget the micro-batches that do not count for the present rate any more."""
+        while self.recent and self.recent[0][0] < now - RATE_OVER:
+            self.recent.popleft()
 
 
 @dataclass
@@ -54,6 +59,10 @@ class Metrics:
     def _query(self, name: str) -> _QueryCounts:
         return self._queries.setdefault(name, _QueryCounts())
 
+    def keep(self, queries: Container[str]) -> None:
+        """Forget all queries but some: the others were removed."""
+        self._queries = {name: counts for name, counts in self._queries.items() if name in queries}
+
     def committed(self, stream: str, outcome: CutOutcome, now: Micros, took: Micros) -> None:
         """Count a commit.
 
@@ -71,6 +80,7 @@ class Metrics:
         counts.rows += stats.rows
         counts.batch = took
         counts.recent.append((now, stats.rows))
+        counts.forget(now)
         for reason, number in (
             ("null event time", stats.null_time),
             ("too far ahead", stats.ahead),
@@ -115,8 +125,7 @@ class Metrics:
 
     def _stream_progress(self, stream: Stream, now: Micros) -> StreamProgress:
         counts = self._stream(stream.name)
-        while counts.recent and counts.recent[0][0] < now - RATE_OVER:
-            counts.recent.popleft()
+        counts.forget(now)
         span = min(RATE_OVER, max(now - self._started, 1))
         late = sum(self._query(name).late for name in stream.state.queries)
         dead = dict(counts.dead)

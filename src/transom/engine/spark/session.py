@@ -82,8 +82,8 @@ def _listening_locally(options: Mapping[str, object]) -> Iterator[None]:
     if not str(options.get("spark.master", "")).startswith("local"):
         if str(options.get("spark.ui.enabled")).lower() == "true":
             logger.warning(
-                "Spark's web pages listen on all interfaces of this machine: set SPARK_LOCAL_IP to the address by which "
-                "executors reach it, and protect the port (spark.ui.port, 4040)."
+                "Spark's web pages listen on all interfaces of this machine: set SPARK_LOCAL_IP to the address that "
+                "executors reach it by, and protect the port (spark.ui.port, 4040)."
             )
         yield
         return
