@@ -364,8 +364,7 @@ class App:
             self._loop = loop
             if self._stop:
                 loop.stop()
-            remote = Remote(Inbox(checkpoint.path, self._clock), self._clock, self._asked)
-            self._requests.look = remote.look
+            self._requests.look = Remote(Inbox(checkpoint.path, self._clock), self._clock, self._asked).look
             if self._executor is None:
                 pulse.watch(loop.fail)
             return run_until_told(loop, session, pulse, once, close_all)
