@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from collection_checks import copies, killed, moving, placement
 from executors import PARTITIONS, drained, next_stage, stages, words
+from kill_checks import collection_kills, window_kills
 from pyspark.sql import DataFrame, SparkSession
 from tier_checks import elastic, migrating, tier
 
@@ -128,6 +129,8 @@ CHECKS = {
     "killed": killed,
     "copies": copies,
     "elastic": elastic,
+    "collection_kills": collection_kills,
+    "window_kills": window_kills,
 }
 """In order; those that kill executors come last."""
 

@@ -64,3 +64,9 @@ def together(pytestconfig: pytest.Config) -> dict[str, Any]:
 def seen() -> dict[str, Any]:
     """What each of the longer checks saw on such a cluster."""
     return Checks("placement", "moving", "migrating", "killed", "copies", "elastic").seen()
+
+
+@pytest.fixture(scope="session")
+def kills() -> dict[str, Any]:
+    """What was seen while executors of such a cluster were killed again and again."""
+    return Checks("collection_kills", "window_kills").seen()

@@ -69,3 +69,11 @@ def test_a_group_that_many_ask_for_is_copied_and_copies_spare_computing_and_go_w
     assert found["computed"] == 0, "what it had is taken from the copies"
     assert found["cold"] == [True, 0]
     assert found["deleted"]
+
+
+@pytest.mark.slow
+def test_while_executors_are_killed_every_question_is_answered_and_right(kills: dict[str, Any]) -> None:
+    found = kills["collection_kills"]
+    assert found["kills"] >= 12
+    assert found["wrong"] == []
+    assert found["answers"] >= 20

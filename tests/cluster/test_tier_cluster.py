@@ -37,3 +37,11 @@ def test_groups_move_by_each_strategy_while_windows_are_open(seen: dict[str, Any
     assert found["steps"]["disruptive"] == nothing, "the old home's memory went to the new one"
     assert found["steps"]["smooth"]["moved"]
     assert found["moved"] == 3
+
+
+@pytest.mark.slow
+def test_windows_and_sessions_stay_exact_while_executors_are_killed(kills: dict[str, Any]) -> None:
+    found = kills["window_kills"]
+    assert found["kills"] >= 12
+    assert all(found["same"])
+    assert found["results"] > 6_000
