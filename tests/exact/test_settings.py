@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import transom as tm
 from transom.app import App
 from transom.engine.spark import jobs
+from transom.engine.spark.caching import cached
 from transom.sinks.memory import MemorySink
 
 SCHEMA = "zone int, fare double, at timestamp"
@@ -139,3 +140,16 @@ def test_a_job_that_does_not_end_well_leaves_nothing_in_the_cache(spark, tmp_pat
         assert [query.name for query in progress.queries if query.failure] == ["bad"]
     assert spark._jsparkSession.sharedState().cacheManager().isEmpty()
     assert len(spark.sparkContext._jsc.getPersistentRDDs()) == 0
+
+
+def test_who_lets_go_of_rows_takes_them_from_nobody_else(spark):
+    """Spark takes two frames with the same plan for one: streams of the same rows took them from each other."""
+    users, one, other = (
+        keep(spark.range(3).selectExpr("id * 2 AS twice")) for keep in (DataFrame.persist, cached, cached)
+    )
+    assert [each.count() for each in (users, one, other)] == [3, 3, 3]
+    one.unpersist()
+    assert [each.storageLevel.useMemory for each in (users, one, other)] == [True, False, True]
+    assert "Filter" not in other._jdf.queryExecution().executedPlan().toString(), "the mark costs nothing"
+    other.unpersist()
+    users.unpersist()

@@ -16,6 +16,7 @@ from transom.engine.cuts import CutOutcome, LoggedCut
 from transom.engine.keeping import keep_rows
 from transom.engine.rowfiles import KeptRows
 from transom.engine.spark import jobs
+from transom.engine.spark.caching import cached
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.isolation import Isolated, run_isolated
 from transom.engine.spark.jobs import CutPartials, Loss
@@ -179,7 +180,7 @@ class SparkJob:
             return stream.source.read(stream.session, cut.start, cut.end, skip)
         if self._held is None or self._held[0] != skip:
             self.let_go()
-            self._held = skip, stream.source.read(stream.session, cut.start, cut.end, skip).persist()
+            self._held = skip, cached(stream.source.read(stream.session, cut.start, cut.end, skip))
         return self._held[1]
 
     def _described(

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from transom.engine.cluster.files import Slice
 from transom.engine.spark import plan
+from transom.engine.spark.caching import cached
 from transom.engine.spark.columns import to_condition
 from transom.engine.spark.packing import Packing, named, packed, told
 from transom.engine.spark.plan import TIME, StreamPlan
@@ -158,14 +159,17 @@ def run_cut(
     if not stream.aggregations:
         return CutPartials((), _stats_of(timed.agg(*stats).toArrow().to_pylist()[0], partitions))
     several, alike = len(stream.aggregations) > 1, len({id(needed) for needed in stream.needed}) == 1
-    shared = timed.persist() if several and not alike else None
+    shared: DataFrame | None = None
+    if several and not alike:
+        timed = shared = cached(timed)
     try:
         observation = Observation()
         good = plan.good_rows(timed.observe(observation, *stats), ahead, columns)
         rows = {index: branch(good) for index, branch in stream.branches.items()}
         read = {id(n): n(rows[c.branch]) for n, c in zip(stream.needed, stream.components, strict=True)}
         if several and alike:
-            shared = read[id(stream.needed[0])].persist()
+            (number,) = read
+            read[number] = shared = cached(read[number])
         pairs = zip(stream.needed, stream.aggregations, strict=True)
         places = list(packings) or [None] * len(stream.components)
         frames = []
