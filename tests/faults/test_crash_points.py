@@ -1,7 +1,7 @@
 """Killed at any step, and started again: the sinks hold what an uninterrupted run gives, no more and no less.
 
-Most kills here are an exception that nothing handles, and what needs Spark is done once for all runs: queries are compiled,
-the job of a cut runs, and its dead letters are written. Some kills are real.
+Most kills here are an exception that nothing handles, and what needs Spark is done once for all runs: queries are
+compiled, the job of a cut runs, and its dead letters are written. Some kills are real.
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ class Query:
     def margin(self) -> Micros:
         """How far the watermark must be beyond the end of its windows, in microseconds, until they are closed.
 
-        One for a query with sessions: a row at the watermark is in time, and may lie exactly a gap after the last row of
-        a session. Its other windows close when its sessions do, so that what is a span of both is one result.
+        One for a query with sessions: a row at the watermark is in time, and may lie exactly a gap after the last row
+        of a session. Its other windows close when its sessions do, so that what is a span of both is one result.
         """
         return 1 if len(self.pane_windows) < len(self.windows) else 0
 

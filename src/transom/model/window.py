@@ -92,8 +92,8 @@ class WindowSpec:
 class SessionSpec:
     """Windows of activity: the rows of a key, in order of time, up to a pause longer than the gap; microseconds.
 
-    A session is [first row, last row + gap). As in Spark, two rows exactly one gap apart are in one session; so a row at
-    the session's end can still join it, and a session is closed when the watermark is after its end.
+    A session is [first row, last row + gap). As in Spark, two rows exactly one gap apart are in one session; so a row
+    at the session's end can still join it, and a session is closed when the watermark is after its end.
 
     Raises:
         DefinitionError: The gap is not positive.
@@ -174,8 +174,8 @@ def calendar(unit: str, *, zone: str = "UTC", week_start: str | None = None, off
 def session(gap: Duration) -> SessionSpec:
     """Return windows of activity: a session of a key ends when no row follows for longer than the gap.
 
-    The window of a result is [first row, last row + gap). A session is complete when the watermark is after its end, and
-    a row is late when the watermark is after its time plus the gap: whichever micro-batches the rows came in, those
+    The window of a result is [first row, last row + gap). A session is complete when the watermark is after its end,
+    and a row is late when the watermark is after its time plus the gap: whichever micro-batches the rows came in, those
     that are never behind the watermark make the same sessions. A row that is behind it and not late may join
     sessions that are open, never one that was emitted.
 
