@@ -31,8 +31,8 @@ lint: $(STAMP)
 	$(BIN)/python -m pytest -q tests/test_layers.py
 
 $(STAMP): pyproject.toml
-	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
-	  echo "Transom needs Python 3.10 or newer, and $(PYTHON) is not: install one, or name it with make PYTHON=python3.12." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Transom needs Python 3.11 or newer, and $(PYTHON) is not: install one, or name it with make PYTHON=python3.12." >&2; exit 1; }
 	@"$(BIN)/python" -m pip --version >/dev/null 2>&1 || { \
 	  echo "Setting up $(VENV) ..."; rm -rf "$(VENV)" && "$(PYTHON)" -m venv "$(VENV)" || { \
 	  echo "Python could not make a virtual environment: install its venv module (Debian and Ubuntu: apt-get install python3-venv)." >&2; exit 1; }; }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -56,7 +56,7 @@ def write_trips(directory: Path, trips: int = 20_000) -> None:
         return
     directory.mkdir(parents=True)
     chance = random.Random(7)
-    start = datetime(2026, 3, 1, tzinfo=timezone.utc)
+    start = datetime(2026, 3, 1, tzinfo=UTC)
     rows = []
     for number in range(trips):
         at = start + timedelta(seconds=number * 172_800 / trips)

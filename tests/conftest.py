@@ -55,6 +55,7 @@ def spark() -> Iterator[object]:
         .master("local[2]")
         .appName("transom-tests")
         .config("spark.ui.enabled", "false")
+        .config("spark.sql.ui.explainMode", "simple")  # of every job a description is made, also where nobody sees it
         .config("spark.driver.memory", "2g")
         .config("spark.driver.host", "127.0.0.1")
         .getOrCreate()

@@ -6,7 +6,7 @@ directory, not to the file.
 
 from __future__ import annotations
 
-import sys
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from datetime import date
@@ -17,11 +17,6 @@ from transom.errors import DefinitionError, JobFileError, TransomError
 from transom.jobjoins import JoinSpec, add_join, parse_join, selected
 from transom.jobkeys import Keys, Table, standing_in
 from transom.jobwindows import check_windows, make_window
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import sys
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -90,7 +90,7 @@ def test_a_job_runs_to_its_end(invoke, job):
     assert stream["rows"] == 602
     assert sum(stream["dead_letters"].values()) > 0
 
-    minute = datetime(2026, 1, 1, 0, 1, tzinfo=timezone.utc)
+    minute = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
     fares = ds.dataset(job.parent / "out" / "fares").to_table().to_pylist()
     first = {
         row["zone"]: (row["trips"], row["turnover"])

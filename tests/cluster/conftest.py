@@ -45,7 +45,8 @@ TOGETHER = pytest.StashKey[Checks]()
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Begin with the check that takes longest of all, and mostly waits for its executors, beside the first tests."""
     wanted = any("together" in getattr(item, "fixturenames", ()) for item in session.items)
-    if wanted and not session.config.option.collectonly:
+    one_of_several = "PYTEST_XDIST_WORKER" in os.environ  # of whom only one needs it; the others go on meanwhile
+    if wanted and not session.config.option.collectonly and not one_of_several:
         session.config.stash[TOGETHER] = Checks("together")
 
 
@@ -57,6 +58,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def together(pytestconfig: pytest.Config) -> dict[str, Any]:
     """What was seen on a cluster of three executors with one core each, of which one was killed."""
+    if TOGETHER not in pytestconfig.stash:
+        pytestconfig.stash[TOGETHER] = Checks("together")
     return dict(pytestconfig.stash[TOGETHER].seen()["together"])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import tempfile
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 from unittest import mock
 
@@ -28,7 +28,7 @@ def windows(
         The results, and the progress of the stream at the end.
     """
     source = tm.memory("key bigint, value bigint, at timestamp")
-    source.add([((i * 7919) % 500, i % 13, datetime.fromtimestamp(i / 100, timezone.utc)) for i in range(4_000)])
+    source.add([((i * 7919) % 500, i % 13, datetime.fromtimestamp(i / 100, UTC)) for i in range(4_000)])
     sink = tm.memory_sink()
     with tempfile.TemporaryDirectory() as directory:
         app = tm.App(spark, directory, tier=kind, max_rows_per_cut=500, key_groups=6)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -41,7 +41,7 @@ TYPES = {
 
 
 def values(r: random.Random) -> dict[str, Any]:
-    moment = datetime(2024, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=r.randrange(10**12))
+    moment = datetime(2024, 1, 1, tzinfo=UTC) + timedelta(microseconds=r.randrange(10**12))
     return {
         "b": r.randrange(-128, 128),
         "i": r.randrange(-100, 100),

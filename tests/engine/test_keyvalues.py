@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -104,7 +104,7 @@ def test_plain_columns_keep_type_and_place() -> None:
         ("a", pa.string(), "a"),
         (date(2024, 1, 1), pa.date32(), date(2024, 1, 1)),
         (NOON, pa.timestamp("us"), NOON),
-        (NOON.replace(tzinfo=timezone.utc), pa.timestamp("us", "Asia/Tokyo"), NOON.replace(tzinfo=timezone.utc)),
+        (NOON.replace(tzinfo=UTC), pa.timestamp("us", "Asia/Tokyo"), NOON.replace(tzinfo=UTC)),
     ],
 )
 def test_bounds_are_values_of_the_key(value: Any, kind: pa.DataType, found: Any) -> None:
@@ -124,7 +124,7 @@ def test_bounds_are_values_of_the_key(value: Any, kind: pa.DataType, found: Any)
         (1.005, pa.decimal128(10, 2)),
         (NOON, pa.date32()),
         (NOON, pa.timestamp("us", "UTC")),
-        (NOON.replace(tzinfo=timezone.utc), pa.timestamp("us")),
+        (NOON.replace(tzinfo=UTC), pa.timestamp("us")),
     ],
 )
 def test_others_are_refused_by_name(value: Any, kind: pa.DataType) -> None:
@@ -139,7 +139,7 @@ def test_bounds_that_are_no_keys_are_refused(spark: SparkSession) -> None:
 
 
 def test_ordered_times_are_found_in_any_zone_of_the_machine(spark: SparkSession) -> None:
-    for zone, kind in ((timezone.utc, "timestamp"), (None, "timestamp_ntz")):
+    for zone, kind in ((UTC, "timestamp"), (None, "timestamp_ntz")):
         bounds = [datetime(2024, 1, day, tzinfo=zone) for day in (2, 3)]
         rows = [(datetime(2024, 1, day, hour, tzinfo=zone),) for day in (1, 2, 3) for hour in (0, 12)]
         with tm.Collection(spark, f"times {kind}", keys=["at"], partitions=3, bounds=bounds) as made:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ FIRST_DAYS = {
 
 
 def micros(*date: int) -> int:
-    return int(datetime(*date, tzinfo=timezone.utc).timestamp()) * SECOND
+    return int(datetime(*date, tzinfo=UTC).timestamp()) * SECOND
 
 
 def by_date(spark: SparkSession, source: PiecewiseSource, rows: list[tuple], unit: str, zone: str) -> list[tuple]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ DAY = 86_400 * SECOND
 
 
 def micros(*date: int) -> int:
-    return int(datetime(*date, tzinfo=timezone.utc).timestamp()) * SECOND
+    return int(datetime(*date, tzinfo=UTC).timestamp()) * SECOND
 
 
 def bench_of(

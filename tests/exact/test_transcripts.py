@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,6 @@ from transom.sources.base import Cut
 from transom.sources.memory import MemorySource
 from transom.sources.schemas import as_struct
 from transom.windows.aggregates.parse import parse_aggregate
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 START = NOON - NOON % (180 * SECOND)
 TRANSCRIPTS = sorted((Path(__file__).parents[1] / "transcripts").glob("*.toml"))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from transom.sinks.files import FileSink, json, parquet
 from transom.sinks.owner import MARK
 from transom.sinks.parts import Part
 
-EDGE = datetime(2026, 1, 1, tzinfo=timezone.utc)
+EDGE = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def results(cut: int, *values: int) -> WindowResults:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import io
 import json
 import math
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pytest
 
 from transom.sinks.json_lines import write_json_lines
 
-UTC = timezone.utc
+UTC = UTC
 
 
 def lines(table: pa.Table) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ def place(kind: str, root: Path, query: str = "q") -> Sink:
 
 
 def write(sink: Sink, cut: int) -> None:
-    moments = pa.array([datetime(2026, 1, 1, tzinfo=timezone.utc)], pa.timestamp("us", "UTC"))
+    moments = pa.array([datetime(2026, 1, 1, tzinfo=UTC)], pa.timestamp("us", "UTC"))
     sink.write(WindowResults("q", cut, pa.table({"window_start": moments, "window_end": moments, "n": [cut]})))
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 import threading
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
@@ -59,7 +59,7 @@ def test_foreach_hands_over_the_results() -> None:
 
 def test_console_prints_an_aligned_table() -> None:
     stream = io.StringIO()
-    edge = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    edge = datetime(2026, 1, 1, tzinfo=UTC)
     table = pa.table(
         {
             "window_end": pa.array([edge] * 3, pa.timestamp("us", "UTC")),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ KEYS = ("window_start", "window_end", "k")
 
 
 def moment(second: int) -> datetime:
-    return datetime(2026, 1, 1, 0, 0, second, tzinfo=timezone.utc)
+    return datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC)
 
 
 def results(cut: int, *rows: tuple[int, str | None, float, int], query: str = "q") -> WindowResults:

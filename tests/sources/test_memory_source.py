@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from transom.model.time import ManualClock
 from transom.sources.base import ARRIVAL, PARTITION, Cut
 from transom.sources.memory import memory
 
-UTC = timezone.utc
+UTC = UTC
 SCHEMA = "at timestamp, micros bigint, price decimal(10,2), x double, s string, d date, l array<int>"
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 MICROS = (MOMENT - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

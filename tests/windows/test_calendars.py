@@ -1,7 +1,7 @@
 """Calendar windows: edges against zoneinfo by brute force, against values known from history, and against Spark."""
 
 import itertools
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -17,7 +17,7 @@ from transom.model.window import session
 from transom.windows.panes import Grid, all_windows, closing_windows
 
 HOUR = DAY // 24
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def micros(*date: int, zone: str = "UTC") -> int:

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from transom.errors import TransomError
 
-OLDEST_PYTHON = (3, 10)
+OLDEST_PYTHON = (3, 11)
 
 
 class _Group(TyperGroup):

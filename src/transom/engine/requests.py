@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from transom.engine.spark.plan import Rows
@@ -17,7 +17,7 @@ from transom.model.time import MIN_TIME, Duration, Micros, parse_duration
 from transom.sinks.base import Sink
 
 Operation = Literal["add", "remove", "pause", "resume"]
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Change:

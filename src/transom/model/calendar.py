@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
@@ -26,9 +26,9 @@ _FIRST_MONDAY = 4
 """Days from 1970-01-01, a Thursday, to the first Monday."""
 _CYCLE = 146_097 * 86_400
 """Seconds of 400 years, after which the calendar repeats."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_FIRST_SECOND = (datetime(1, 1, 2, tzinfo=timezone.utc) - _EPOCH) // timedelta(seconds=1)
-_LAST_SECOND = (datetime(9999, 12, 30, tzinfo=timezone.utc) - _EPOCH) // timedelta(seconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_SECOND = (datetime(1, 1, 2, tzinfo=UTC) - _EPOCH) // timedelta(seconds=1)
+_LAST_SECOND = (datetime(9999, 12, 30, tzinfo=UTC) - _EPOCH) // timedelta(seconds=1)
 
 
 @dataclass(frozen=True)

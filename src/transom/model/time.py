@@ -6,7 +6,7 @@ import heapq
 import re
 import time
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeAlias
 
 from transom.errors import DefinitionError
@@ -126,7 +126,7 @@ def format_time(moment: Micros) -> str:
     if moment >= MAX_TIME:
         return "end of time"
     try:
-        text = (datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=moment)).isoformat()
+        text = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=moment)).isoformat()
     except OverflowError:
         return f"{moment} us"
     return text.replace("+00:00", "Z")

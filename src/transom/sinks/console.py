@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import IO, Any
 
 import pyarrow as pa
@@ -105,7 +105,7 @@ def _text(value: Any) -> str:
         return "null"
     if isinstance(value, datetime):
         if value.tzinfo is not None:
-            return value.astimezone(timezone.utc).isoformat(sep=" ").replace("+00:00", "Z")
+            return value.astimezone(UTC).isoformat(sep=" ").replace("+00:00", "Z")
         return value.isoformat(sep=" ")
     if isinstance(value, float):
         return f"{value:.6g}"

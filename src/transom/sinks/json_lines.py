@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import IO, Any
 
@@ -128,7 +128,7 @@ def _key(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, datetime) and value.tzinfo is not None:
-        return value.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, (date, time)):
         return value.isoformat()
     if isinstance(value, bytes):

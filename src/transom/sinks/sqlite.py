@@ -9,7 +9,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import date, datetime, time, timezone
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -197,7 +197,7 @@ def _value(value: Any) -> Any:
         return "NaN" if math.isnan(value) else value
     if isinstance(value, datetime):
         aware = value.tzinfo is not None
-        text = (value.astimezone(timezone.utc) if aware else value).replace(tzinfo=None).isoformat()
+        text = (value.astimezone(UTC) if aware else value).replace(tzinfo=None).isoformat()
         return text + "Z" if aware else text
     if isinstance(value, (date, time)):
         return value.isoformat()

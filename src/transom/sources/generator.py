@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -255,6 +255,6 @@ def _moment(start: Micros | str | None) -> Micros | None:
             f"generator: start={start!r} is no time.", 'Write for example "2026-01-01T00:00:00Z".'
         ) from error
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=timezone.utc)
-    elapsed = moment - datetime(1970, 1, 1, tzinfo=timezone.utc)
+        moment = moment.replace(tzinfo=UTC)
+    elapsed = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (elapsed.days * 86_400 + elapsed.seconds) * MICROS_PER_SECOND + elapsed.microseconds
