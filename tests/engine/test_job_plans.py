@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame
 
 import transom as tm
 from transom.app import App
+from transom.engine.spark.columns import TIME
 from transom.engine.spark.compile import compile_queries
-from transom.engine.spark.plan import TIME
 from transom.pipeline import Stream
 from transom.sources.memory import MemorySource
 from transom.sources.schemas import as_struct

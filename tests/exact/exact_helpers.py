@@ -168,7 +168,7 @@ class Bench:
         """Return the dead letters of a stream, cut by cut."""
         found: list[dict[str, Any]] = []
         for file in sorted((self.checkpoint / "dead-letters" / stream).glob("cut=*/*.parquet")):
-            table = pq.read_table(file, partitioning=None)
+            table = pq.read_table(file, partitioning=None, coerce_int96_timestamp_unit="us")
             found += without_dates(table).to_pylist()
         return found
 

@@ -19,7 +19,11 @@ from transom.errors import CheckpointError
 from transom.sinks.console import plain_text
 from transom.sinks.values import python_values
 
-_FORMATS = {".parquet": "parquet", ".json": "json"}
+_FORMATS: dict[str, Any] = {
+    ".parquet": ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")),
+    ".json": "json",
+}
+"""Spark writes times in a way that Arrow takes for nanoseconds, of which 64 bits hold the years 1677 to 2262 only."""
 
 
 @dataclass(frozen=True)

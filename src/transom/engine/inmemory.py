@@ -21,7 +21,7 @@ from transom.engine.stream import Stream
 from transom.engine.tables import PANE, describe_table, state_name
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
-from transom.model.time import MAX_TIME, Micros
+from transom.model.time import FIRST_EVENT, LAST_EVENT, Micros
 from transom.scheduling.arrivals import DelayMoments
 from transom.sources.base import ARRIVAL, PARTITION
 from transom.sources.memory import MemorySource
@@ -83,8 +83,11 @@ def _counted(
 ) -> tuple[CutStats, pa.ChunkedArray]:
     """Return the counts over all rows, and which of them the queries see."""
     known = pc.is_valid(time)
-    beyond = pc.fill_null(pc.greater(time, MAX_TIME if ahead is None else ahead), False)
-    good = pc.and_not(known, beyond)
+    last = LAST_EVENT if ahead is None else min(ahead, LAST_EVENT)
+    beyond = pc.fill_null(pc.greater(time, last), False)
+    before = pc.fill_null(pc.less(time, FIRST_EVENT), False)
+    good = pc.and_not(pc.and_not(known, beyond), before)
+    out = pc.sum(before if ahead is not None else pc.or_(before, beyond)).as_py() or 0
     if PARTITION in rows.column_names:
         here = [pc.and_(good, pc.equal(rows.column(PARTITION), i)) for i in range(partitions)]
     else:
@@ -95,7 +98,8 @@ def _counted(
         rows=rows.num_rows,
         newest=newest,
         null_time=rows.num_rows - pc.sum(known).as_py() if rows.num_rows else 0,
-        ahead=pc.sum(beyond).as_py() or 0,
+        ahead=0 if ahead is None else pc.sum(beyond).as_py() or 0,
+        out_of_range=out,
         delays=DelayMoments.of((arrived - happened).astype(np.float64)) if len(arrived) else DelayMoments(),
     ), good
 

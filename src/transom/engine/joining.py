@@ -16,8 +16,8 @@ from transom.engine.derived import DerivedSource
 from transom.engine.results import WINDOW_END
 from transom.engine.rowfiles import Files, KeptRows, checked, files_from_json, files_in, files_to_json
 from transom.engine.spark import rows as kept_rows
+from transom.engine.spark.columns import TIME, first_line
 from transom.engine.spark.compile import Compiled
-from transom.engine.spark.plan import TIME, first_line
 from transom.engine.spark.rows import INNER, WindowJoin
 from transom.errors import DefinitionError
 from transom.model.time import MAX_TIME, MIN_TIME, Clock, Micros

@@ -84,6 +84,7 @@ class Metrics:
         for reason, number in (
             ("null event time", stats.null_time),
             ("too far ahead", stats.ahead),
+            ("event time out of range", stats.out_of_range),
             ("corrupt", stats.corrupt),
             ("unreadable", len(outcome.skipped)),
         ):

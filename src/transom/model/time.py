@@ -22,6 +22,12 @@ MIN_TIME: Micros = -(1 << 62)
 """Before every event time: the watermark of a stream that has seen nothing."""
 MAX_TIME: Micros = (1 << 62) - 1
 """After every event time: the watermark that closes all windows."""
+FIRST_EVENT: Micros = -(1 << 61)
+LAST_EVENT: Micros = (1 << 61) - 1
+"""Event times that are taken, the years -71100 to 75000: what is computed from them, such as the ends of windows, lies
+between MIN_TIME and MAX_TIME, and so within 64 bits, as no duration is longer than LONGEST."""
+LONGEST: Micros = 1 << 58
+"""About 9,100 years."""
 
 _UNITS: dict[str, Micros] = {}
 for _names, _length in {
@@ -47,11 +53,19 @@ def parse_duration(value: Duration, field: str) -> Micros:
         field: What the duration is for, named in the error.
 
     Raises:
-        DefinitionError: The text is not a duration, or names months or years, whose length varies.
+        DefinitionError: The text is not a duration, or names months or years, whose length varies, or it is longer than
+            LONGEST.
 
     >>> parse_duration("1 hour 30 minutes", "window")
     5400000000
     """
+    micros = _parsed(value, field)
+    if abs(micros) > LONGEST:
+        raise DefinitionError(f"{field}: {value!r} is longer than 9,000 years.", "Give a shorter duration.")
+    return micros
+
+
+def _parsed(value: Duration, field: str) -> Micros:
     if isinstance(value, bool):
         raise DefinitionError(f"{field}: {value!r} is not a duration.", 'Write for example "30 seconds".')
     if isinstance(value, int):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from transom.errors import DefinitionError, SourceError
-from transom.model.time import Clock, Micros, SystemClock
+from transom.model.time import MAX_TIME, MIN_TIME, Clock, Micros, SystemClock
 from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset, Waiting
 from transom.sources.schemas import as_struct, check_reserved, position
 
@@ -114,7 +114,7 @@ class MemorySource:
 
     def add_watermark(self, time: Micros) -> None:
         """Promise that no row before `time` comes any more; takes an offset of its own, without a row."""
-        self._append(None, 0, time)
+        self._append(None, 0, min(max(time, MIN_TIME), MAX_TIME))
 
     def describe(self) -> str:
         """Return what it is and reads, in one line for people."""

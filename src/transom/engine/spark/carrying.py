@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from transom.engine.spark import plan
-from transom.engine.spark.columns import is_case_sensitive, to_column, to_condition
-from transom.engine.spark.plan import TIME, Branch, Rows
+from transom.engine.spark import eventtimes, plan
+from transom.engine.spark.columns import TIME, is_case_sensitive, to_column, to_condition
+from transom.engine.spark.plan import Branch, Rows
 from transom.engine.tables import branch_of, digest
 from transom.errors import DefinitionError
 from transom.model.query import Query
@@ -111,7 +111,7 @@ def _is_same(session: SparkSession, schema: StructType, rows: Rows, query: Query
 
 def _seen(session: SparkSession, schema: StructType, chain: tuple[plan.Transformation, ...], rows: Rows) -> DataFrame:
     raw = session.createDataFrame([], schema)
-    good = raw.withColumn(TIME, plan.time_columns(raw, rows.event_time)[0])
+    good = raw.withColumn(TIME, eventtimes.time_columns(raw, rows.event_time)[0])
     return Branch.of(good, chain, rows.event_time).as_written(good)
 
 

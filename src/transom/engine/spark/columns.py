@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,6 +11,10 @@ from transom.model.expression import Expression
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+
+TIME = "_event_micros"
+"""Event time as a bigint of microseconds; travels with the row through the users' transformations."""
 
 
 def quoted(name: str) -> str:
@@ -99,3 +104,18 @@ class Unrepeatable:
 def is_case_sensitive(df: DataFrame) -> bool:
     """Tell whether the session's column names are case sensitive."""
     return str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+
+
+def first_line(error: BaseException) -> str:
+    r"""Return the first sentence of an error and the SQL it is about, without error codes, our columns, and traces.
+
+    >>> first_line(ValueError("[NO_COLUMN] No `x`. Did you mean [`a`, `_event_micros`]. SQLSTATE: 42703; line 1"))
+    'No `x`. Did you mean [`a`]'
+    >>> first_line(ValueError("[PARSE] Syntax error. SQLSTATE: 42601 (line 1)\n\n== SQL ==\nfare >\n------^^^"))
+    "Syntax error: 'fare >'"
+    """
+    lines = str(error).strip().splitlines()
+    text = re.sub(r"^\[[A-Z0-9_.]+\] |,? ?SQLSTATE: .*$", "", lines[0] if lines else type(error).__name__)
+    text = text.replace(f", `{TIME}`", "").rstrip(". ")
+    written = lines.index("== SQL ==") + 1 if "== SQL ==" in lines else len(lines)
+    return f"{text}: {lines[written]!r}" if written < len(lines) else text

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from transom.engine.spark import plan, rowwise
+from transom.engine.spark import eventtimes, plan, rowwise
 from transom.engine.spark.alike import check_texts, of_one_branch
 from transom.engine.spark.carrying import Carried, KnownRows
-from transom.engine.spark.columns import Unrepeatable
-from transom.engine.spark.plan import TIME, Aggregation, Branch, Needed, Rows, StreamPlan, Transformation
+from transom.engine.spark.columns import TIME, Unrepeatable, first_line
+from transom.engine.spark.plan import Aggregation, Branch, Needed, Rows, StreamPlan, Transformation
 from transom.engine.spark.zones import check_zones
 from transom.engine.state import CompiledQuery
 from transom.engine.stores import StoreShape
@@ -88,7 +88,7 @@ def compile_queries(
             raise
         name = queries[0].name if queries else ""
         raise DefinitionError(
-            f"query {name!r}: {plan.first_line(error)}.",
+            f"query {name!r}: {first_line(error)}.",
             f"The stream's columns are {', '.join(schema.names)}.",
         ) from error
 
@@ -106,7 +106,7 @@ def _compile(
 
     check_zones(session, (w for query in queries for w in query.windows if isinstance(w, CalendarSpec)))
     raw = session.createDataFrame([], schema)
-    written, time = plan.time_columns(raw, rows.event_time)
+    written, time = eventtimes.time_columns(raw, rows.event_time)
     good = raw.withColumn(TIME, written)
     branches = {
         index: Branch.of(good, rows.branches[index], rows.event_time)

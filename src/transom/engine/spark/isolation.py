@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from transom.engine.spark.plan import first_line
+from transom.engine.spark.columns import first_line
 from transom.errors import QueryFailedError
 from transom.failures import PASSING, classify, require_blame
 from transom.model.query import Query

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.engine.cluster.files import Slice
-from transom.engine.spark import plan
+from transom.engine.spark import eventtimes
 from transom.engine.spark.caching import cached
-from transom.engine.spark.columns import to_condition
+from transom.engine.spark.columns import TIME, to_condition
 from transom.engine.spark.packing import Packing, named, packed, told
-from transom.engine.spark.plan import TIME, StreamPlan
+from transom.engine.spark.plan import StreamPlan
 from transom.engine.tables import LENGTH, PANE, TAG, state_name
 from transom.model.expression import Expression
 from transom.model.query import Query
@@ -49,13 +49,14 @@ class CutStats:
     null_time: int = 0
     ahead: int = 0
     corrupt: int = 0
+    out_of_range: int = 0
     delays: DelayMoments = field(default_factory=DelayMoments)
     """Arrival minus event time of the rows that queries see; none where the source does not tell when they arrived."""
 
     @property
     def bad(self) -> int:
         """Rows that no query sees."""
-        return self.null_time + self.ahead + self.corrupt
+        return self.null_time + self.ahead + self.corrupt + self.out_of_range
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as JSON."""
@@ -65,6 +66,7 @@ class CutStats:
             "null_time": self.null_time,
             "ahead": self.ahead,
             "corrupt": self.corrupt,
+            "out_of_range": self.out_of_range,
             "delays": [self.delays.records, self.delays.total, self.delays.spread],
         }
 
@@ -92,20 +94,17 @@ def _stat_columns(given: Sequence[str], partitions: int, ahead: Micros | None) -
     from pyspark.sql import functions as F
 
     parsed = f"{CORRUPT} IS NULL" if CORRUPT in given else "true"
-    beyond = "false" if ahead is None else f"{TIME} > {ahead}L"
+    seen = f"{parsed} AND {eventtimes.believed(ahead)}"
     has_partition = PARTITION in given
     columns = [F.expr("count(1)").alias("rows")]
     for i in range(partitions):
         here = f" AND {PARTITION} = {i}" if has_partition else ""
-        columns.append(
-            F.expr(f"max(IF({parsed} AND NOT coalesce({beyond}, false){here}, {TIME}, NULL))").alias(f"newest{i}")
-        )
-    columns.append(F.expr(f"count_if({parsed} AND {TIME} IS NULL)").alias("null_time"))
-    columns.append(F.expr(f"count_if({parsed} AND {beyond})").alias("ahead"))
+        columns.append(F.expr(f"max(IF({seen}{here}, {TIME}, NULL))").alias(f"newest{i}"))
+    for reason, condition in eventtimes.unusable(ahead).items():
+        columns.append(F.expr(f"count_if({parsed} AND ({condition}))").alias(reason))
     columns.append(F.expr(f"count_if(NOT ({parsed}))").alias("corrupt"))
     if ARRIVAL in given:
         delay = f"(CAST({ARRIVAL} AS DOUBLE) - CAST({TIME} AS DOUBLE))"
-        seen = f"{parsed} AND {TIME} IS NOT NULL AND NOT {beyond}"
         columns.append(F.expr(f"sum(IF({seen}, {delay}, NULL))").alias("delay"))
         columns.append(F.expr(f"var_pop(IF({seen}, {delay}, NULL))").alias("delay_variance"))
     return columns
@@ -115,9 +114,10 @@ def _stats_of(values: Mapping[str, Any], partitions: int) -> CutStats:
     stats = CutStats(
         rows=values["rows"],
         newest=tuple(values[f"newest{i}"] for i in range(partitions)),
-        null_time=values["null_time"],
-        ahead=values["ahead"],
+        null_time=values[eventtimes.NO_TIME],
+        ahead=values.get(eventtimes.TOO_FAR_AHEAD, 0),
         corrupt=values["corrupt"],
+        out_of_range=values[eventtimes.OUT_OF_RANGE],
     )
     if values.get("delay") is None:
         return stats
@@ -164,7 +164,7 @@ def run_cut(
         timed = shared = cached(timed)
     try:
         observation = Observation()
-        good = plan.good_rows(timed.observe(observation, *stats), ahead, columns)
+        good = eventtimes.good_rows(timed.observe(observation, *stats), ahead, columns)
         rows = {index: branch(good) for index, branch in stream.branches.items()}
         read = {id(n): n(rows[c.branch]) for n, c in zip(stream.needed, stream.components, strict=True)}
         if several and alike:
@@ -245,11 +245,9 @@ def write_dead_letters(
 
     timed = raw.withColumn(TIME, stream.time)
     has_corrupt = CORRUPT in raw.columns
-    reason = "WHEN " + f"{TIME} IS NULL THEN 'null event time' "
-    if ahead is not None:
-        reason += f"WHEN {TIME} > {ahead}L THEN 'too far ahead' "
-    if has_corrupt:
-        reason = f"WHEN {CORRUPT} IS NOT NULL THEN 'corrupt' {reason}"
+    reasons = {"corrupt": f"{CORRUPT} IS NOT NULL"} if has_corrupt else {}
+    reasons.update(eventtimes.unusable(ahead))
+    reason = " ".join(f"WHEN {condition} THEN '{name}'" for name, condition in reasons.items())
     user_columns = [F.col(f"`{c.replace('`', '``')}`") for c in raw.columns if c not in (CORRUPT, PARTITION, ARRIVAL)]
     record = F.to_json(F.struct(*user_columns)) if user_columns else F.lit("{}")
     if has_corrupt:
@@ -262,7 +260,7 @@ def write_dead_letters(
     ).where("reason IS NOT NULL")
     frames = [bad]
     for branch, losses in late.items():
-        seen = stream.branches[branch](plan.good_rows(timed, ahead, raw.columns))
+        seen = stream.branches[branch](eventtimes.good_rows(timed, ahead, raw.columns))
         lost = [F.when(_lost(*loss), F.array(*[F.lit(name) for name in names])) for loss, names in losses.items()]
         everything = F.flatten(F.filter(F.array(*lost), lambda names: names.isNotNull()))
         columns = [F.col(f"`{c.replace('`', '``')}`") for c in seen.columns if c != TIME]

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from transom.engine.spark.columns import is_case_sensitive, micros_or_null, to_column, to_condition
+from transom.engine.spark.columns import TIME, is_case_sensitive, micros_or_null, to_column, to_condition
+from transom.engine.spark.eventtimes import believed
 from transom.engine.tables import LENGTH, PANE, TAG, TableNote, state_name
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
 from transom.model.time import Micros
 from transom.model.window import WindowKind, WindowSpec
-from transom.sources.base import ARRIVAL, CORRUPT, PARTITION
 from transom.windows.aggregates.base import Primitive
 from transom.windows.aggregates.udaf import executor_function_of
 from transom.windows.components import Component
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 Transformation: TypeAlias = "Callable[[DataFrame], DataFrame]"
-
-TIME = "_event_micros"
-"""Event time as a bigint of microseconds; travels with the row through the users' transformations."""
 
 WINDOW, WINDOW_NUMBER = "_event_window", "_event_window_number"
 
@@ -39,62 +36,6 @@ class Rows:
     event_time: Expression
     branches: tuple[tuple[Transformation, ...], ...]
     """Chains of transformations; queries name them by index."""
-
-
-def time_columns(raw: DataFrame, event_time: Expression) -> tuple[Column, Column]:
-    """Return the event time of a stream's rows in microseconds, a bigint: as written, and as it is computed.
-
-    They differ for expressions only: what is computed is null where the expression raises.
-
-    Raises:
-        DefinitionError: The event time is no timestamp.
-    """
-    from pyspark.errors import AnalysisException
-    from pyspark.sql import functions as F
-
-    column = to_column(event_time, raw.columns, is_case_sensitive(raw))
-    try:
-        kind = raw.select(column).schema[0].dataType.typeName()
-    except AnalysisException as error:
-        raise DefinitionError(
-            f"event_time: {event_time.text!r} is not in the stream: {first_line(error)}.",
-            f"The columns are {', '.join(raw.columns)}.",
-        ) from error
-    advice = {
-        "long": f'Write event_time="timestamp_millis({event_time.text})" (or timestamp_seconds, timestamp_micros).',
-        "integer": f'Write event_time="timestamp_seconds({event_time.text})".',
-        "string": f'Write event_time="try_to_timestamp({event_time.text})", or timestamp in the schema.',
-    }
-    if kind not in ("timestamp", "timestamp_ntz", "date"):
-        raise DefinitionError(
-            f"event_time: {event_time.text!r} has type {kind}, not timestamp.",
-            advice.get(kind, "Give a column or an expression of type timestamp."),
-        )
-    written = F.unix_micros(column.cast("timestamp"))
-    is_column = kind == "timestamp" and event_time.column is None and event_time.text in raw.columns
-    return written, written if is_column else micros_or_null(column)
-
-
-def believed(ahead: Micros | None) -> str:
-    """Return the SQL condition that a row's event time can be used."""
-    known = f"{TIME} IS NOT NULL"
-    return known if ahead is None else f"{known} AND {TIME} <= {ahead}L"
-
-
-def good_rows(timed: DataFrame, ahead: Micros | None, columns: Sequence[str]) -> DataFrame:
-    """Return the rows that the queries see: parsed, with a time that is neither null nor too far ahead.
-
-    Args:
-        timed: Rows with TIME.
-        ahead: Largest event time that is believed.
-        columns: Names of the columns that the source gave.
-    """
-    condition = believed(ahead)
-    if CORRUPT in columns:
-        condition = f"{CORRUPT} IS NULL AND {condition}"
-    extra = [name for name in (CORRUPT, PARTITION, ARRIVAL) if name in columns]
-    good = timed.where(condition)
-    return good.drop(*extra) if extra else good
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +89,12 @@ class Branch:
     def _applied(self, good: DataFrame, which: int) -> DataFrame:
         for function in self.chain:
             good = function(good)
-        return good if self.lost_time is None else good.withColumn(TIME, self.lost_time[which])
+        if self.lost_time is None:
+            return good
+        from pyspark.sql import functions as F
+
+        timed = good.withColumn(TIME, self.lost_time[which])
+        return timed.withColumn(TIME, F.expr(f"IF({believed(None)}, {TIME}, NULL)"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -377,18 +323,3 @@ def plan_text(df: DataFrame) -> str:
 def without_numbers(text: str) -> str:
     """Return the text of a plan without the numbers that differ from run to run."""
     return re.sub(r"#\d+L?|plan_id=\d+|\[id=[^\]]*\]|@[0-9a-f]+", "", text).strip()
-
-
-def first_line(error: BaseException) -> str:
-    r"""Return the first sentence of an error and the SQL it is about, without error codes, our columns, and traces.
-
-    >>> first_line(ValueError("[NO_COLUMN] No `x`. Did you mean [`a`, `_event_micros`]. SQLSTATE: 42703; line 1"))
-    'No `x`. Did you mean [`a`]'
-    >>> first_line(ValueError("[PARSE] Syntax error. SQLSTATE: 42601 (line 1)\n\n== SQL ==\nfare >\n------^^^"))
-    "Syntax error: 'fare >'"
-    """
-    lines = str(error).strip().splitlines()
-    text = re.sub(r"^\[[A-Z0-9_.]+\] |,? ?SQLSTATE: .*$", "", lines[0] if lines else type(error).__name__)
-    text = text.replace(f", `{TIME}`", "").rstrip(". ")
-    written = lines.index("== SQL ==") + 1 if "== SQL ==" in lines else len(lines)
-    return f"{text}: {lines[written]!r}" if written < len(lines) else text

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from transom.checkpoint.files import sync_directory, sync_file
 from transom.engine.rowfiles import KeptRows, files_in
-from transom.engine.spark import plan
-from transom.engine.spark.columns import is_case_sensitive, to_condition
+from transom.engine.spark.columns import TIME, is_case_sensitive, to_condition
+from transom.engine.spark.eventtimes import good_rows
 from transom.engine.spark.jobs import SMALL_CUT_ROWS
-from transom.engine.spark.plan import TIME, StreamPlan
+from transom.engine.spark.plan import StreamPlan
 from transom.errors import DefinitionError
 from transom.model.calendar import CalendarSpec
 from transom.model.query import Query
@@ -35,7 +35,7 @@ INNER, LEFT = "inner", "left"
 def rows_of(raw: DataFrame, stream: StreamPlan, query: Query, ahead: Micros | None) -> DataFrame:
     """Return the rows that a query sees, with TIME."""
     timed = raw.withColumn(TIME, stream.time)
-    seen = stream.branches[query.branch](plan.good_rows(timed, ahead, raw.columns))
+    seen = stream.branches[query.branch](good_rows(timed, ahead, raw.columns))
     return seen if query.condition is None else seen.where(to_condition(query.condition))
 
 

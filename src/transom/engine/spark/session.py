@@ -34,6 +34,7 @@ RUNTIME_SETTINGS = {
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.files.maxPartitionBytes": str(32 << 20),
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # others read what is written otherwise as nanoseconds
 }
 """Settings of Transom's own session; the user's session keeps its own. Adaptive execution plans each stage anew, which
 costs a small job more than it saves. File partitions smaller than Spark's 128 MB let the tasks of a cut end
