@@ -18,10 +18,12 @@ from transom.engine.tables import Contents, Origin
 from transom.model.time import MAX_TIME, MIN_TIME
 from transom.placement.balance import Flux, Move
 from transom.placement.migration import Strategy
+from transom.windows.aggregates.base import state_key
 
 GROUPS = 4
-CONTENTS = Contents(Origin("b", ("k",)), ("n",))
-FEED = Feed(CONTENTS, "", frozenset(["n"]))
+COUNTED = state_key("count.1")
+CONTENTS = Contents(Origin("b", ("k",)), (COUNTED,))
+FEED = Feed(CONTENTS, "", frozenset([COUNTED]))
 
 
 def merge_of(cuts: int, spans: list[tuple[int, int]]) -> Merge:
