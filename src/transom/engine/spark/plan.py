@@ -79,22 +79,27 @@ class Branch:
         return cls(chain, (written, micros_or_null(column)))
 
     def __call__(self, good: DataFrame) -> DataFrame:
-        """Return the rows after the chain."""
-        return self._applied(good, 1)
-
-    def as_written(self, good: DataFrame) -> DataFrame:
-        """Return the rows after the chain, to be analysed: with the event time as the user wrote it."""
-        return self._applied(good, 0)
-
-    def _applied(self, good: DataFrame, which: int) -> DataFrame:
-        for function in self.chain:
-            good = function(good)
-        if self.lost_time is None:
-            return good
+        """Return the rows after the chain; where the event time is computed once more, it is null if out of range."""
         from pyspark.sql import functions as F
 
-        timed = good.withColumn(TIME, self.lost_time[which])
+        rows = self._transformed(good)
+        if self.lost_time is None:
+            return rows
+        timed = rows.withColumn(TIME, self.lost_time[1])
         return timed.withColumn(TIME, F.expr(f"IF({believed(None)}, {TIME}, NULL)"))
+
+    def as_written(self, good: DataFrame) -> DataFrame:
+        """Return the rows after the chain, to be analysed: with the event time as the user wrote it.
+
+        Checkpoints know queries by the plan of these rows, so it must stay what it is.
+        """
+        rows = self._transformed(good)
+        return rows if self.lost_time is None else rows.withColumn(TIME, self.lost_time[0])
+
+    def _transformed(self, good: DataFrame) -> DataFrame:
+        for function in self.chain:
+            good = function(good)
+        return good
 
 
 @dataclass(frozen=True, eq=False)
