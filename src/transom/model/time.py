@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from typing import Protocol, TypeAlias
 
 from transom.errors import DefinitionError
@@ -42,7 +43,7 @@ for _names, _length in {
     for _name in _names.split():
         _UNITS[_name] = _length
 
-_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*,?")
+_PART = re.compile(r"\s*(\d{1,40}(?:\.\d{1,40})?)\s*([a-z]+)\s*,?")
 
 
 def parse_duration(value: Duration, field: str) -> Micros:
@@ -77,8 +78,7 @@ def _parsed(value: Duration, field: str) -> Micros:
     text = value.strip().lower()
     sign = -1 if text.startswith("-") else 1
     text = text.lstrip("+-")
-    total, position = 0.0, 0
-    exact = 0
+    total, position = Fraction(0), 0
     while position < len(text):
         match = _PART.match(text, position)
         if match is None:
@@ -93,14 +93,11 @@ def _parsed(value: Duration, field: str) -> Micros:
                 f"{field}: {value!r} has the unknown unit {unit!r}.",
                 "Units are us, ms, seconds, minutes, hours, days and weeks.",
             )
-        if "." in number:
-            total += float(number) * _UNITS[unit]
-        else:
-            exact += int(number) * _UNITS[unit]
+        total += Fraction(number) * _UNITS[unit]
         position = match.end()
     if not text:
         raise DefinitionError(f"{field}: the duration is empty.", 'Write for example "30 seconds".')
-    return sign * (exact + round(total))
+    return sign * round(total)
 
 
 def format_duration(micros: Micros) -> str:
