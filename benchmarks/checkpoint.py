@@ -24,7 +24,7 @@ from benchmarks.harness import Run, benchmark
 from benchmarks.plots import Figure, Form, Panel, Series
 from benchmarks.results import differences
 from benchmarks.trends import KEPT, KINDS, SORTED, PlainTrends, Trends, parsed, raw
-from transom.engine.spark.checkpointing import Checkpointer
+from transom.collections.checkpointing import Checkpointer
 from transom.placement.lineage import Dataset as Node
 from transom.placement.lookahead import HISTORY
 from transom.placement.recovery import due

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 import transom as tm
 from benchmarks import links
 from benchmarks.harness import Run
-from transom.engine.spark import placed
+from transom.engine.placed import placed
 
 MEGABYTES = 1024
 PATIENCE_SECONDS = 60

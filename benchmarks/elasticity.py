@@ -21,7 +21,7 @@ from benchmarks.plots import Figure, Form, Panel, Series
 from benchmarks.results import differences
 from benchmarks.simulated_crowds import Costs, simulated
 from benchmarks.workloads import hotspots
-from transom.engine.spark.workers import TASK_SECONDS
+from transom.collections.workers import TASK_SECONDS
 from transom.placement.grouping import smallest_largest
 
 EXECUTORS = 3

@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from benchmarks.harness import CORES, Run, benchmark, paired_ratio
+from transom.engine.partials.tables import PartialTable, describe_table
 from transom.engine.spark import jobs
 from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.spark.plan import Rows
 from transom.engine.spark.session import private_session, session_builder
-from transom.engine.state import StreamState
-from transom.engine.tables import PartialTable, describe_table
-from transom.engine.watermarks import WatermarkState
+from transom.engine.state.state import StreamState
+from transom.engine.state.watermarks import WatermarkState
 from transom.model.expression import Expression
-from transom.model.query import Key, Query
 from transom.model.time import MAX_TIME
 from transom.model.window import tumbling
 from transom.windows.aggregates import functions
+from transom.windows.query import Key, Query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
+from benchmarks.fusing.fusion import Score, fuse, fuse_from_operators, fuse_greedily, traffic
+from benchmarks.fusing.optimum import optimum
 from benchmarks.harness import Run, benchmark
 from benchmarks.random_jobs import random_job
-from transom.windows.fusion import Score, fuse, fuse_from_operators, fuse_greedily, traffic
 from transom.windows.operators import Fused, Graph, labels_of
-from transom.windows.optimum import optimum
 
 SIZES = (50, 100, 150)
 JOBS, QUICK_JOBS = 500, 100

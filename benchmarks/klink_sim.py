@@ -10,11 +10,11 @@ import numpy as np
 from benchmarks import klink_figures
 from benchmarks.harness import Run, benchmark
 from benchmarks.klink_figures import Sampled
-from transom.engine.sim import Machine, Simulation
-from transom.engine.simoutcome import Outcome
-from transom.engine.simworld import StreamTruth, World, load, make_world, together
 from transom.model.time import MICROS_PER_SECOND as SECOND
 from transom.scheduling.policies import policy_named
+from transom.simulation.outcome import Outcome
+from transom.simulation.sim import Machine, Simulation
+from transom.simulation.world import StreamTruth, World, load, make_world, together
 
 CORES = 24
 """Of the machine in the Klink paper."""

@@ -35,21 +35,22 @@ from benchmarks.harness import Run, benchmark, mean_interval
 from benchmarks.plots import Figure, Form, Panel, Series
 from transom.engine.cluster.files import PartialFiles
 from transom.engine.cluster.groups import KeyGroups
-from transom.engine.spark import jobs, placed
+from transom.engine.cluster.merging import SparkExecutors
+from transom.engine.placed import placed
+from transom.engine.spark import jobs
 from transom.engine.spark.compile import Compiled, compile_queries
-from transom.engine.spark.merging import SparkExecutors
 from transom.engine.spark.packing import Packing, files_written
 from transom.engine.spark.plan import Rows
 from transom.engine.spark.session import private_session
-from transom.engine.state import StreamState
-from transom.engine.watermarks import WatermarkState
+from transom.engine.state.state import StreamState
+from transom.engine.state.watermarks import WatermarkState
 from transom.model.expression import Expression
-from transom.model.query import Key, Query
 from transom.model.time import SystemClock
 from transom.model.window import sliding
 from transom.placement.balance import Move
 from transom.placement.migration import Strategy
 from transom.windows.aggregates import functions
+from transom.windows.query import Key, Query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,8 +17,8 @@ import numpy as np
 from benchmarks.harness import percentile
 from benchmarks.rates import Search, Trial
 from benchmarks.simulated_cluster import Cluster, Machines
-from transom.engine.spark.sharing import MOST, RUNNING, Part, Question, bundles
-from transom.engine.spark.workers import TASK_SECONDS
+from transom.collections.batching import MOST, RUNNING, Part, Question, bundles
+from transom.collections.workers import TASK_SECONDS
 from transom.placement.grouping import Grouping
 from transom.placement.locality import Assignment
 from transom.placement.replicas import Busy, Replicas, Task, placed

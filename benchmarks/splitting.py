@@ -30,8 +30,8 @@ import pyarrow.parquet as pq
 
 import transom as tm
 from benchmarks.harness import CORES, Run, benchmark, paired_ratio
-from transom.app import App
-from transom.engine import adapting
+from transom.api.app import App
+from transom.engine.control import adapting
 from transom.sinks.memory import MemorySink
 from transom.windows.components import DEFAULT, Arrangement, key_sets_of
 from transom.windows.splitting import Form

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from transom.app import App
-    from transom.engine.progress import Progress
-    from transom.gate import Gate
+    from transom.api.app import App
+    from transom.api.gate import Gate
+    from transom.engine.loop.progress import Progress
     from transom.sinks.base import WindowResults
     from transom.sinks.owner import Claim
 

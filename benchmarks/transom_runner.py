@@ -18,8 +18,8 @@ from benchmarks.ysb import QUERIES, Query
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from transom.app import App
-    from transom.engine.progress import Progress
+    from transom.api.app import App
+    from transom.engine.loop.progress import Progress
     from transom.sources.base import Offset, Source
 
 DRAIN_SECONDS = 120.0

@@ -17,8 +17,8 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from transom.app import App
-    from transom.pipeline import Stream
+    from transom.api.app import App
+    from transom.api.streams import Stream
     from transom.sinks.base import Sink
     from transom.sources.base import Source
 

@@ -11,8 +11,8 @@ from benchmarks.workloads.yahoo import columns, views
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from transom.app import App
-    from transom.pipeline import Stream
+    from transom.api.app import App
+    from transom.api.streams import Stream
 
 
 def counted(name: str, key: str, length: int, slide: int, rate: int, limit: int) -> Workload:

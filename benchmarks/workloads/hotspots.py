@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from transom.placement.zorder import ZOrder
+from benchmarks.workloads.zorder import ZOrder
 
 TAXI = Path(__file__).parents[2] / ".." / "shared" / "data" / "nyc_taxi_debs2015_first_hour.csv"
 CITY = ZOrder(-74.05, 40.62, -73.75, 40.92, bits=10)

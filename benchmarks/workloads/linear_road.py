@@ -22,8 +22,8 @@ from benchmarks.workloads.base import SECOND, Floats, Ints, Workload
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from transom.app import App
-    from transom.pipeline import Stream
+    from transom.api.app import App
+    from transom.api.streams import Stream
 
 SEGMENTS, DIRECTIONS, MILE = 100, 2, 5_280
 """Segments of a mile, in feet."""

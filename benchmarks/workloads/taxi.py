@@ -21,8 +21,8 @@ from benchmarks.workloads.base import SECOND, Ints, Workload, window_columns
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from transom.app import App
-    from transom.pipeline import Stream
+    from transom.api.app import App
+    from transom.api.streams import Stream
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "data" / "nyc_taxi_debs2015_first_hour.csv"
 WEST, NORTH, CELL_LON, CELL_LAT = -74.05, 40.9, 0.02, 0.015

@@ -15,8 +15,8 @@ from benchmarks.workloads.base import SECOND, Ints, Workload, window_columns
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from transom.app import App
-    from transom.pipeline import Stream
+    from transom.api.app import App
+    from transom.api.streams import Stream
 
 ADS, CAMPAIGNS = 1_000, 100
 KINDS = ("view", "click", "purchase")

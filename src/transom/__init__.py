@@ -1,10 +1,11 @@
 """Transom: many windowed streaming queries with stated latency limits on Apache Spark, exact, from PySpark."""
 
-from transom.app import App
-from transom.collection import Collection
-from transom.engine.progress import Progress
-from transom.engine.requests import Change
-from transom.engine.spark.checkpointing import Recovery
+from transom.api.app import App
+from transom.api.gate import gate
+from transom.collections.checkpointing import Recovery
+from transom.collections.collection import Collection
+from transom.engine.changes.requests import Change
+from transom.engine.loop.progress import Progress
 from transom.engine.spark.session import session_builder
 from transom.errors import (
     CheckpointError,
@@ -17,7 +18,6 @@ from transom.errors import (
     StoppedError,
     TransomError,
 )
-from transom.gate import gate
 from transom.model.watermark import watermark
 from transom.model.window import calendar, session, sliding, tumbling
 from transom.sinks.base import WindowResults

@@ -149,7 +149,7 @@ def _kind(link: _Link) -> Kind | None:
         return Kind.DISK_FULL
     if names & {"builtins.MemoryError", "java.lang.OutOfMemoryError"}:
         return Kind.MEMORY
-    if "transom.engine.spark.kept.PartitionGoneError" in names:
+    if "transom.engine.placed.mapped.PartitionGoneError" in names:
         return Kind.PARTITION_GONE
     if names & {"builtins.FileNotFoundError", "java.io.FileNotFoundException", "java.nio.file.NoSuchFileException"}:
         return Kind.FILE_MISSING

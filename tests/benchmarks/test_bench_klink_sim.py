@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from benchmarks import klink_sim
 
-from transom.engine.simworld import load
+from transom.simulation.world import load
 
 
 @pytest.mark.parametrize("level", klink_sim.LOADS)

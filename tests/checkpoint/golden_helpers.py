@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import transom as tm
-from transom.app import App
+from transom.api.app import App
 from transom.checkpoint import describe
 from transom.checkpoint.log import FORMAT
 from transom.model.time import ManualClock

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from rich.console import Console
 
+from transom.cli.dashboard import log_lines, render, to_json
 from transom.cli.views import JsonView, LineView, LiveView, make_view
-from transom.dashboard import log_lines, render, to_json
-from transom.engine.progress import LatencyTarget, Progress, QueryProgress, StreamProgress
+from transom.engine.loop.progress import LatencyTarget, Progress, QueryProgress, StreamProgress
 from transom.model.time import MICROS_PER_SECOND, MIN_TIME
 
 START = 1_700_000_000 * MICROS_PER_SECOND

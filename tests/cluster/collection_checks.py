@@ -17,7 +17,8 @@ from executors import PARTITIONS, await_executors, drained, kill, next_stage, st
 from pyspark.sql import DataFrame, SparkSession
 
 import transom as tm
-from transom.engine.spark import exchange, placed, workers
+from transom.collections import workers
+from transom.engine.placed import exchange, placed
 from transom.model.time import MICROS_PER_SECOND, SystemClock
 from transom.placement.locality import Assignment
 

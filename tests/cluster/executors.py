@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from transom.engine.spark import placed
+from transom.engine.placed import placed
 
 PARTITIONS = 12
 

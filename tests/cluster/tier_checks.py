@@ -13,8 +13,8 @@ from executors import await_executors, kill
 from pyspark.sql import SparkSession
 
 import transom as tm
-from transom.engine.spark import placed
-from transom.engine.tiers import Tiers, migrate
+from transom.engine.control.tiers import Tiers, migrate
+from transom.engine.placed import placed
 from transom.placement.balance import Move
 from transom.placement.migration import Strategy
 

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
-from transom.config import Settings
-from transom.engine.cuts import CutOutcome, LoggedCut
-from transom.engine.derived import ResultsSource
-from transom.engine.scheduler import Scheduler
+from transom.engine.control.scheduler import Scheduler
 from transom.engine.spark.jobs import CutStats
-from transom.engine.stream import Stream
-from transom.engine.watermarks import WatermarkState
-from transom.model.query import LatencyTarget
+from transom.engine.state.watermarks import WatermarkState
+from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.engine.streams.derived import ResultsSource
+from transom.engine.streams.stream import Stream
 from transom.model.time import MIN_TIME, Micros
 from transom.model.watermark import watermark
 from transom.model.window import WindowSpec
+from transom.settings import Settings
+from transom.windows.query import LatencyTarget
 
 SECOND = 1_000_000
 NOON = 1_700_000_000 * SECOND

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from transom.engine.cuts import CutOutcome, LoggedCut
-from transom.engine.rowfiles import KeptRows
 from transom.engine.spark.jobs import CutStats
+from transom.engine.spark.rowfiles import KeptRows
+from transom.engine.streams.cuts import CutOutcome, LoggedCut
 
 CUT = LoggedCut(7, 3, 5, 10, 100, 90, None, 1, mark=123)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fake_streams import NOON, SECOND, FakeStream, fake, live, scheduler, view
 
-from transom.engine.estimates import StreamEstimate
+from transom.engine.control.estimates import StreamEstimate
 from transom.model.time import Micros
 from transom.model.window import tumbling
 

@@ -8,23 +8,23 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.fusing.fusion import fuse, traffic
 from pyspark.sql import functions as F
 from rich.console import Console
 
 import transom as tm
-from transom.app import App
+from transom.api.app import App
 from transom.cli.explaining import tree
 from transom.cli.loading import load
-from transom.engine.explain import explain
-from transom.engine.fused import fused_as_run
-from transom.engine.graph import Rate, Rates, StreamGraph, graph_of
+from transom.engine.explain.explain import explain
+from transom.engine.explain.fused import fused_as_run
+from transom.engine.explain.graph import Rate, Rates, StreamGraph, graph_of
 from transom.engine.spark.compile import compile_queries
 from transom.engine.spark.session import private_session
 from transom.sinks.memory import MemorySink
 from transom.sources.memory import memory
 from transom.windows.aggregates.mean import Mean
 from transom.windows.components import DEFAULT, Arrangement
-from transom.windows.fusion import fuse, traffic
 from transom.windows.operators import Fused, Kind
 
 SCHEMA = "user bigint, area string, fare double, at timestamp"

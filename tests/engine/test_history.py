@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import transom as tm
-from transom.engine.history import Held, complete_from, sources_of
-from transom.engine.tables import Origin
+from transom.engine.partials.history import Held, complete_from, sources_of
+from transom.engine.partials.tables import Origin
 from transom.model.expression import Expression
-from transom.model.query import Key, Query
 from transom.model.time import MAX_TIME, MIN_TIME
 from transom.model.window import SessionSpec, WindowSpec
 from transom.windows.components import KeySet
 from transom.windows.panes import Grid
+from transom.windows.query import Key, Query
 
 KEYS = tuple(Key(name, Expression(name)) for name in "ab")
 AGGREGATES = {"n": tm.count(), "low": tm.min("x"), "total": tm.sum("x"), "mean": tm.avg("x")}

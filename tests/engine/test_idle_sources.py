@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import transom as tm
-from transom.app import App
-from transom.engine.onspark import run_on_spark
-from transom.engine.progress import Progress
-from transom.engine.virtual import JobCosts, SimulatedExecutor
-from transom.engine.watermarks import Idleness, WatermarkState
+from transom.api.app import App
+from transom.engine.execution.onspark import run_on_spark
+from transom.engine.loop.progress import Progress
+from transom.engine.state.watermarks import Idleness, WatermarkState
 from transom.model.time import VirtualClock
+from transom.simulation.virtual import JobCosts, SimulatedExecutor
 from transom.sinks.memory import MemorySink
 from transom.sources.base import Source, Waiting
 

@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import DataFrame
 
 import transom as tm
-from transom.app import App
+from transom.api.app import App
+from transom.api.streams import Stream
 from transom.engine.spark.columns import TIME
 from transom.engine.spark.compile import compile_queries
-from transom.pipeline import Stream
 from transom.sources.memory import MemorySource
 from transom.sources.schemas import as_struct
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transom.engine.cluster.asking import AskedSessions, Feed, Request
 from transom.engine.cluster.files import PartialFiles, Slice
 from transom.engine.cluster.groups import KeyGroups
-from transom.engine.cluster.work import Merge, Part
-from transom.engine.tables import Contents, Origin
+from transom.engine.cluster.merges import Merge, Part
+from transom.engine.cluster.messages import AskedSessions, Feed, Request
+from transom.engine.partials.tables import Contents, Origin
 from transom.model.time import MAX_TIME, MIN_TIME
 from transom.placement.balance import Flux, Move
 from transom.placement.migration import Strategy

@@ -7,7 +7,7 @@ import pytest
 from pyspark import StorageLevel
 from pyspark.sql import SparkSession
 
-from transom.engine.memory import COLLECTED_EVERY, MemoryGauge, Shares, default_limit, resident_bytes
+from transom.engine.control.memory import COLLECTED_EVERY, MemoryGauge, Shares, default_limit, resident_bytes
 
 MEGABYTE = 1 << 20
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from fake_streams import NOON, SECOND, FakeStream, fake, held
 
-from transom.config import Settings
-from transom.engine.estimates import StreamEstimate
-from transom.engine.memory import Shares
-from transom.engine.scheduler import VIEWED, Scheduler
+from transom.engine.control.estimates import StreamEstimate
+from transom.engine.control.memory import Shares
+from transom.engine.control.scheduler import VIEWED, Scheduler
 from transom.model.window import tumbling
+from transom.settings import Settings
 
 
 def test_while_memory_is_short_what_frees_it_goes_first_and_what_adds_to_it_waits() -> None:

@@ -15,17 +15,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 import transom as tm
-from transom.app import App
-from transom.engine import tiers
+from transom.api.app import App
 from transom.engine.cluster.files import write_partials
-from transom.engine.cluster.work import Here
-from transom.engine.cuts import CutOutcome, LoggedCut
-from transom.engine.inmemory import run_in_memory
+from transom.engine.cluster.merges import Here
+from transom.engine.control import tiers
+from transom.engine.partials.tables import PartialTable
 from transom.engine.spark.compile import Compiled
-from transom.engine.stream import Stream
-from transom.engine.tables import PartialTable
-from transom.engine.virtual import JobCosts, SimulatedExecutor
+from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.engine.streams.stream import Stream
 from transom.model.time import VirtualClock
+from transom.simulation.inmemory import run_in_memory
+from transom.simulation.virtual import JobCosts, SimulatedExecutor
 
 SECOND = 1_000_000
 NOON = 1_700_000_000 * SECOND
@@ -131,7 +131,7 @@ class Run:
 @pytest.fixture(autouse=True)
 def on_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let merges be made in this process, and jobs in memory write their partials into files."""
-    monkeypatch.setattr("transom.engine.opening.SparkExecutors", lambda session, files, *_: Here(files, 2))
+    monkeypatch.setattr("transom.engine.loop.opening.SparkExecutors", lambda session, files, *_: Here(files, 2))
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from transom.engine.spark import merging
-from transom.engine.spark.merging import PATIENCE, SparkExecutors
-from transom.engine.spark.placed import NoExecutorError
+from transom.engine.cluster import merging
+from transom.engine.cluster.merging import PATIENCE, SparkExecutors
+from transom.engine.placed.placed import NoExecutorError
 from transom.errors import CheckpointCorruptError, QueryFailedError
 from transom.model.time import ManualClock
 

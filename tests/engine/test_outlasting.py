@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import PythonException
 
-from transom.engine.spark.kept import PartitionGoneError
-from transom.engine.spark.outlasting import outlasting, passes
-from transom.engine.spark.placed import NoExecutorError
+from transom.engine.placed.mapped import PartitionGoneError
+from transom.engine.placed.outlasting import outlasting, passes
+from transom.engine.placed.placed import NoExecutorError
 from transom.errors import DefinitionError, SessionError
 from transom.model.time import ManualClock
 
@@ -41,7 +41,7 @@ def worker(last: str) -> Exception:
     [
         (none(), True),
         (PartitionGoneError("/tmp/x.arrow"), True),
-        (worker("transom.engine.spark.kept.PartitionGoneError: /tmp/x.arrow"), True),
+        (worker("transom.engine.placed.mapped.PartitionGoneError: /tmp/x.arrow"), True),
         (worker("FileNotFoundError: [Errno 2] what a user's function reads"), False),
         (SessionError("The Spark session was stopped."), False),
         (DefinitionError("A label like FetchFailed."), False),

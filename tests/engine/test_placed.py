@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import transom as tm
-from transom.engine.spark import placed
+from transom.engine.placed import placed
 
 
 def test_rows_come_back_by_partition(spark: SparkSession) -> None:

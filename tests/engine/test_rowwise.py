@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 import transom as tm
-from transom.app import App
+from transom.api.app import App
 from transom.engine.spark.rowwise import parse
 from transom.errors import DefinitionError
 

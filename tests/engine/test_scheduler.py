@@ -10,11 +10,11 @@ from fake_streams import NOON, SECOND, FakeStream, fake, live, scheduler, view
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transom.config import Settings
-from transom.engine.estimates import UNSTATED
-from transom.engine.scheduler import VIEWED, Scheduler
+from transom.engine.control.estimates import UNSTATED
+from transom.engine.control.scheduler import VIEWED, Scheduler
 from transom.model.time import Micros
 from transom.model.window import WindowSpec, tumbling
+from transom.settings import Settings
 
 
 def test_without_a_past_nothing_is_waited_for() -> None:

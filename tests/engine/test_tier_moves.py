@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from transom.config import Settings
-from transom.engine.cluster.work import Recovered, Standing
-from transom.engine.tiers import BALANCE_EVERY, Tiers
+from transom.engine.cluster.merges import Recovered, Standing
+from transom.engine.control.tiers import BALANCE_EVERY, Tiers
 from transom.placement.balance import Move
 from transom.placement.migration import Strategy
+from transom.settings import Settings
 
 MOVE = Move(2, "1", "3", 5.0)
 

@@ -21,14 +21,13 @@ sys.path.append(str(Path(__file__).parents[1] / "windows"))
 
 from store_helpers import COUNT, LIST, MS, PRIMITIVES, SUM, expected, key_table, states_of, values_of
 
-from transom.engine.cluster import resident
-from transom.engine.cluster.asking import Done
+from transom.engine.cluster import worker as resident
 from transom.engine.cluster.files import PartialFiles, from_bytes, summary_of, write_partials
-from transom.engine.cluster.work import Here, load_spec
-from transom.engine.stores import StoreEntry
-from transom.engine.tables import PANE, Origin, PartialTable, partial_table
+from transom.engine.cluster.merges import Here, load_spec
+from transom.engine.cluster.messages import Done
+from transom.engine.partials.tables import PANE, Origin, PartialTable, partial_table
+from transom.engine.state.stores import StoreEntry
 from transom.model.expression import Expression
-from transom.model.query import Key, Query
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import SessionSpec, WindowSpec
 from transom.windows.aggregates import functions as tm
@@ -36,6 +35,7 @@ from transom.windows.aggregates.reduce import reduce_slots
 from transom.windows.components import KeySet
 from transom.windows.intervals import TIMES
 from transom.windows.panes import Grid
+from transom.windows.query import Key, Query
 
 Row = tuple[int, int, int]
 """Time, key and value."""

@@ -21,13 +21,12 @@ sys.path.append(str(Path(__file__).parents[1] / "windows"))
 from store_helpers import KEYS, MS, PRIMITIVES, add, add_direct, expected, values_of, windows_of
 
 import transom as tm
-from transom.engine.cluster import resident
-from transom.engine.cluster.asking import Done
+from transom.engine.cluster import worker as resident
 from transom.engine.cluster.files import PartialFiles, files_of
+from transom.engine.cluster.merges import Here, Merge, load_spec
+from transom.engine.cluster.messages import Done
 from transom.engine.cluster.store import TieredStore
-from transom.engine.cluster.work import Here, Merge, load_spec
-from transom.engine.state import CompiledQuery, StreamState
-from transom.engine.tables import (
+from transom.engine.partials.tables import (
     LENGTH,
     PANE,
     TAG,
@@ -38,14 +37,15 @@ from transom.engine.tables import (
     describe_table,
     state_name,
 )
-from transom.engine.watermarks import WatermarkState
+from transom.engine.state.state import CompiledQuery, StreamState
+from transom.engine.state.watermarks import WatermarkState
 from transom.errors import CheckpointCorruptError
 from transom.model.expression import Expression
-from transom.model.query import Key, Query
 from transom.model.window import WindowSpec
 from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.components import ROWS, KeySet
 from transom.windows.panes import Grid
+from transom.windows.query import Key, Query
 
 NAMES = {primitive: primitive.key for primitive in PRIMITIVES}
 ORIGIN = Origin("branch", ("k",))

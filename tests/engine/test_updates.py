@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import transom as tm
-from transom.engine.state import CompiledQuery, StreamState
-from transom.engine.tables import PANE, Origin, PartialTable, TableNote, describe_table, state_name
-from transom.engine.watermarks import WatermarkState
+from transom.engine.partials.tables import PANE, Origin, PartialTable, TableNote, describe_table, state_name
+from transom.engine.state.state import CompiledQuery, StreamState
+from transom.engine.state.watermarks import WatermarkState
 from transom.model.expression import Expression
-from transom.model.query import Key, Query
 from transom.model.time import MIN_TIME
 from transom.model.window import WindowSpec
 from transom.windows.components import ROWS, KeySet
+from transom.windows.query import Key, Query
 
 ORIGIN = Origin("rows", ("k",))
 COUNTS = {ROWS: {"count": pa.int64()}}

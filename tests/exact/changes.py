@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import transom as tm
-from transom.app import App
-from transom.engine.changes import SetChange
+from transom.api.app import App
+from transom.engine.changes.records import SetChange
 from transom.model.window import WindowSpec
 from transom.sinks.memory import MemorySink
 from transom.windows.aggregates.base import Aggregate

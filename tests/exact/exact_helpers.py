@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 from hypothesis import HealthCheck, Phase, settings
 from pyspark.sql import SparkSession
 
-from transom.app import App
+from transom.api.app import App
 from transom.checkpoint.inspect import describe
-from transom.engine.cuts import LoggedCut
-from transom.engine.progress import Progress
+from transom.engine.loop.progress import Progress
+from transom.engine.streams.cuts import LoggedCut
 from transom.model.time import ManualClock
 from transom.sinks.memory import MemorySink
 from transom.sources.base import Cut, Offset

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructType
 
 import transom as tm
-from transom.app import App
+from transom.api.app import App
 from transom.model.window import WindowSpec
 from transom.sinks.memory import MemorySink
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import transom as tm
-from transom.app import App
+from transom.api.app import App
 from transom.model.time import MIN_TIME
 from transom.model.window import WindowSpec
 from transom.sinks.memory import MemorySink

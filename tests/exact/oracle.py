@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructType
 
-from transom.engine.cuts import LoggedCut
+from transom.engine.streams.cuts import LoggedCut
 from transom.model.window import WindowSpec
 
 WATERMARK = "_in_force"

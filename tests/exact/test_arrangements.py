@@ -11,8 +11,8 @@ from oracle import BatchQuery, differences, expected, logged_rows
 from pyspark.sql import functions as F
 
 import transom as tm
-from transom.app import App
-from transom.engine import adapting
+from transom.api.app import App
+from transom.engine.control import adapting
 from transom.model.window import WindowSpec
 from transom.sinks.memory import MemorySink
 from transom.windows.components import Arrangement, key_sets_of

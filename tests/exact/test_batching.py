@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from test_session_windows import by_spark
 
 import transom as tm
-from transom.app import App
+from transom.api.app import App
 from transom.sinks.memory import MemorySink
 
 SCHEMA = "k string, j int, x int, at timestamp"

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import transom as tm
-from transom.app import App
+from transom.api.app import App
 from transom.engine.spark import zones
 from transom.errors import DefinitionError
 from transom.sinks.memory import MemorySink

@@ -16,7 +16,7 @@ from levels import LEVELS, SCHEMA, Level, check, define, seconds
 from oracle import logged_rows
 from pyspark.sql import SparkSession
 
-from transom.app import App
+from transom.api.app import App
 from transom.model.window import WindowSpec
 from transom.sinks.memory import MemorySink
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import transom as tm
-from transom.app import App, Stream
+from transom.api.app import App, Stream
 from transom.errors import DefinitionError, JobChangedError
 from transom.model.window import WindowSpec
 from transom.sinks.memory import MemorySink

@@ -9,7 +9,7 @@ from exact_helpers import NOON, SECOND, Bench, PiecewiseSource
 from pyspark.sql import SparkSession
 
 import transom as tm
-from transom.app import App
+from transom.api.app import App
 from transom.errors import DefinitionError
 from transom.sinks.memory import MemorySink
 

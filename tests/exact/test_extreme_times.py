@@ -10,10 +10,10 @@ from exact_helpers import SECOND, Bench, PiecewiseSource
 from pyspark.sql import SparkSession
 
 import transom as tm
-from transom.app import App
-from transom.engine.onspark import run_on_spark
-from transom.engine.virtual import JobCosts, SimulatedExecutor
+from transom.api.app import App
+from transom.engine.execution.onspark import run_on_spark
 from transom.model.time import FIRST_EVENT, LAST_EVENT, VirtualClock
+from transom.simulation.virtual import JobCosts, SimulatedExecutor
 from transom.sinks.memory import MemorySink
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1

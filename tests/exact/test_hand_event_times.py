@@ -11,7 +11,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 import transom as tm
-from transom.app import App
+from transom.api.app import App
 from transom.sinks.memory import MemorySink
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import transom as tm
-from transom.app import App, Stream
+from transom.api.app import App, Stream
 from transom.errors import JobChangedError
 from transom.sinks.memory import MemorySink
 

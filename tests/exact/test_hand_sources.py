@@ -14,7 +14,7 @@ from exact_helpers import SECOND, Bench
 from pyspark.sql import SparkSession
 
 import transom as tm
-from transom.app import App
+from transom.api.app import App
 from transom.sinks.memory import MemorySink
 
 

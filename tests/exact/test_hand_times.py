@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import transom as tm
-from transom.app import App
+from transom.api.app import App
 from transom.model.watermark import WatermarkPolicy
 from transom.model.window import Window
 from transom.sinks.memory import MemorySink

@@ -12,7 +12,7 @@ from exact_helpers import SECOND, Bench, PiecewiseSource
 from pyspark.sql import SparkSession
 
 import transom as tm
-from transom.app import App
+from transom.api.app import App
 from transom.errors import QueryFailedError
 from transom.sinks.memory import MemorySink
 from transom.windows.aggregates.base import Aggregate

@@ -16,7 +16,7 @@ from joined import LEFT, RIGHT, Join, check, define
 from pyspark.sql import SparkSession
 
 import transom as tm
-from transom.app import App
+from transom.api.app import App
 from transom.sinks.memory import MemorySink
 
 MOMENTS = st.integers(0, 60 * SECOND)

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import transom as tm
-from transom.app import App
+from transom.api.app import App
 from transom.errors import CheckpointCorruptError, DefinitionError
 from transom.model.window import session
 from transom.sinks.memory import MemorySink

@@ -11,7 +11,7 @@ from exact_helpers import NOON, SECOND, Bench, PiecewiseSource
 from pyspark.sql import SparkSession
 
 import transom as tm
-from transom.app import App
+from transom.api.app import App
 from transom.model.time import ManualClock
 from transom.sinks.memory import MemorySink
 from transom.sources.shared import SharedSource, SourceReader, least

@@ -12,9 +12,9 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 import transom as tm
-from transom.app import App
-from transom.engine.cuts import LoggedCut
+from transom.api.app import App
 from transom.engine.spark import jobs
+from transom.engine.streams.cuts import LoggedCut
 from transom.errors import DefinitionError
 from transom.sinks.memory import MemorySink
 

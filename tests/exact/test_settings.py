@@ -12,7 +12,7 @@ from exact_helpers import SECOND, Bench, Crash, PiecewiseSource
 from pyspark.sql import DataFrame, SparkSession
 
 import transom as tm
-from transom.app import App
+from transom.api.app import App
 from transom.engine.spark import jobs
 from transom.engine.spark.caching import cached
 from transom.sinks.memory import MemorySink

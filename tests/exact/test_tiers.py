@@ -21,7 +21,7 @@ from test_session_windows import SCHEMA as KJX
 from test_session_windows import random_rows, simulated
 
 import transom as tm
-from transom.engine import tiers
+from transom.engine.control import tiers
 
 
 def check(spark: SparkSession, example: Example, change: Callable[[int], dict[str, Any]]) -> int:

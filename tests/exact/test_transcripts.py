@@ -13,10 +13,10 @@ from exact_helpers import NOON, SECOND, Bench, plain_rows
 from pyspark.sql import SparkSession
 
 import transom as tm
-from transom.app import App
-from transom.engine.onspark import run_on_spark
-from transom.engine.virtual import JobCosts, SimulatedExecutor
+from transom.api.app import App
+from transom.engine.execution.onspark import run_on_spark
 from transom.model.time import VirtualClock
+from transom.simulation.virtual import JobCosts, SimulatedExecutor
 from transom.sinks.memory import MemorySink
 from transom.sources.base import Cut
 from transom.sources.memory import MemorySource

@@ -27,7 +27,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 import transom as tm
-from transom.engine.memory import resident_bytes
+from transom.engine.control.memory import resident_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pyarrow as pa
 
 import transom as tm
-from transom.engine.cuts import CutOutcome, LoggedCut
-from transom.engine.metrics import Metrics
-from transom.engine.onspark import SparkJob
+from transom.engine.execution.onspark import SparkJob
+from transom.engine.loop.metrics import Metrics
+from transom.engine.partials.tables import PANE
 from transom.engine.spark.jobs import CutPartials, CutStats
-from transom.engine.tables import PANE
+from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.model.time import ManualClock
 
 NOON = 1_700_000_000_000_000

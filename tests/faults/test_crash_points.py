@@ -19,9 +19,9 @@ import faults_app
 import pytest
 from faults_app import STEPS, Killed, at_step, dead_letters, make_app, results, write_input
 
-from transom.engine import stream
-from transom.engine.onspark import SparkJob
+from transom.engine.execution.onspark import SparkJob
 from transom.engine.spark import jobs
+from transom.engine.streams import stream
 
 
 def kill_at(spark, root, step, number):

@@ -10,11 +10,11 @@ import pytest
 from test_sink_faults import Failing, build, counts, of_windows, source
 
 import transom as tm
-from transom.engine import loop
-from transom.engine.executors import SparkExecutor
-from transom.engine.journal import MOST_NOTES, Journal
-from transom.engine.opened import Opened
-from transom.engine.threads import Threads
+from transom.engine.execution.executors import SparkExecutor
+from transom.engine.execution.threads import Threads
+from transom.engine.loop import loop
+from transom.engine.loop.journal import MOST_NOTES, Journal
+from transom.engine.loop.opened import Opened
 from transom.errors import SinkError
 from transom.model.time import ManualClock
 from transom.sinks.memory import MemorySink

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 import transom as tm
 from transom.checkpoint.store import Checkpoint
-from transom.engine import state
-from transom.engine.stores import StoreEntry
+from transom.engine.state import state
+from transom.engine.state.stores import StoreEntry
 from transom.errors import (
     CheckpointCorruptError,
     CheckpointFencedError,
@@ -318,7 +318,7 @@ def test_an_error_of_the_engine_takes_out_its_queries_only_and_is_logged(
     assert "its windows cannot be merged" in failures["bad"]
     assert starts(sinks["good"], "good") == both(0, 10, 20, 30)
     assert sinks["bad"].rows("bad") == []
-    assert any(record.exc_info and record.name == "transom.engine.closing" for record in caplog.records)
+    assert any(record.exc_info and record.name == "transom.engine.state.closing" for record in caplog.records)
 
 
 @pytest.mark.parametrize("error", [MemoryError(), CheckpointCorruptError("damaged")])

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import transom as tm
-from transom.engine.delivery import FIRST_RETRY, Delivery, Parcel
+from transom.engine.loop.delivery import FIRST_RETRY, Delivery, Parcel
 from transom.errors import DefinitionError, QueryFailedError, SinkError
 from transom.model.time import ManualClock
 from transom.sinks.base import WindowResults

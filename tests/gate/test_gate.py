@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import transom as tm
-from transom.gate import Gate, StoppedInGateError
+from transom.api.gate import Gate, StoppedInGateError
 from transom.model.time import SystemClock
 from transom.scheduling.turns import BatchDone
 
@@ -343,7 +343,7 @@ def test_outside_of_a_query_nothing_waits() -> None:
 
 
 def test_what_is_known_of_queries_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["transom.gate"], "QUERIES", 3)
+    monkeypatch.setattr(sys.modules["transom.api.gate"], "QUERIES", 3)
     gate = Gate(FakeSpark(), "klink", 1, 3600 * SECOND, SystemClock())
     for name in "abcab":
         gate._estimate(name, None, SECOND)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from transom.model.expression import Expression
-from transom.model.query import Key, LatencyTarget, Query
 from transom.model.window import WindowSpec
 from transom.windows.aggregates import functions as tm
 from transom.windows.arranging import Flow, Review
 from transom.windows.components import Arrangement, Component, key_sets_of, plan_components
+from transom.windows.query import Key, LatencyTarget, Query
 from transom.windows.splitting import Costs
 
 SECOND = 1_000_000

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transom.errors import JobFileError, TransomError
-from transom.jobfile import build_job, load_job
+from transom.jobs.jobfile import build_job, load_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from transom.app import App
+    from transom.api.app import App
 
 _SHAPE = "A job in Python defines build(spark) -> App, or build(spark, checkpoint) -> App."
 
@@ -103,7 +103,7 @@ def _arguments(path: Path, build: Callable[..., Any], checkpoint: str | None) ->
 
 
 def _checked(path: Path, app: Any) -> App:
-    from transom.app import App
+    from transom.api.app import App
 
     if not isinstance(app, App):
         raise JobFileError(f"build in {path} returned {type(app).__name__}, not an App.", "Return the App.")

@@ -14,9 +14,9 @@ from transom.checkpoint.control import ask
 from transom.checkpoint.inspect import describe
 from transom.checkpoint.lock import is_held
 from transom.checkpoint.names import LOCK_FILE
-from transom.engine.changes import Register
+from transom.engine.changes.records import Register
 from transom.errors import CheckpointError, ControlError, JobFileError
-from transom.jobfile import load_job
+from transom.jobs.jobfile import load_job
 from transom.model.time import MIN_TIME, SystemClock, format_time, parse_duration
 
 _ALL = 1 << 60

@@ -13,8 +13,8 @@ from typing import Protocol, TextIO
 from rich.console import Console
 from rich.live import Live
 
-from transom.dashboard import log_lines, notes, render, to_json
-from transom.engine.progress import Progress
+from transom.cli.dashboard import log_lines, notes, render, to_json
+from transom.engine.loop.progress import Progress
 from transom.model.time import MICROS_PER_SECOND, MIN_TIME, Micros
 
 LIVE_EVERY: Micros = MICROS_PER_SECOND // 4

@@ -10,7 +10,7 @@ from transom.demo.flights import SCHEMA
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from transom.app import App
+    from transom.api.app import App
 
 ROWS_PER_CUT = 2_000
 """Rows per micro-batch: about two days, so that one run has many of them, as a live stream would."""

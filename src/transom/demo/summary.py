@@ -12,7 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from transom.engine.progress import Progress
+from transom.engine.loop.progress import Progress
 from transom.model.time import MICROS_PER_SECOND, Micros
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from functools import cached_property
 from typing import Any
 
 from transom.model.expression import Expression
-from transom.model.query import Key, Query
 from transom.model.window import SessionSpec, WindowKind, WindowSpec
 from transom.windows.aggregates.base import Primitive
 from transom.windows.aggregates.count import Count
 from transom.windows.intervals import TIMES
 from transom.windows.panes import Grid
+from transom.windows.query import Key, Query
 
 ROWS = Count()
 

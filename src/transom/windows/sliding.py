@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from transom.model.time import Micros
 from transom.model.window import WindowSpec
 from transom.windows.aggregates.base import Slots
-from transom.windows.complete import Kind, Span
 from transom.windows.cover import OVERHEAD
 from transom.windows.partials import Partial
+from transom.windows.reusable import Kind, Span
 from transom.windows.spans import Chain, Leaves, Merge, Read, SpanTree
 
 MERGES = 4

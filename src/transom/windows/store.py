@@ -11,13 +11,13 @@ import pyarrow as pa
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import WindowKind
 from transom.windows.aggregates.base import Primitive, Slots, State, Types
-from transom.windows.complete import CompleteWindows, Kind, Span, has_longer
 from transom.windows.cover import OVERHEAD, Part, cheapest_cover
-from transom.windows.direct import DirectWindows
-from transom.windows.held import MOST_PARTS, HeldPanes
 from transom.windows.keys import KeyIndex
+from transom.windows.paneindex import MOST_PARTS, HeldPanes
 from transom.windows.panes import Grid, Times, closing_windows
 from transom.windows.partials import Partial, concatenated, merge, no_rows, renumbered, split_rows
+from transom.windows.perwindow import DirectWindows
+from transom.windows.reusable import CompleteWindows, Kind, Span, has_longer
 from transom.windows.sliding import SlidingWindows
 from transom.windows.spans import KEEP
 

@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.checkpoint.files import translated, write_atomically
-from transom.engine.tables import LENGTH, PANE, TAG, Contents
+from transom.engine.partials.tables import LENGTH, PANE, TAG, Contents
 from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Micros
 from transom.windows.aggregates.base import Slots
-from transom.windows.complete import Span
+from transom.windows.reusable import Span
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from transom.engine.cluster.asking import Feed, GroupWork, Request, SessionRows, StoreSpec
-from transom.engine.tables import LENGTH, PANE, PartialTable, direct_table, partial_table, store_table
+from transom.engine.cluster.messages import Feed, GroupWork, Request, SessionRows, StoreSpec
+from transom.engine.partials.tables import LENGTH, PANE, PartialTable, direct_table, partial_table, store_table
 from transom.model.time import MIN_TIME, Micros
-from transom.windows.complete import Span
 from transom.windows.intervals import TIMES
 from transom.windows.partials import restricted
 from transom.windows.pieces import SessionPieces
+from transom.windows.reusable import Span
 from transom.windows.store import PaneStore
 
 SESSION = "_session"

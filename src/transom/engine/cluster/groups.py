@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from transom.engine.cluster.asking import GroupWork
-from transom.engine.cluster.work import Merge
+from transom.engine.cluster.merges import Merge
+from transom.engine.cluster.messages import GroupWork
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.placement.balance import Flux, MeasuredLoads, Move
 from transom.placement.locality import Assignment, ExecutorId

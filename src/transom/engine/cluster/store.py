@@ -7,19 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from transom.engine.cluster.asking import AskedSessions, Done, Feed, Request, SessionRows, StoreSpec
 from transom.engine.cluster.files import PartialFiles, from_bytes, to_bytes, write_partials
+from transom.engine.cluster.merges import Executors, Merge, Part, merged_alone
+from transom.engine.cluster.messages import AskedSessions, Done, Feed, Request, SessionRows, StoreSpec
 from transom.engine.cluster.sessions import TieredSessions
-from transom.engine.cluster.work import Executors, Merge, Part, merged_alone
-from transom.engine.sessions import Ended
-from transom.engine.tables import Contents, Origin, PartialTable, direct_table, store_table
+from transom.engine.partials.sessions import Ended
+from transom.engine.partials.tables import Contents, Origin, PartialTable, direct_table, store_table
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import WindowKind
 from transom.windows.aggregates.base import Primitive, Slots, Types
-from transom.windows.complete import Kind, Span, is_window
 from transom.windows.components import KeySet
 from transom.windows.panes import Grid, Times, closing_windows
 from transom.windows.partials import Partial
+from transom.windows.reusable import Kind, Span, is_window
 from transom.windows.store import PaneStore
 
 READ_AT_ONCE = 32 << 20

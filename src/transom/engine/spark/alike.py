@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
-from transom.model.query import Query
 from transom.windows.aggregates.base import Primitive
+from transom.windows.query import Query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

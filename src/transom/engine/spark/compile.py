@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from transom.engine.partials.tables import LENGTH, PANE, TAG, Origin, TableNote
 from transom.engine.spark import eventtimes, plan, rowwise
 from transom.engine.spark.alike import check_texts, of_one_branch
 from transom.engine.spark.carrying import Carried, KnownRows
 from transom.engine.spark.columns import TIME, Unrepeatable, first_line
 from transom.engine.spark.plan import Aggregation, Branch, Needed, Rows, StreamPlan, Transformation
 from transom.engine.spark.zones import check_zones
-from transom.engine.state import CompiledQuery
-from transom.engine.stores import StoreShape
-from transom.engine.tables import LENGTH, PANE, TAG, Origin, TableNote
+from transom.engine.state.state import CompiledQuery
+from transom.engine.state.stores import StoreShape
 from transom.errors import DefinitionError
 from transom.model.calendar import CalendarSpec
 from transom.model.expression import Expression
-from transom.model.query import Key, Query
 from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.aggregates.widening import type_name
 from transom.windows.components import DEFAULT, Arrangement, Component, KeySet, key_sets_of, ordered, plan_components
+from transom.windows.query import Key, Query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

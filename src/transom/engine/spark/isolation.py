@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from transom.engine.spark.columns import first_line
 from transom.errors import QueryFailedError
 from transom.failures import PASSING, classify, require_blame
-from transom.model.query import Query
+from transom.windows.query import Query
 
 logger = logging.getLogger(__name__)
 

@@ -13,14 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.engine.cluster.files import Slice
+from transom.engine.partials.tables import LENGTH, PANE, TAG, state_name
 from transom.engine.spark import eventtimes
 from transom.engine.spark.caching import cached
 from transom.engine.spark.columns import TIME, to_condition
 from transom.engine.spark.packing import Packing, named, packed, told
 from transom.engine.spark.plan import StreamPlan
-from transom.engine.tables import LENGTH, PANE, TAG, state_name
 from transom.model.expression import Expression
-from transom.model.query import Query
 from transom.model.time import MIN_TIME, Micros
 from transom.model.window import WindowSpec
 from transom.scheduling.arrivals import DelayMoments
@@ -28,6 +27,7 @@ from transom.sources.base import ARRIVAL, CORRUPT, PARTITION
 from transom.windows.components import ROWS, Component
 from transom.windows.intervals import TIMES
 from transom.windows.panes import Times
+from transom.windows.query import Query
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

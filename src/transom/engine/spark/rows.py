@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.checkpoint.files import sync_directory, sync_file
-from transom.engine.rowfiles import KeptRows, files_in
 from transom.engine.spark.columns import TIME, is_case_sensitive, to_condition
 from transom.engine.spark.eventtimes import good_rows
 from transom.engine.spark.jobs import SMALL_CUT_ROWS
 from transom.engine.spark.plan import StreamPlan
+from transom.engine.spark.rowfiles import KeptRows, files_in
 from transom.errors import DefinitionError
 from transom.model.calendar import CalendarSpec
-from transom.model.query import Query
 from transom.model.time import Micros
 from transom.model.window import SessionSpec, WindowKind
 from transom.sources.files_read import escape_glob
 from transom.windows.calendars import calendar_start_sql
+from transom.windows.query import Query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,0 +1,400 @@
+"""The application as users build it: streams, queries on them, and `run`."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transom.api.chaining import Derivation, JoinOf, ResultsOf
+from transom.api.streams import QueryBuilder, Rowwise, Stream
+from transom.checkpoint.control import Inbox
+from transom.checkpoint.store import Checkpoint
+from transom.engine.changes.remote import Remote
+from transom.engine.changes.requests import Addition, Change, Request, Requests
+from transom.engine.execution.executors import Executor
+from transom.engine.loop.interrupts import run_until_told
+from transom.engine.loop.loop import Loop
+from transom.engine.loop.opened import Opened
+from transom.engine.loop.opening import compile_aside, open_streams
+from transom.engine.loop.progress import Progress
+from transom.engine.spark.pulse import Pulse
+from transom.engine.spark.rows import WindowJoin
+from transom.engine.spark.session import active_session_kept, private_session, require_pools
+from transom.engine.streams.derived import FED, WINDOW_TIME
+from transom.engine.streams.stream import StreamDefinition
+from transom.errors import DefinitionError, SessionError
+from transom.model.expression import Expression, Input
+from transom.model.time import Clock, Duration, SystemClock
+from transom.model.watermark import WatermarkPolicy
+from transom.model.watermark import watermark as make_watermark
+from transom.model.window import Window, window_of
+from transom.scheduling.policies import policy_named
+from transom.settings import Settings
+from transom.sinks.base import Sink, explained, require_usable
+from transom.sources.base import Source
+from transom.sources.shared import SharedSource
+from transom.windows.query import Query
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class App:
+    """Windowed queries on streams, run together on one Spark session.
+
+    Args:
+        spark: A classic Spark session, best from `session_builder()`, or a Spark Connect session. Its settings are
+            not changed; Transom works on a copy.
+        checkpoint: Directory that makes results exactly-once across restarts; one per application.
+        name: For people.
+        clock: The time; tests pass their own.
+        settings: See `transom.settings.Settings`, e.g. trigger="1 second", max_rows_per_cut=100_000.
+
+    Raises:
+        SessionError: `spark` is no running Spark session.
+        DefinitionError: An unknown setting.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        checkpoint: str | Path,
+        *,
+        name: str | None = None,
+        clock: Clock | None = None,
+        **settings: Duration | float,
+    ) -> None:
+        if not hasattr(spark, "createDataFrame"):
+            raise SessionError(f"{type(spark).__name__} is no Spark session.", "Use session_builder().getOrCreate().")
+        self.spark = spark
+        self.checkpoint = Path(checkpoint)
+        self.name = name or "transom"
+        self.settings = Settings.of(settings)
+        self._clock = clock or SystemClock()
+        self._streams: dict[str, Stream] = {}
+        self._derived: list[Derivation] = []
+        self._shared: dict[int, SharedSource] = {}
+        """The sources, by identity: several streams may read one."""
+        self._sinks: dict[str, Sink] = {}
+        self._loop: Loop | None = None
+        self._requests = Requests()
+        self._running = False
+        self._stop = False
+        """Whether the run that goes on, or is about to begin, was told to stop."""
+        self._lock = threading.RLock()
+        """Held while the definitions change: queries come and go from other threads."""
+        self._opened = Opened()
+        self._extend: Callable[[str, Sequence[str]], Sequence[Change]] | None = None
+        self._on_step: Callable[[str], None] = lambda step: None
+        self._executor: Executor | None = None
+
+    def stream(
+        self,
+        source: Source,
+        *,
+        event_time: Input,
+        watermark: WatermarkPolicy | Duration = 0,
+        name: str | None = None,
+    ) -> Stream:
+        """Return the rows of a source as a stream.
+
+        Several streams may read one source, each at its own pace (compare `Stream.apart`).
+
+        Args:
+            source: What `files`, `generator` or `memory` return.
+            event_time: Column or SQL expression of type timestamp.
+            watermark: What `watermark()` returns, or just its delay.
+            name: Names the stream in progress and checkpoint; default stream1, stream2, ...
+
+        Raises:
+            DefinitionError: The name is taken, or the application is running.
+        """
+        if self._running:
+            raise DefinitionError(
+                "stream: the application is running, and reads the streams that it had at its start.",
+                "Add queries to those, or stop it and start it with the new stream.",
+            )
+        label = name or f"stream{len(self._streams) + 1}"
+        if label in self._streams:
+            raise DefinitionError(f"stream: there are two streams {label!r}.", "Give one of them another name.")
+        policy = watermark if isinstance(watermark, WatermarkPolicy) else make_watermark(watermark)
+        time = Expression.of(event_time, "event_time")
+        shared = self._shared.setdefault(id(source), SharedSource(source))
+        make_source = shared.read_by(label)
+
+        def twin(name: str | None) -> Stream:
+            return self.stream(source, event_time=event_time, watermark=policy, name=name)
+
+        stream = Stream(self._add, self._results, twin, label, make_source, time, policy, shared.names[0])
+        self._streams[label] = stream
+        return stream
+
+    def join(
+        self,
+        left: Stream | Rowwise,
+        right: Stream | Rowwise,
+        *,
+        on: str | Sequence[str],
+        window: Window,
+        how: str = "inner",
+        name: str | None = None,
+    ) -> Stream:
+        """Return the rows of two streams that have equal keys in the same window, as a stream.
+
+        Its rows are those of a Spark batch join of each window: `window_start`, `window_end`, the keys, the other
+        columns of the left side, those of the right side. They come once, when the watermarks of both inputs have
+        passed the window's end; their event time is the last microsecond of the window. A stream may be joined with
+        itself. The rows wait as files in the checkpoint.
+
+        Args:
+            left: A stream, after any `map` and `where`.
+            right: The other one.
+            on: The columns that must be equal on both sides; null equals nothing.
+            window: A length ("10 seconds"), or what `tumbling`, `sliding` or `calendar` return.
+            how: "inner", or "left" for all rows of the left side.
+            name: Names the joined stream; default join1, join2, ...
+
+        Raises:
+            DefinitionError: No keys, an unknown kind, or a session window.
+        """
+        keys = (on,) if isinstance(on, str) else tuple(on)
+        joins = sum(isinstance(known, JoinOf) for known in self._derived)
+        sides = [Rowwise(side, ()) if isinstance(side, Stream) else side for side in (left, right)]
+        join = WindowJoin(keys, window_of(window), how)
+        return self._derive(JoinOf(name or f"join{joins + 1}", sides[0], sides[1], join))
+
+    def _results(self, builder: QueryBuilder, name: str | None) -> Stream:
+        return self._derive(ResultsOf(builder, name))
+
+    def _derive(self, derivation: Derivation) -> Stream:
+        def twin(name: str | None) -> Stream:
+            raise DefinitionError(
+                f"apart: {derivation.name} comes from other queries, which feed one stream.",
+                "Let the stream of a source be read apart, or add the query to this one.",
+            )
+
+        stream = Stream(self._add, self._results, twin, derivation.name, derivation.source, WINDOW_TIME, FED)
+        derivation.stream = stream
+        self._derived.append(derivation)
+        return stream
+
+    def _add(self, stream: Stream, sink: Sink, name: str | None, query: Callable[[str], Query]) -> Change:
+        with self._lock:
+            label = name or next(f"query{i}" for i in itertools.count(1) if f"query{i}" not in self._sinks)
+            require_usable(label, sink, self._sinks)
+            made = query(label)
+            stream.queries.append(made)
+            self._sinks[label] = sink
+            if not self._running:
+                return self._requests.define(label)
+            change = Change(label, "add")
+            change.when_done(lambda: self._forget_if_refused(change, sink))
+            addition = Addition(stream.name, stream.rows, made, sink)
+            self._opened.add(sink)
+        return self._requests.ask(Request(change, addition))
+
+    def _forget_if_refused(self, change: Change, sink: Sink) -> None:
+        if change.refused:
+            self._forget(change.query)
+            self._release(sink)
+
+    def _forget(self, name: str) -> None:
+        """Take a query out of the definitions; its sink is closed when it has taken all, or when the run ends."""
+        with self._lock:
+            del self._sinks[name]
+            for stream in (*self._streams.values(), *(derivation.stream for derivation in self._derived)):
+                stream.queries = [query for query in stream.queries if query.name != name]
+
+    def _release(self, sink: Sink) -> None:
+        """Close a sink, unless a query has it."""
+        with self._lock:
+            needed = any(sink is other for other in self._sinks.values())
+        if not needed:
+            self._opened.release(sink)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the queries."""
+        with self._lock:
+            return tuple(self._sinks)
+
+    def extend_with(self, add: Callable[[str, Sequence[str]], Sequence[Change]]) -> None:
+        """Say how `transom add` adds queries while the application runs.
+
+        Args:
+            add: Given the path of a job file and names of queries in it (none for all that are new), it adds them
+                with `to`, and returns the changes; called on the thread of `run`.
+        """
+        self._extend = add
+
+    def _asked(self, request: Mapping[str, Any]) -> Sequence[Change]:
+        """Do what a command asks for."""
+        operation, names = request["operation"], request["names"]
+        if operation == "add":
+            if self._extend is None:
+                raise DefinitionError(
+                    "add: the application was not started from a TOML job.",
+                    "Add queries in its Python code, with to() on one of its streams.",
+                )
+            return self._extend(request["job"], names)
+        acts = {"pause": self.pause, "resume": self.resume, "remove": self.remove}
+        return [acts[operation](name) for name in names]
+
+    def pause(self, name: str) -> Change:
+        """Let a query rest: it emits nothing, and its windows miss the rows that come meanwhile; its sink stays open.
+
+        A restart leaves it paused. May be called from any thread, also before `run`, which then begins with it.
+        """
+        return self._requests.ask(Request(Change(name, "pause")))
+
+    def resume(self, name: str) -> Change:
+        """Let a paused query run again; `Change.wait` tells from when on its windows are complete.
+
+        Earlier windows than that are not emitted, nor are those that ended while it was paused.
+        """
+        return self._requests.ask(Request(Change(name, "resume")))
+
+    def remove(self, name: str) -> Change:
+        """Take a query out for good: its open windows are dropped, results that were written stay.
+
+        Its name is free again, also for another definition. A restart with the same definition leaves it out.
+        """
+        return self._requests.ask(Request(Change(name, "remove")))
+
+    def _definitions(self) -> list[StreamDefinition]:
+        """Return the streams with queries, parents first."""
+        for derivation in reversed(self._derived):  # so that a query read by one that is read comes in, too
+            if derivation.stream.queries:
+                derivation.settle()
+        streams = [*self._streams.values(), *(derivation.stream for derivation in self._derived)]
+        used = [stream for stream in streams if stream.queries]
+        for stream in used:
+            if [other.name for other in used].count(stream.name) > 1:
+                raise DefinitionError(f"stream: there are two streams {stream.name!r}.", "Rename the stream or query.")
+        if not used:
+            raise DefinitionError(
+                "The application has no query.", "End one with .to(sink, name=...) before running it."
+            )
+        return [stream.definition() for stream in used]
+
+    def run(
+        self,
+        once: bool = False,
+        close_all: bool = False,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> Progress:
+        """Run until stopped, and return what was done.
+
+        The first Ctrl-C (SIGINT or SIGTERM) finishes the running micro-batches, the second stops at once; both leave
+        a checkpoint from which the next run goes on.
+
+        Args:
+            once: Stop when the input is exhausted.
+            close_all: With `once`, close at the end also the windows that the watermark has not reached; rows of them
+                that come later are late.
+            on_progress: Called a few times a second.
+
+        Raises:
+            DefinitionError: A query cannot work on its stream.
+            CheckpointError: The checkpoint is in use, damaged, full, or belongs to other queries.
+            SourceError: A source cannot be read.
+            SinkError: A sink cannot be opened, holds results of another checkpoint, or still fails at the end.
+            QueryFailedError: Every query failed.
+            SessionError: The policy is `fair`, and the Spark session has no FAIR pools; or Spark is gone: its Java
+                process or server ended, or its context was stopped. Found within 10 s, also while nothing runs.
+            KeyboardInterrupt: The second Ctrl-C.
+        """
+        if close_all and not once:
+            raise DefinitionError("run: close_all needs once=True.", "A stream that goes on has no last window.")
+        with self._lock:
+            if self._running:
+                raise DefinitionError("run: the application is running.", "Make another App for another run.")
+            definitions = self._definitions()
+            sinks = dict(self._sinks)
+            self._opened = Opened([*sinks.values(), *(definition.source for definition in definitions)])
+            self._running, self._stop = True, False
+        try:
+            return self._run(definitions, sinks, once, close_all, on_progress)
+        finally:
+            with self._lock:
+                self._running = False
+            self._requests.refuse_all()
+
+    def _run(
+        self,
+        definitions: list[StreamDefinition],
+        sinks: dict[str, Sink],
+        once: bool,
+        close_all: bool,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> Progress:
+        if policy_named(self.settings.policy).at_once:
+            require_pools(self.spark)
+        session = private_session(self.spark)
+        with ExitStack() as ending:
+            ending.enter_context(active_session_kept(self.spark))
+            checkpoint = ending.enter_context(Checkpoint.open(self.checkpoint, self._clock))
+            pulse = ending.enter_context(Pulse(session))
+            ending.push(lambda kind, error, trace: self._close(error))
+            share, groups, kept = self.settings.share, self.settings.key_groups, self.settings.worker_bytes
+            here = self.settings.driver_bytes
+            streams, lost = open_streams(definitions, session, checkpoint, self._clock, share, groups, kept, here)
+            for name, sink in sinks.items():
+                with explained(name, sink):
+                    sink.open(name)
+            loop = Loop(
+                streams,
+                sinks,
+                checkpoint,
+                replace(self.settings, trigger=0) if once else self.settings,
+                self._clock,
+                on_progress,
+                self._on_step,
+                requests=self._requests,
+                forget=self._forget,
+                executor=self._executor,
+                release=self._release,
+                lost=lost,
+            )
+            self._loop = loop
+            if self._stop:
+                loop.stop()
+            self._requests.look = Remote(Inbox(checkpoint.path, self._clock), self._clock, self._asked).look
+            if self._executor is None:
+                pulse.watch(loop.fail)
+            return run_until_told(loop, session, pulse, once, close_all)
+        raise AssertionError
+
+    def _close(self, error: BaseException | None) -> None:
+        loop, self._loop = self._loop, None
+        self._opened.close([] if loop is None else loop.still_writing, error)
+
+    def stop(self) -> None:
+        """End a `run` that goes on or begins in another thread, after its running micro-batches.
+
+        It returns at once, and does nothing when there is no run. What does not end within the setting `stop_timeout`
+        is left to the next run.
+        """
+        self._stop = True
+        if self._loop is not None:
+            self._loop.stop()
+
+    def explain(self) -> dict[str, Any]:
+        """Return what will run and what is shared, as JSON-able values; runs nothing and leaves the checkpoint alone.
+
+        Raises:
+            DefinitionError: A query cannot work on its stream.
+            SourceError: A source cannot be opened.
+        """
+        from transom.engine.explain.explain import explain
+
+        session = private_session(self.spark)
+        with active_session_kept(self.spark):
+            parts, columns = compile_aside(self._definitions(), session, self._clock, self.settings.share)
+        sinks = {name: sink.describe() for name, sink in self._sinks.items()}
+        return explain(self.name, parts, sinks, columns, self.settings.tier)

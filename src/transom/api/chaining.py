@@ -1,0 +1,98 @@
+"""Streams whose rows come from other streams of the application, as users define them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from transom.api.streams import QueryBuilder, Rowwise, Stream
+from transom.engine.spark.rows import WindowJoin
+from transom.engine.streams.derived import DerivedSource, ResultsSource
+from transom.engine.streams.joining import ROWS, JoinSource
+from transom.errors import DefinitionError
+from transom.sinks.nowhere import Nowhere
+from transom.windows.aggregates.functions import count
+from transom.windows.query import Query
+
+
+class Derivation(Protocol):
+    """What a derived stream is made from; its stream is named by `settle`, as soon as a query reads it."""
+
+    stream: Stream
+
+    @property
+    def name(self) -> str:
+        """Name of the stream, as far as it is known."""
+
+    def settle(self) -> None:
+        """Make the queries that it reads part of the application, if they are not, and name the stream."""
+
+    def source(self) -> DerivedSource:
+        """Return a new source, for one run."""
+
+
+@dataclass(eq=False)
+class ResultsOf:
+    """The results of a query."""
+
+    builder: QueryBuilder
+    wanted: str | None
+    """Name of the query, if it gets no sink."""
+    stream: Stream = field(init=False)
+
+    @property
+    def name(self) -> str:
+        """Name of the stream, as far as it is known."""
+        return f"{self.builder.label or self.wanted or 'a query'}.results"
+
+    def settle(self) -> None:
+        """Add the query without a sink, if it has none; the stream is named after it.
+
+        Raises:
+            DefinitionError: The query has another name than `results` says.
+        """
+        label = self.builder.label or self.builder.register(Nowhere(), self.wanted).query
+        if self.wanted not in (None, label):
+            raise DefinitionError(
+                f"results: the query is named {label!r} in to() and {self.wanted!r} in results().",
+                "Name it in one of them.",
+            )
+        self.stream.name = self.name
+
+    def source(self) -> DerivedSource:
+        """Return a new source, for one run."""
+        assert self.builder.label is not None, "settled first"
+        return ResultsSource(self.builder.windowed.grouped.rows.stream.name, self.builder.label)
+
+
+@dataclass(eq=False)
+class JoinOf:
+    """The join of two streams within windows."""
+
+    name: str
+    left: Rowwise
+    right: Rowwise
+    join: WindowJoin
+    stream: Stream = field(init=False)
+    settled: bool = False
+
+    def settle(self) -> None:
+        """Add the queries that count the rows of each side; they take part in progress, dead letters and lateness."""
+        if not self.settled:
+            for rows, label in ((self.left, f"{self.name}.left"), (self.right, f"{self.name}.right")):
+                self._register(rows, label)
+            self.settled = True
+
+    def _register(self, rows: Rowwise, label: str) -> None:
+        def query(name: str) -> Query:
+            branch = rows.stream.branch(rows.chain)
+            return Query(
+                name, branch, (), (self.join.window,), ((ROWS, count()),), condition=rows.condition, keeps_rows=True
+            )
+
+        rows.stream.register(rows.stream, Nowhere(), label, query)
+
+    def source(self) -> DerivedSource:
+        """Return a new source, for one run."""
+        left, right = self.left.stream.name, self.right.stream.name
+        return JoinSource(self.name, self.join, (left, f"{self.name}.left"), (right, f"{self.name}.right"))

@@ -1,0 +1,326 @@
+"""A stream and the queries on it as users write them: values that each step makes anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from transom.engine.changes.requests import Change
+from transom.engine.spark.columns import Unrepeatable, Where, both
+from transom.engine.spark.plan import Rows, Transformation
+from transom.engine.streams.stream import StreamDefinition
+from transom.errors import DefinitionError
+from transom.model.expression import Expression, Input
+from transom.model.time import Duration, Micros, parse_duration
+from transom.model.watermark import WatermarkPolicy
+from transom.model.window import Window, WindowKind, window_of
+from transom.sinks.base import REVISION, Sink
+from transom.sources.base import Source
+from transom.windows.aggregates.base import Aggregate
+from transom.windows.query import Key, LatencyTarget, Query
+
+
+@dataclass(eq=False)
+class Stream:
+    """Rows of a source; made by `App.stream`, `App.join` and `results`. Transformations return new values."""
+
+    register: Callable[[Stream, Sink, str | None, Callable[[str], Query]], Change]
+    """Makes a query part of the application: stream, sink, name if any, and the query given its name."""
+    derive: Callable[[QueryBuilder, str | None], Stream]
+    """Returns a query's results as a stream; the name is for a query without a sink."""
+    twin: Callable[[str | None], Stream]
+    """Returns another stream over the same source."""
+    name: str
+    make_source: Callable[[], Source]
+    event_time: Expression
+    policy: WatermarkPolicy
+    origin: str = ""
+    """The stream that its source belongs to; empty for itself."""
+
+    def __post_init__(self) -> None:
+        self.queries: list[Query] = []
+        self._branches: list[tuple[Transformation, ...]] = []
+
+    def apart(self, name: str | None = None) -> Stream:
+        """Return a stream of its own over the same source, for queries that are too heavy for the limits of the others.
+
+        It has its own micro-batches and its own watermark, and is scheduled by its own limits; in return it reads the
+        source once more and shares no partials. Which stream a query belongs to must not change while a checkpoint is
+        used. A stream that is new to a checkpoint starts where another one over the source has come to.
+
+        Args:
+            name: Names the stream in progress and checkpoint; default stream1, stream2, ...
+
+        Raises:
+            DefinitionError: The name is taken, the application is running, or the rows come from other queries.
+        """
+        return self.twin(name)
+
+    def map(self, transformation: Transformation, deterministic: bool = True) -> Rowwise:
+        """Return the rows after a row-wise PySpark transformation; see `Rowwise.map`."""
+        return Rowwise(self, ()).map(transformation, deterministic)
+
+    def where(self, condition: Input) -> Rowwise:
+        """Return the rows that satisfy a condition, SQL or a Column; cheaper for many queries than filters in `map`."""
+        return Rowwise(self, ()).where(condition)
+
+    def group_by(self, *keys: str, **named: Input) -> Grouped:
+        """Group by columns, or by named expressions; nothing for one global group."""
+        return Rowwise(self, ()).group_by(*keys, **named)
+
+    def window(self, *windows: Window, early: Duration | None = None, lateness: Duration = 0) -> Windowed:
+        """Aggregate all rows together, without keys; see `Grouped.window`."""
+        return self.group_by().window(*windows, early=early, lateness=lateness)
+
+    def definition(self) -> StreamDefinition:
+        """Return the stream as the engine takes it."""
+        return StreamDefinition(self.name, self.make_source(), self.rows, self.policy, tuple(self.queries), self.origin)
+
+    @property
+    def rows(self) -> Rows:
+        """The rows before the queries see them."""
+        return Rows(self.event_time, tuple(self._branches))
+
+    def branch(self, chain: tuple[Transformation, ...]) -> int:
+        """Return the index of a chain of transformations; the same functions give the same index."""
+        if chain not in self._branches:
+            self._branches.append(chain)
+        return self._branches.index(chain)
+
+
+@dataclass(frozen=True, eq=False)
+class Rowwise:
+    """A stream after some transformations."""
+
+    stream: Stream
+    chain: tuple[Transformation, ...]
+    condition: Expression | None = None
+    """Holds for every row, after the chain."""
+
+    def where(self, condition: Input) -> Rowwise:
+        """Return the rows that satisfy a condition.
+
+        Queries whose conditions differ share one pass over the rows, which those that filter in `map` do not.
+
+        Args:
+            condition: SQL text or a Column, as in `DataFrame.where`.
+        """
+        found = Expression.of(condition, "where")
+        return replace(self, condition=found if self.condition is None else both(self.condition, found))
+
+    def map(self, transformation: Transformation, deterministic: bool = True) -> Rowwise:
+        """Return the rows after one more row-wise PySpark transformation: filters, columns, joins with static tables.
+
+        What depends on several rows (an aggregate, `distinct`, a limit, a window function) is refused when the
+        application starts: results would depend on how the stream is cut into micro-batches. What Python functions do
+        (UDFs, `mapInPandas`) cannot be seen; they get some rows at a time, and must treat each by itself.
+
+        Args:
+            transformation: Gets a DataFrame and returns another one.
+            deterministic: Say False to allow what differs when the same rows are read again, after a failure or a
+                restart: `rand`, `uuid`, `current_timestamp`, Python functions that are not deterministic. Results are
+                then each one of those that are possible.
+        """
+        if not callable(transformation):
+            raise DefinitionError(f"map: {transformation!r} is no function.", "Write map(lambda df: df.where(...)).")
+        transformation = transformation if deterministic else Unrepeatable(transformation)
+        before = () if self.condition is None else (Where(self.condition),)
+        return Rowwise(self.stream, (*self.chain, *before, transformation))
+
+    def group_by(self, *keys: str, **named: Input) -> Grouped:
+        """Group by columns, or by named expressions; nothing for one global group.
+
+        Args:
+            keys: Column names.
+            named: Expressions by the name of the result column, e.g. group_by(hour="hour(pickup_at)").
+
+        Raises:
+            DefinitionError: A Column without a name, or a name given twice.
+        """
+        found: list[Key] = []
+        for key in keys:
+            if not isinstance(key, str):
+                raise DefinitionError(f"group_by: {key} has no name for the result.", "Write group_by(name=column).")
+            found.append(Key(key, Expression.of(key, "group_by")))
+        found += [Key(name, Expression.of(value, "group_by")) for name, value in named.items()]
+        _unique([key.name for key in found], "group_by")
+        return Grouped(self, tuple(found))
+
+    def window(self, *windows: Window, early: Duration | None = None, lateness: Duration = 0) -> Windowed:
+        """Aggregate all rows together, without keys; see `Grouped.window`."""
+        return self.group_by().window(*windows, early=early, lateness=lateness)
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """Rows grouped by keys."""
+
+    rows: Rowwise
+    keys: tuple[Key, ...]
+
+    def window(self, *windows: Window, early: Duration | None = None, lateness: Duration = 0) -> Windowed:
+        """Say over which windows to aggregate, and when to emit them besides once at their end.
+
+        With `early` or `lateness` the results have a column `revision` (0 for a window's first result, then counted
+        up) and hold only keys whose rows changed since the revision before: a row replaces those of the same window
+        and keys with a lower revision.
+
+        Args:
+            windows: Lengths ("5 minutes") for tumbling windows, or what `tumbling`, `sliding`, `calendar` and
+                `session` return.
+            early: Emit the results so far of open windows so often (wall time), e.g. "10 seconds".
+            lateness: Rows that come up to so long after the watermark has closed a window still correct its result.
+
+        Raises:
+            DefinitionError: No window, or a duration that makes no sense.
+        """
+        if not windows:
+            raise DefinitionError("window: no window is given.", 'Write for example window("5 minutes").')
+        often = None if early is None else parse_duration(early, "early")
+        if often is not None and often <= 0:
+            raise DefinitionError(f"early: the interval is {early!r}.", 'Write for example early="10 seconds".')
+        allowed = parse_duration(lateness, "lateness")
+        if allowed < 0:
+            raise DefinitionError(f"lateness: {lateness!r} is negative.", 'Write for example lateness="1 minute".')
+        return Windowed(self, tuple(dict.fromkeys(window_of(window) for window in windows)), often, allowed)
+
+
+@dataclass(frozen=True, eq=False)
+class Windowed:
+    """Grouped rows in windows."""
+
+    grouped: Grouped
+    windows: tuple[WindowKind, ...]
+    early: Micros | None
+    lateness: Micros
+
+    @property
+    def updates(self) -> bool:
+        """Whether a window can be emitted more than once."""
+        return self.early is not None or self.lateness > 0
+
+    def agg(self, **aggregates: Aggregate) -> QueryBuilder:
+        """Say what to compute: a name for each result column and its aggregate, e.g. trips=tm.count()."""
+        if not aggregates:
+            raise DefinitionError("agg: no aggregate is given.", "Write for example agg(trips=tm.count()).")
+        for name, aggregate in aggregates.items():
+            if not hasattr(aggregate, "primitives"):
+                raise DefinitionError(
+                    f"agg: {name} is {aggregate!r}, no aggregate of Transom.",
+                    "Use tm.count(), tm.avg('fare') and so on; Spark's own functions cannot be merged across panes.",
+                )
+        revision = [REVISION] if self.updates else []
+        _unique(["window_start", "window_end", *(key.name for key in self.grouped.keys), *aggregates, *revision], "agg")
+        return QueryBuilder(self, tuple(aggregates.items()))
+
+
+@dataclass(eq=False)
+class _Published:
+    """What became of a query after it was built."""
+
+    label: str | None = None
+    results: Stream | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class QueryBuilder:
+    """A query that lacks only a sink, or others that read its results; it counts from then on."""
+
+    windowed: Windowed
+    aggregates: tuple[tuple[str, Aggregate], ...]
+    target: LatencyTarget | None = None
+    fill_zero: bool = False
+    _published: _Published = field(default_factory=lambda: _Published(), init=False, repr=False)
+
+    @property
+    def label(self) -> str | None:
+        """Name of the query; None as long as it is not part of the application."""
+        return self._published.label
+
+    def within(self, limit: Duration, quantile: float = 0.99) -> QueryBuilder:
+        """State a latency target: this share of the results is visible within the limit.
+
+        Args:
+            limit: For example "2 seconds", from the arrival of the row that completes the window.
+            quantile: In (0, 1).
+        """
+        micros = parse_duration(limit, "within")
+        if micros <= 0:
+            raise DefinitionError(f"within: the limit is {limit!r}.", "Give more than nothing.")
+        if not 0 < quantile < 1:
+            raise DefinitionError(f"within: the quantile is {quantile}.", "Give a number between 0 and 1.")
+        return replace(self, target=LatencyTarget(micros, quantile))
+
+    def fill(self, value: str) -> QueryBuilder:
+        """Emit known keys in windows without rows too; `zero`: counts are 0, other values null.
+
+        A key is known from its first row on, for as long as the checkpoint lives.
+        """
+        if value != "zero":
+            raise DefinitionError(f"fill: {value!r} is unknown.", 'Write fill("zero").')
+        if self.windowed.updates:
+            raise DefinitionError(
+                "fill: it does not go with early results or lateness, which emit what changed.",
+                "Leave out fill, or early and lateness.",
+            )
+        return replace(self, fill_zero=True)
+
+    def to(self, sink: Sink, name: str | None = None) -> Change:
+        """Send the results to a sink; the query is now part of the application.
+
+        While that runs, in another thread, the query is added between two micro-batches: `Change.wait` raises what is
+        wrong with it, or tells from when on its windows are complete. It takes what panes there are from the queries
+        that run.
+
+        Args:
+            sink: What `parquet`, `json`, `console`, `memory_sink` or `foreach` return.
+            name: Names the query in the checkpoint; default query1, query2, ...
+
+        Raises:
+            DefinitionError: The name or the sink's directory is taken.
+        """
+        return self.register(sink, name)
+
+    def results(self, name: str | None = None) -> Stream:
+        """Return the results as a stream on which further queries are built, e.g. 10 s into 30 s into a day.
+
+        Each result row comes once, when no row can change it any more. Its event time is the last microsecond of its
+        window, so that it falls into the larger windows around; the stream's watermark is how far this query's
+        windows are final, so that no row is late. The query is computed once, with or without a sink of its own.
+
+        Args:
+            name: Names a query that has no sink; default query1, query2, ...
+        """
+        published = self._published
+        if published.results is None:
+            published.results = self.windowed.grouped.rows.stream.derive(self, name)
+        return published.results
+
+    def register(self, sink: Sink, name: str | None) -> Change:
+        """Make the query part of the application, as `to` and `results` do."""
+        rows = self.windowed.grouped.rows
+
+        def query(label: str) -> Query:
+            return Query(
+                label,
+                rows.stream.branch(rows.chain),
+                self.windowed.grouped.keys,
+                self.windowed.windows,
+                self.aggregates,
+                self.target,
+                self.fill_zero,
+                self.windowed.early,
+                self.windowed.lateness,
+                rows.condition,
+            )
+
+        change = rows.stream.register(rows.stream, sink, name, query)
+        if self._published.label is None:
+            self._published.label = change.query
+        return change
+
+
+def _unique(names: list[str], field: str) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise DefinitionError(f"{field}: there are two result columns {name!r}.", "Give one of them another name.")

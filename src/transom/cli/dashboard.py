@@ -1,0 +1,218 @@
+"""How a run looks: a picture for a terminal, log lines for files, JSON for programs.
+
+Pure: a `Progress` in, something to print out. `transom.cli.views` decides when to print.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from transom.engine.loop.progress import Progress, QueryProgress, StreamProgress
+from transom.model.time import (
+    MAX_TIME,
+    MICROS_PER_SECOND,
+    MIN_TIME,
+    Micros,
+    format_duration,
+    format_time,
+)
+
+HOMES_SHOWN = 6
+"""Executors whose key groups are counted; of more only the number is told."""
+
+
+def to_json(progress: Progress) -> dict[str, Any]:
+    """Return the progress as JSON holds it; times in microseconds, null where there is none yet."""
+    values = asdict(progress)
+    for stream in values["streams"]:
+        for key in ("watermark", "max_event_time"):
+            if not MIN_TIME < stream[key] < MAX_TIME:
+                stream[key] = None
+    for query in values["queries"]:
+        if query["complete_from"] <= MIN_TIME:
+            query["complete_from"] = None
+    return values
+
+
+def notes(progress: Progress) -> list[str]:
+    """Return a log line for each note."""
+    return [f"{format_time(_second(progress.at))} note: {note}" for note in progress.notes]
+
+
+def log_lines(progress: Progress) -> list[str]:
+    """Return log lines: the notes, then one line per stream and one per query."""
+    at = format_time(_second(progress.at))
+    lines = notes(progress)
+    if progress.memory_mode:
+        lines.append(f"{at} memory {progress.memory:.0%}: what frees it goes first")
+    for stream in progress.streams:
+        dead = sum(stream.dead_letters.values())
+        lines.append(
+            f"{at} stream {stream.name}: {_counted(stream.rows, 'row')}, {stream.rows_per_second:,.0f} rows/s, backlog "
+            f"{_counted(stream.backlog, 'row')}{_rest(stream, progress.at)}, "
+            f"watermark {_moment(stream.watermark)}{_lag(stream)}, "
+            f"{_counted(stream.cuts, 'micro-batch')}, last {_seconds(stream.batch_micros)}"
+            + (f", {_counted(dead, 'dead letter')}" if dead else "")
+            + (f", {_groups(stream)}" if stream.key_groups else "")
+        )
+    for query in progress.queries:
+        quantiles = " ".join(f"{name} {_seconds(value)}" for name, value in sorted(query.latency.items()))
+        lines.append(
+            f"{at} query {query.name}: {_counted(query.windows, 'window')}, {_counted(query.result_rows, 'result')}, "
+            f"latency {quantiles or 'not known yet'}"
+            + (f" (target {_target(query)})" if query.target else "")
+            + (f", {_counted(query.late_rows, 'late row')}" if query.late_rows else "")
+            + f", {_state(query)[0]}"
+        )
+    return lines
+
+
+def render(progress: Progress, notes: list[str], ended: bool = False) -> RenderableType:
+    """Return the live picture: a table of streams, a table of queries, and the newest notes."""
+    ran = format_duration(_second(progress.ran) if progress.ran > 0 else 0)
+    head = "finishing the micro-batch, Ctrl-C again stops at once" if progress.stopping else "Ctrl-C stops"
+    head = "ended" if ended else head
+    title = Text.assemble(("transom", "bold cyan"), f"  {ran}  ", (head, "dim"), *_memory(progress))
+    parts: list[RenderableType] = [title, _streams(progress), _queries(progress)]
+    for stream in progress.streams:
+        if stream.key_groups:
+            parts.append(Text(f"{stream.name}: {_groups(stream)}", style="dim"))
+    parts.extend(Text.assemble(("! ", "bold yellow"), note) for note in notes)
+    return Group(*parts)
+
+
+def _memory(progress: Progress) -> list[tuple[str, str]]:
+    if progress.memory_mode:
+        return [(f"  memory {progress.memory:.0%}: what frees it goes first", "yellow")]
+    return [(f"  memory {progress.memory:.0%}", "dim")] if progress.memory else []
+
+
+def _streams(progress: Progress) -> Table:
+    columns = (
+        "rows",
+        "rows/s",
+        "backlog",
+        "watermark (UTC)",
+        "behind newest",
+        "batches",
+        "last batch",
+        "dead letters",
+    )
+    table = _table("stream", columns)
+    for stream in progress.streams:
+        dead = sum(stream.dead_letters.values())
+        table.add_row(
+            Text(stream.name, style="bold"),
+            f"{stream.rows:,}",
+            f"{stream.rows_per_second:,.0f}",
+            Text.assemble(f"{stream.backlog:,}", (_rest(stream, progress.at), "dim")),
+            _moment(stream.watermark),
+            _lag(stream).strip(" ()").removesuffix(" behind the newest row") or "-",
+            f"{stream.cuts:,}",
+            _seconds(stream.batch_micros),
+            Text(f"{dead:,}", style="yellow" if dead else ""),
+        )
+    return table
+
+
+def _queries(progress: Progress) -> Table:
+    table = _table("query", ("windows", "results", "p50", "p95", "p99", "target", "late rows", "state"))
+    for query in progress.queries:
+        state, style = _state(query)
+        table.add_row(
+            Text(query.name, style="bold"),
+            f"{query.windows:,}",
+            f"{query.result_rows:,}",
+            *(_latency(query, name) for name in ("p50", "p95", "p99")),
+            _target(query) if query.target else "-",
+            f"{query.late_rows:,}",
+            Text(state, style=style),
+        )
+    return table
+
+
+def _table(first: str, columns: tuple[str, ...]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(first, no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="left" if column == "state" else "right")
+    return table
+
+
+def _latency(query: QueryProgress, name: str) -> Text:
+    value = query.latency.get(name)
+    if value is None:
+        return Text("-")
+    target, style = query.target, ""
+    if target is not None and value <= target.limit:
+        style = "green"
+    elif target is not None and int(name[1:]) <= target.quantile * 100:
+        style = "red"
+    return Text(_seconds(value), style=style)
+
+
+def _state(query: QueryProgress) -> tuple[str, str]:
+    if query.failure is not None:
+        return f"taken out: {query.failure}", "bold red"
+    if query.paused:
+        return "paused", "yellow"
+    if query.waiting > 1:  # one is being written
+        return f"sink behind by {_counted(query.waiting, 'result')}", "yellow"
+    return "ok", "green"
+
+
+def _target(query: QueryProgress) -> str:
+    assert query.target is not None
+    return f"p{query.target.quantile * 100:g} {_seconds(query.target.limit)}"
+
+
+def _lag(stream: StreamProgress) -> str:
+    if not MIN_TIME < stream.watermark < MAX_TIME or stream.max_event_time <= MIN_TIME:
+        return ""
+    lag = max(stream.max_event_time - stream.watermark, 0)
+    return f" ({format_duration(_second(lag) if lag >= MICROS_PER_SECOND else lag)} behind the newest row)"
+
+
+def _rest(stream: StreamProgress, now: Micros) -> str:
+    """Say that a backlog waits on purpose: it is read when its next window is near."""
+    if stream.rests_until is None or not stream.backlog or stream.rests_until <= now:
+        return ""
+    return f" for a window in {_seconds(stream.rests_until - now)}"
+
+
+def _groups(stream: StreamProgress) -> str:
+    """Say where the key groups are, and what the loss of an executor costs."""
+    homes = ", ".join(f"{groups} on {home}" for home, groups in sorted(stream.key_groups.items())[:HOMES_SHOWN])
+    others = len(stream.key_groups) - HOMES_SHOWN
+    text = f"{_counted(sum(stream.key_groups.values()), 'key group')} on the executors ({homes}"
+    text += f", and {others} more)" if others > 0 else ")"
+    text += f", {stream.moved_groups:,} moved" if stream.moved_groups else ""
+    if stream.recovery_estimate_micros:
+        text += f", a lost executor would cost at most {_seconds(stream.recovery_estimate_micros)}"
+    if stream.recovery_micros is not None:
+        lost = f" ({', '.join(stream.lost_executors)})" if stream.lost_executors else ""
+        text += f", the last one{lost} cost {_seconds(stream.recovery_micros)}"
+    return text
+
+
+def _moment(at: Micros) -> str:
+    return format_time(_second(at) if MIN_TIME < at < MAX_TIME else at).removesuffix("Z").replace("T", " ")
+
+
+def _second(at: Micros) -> Micros:
+    return at // MICROS_PER_SECOND * MICROS_PER_SECOND
+
+
+def _seconds(micros: Micros) -> str:
+    seconds = micros / MICROS_PER_SECOND
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"
+
+
+def _counted(number: int, what: str) -> str:
+    plural = "" if number == 1 else "es" if what.endswith("ch") else "s"
+    return f"{number:,} {what}{plural}"

@@ -1,0 +1,1 @@
+"""Changes of the set of queries: requests, records of the log, what they make of a stream."""

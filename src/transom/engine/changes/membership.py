@@ -1,0 +1,153 @@
+"""Queries come to a stream that runs, and leave it: what a change would be, and making it so. No effects but memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+
+from transom.engine.changes.records import SetChange
+from transom.engine.partials.history import Sources, complete_from, sources_of
+from transom.engine.spark.compile import Compiled
+from transom.engine.state.state import QueryState
+from transom.engine.streams.derived import DerivedSource
+from transom.engine.streams.stream import Stream
+from transom.errors import DefinitionError, TransomError
+from transom.model.time import MIN_TIME, Micros
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A change of a stream's queries that can be made at once."""
+
+    change: SetChange
+    compiled: Compiled
+    """The queries that run then."""
+    sources: tuple[Sources, ...]
+    """For each store that there is then, where its panes come from."""
+
+
+def propose(
+    stream: Stream,
+    added: Sequence[str] = (),
+    resumed: Sequence[str] = (),
+    paused: Sequence[str] = (),
+    removed: Sequence[str] = (),
+) -> Proposal:
+    """Return the change that makes some queries come and others leave; nothing changes yet.
+
+    Args:
+        stream: The stream; its definition has the queries that come.
+        added: New queries.
+        resumed: Queries that were paused.
+        paused: Queries that run.
+        removed: Queries of the stream.
+
+    Raises:
+        DefinitionError: A query that comes cannot work.
+    """
+    begun, ended = frozenset((*added, *resumed)), frozenset((*paused, *removed))
+    running = {query.name for query in stream.state.running()}
+    try:
+        compiled = stream.shape((running | begun) - ended)
+    except TransomError:
+        raise
+    except Exception as error:
+        names = ", ".join(map(repr, sorted(begun)))
+        raise DefinitionError(
+            f"query {names}: its transformations fail: {type(error).__name__}: {error}.", "Mend its map()."
+        ) from error
+    held = stream.state.held()
+    sources = tuple(sources_of(key_set, origin, held, begun) for key_set, origin, *_ in compiled.stores)
+    moments = {name: _complete_from(stream, name, compiled, sources) for name in (*added, *resumed)}
+    change = SetChange(
+        stream.name,
+        added={name: moments[name] for name in added},
+        definitions=json.loads(json.dumps({name: stream.definitions[name] for name in added})),
+        resumed={name: moments[name] for name in resumed},
+        paused=tuple(paused),
+        removed=tuple(removed),
+    )
+    return Proposal(change, compiled, sources)
+
+
+def _complete_from(stream: Stream, name: str, compiled: Compiled, sources: Sequence[Sources]) -> Micros:
+    """Return the start of the earliest complete window of a query that comes.
+
+    Corrections of a window that closed before the query came would come without its first result, so that the windows
+    of a query with lateness start after what is closed.
+    """
+    query = compiled.queries[name].query
+    number = next(i for i, (key_set, *_) in enumerate(compiled.stores) if any(q.name == name for q in key_set.queries))
+    moment = complete_from(query, sources[number], unseen(stream))
+    if any(keeper.query == name for keeper in stream.keepers):  # panes there may be, but no rows
+        moment = max(moment, unseen(stream))
+    closed = stream.state.closed if query.lateness else MIN_TIME
+    return max(moment, closed)
+
+
+def unseen(stream: Stream) -> Micros:
+    """Return the moment from which on a stream will have read all rows, whatever it has read so far."""
+    newest = stream.max_event_time()
+    moment = MIN_TIME if newest is None else newest + 1
+    return max(moment, stream.source.complete_from()) if isinstance(stream.source, DerivedSource) else moment
+
+
+def enact(stream: Stream, proposal: Proposal) -> None:
+    """Make a change; it was proposed for the stream as it is now."""
+    state, change = stream.state, proposal.change
+    for name, moment in change.begun.items():
+        state.compiled[name] = proposal.compiled.queries[name]
+        state.queries[name] = QueryState(moment)
+    for name in change.paused:
+        state.queries[name] = replace(state.queries[name], paused=True)
+    for name in change.removed:
+        del state.queries[name], state.compiled[name]
+        stream.withdraw(name)
+    stream.compiled = proposal.compiled
+    state.arrange(proposal.compiled.stores, proposal.sources)
+
+
+def repeat(stream: Stream, change: SetChange) -> None:
+    """Make a change of the log again.
+
+    The windows of a query are complete no earlier than the panes allow that are there now: those of a query that was
+    there when the change was logged, and that the job does not have any more, are not.
+    """
+    proposal = propose(stream, tuple(change.added), tuple(change.resumed), change.paused, change.removed)
+    now = proposal.change
+    later = replace(
+        now,
+        added={name: max(moment, now.added[name]) for name, moment in change.added.items()},
+        resumed={name: max(moment, now.resumed[name]) for name, moment in change.resumed.items()},
+    )
+    enact(stream, replace(proposal, change=later))
+
+
+def begin_beside(streams: Mapping[str, Stream], begun: Set[str]) -> None:
+    """Let streams that are new to a checkpoint start where another stream of the same source has come to.
+
+    What is before that may have been released. For their queries it is as if they were added to that stream.
+
+    Args:
+        streams: The streams, as they were recovered.
+        begun: Names of those of which the checkpoint knows how far they are.
+    """
+    for stream in streams.values():
+        name = stream.definition.source_name
+        others = [other for other in streams.values() if other.definition.source_name == name and other.name in begun]
+        if others and stream.name not in begun:
+            stream.state.begin_at(next((other for other in others if other.name == name), others[0]).state)
+
+
+def begin_with(stream: Stream, states: dict[str, QueryState]) -> None:
+    """Let a stream that was just made have only some of its queries, in given states."""
+    state = stream.state
+    if dict(state.queries) == states:
+        return
+    state.compiled = {name: compiled for name, compiled in state.compiled.items() if name in states}
+    state.queries = dict(states)
+    if states:
+        stream.rearrange()
+    else:
+        state.arrange(())

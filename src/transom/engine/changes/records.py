@@ -1,0 +1,235 @@
+"""Changes of the set of queries, as the log tells of them, and what they make of a stream, live and at a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from transom.engine.partials.tables import branch_of
+from transom.engine.state.state import QueryState
+from transom.model.time import MIN_TIME, Micros
+from transom.windows.aggregates.widening import goes_on, widens
+from transom.windows.query import Query
+
+RECORD = "queries"
+"""Type of the log's records that tell of a change."""
+
+
+@dataclass(frozen=True)
+class SetChange:
+    """Queries of one stream that come and go between two of its cuts."""
+
+    stream: str
+    added: Mapping[str, Micros] = field(default_factory=dict)
+    """From when on the windows of each query are complete: their earliest start; microseconds."""
+    definitions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Of the queries that are added."""
+    resumed: Mapping[str, Micros] = field(default_factory=dict)
+    """As `added`, for queries that were paused."""
+    paused: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    """Queries that were taken out by a command; they stay out while the job still has them as they were."""
+    left: tuple[str, ...] = ()
+    """Queries that the job does not have any more."""
+
+    @property
+    def begun(self) -> dict[str, Micros]:
+        """The queries that run from here on."""
+        return {**self.added, **self.resumed}
+
+    @property
+    def ended(self) -> frozenset[str]:
+        """The queries that do not run from here on."""
+        return frozenset((*self.paused, *self.removed, *self.left))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All queries that it concerns."""
+        return frozenset(self.begun) | self.ended
+
+    def only(self, names: Iterable[str]) -> SetChange:
+        """Return the change without what concerns other queries."""
+        kept = frozenset(names)
+        return SetChange(
+            self.stream,
+            {name: at for name, at in self.added.items() if name in kept},
+            {name: text for name, text in self.definitions.items() if name in kept},
+            {name: at for name, at in self.resumed.items() if name in kept},
+            *(tuple(name for name in some if name in kept) for some in (self.paused, self.removed, self.left)),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the change as a record of the log."""
+        return {"type": RECORD, **self.__dict__}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> SetChange:
+        """Return what `to_json` wrote."""
+        value = {name: item for name, item in record.items() if name != "type"}
+        lists = {name: tuple(value[name]) for name in ("paused", "removed", "left")}
+        return cls(**{**value, **lists})
+
+
+@dataclass(frozen=True)
+class KnownQuery:
+    """What a checkpoint knows of a query."""
+
+    stream: str
+    definition: Mapping[str, Any]
+    complete_from: Micros = MIN_TIME
+    paused: bool = False
+    failure: str | None = None
+
+    @property
+    def whole(self) -> dict[str, Any]:
+        """Its definition with its stream, as the checkpoint keeps it."""
+        return {"stream": self.stream, **self.definition}
+
+    @property
+    def state(self) -> QueryState:
+        """How far it has come."""
+        return QueryState(self.complete_from, self.failure, self.paused)
+
+    @property
+    def words(self) -> str:
+        """Its state, for people."""
+        return f"failed: {self.failure}" if self.failure else "paused" if self.paused else "running"
+
+
+@dataclass
+class Register:
+    """The queries that a checkpoint knows, at one point of its log; changed only by `take`."""
+
+    known: dict[str, KnownQuery] = field(default_factory=dict)
+    """Queries that run, are paused, or failed."""
+    gone: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Those that left, with their last `definition`, and `asked`: whether a command removed them."""
+
+    @classmethod
+    def of(cls, snapshot: Mapping[str, Any]) -> Register:
+        """Return the register at a snapshot; empty without one."""
+        known = {}
+        for name, definition in snapshot.get("definitions", {}).items():
+            values = snapshot["streams"].get(definition["stream"], {}).get("state", {}).get("queries", {}).get(name)
+            values = snapshot.get("lost", {}).get(name, values)
+            if values is not None:
+                rest = {key: value for key, value in definition.items() if key != "stream"}
+                known[name] = KnownQuery(
+                    definition["stream"], rest, values["complete_from"], values["paused"], values["failure"]
+                )
+        return cls(known, dict(snapshot.get("gone", {})))
+
+    @classmethod
+    def at_end(cls, snapshot: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) -> Register:
+        """Return the register after all records that follow a snapshot."""
+        register = cls.of(snapshot)
+        for record in records:
+            register.take(record)
+        return register
+
+    def copy(self) -> Register:
+        """Return another one that starts equal."""
+        return Register(dict(self.known), dict(self.gone))
+
+    def take(self, record: Mapping[str, Any]) -> None:
+        """Take in a record of the log."""
+        if record["type"] == RECORD:
+            self._change(SetChange.from_json(record))
+        elif record["type"] == "failed":
+            self._fail(record["query"], record["error"])
+        elif record["type"] == "commit":
+            for name, why in record["failures"].items():
+                self._fail(name, why)
+
+    def _fail(self, name: str, why: str) -> None:
+        if name in self.known and self.known[name].failure is None:
+            self.known[name] = replace(self.known[name], failure=why)
+
+    def _change(self, change: SetChange) -> None:
+        for name, moment in change.added.items():
+            self.gone.pop(name, None)
+            self.known[name] = KnownQuery(change.stream, dict(change.definitions[name]), moment)
+        for name, moment in change.resumed.items():
+            self.known[name] = replace(self.known[name], complete_from=moment, paused=False)
+        for name in change.paused:
+            self.known[name] = replace(self.known[name], paused=True)
+        for name in (*change.removed, *change.left):
+            query = self.known.pop(name)
+            self.gone[name] = {"definition": query.whole, "asked": name in change.removed}
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What a restart makes of the queries of the job, given what the checkpoint knows."""
+
+    added: tuple[str, ...]
+    """The checkpoint does not know them."""
+    left: tuple[str, ...]
+    """The job does not have them any more."""
+    dismissed: tuple[str, ...]
+    """The job still has them, but a command removed them."""
+    changed: tuple[str, ...]
+    """They have another definition than in the checkpoint."""
+
+
+def fate(register: Register, job: Mapping[str, Mapping[str, Any]]) -> Fate:
+    """Compare the job with the checkpoint.
+
+    Args:
+        register: What the checkpoint knows at the end of its log.
+        job: Definitions of the job's queries, as JSON, each with its stream.
+    """
+    known = {name: without_types(query.whole) for name, query in register.known.items()}
+    offered = {name: without_types(definition) for name, definition in job.items()}
+    unknown = [name for name in job if name not in known]
+    dismissed = [
+        name
+        for name in unknown
+        if name in register.gone
+        and register.gone[name]["asked"]
+        and without_types(register.gone[name]["definition"]) == offered[name]
+    ]
+    return Fate(
+        tuple(name for name in unknown if name not in dismissed),
+        tuple(name for name in known if name not in job),
+        tuple(dismissed),
+        tuple(name for name in job if name in known and known[name] != offered[name]),
+    )
+
+
+def without_types(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what makes a query another one when it changes: types may, where states go on; so may unused columns."""
+    kept = {name: value for name, value in definition.items() if name not in ("types", "source")}
+    return kept | {"branch": branch_of(definition)}
+
+
+def type_changes(old: Mapping[str, Any], new: Mapping[str, Any], query: Query) -> tuple[bool, list[str]]:
+    """Compare the types of two definitions of a query that are the same otherwise.
+
+    Args:
+        old: What the checkpoint has; of an older version, it has no types.
+        new: What the job has.
+        query: The query.
+
+    Returns:
+        Whether types changed, and with which changes the states of the query cannot go on, in words.
+    """
+    changed: list[tuple[str, str, str, str]] = []
+    for part, names in new.get("types", {}).items():
+        before = old.get("types", {}).get(part, {})
+        changed += [(part, name, before[name], now) for name, now in names.items() if before.get(name, now) != now]
+    users: dict[str, list[str]] = {}
+    for _, aggregate in query.aggregates:
+        for primitive in aggregate.primitives:
+            for expression in primitive.inputs:
+                users.setdefault(expression.text, []).append(primitive.key)
+    words = []
+    for part, name, was, now in changed:
+        stuck = [key for key in users.get(name, ()) if part == "inputs" and not goes_on(key, was, now)]
+        if stuck or (part != "inputs" and not widens(was, now)):
+            use = {"keys": "a key", "rows": "a column of a join"}.get(part) or " and ".join(
+                aggregate.describe() for _, aggregate in query.aggregates if name in {e.text for e in aggregate.inputs}
+            )
+            words.append(f"query {query.name!r}: the type of {name} ({use}) was {was} and is {now}.")
+    return bool(changed), words

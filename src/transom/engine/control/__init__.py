@@ -1,0 +1,1 @@
+"""Decisions from measurements while an application runs: order, memory, arrangement, tiers."""

@@ -1,0 +1,264 @@
+"""Which stream runs next and how much of it: what is known of the streams, given to a policy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from transom.engine.control.estimates import UNSTATED, Deadline, StreamEstimate
+from transom.engine.control.memory import Shares
+from transom.engine.state.closing import Closing
+from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.engine.streams.derived import DerivedSource
+from transom.engine.streams.stream import Stream
+from transom.model.time import MICROS_PER_SECOND, Micros, format_duration
+from transom.scheduling.costs import Costs, cycle_seconds, offered
+from transom.scheduling.limits import out_of_reach
+from transom.scheduling.memory import MemoryMode, holding
+from transom.scheduling.policies import Policy, StreamView, bounded, freeing, policy_named
+from transom.settings import Settings
+
+LOOK: Micros = MICROS_PER_SECOND // 2
+"""How often memory is measured."""
+PACE: Micros = MICROS_PER_SECOND
+"""How often the cycle, the load and the largest cuts are."""
+VIEWED: Micros = MICROS_PER_SECOND // 4
+"""What is expected of a stream to which nothing happens is computed so often."""
+
+
+class Scheduler:
+    """Decides for the streams of one application; all methods run on the loop's thread, and `now` is monotonic time.
+
+    Args:
+        streams: The streams.
+        settings: Policy, cycle, slots.
+        measure: Returns the shares of memory in use; None for no memory mode.
+        note: Tells people once.
+    """
+
+    def __init__(
+        self,
+        streams: Mapping[str, Stream],
+        settings: Settings,
+        measure: Callable[[], Shares] | None = None,
+        note: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._streams = streams
+        self._settings = settings
+        self._policy = policy_named(settings.policy, settings.longest_wait)
+        self._freeing = bounded(Policy("memory", freeing), settings.longest_wait)
+        self._measure = measure if settings.memory_bound < 1 else None
+        self._measured_at: Micros | None = None
+        self._note = note
+        self._told: set[str] = set()
+        """Queries whose limit is known to be out of reach."""
+        self.memory = Shares()
+        """At the last look."""
+        self.mode = MemoryMode(settings.memory_bound)
+        self.resting: dict[str, Micros] = {}
+        """Streams that were left alone the last time, with the wall time at which the watermark of their next window is
+        expected."""
+        self.once = False
+        """Whether all input is there from the start, so that no watermark is worth waiting for."""
+        self._estimates: dict[str, StreamEstimate] = {}
+        self._views: dict[str, tuple[Micros, tuple[object, ...], int, StreamView]] = {}
+        """Of each stream the last one, with when it was made, of what, and for how many rows."""
+        self._paced_at: Micros | None = None
+        self._cycle, self._load = 1.0, 0.0
+        """Seconds of a cycle, and offered work over capacity, measured last."""
+        self._most: dict[str, int] = {}
+        """Largest cuts, as measured then."""
+        self.spent = 0.0
+        """Seconds of processor time that scheduling has taken."""
+
+    def of(self, stream: Stream, now: Micros) -> StreamEstimate:
+        """Return what is known of a stream."""
+        known = self._estimates.get(stream.name)
+        if known is None or known.stream is not stream:
+            known = self._estimates[stream.name] = StreamEstimate(stream, now)
+        return known
+
+    @property
+    def slots(self) -> int:
+        """Jobs that may run at once."""
+        return max(self._settings.slots, len(self._streams)) if self._policy.at_once else self._settings.slots
+
+    @property
+    def pools(self) -> bool:
+        """Whether each stream has a FAIR pool of its own."""
+        return self._policy.at_once
+
+    def max_rows(self, now: Micros) -> Mapping[str, int]:
+        """Return the largest cut of each stream: what fits into a cycle, as far as there are others to wait for it."""
+        bound = self._settings.max_rows_per_cut
+        if self._policy.at_once or (len(self._streams) == 1 and self._settings.cycle is None):
+            return dict.fromkeys(self._streams, bound)
+        begun = time.thread_time()
+        self._pace(now)
+        if self._most.keys() != self._streams.keys():
+            known = {name: self.of(each, now) for name, each in self._streams.items()}
+            self._most = {name: min(bound, each.fitting(self._cycle)) for name, each in known.items()}
+        self.spent += time.thread_time() - begun
+        return self._most
+
+    def _pace(self, now: Micros) -> None:
+        """Measure the length of a cycle and the load, if it was not done just now."""
+        if self._paced_at is not None and now < self._paced_at + PACE:
+            return
+        self._paced_at, self._most = now, {}
+        known = list(self._estimates.values())
+        if known:
+            fixed, row, partial, rate, period = np.array([each.pace() for each in known]).T
+            slots = self._settings.slots
+            self._load = float(offered(Costs(fixed, row, partial), rate, period, slots))
+            self._cycle = float(cycle_seconds(np.median(fixed), np.asarray((rate * row).sum() / slots)))
+        if self._settings.cycle is not None:
+            self._cycle = self._settings.cycle / MICROS_PER_SECOND
+
+    def learned(self) -> dict[str, Any]:
+        """Return what a restart should know again, as JSON, by stream: the lags of watermarks."""
+        return {name: estimate.lags.to_json() for name, estimate in self._estimates.items()}
+
+    def restore(self, learned: Mapping[str, Any], now: Micros) -> None:
+        """Take in what `learned` returned, for the streams that there still are."""
+        for name in learned.keys() & self._streams.keys():
+            self.of(self._streams[name], now).lags.restore(learned[name])
+
+    # ---- what happens
+
+    def looked(self, streams: Iterable[Stream], now: Micros, ahead: Micros = 0) -> None:
+        """Take in what the sources of some streams have.
+
+        Args:
+            streams: The streams.
+            now: Monotonic time.
+            ahead: By how much the wall clock, which dates rows and watermarks, is ahead of it.
+        """
+        begun = time.thread_time()  # a system call: once for all
+        for stream in streams:
+            known = self.of(stream, now)
+            if known.ahead != ahead:
+                known.wall_is(ahead, now)
+            if known.is_news():
+                known.looked(now)
+        self.spent += time.thread_time() - begun
+
+    def started(self, stream: Stream, cut: LoggedCut, now: Micros) -> None:
+        """Note that the job of a cut was submitted."""
+        self.of(stream, now).started(cut, now)
+
+    def finished(self, stream: Stream, outcome: CutOutcome, now: Micros) -> None:
+        """Note that a job is done and its rows are in the state."""
+        begun = time.thread_time()
+        estimate = self.of(stream, now)
+        estimate.finished(outcome, now)
+        if not self.once:
+            self._tell_who_misses(estimate)
+        self.spent += time.thread_time() - begun
+
+    def _tell_who_misses(self, estimate: StreamEstimate) -> None:
+        """Say once of each query when its stream is too slow for its limit; the rows of derived streams come once."""
+        stream = estimate.stream
+        if isinstance(stream.source, DerivedSource):
+            return
+        queries = stream.state.running()
+        limits = {query.name: UNSTATED if query.target is None else query.target.limit for query in queries}
+        for name in out_of_reach(estimate.runs, limits):
+            if name not in self._told:
+                self._told.add(name)
+                self._note(
+                    f"{name} has a limit of {format_duration(limits[name])}, but the micro-batches of {stream.name}, "
+                    f"with {len(queries)} queries, take longer. If it needs less by itself, let it read apart: "
+                    "stream.apart(), or own_stream = true in TOML."
+                )
+
+    def closed(self, stream: Stream, closings: Iterable[Closing], took: Micros, now: Micros) -> None:
+        """Note that windows were consolidated."""
+        tables = [closing.results.table for closing in closings if closing.results is not None]
+        self.of(stream, now).closed(sum(table.num_rows for table in tables), took)
+
+    # ---- decisions
+
+    def order(self, ready: Sequence[str], now: Micros, delivering: bool = False) -> list[str]:
+        """Return the streams to run now, the first one first; those left out are better run later.
+
+        Args:
+            ready: Streams with rows to read.
+            now: Monotonic time.
+            delivering: Whether a sink is taking results.
+        """
+        begun = time.thread_time()
+        self.look(now)
+        self._pace(now)
+        cycle = self._cycle
+        views = []
+        for name in ready:
+            estimate = self.of(self._streams[name], now)
+            view = self._view(estimate, now)
+            if self.short:
+                view = view._replace(freed=estimate.freed(view.expected <= now, cycle))
+            views.append(view)
+        policy = self._freeing if self.mode.active else self._policy
+        if self.short and (delivering or any(view.freed > 0 for view in views) or self._waits_in_memory(cycle, now)):
+            policy = bounded(holding(policy), self._settings.longest_wait)
+        chosen = policy(views, now)
+        rests = (view for view in views if view.name not in chosen and view.expected > now)
+        ahead = {name: self._estimates[name].ahead for name in ready}
+        self.resting = {view.name: round(view.expected) + ahead[view.name] for view in rests}
+        self.spent += time.thread_time() - begun
+        return chosen
+
+    def _view(self, estimate: StreamEstimate, now: Micros) -> StreamView:
+        """Return a stream as the policy sees it, anew if something happened to it or some time has passed.
+
+        Of a stream to which only rows were added, and this is most of what happens, only what follows from them is new.
+        """
+        name, of_what = estimate.stream.name, (estimate, estimate.changes, estimate.stream.more)
+        known = self._views.get(name)
+        if known is None or known[1] != of_what or not known[0] <= now < known[0] + VIEWED:
+            view = estimate.view(self._deadlines(estimate, now), self._cycle, self._load, now, self.once)
+        else:
+            now, _, backlog, view = known
+            if backlog == estimate.backlog:
+                return view
+            view = view.grown(float(estimate.next_run()))
+        self._views[name] = now, of_what, estimate.backlog, view
+        return view
+
+    @property
+    def short(self) -> bool:
+        """Whether memory is short, be it that the memory mode rests."""
+        return self.mode.active or (self._measure is not None and self.memory.largest >= self.mode.enter)
+
+    def _waits_in_memory(self, cycle: float, now: Micros) -> bool:
+        """Tell whether a stream frees memory with the rows that it reads now or next."""
+        return any(self.of(stream, now).freed(False, cycle) > 0 for stream in self._streams.values())
+
+    def look(self, now: Micros) -> None:
+        """Measure memory, if it was not done just now."""
+        if self._measure is None or (self._measured_at is not None and now < self._measured_at + LOOK):
+            return
+        self._measured_at, self.memory = now, self._measure()
+        before, self.mode = self.mode, self.mode.observed(self.memory.largest, now)
+        if self.mode.active and not before.active and before.rest_until is None:
+            self._note(f"Memory is short ({self.memory}): the streams go first whose rows and windows free most of it.")
+
+    def _deadlines(self, estimate: StreamEstimate, now: Micros) -> list[Deadline]:
+        """Return the deadlines of a stream, with those of the streams that wait for it, at any level.
+
+        A window further down has the runs in between before its limit, so that the slack is that of the whole pipeline;
+        each input of a join has the join's deadlines, so that the slack of the join is the least over its inputs.
+        """
+        found = list(estimate.deadlines())
+        for reader in estimate.stream.readers:
+            below = self.of(reader.child, now)
+            cost = below.next_run()
+            found += [
+                replace(each, end=each.end + reader.behind, below=each.below + cost)
+                for each in self._deadlines(below, now)
+            ]
+        return found

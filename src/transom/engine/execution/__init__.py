@@ -1,0 +1,1 @@
+"""The execution of the jobs of cuts."""

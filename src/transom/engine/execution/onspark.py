@@ -1,0 +1,249 @@
+"""The job of a cut on Spark: partials, rows for joins and dead letters, without what makes it fail.
+
+`run_in_memory` (simulation/inmemory.py) is its counterpart without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from transom.engine.cluster.files import PartialFiles
+from transom.engine.partials.tables import describe_table
+from transom.engine.spark import jobs
+from transom.engine.spark.caching import cached
+from transom.engine.spark.compile import Compiled
+from transom.engine.spark.isolation import Isolated, run_isolated
+from transom.engine.spark.jobs import CutPartials, Loss
+from transom.engine.spark.packing import Packing, files_written
+from transom.engine.spark.plan import StreamPlan
+from transom.engine.spark.rowfiles import KeptRows
+from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.engine.streams.rowbuffer import keep_rows
+from transom.engine.streams.stream import Stream
+from transom.errors import CheckpointError, CheckpointFullError, SourceError
+from transom.failures import Kind, classify, require_blame
+from transom.model.time import Micros
+from transom.sources.base import ARRIVAL
+from transom.windows.components import Component
+from transom.windows.query import Query
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def run_on_spark(stream: Stream, cut: LoggedCut, compiled: Compiled) -> CutOutcome:
+    """Return what the job of a cut brings; called on a worker thread, changes no state.
+
+    Args:
+        stream: The stream.
+        cut: The cut, already in the log.
+        compiled: The queries that ran when it was logged.
+
+    Raises:
+        SourceError: The rows cannot be read, whatever the queries.
+        CheckpointError: Partials, rows or dead letters cannot be written.
+        SessionError: Spark is gone, memory ran out, or jobs are cancelled again and again.
+    """
+    if cut.empty:
+        return CutOutcome(cut)
+    job = SparkJob(stream, cut, compiled)
+    try:
+        return job.run()
+    finally:
+        job.let_go()
+
+
+class _Abandoned(BaseException):
+    """The application ends at once, so that nobody waits for this micro-batch any more."""
+
+
+class SparkJob:
+    """The job of one cut, and the jobs that follow from it.
+
+    Args:
+        stream: The stream.
+        cut: The cut.
+        compiled: The queries.
+    """
+
+    def __init__(self, stream: Stream, cut: LoggedCut, compiled: Compiled) -> None:
+        self.stream = stream
+        self.cut = cut
+        self._compiled = compiled
+        self._skipped = dict(stream.source.unfit(cut.start, cut.end))
+        """Units of the source that cannot be read, with the reason."""
+        self._held: tuple[tuple[str, ...], DataFrame] | None = None
+        """The rows, read once for all jobs, with the units that were skipped."""
+
+    def run(self) -> CutOutcome:
+        """Run it without the units and queries that make it fail, then write what its rows are needed for."""
+        cut, isolated = self.cut, self._isolated()
+        compiled, partials = isolated.value
+        before = jobs.late_moments(isolated.queries, cut.watermark)
+        late: dict[str, int] = {}
+        for component, table in zip(compiled.components, partials.tables, strict=True):
+            late.update(jobs.late_rows(table, component, before))
+        tables, files = self._described(compiled, partials)
+        kept, failures = self._keep(compiled, before)
+        outcome = CutOutcome(
+            cut,
+            tables,
+            partials.stats,
+            self._skipped,
+            {**isolated.failures, **failures},
+            {query: rows for query, rows in late.items() if rows},
+            kept,
+            files,
+        )
+        if partials.stats.bad or outcome.late or self._skipped:
+            self._write_dead_letters(outcome, compiled, before)
+        return outcome
+
+    def let_go(self) -> None:
+        """Give back the memory of the rows."""
+        if self._held is not None:
+            self._held[1].unpersist()
+            self._held = None
+
+    # ---- partials
+
+    def _isolated(self) -> Isolated[tuple[Compiled, CutPartials]]:
+        queries = [known.query for known in self._compiled.queries.values()]
+        while True:
+            try:
+                return run_isolated(self._attempt, queries, lambda some: self._attempt(some, apart=True))
+            except Exception as error:
+                require_blame(error, self._what)
+                self._skip_unreadable(error)
+
+    def _attempt(self, queries: Sequence[Query], apart: bool = False) -> tuple[Compiled, CutPartials]:
+        stream, compiled = self.stream, self._compiled
+        if apart or stream.computes_apart:
+            compiled = stream.compile_apart(queries)
+        elif len(queries) < len(compiled.queries):
+            compiled = stream.compile(queries)
+        with self._unless_abandoned():
+            return compiled, self.partials(compiled)
+
+    @property
+    def _what(self) -> str:
+        return f"The job of the stream {self.stream.name!r}"
+
+    def _skip_unreadable(self, error: Exception) -> None:
+        """Leave out units of the source that cannot be read; raise when there are no others, for the source is gone."""
+        found: dict[str, str] = {}
+        try:
+            found = self.stream.source.unreadable(self.stream.session, self.cut.start, self.cut.end)
+        except Exception as another:  # the first error says more, unless this one is the reason of both
+            require_blame(another, self._what)
+        if not found.keys() - self._skipped.keys():
+            raise SourceError(
+                f"The stream {self.stream.name!r} cannot be read: {classify(error).reason}.",
+                "Nothing of this cut was committed; run again when the source can be read.",
+            ) from error
+        self._skipped.update(found)
+
+    def partials(self, compiled: Compiled) -> CutPartials:
+        """Run the Spark job; a second time with another edge where late and timely rows met in a session's partial."""
+        stream, cut = self.stream, self.cut
+        executors = stream.state.executors
+
+        def packing(component: Component) -> Packing | None:
+            if not stream.puts_in_files(component):
+                return None
+            late = jobs.late_for_sessions(component, cut.watermark)
+            return Packing(executors.directory, cut.number, executors.groups, late)
+
+        def once(plan: StreamPlan) -> CutPartials:
+            rows = self._rows()
+            return jobs.run_cut(
+                rows if stream.measures_delays else rows.drop(ARRIVAL),
+                plan,
+                partitions=len(stream.source.partitions),
+                ahead=cut.ahead,
+                estimated_rows=cut.rows,
+                packings=[packing(component) for component in plan.components],
+            )
+
+        found = once(compiled.plan)
+        moments = jobs.straddled(found.tables, compiled.components, cut.watermark)
+        return once(compiled.plan.split_at(moments)) if moments else found
+
+    def _rows(self) -> DataFrame:
+        """Return the rows of the cut; when several jobs read them in any case, they are parsed once."""
+        stream, cut, skip = self.stream, self.cut, tuple(self._skipped)
+        if not stream.keepers:
+            return stream.source.read(stream.session, cut.start, cut.end, skip)
+        if self._held is None or self._held[0] != skip:
+            self.let_go()
+            self._held = skip, cached(stream.source.read(stream.session, cut.start, cut.end, skip))
+        return self._held[1]
+
+    def _described(
+        self, compiled: Compiled, partials: CutPartials
+    ) -> tuple[tuple[pa.Table, ...], tuple[PartialFiles, ...]]:
+        """Return the partials with a note of what they hold: those that came to the driver, and those in files."""
+        tables, files = [], []
+        written = partials.slices or (None,) * len(partials.tables)
+        for note, table, slices in zip(compiled.plan.notes, partials.tables, written, strict=True):
+            if slices is None:
+                tables.append(describe_table(table, note))
+            elif slices:
+                files.append(files_written(slices, table, note, self.cut.number))
+        return tuple(tables), tuple(files)
+
+    # ---- rows
+
+    def _keep(
+        self, compiled: Compiled, late_before: Mapping[str, Micros]
+    ) -> tuple[dict[str, KeptRows], dict[str, str]]:
+        """Keep the rows that joins need; what it returns is that of `keep_rows`."""
+        keepers = self.stream.keepers
+        if not keepers:
+            return {}, {}
+        with self._unless_abandoned():
+            kept, failures = keep_rows(keepers, self._rows(), compiled, self.cut, late_before)
+        if failures and self.stream.abandoned:
+            raise _Abandoned
+        return kept, failures
+
+    def _write_dead_letters(self, outcome: CutOutcome, compiled: Compiled, before: Mapping[str, Micros]) -> None:
+        late: dict[int, dict[Loss, list[str]]] = {}
+        for name, known in compiled.queries.items():
+            if name in outcome.late:
+                loss = before[name], known.query.condition
+                late.setdefault(known.query.branch, {}).setdefault(loss, []).append(name)
+        directory = self.stream.dead_letters / f"cut={self.cut.number}"
+        try:
+            with self._unless_abandoned():
+                jobs.write_dead_letters(
+                    self._rows(),
+                    compiled.plan,
+                    late,
+                    ahead=self.cut.ahead,
+                    unreadable=outcome.skipped,
+                    directory=directory,
+                )
+        except Exception as error:
+            failure = classify(error)
+            if failure.kind is not Kind.DISK_FULL:
+                require_blame(error, self._what)
+            kind = CheckpointFullError if failure.kind is Kind.DISK_FULL else CheckpointError
+            raise kind(
+                f"Could not write the dead letters {directory}: {failure.reason}.",
+                "Nothing of this cut was committed: free some space on that disk, or mend it, and run again.",
+            ) from error
+
+    @contextmanager
+    def _unless_abandoned(self) -> Iterator[None]:
+        """Let errors pass unless the application ends at once: its cancelled jobs fail, and no query is to blame."""
+        try:
+            yield
+        except Exception as error:
+            if self.stream.abandoned:
+                raise _Abandoned from error
+            raise

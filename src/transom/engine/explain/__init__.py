@@ -1,0 +1,1 @@
+"""What an application will run, as values for people and programs."""

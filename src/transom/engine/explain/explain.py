@@ -1,0 +1,180 @@
+"""What an application will run, as values for people and programs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from transom.engine.explain.fused import fused_as_run
+from transom.engine.explain.graph import StreamGraph, application_graph, partial_text
+from transom.engine.spark.compile import Compiled
+from transom.engine.streams.derived import DerivedSource
+from transom.engine.streams.stream import StreamDefinition
+from transom.model.time import format_duration
+from transom.windows.components import Component
+from transom.windows.operators import Attributes, Fused, Kind, Operator, Schema
+from transom.windows.panes import Grid
+from transom.windows.query import Query
+from transom.windows.splitting import Form
+
+Part = tuple[StreamDefinition, Compiled]
+
+
+def explain(
+    name: str,
+    parts: Sequence[Part],
+    sinks: Mapping[str, str],
+    columns: Mapping[str, Schema],
+    tier: str = "auto",
+) -> dict[str, Any]:
+    """Return streams, queries, what their queries share, and the graph of operators.
+
+    Args:
+        name: The application's.
+        parts: The streams, parents first.
+        sinks: What each query's sink is.
+        columns: What each stream's source gives.
+        tier: The setting.
+    """
+    graphs = [
+        StreamGraph(
+            compiled,
+            definition.name,
+            columns.get(definition.name, ()),
+            source=definition.source if isinstance(definition.source, DerivedSource) else None,
+        )
+        for definition, compiled in parts
+    ]
+    return {
+        "application": name,
+        "streams": [
+            {
+                "name": definition.name,
+                "source": definition.source.describe(),
+                "shares_source_with": definition.origin if definition.source_name != definition.name else None,
+                "event_time": definition.rows.event_time.text,
+                "watermark": str(definition.policy),
+                "scans_per_cut": 1,
+                "queries": [_query(query, sinks[query.name]) for query in definition.queries],
+                "components": [_component(component, tier) for component in compiled.components],
+            }
+            for definition, compiled in parts
+        ],
+        "graph": _graph(graphs, [definition for definition, _ in parts]),
+    }
+
+
+def _query(query: Query, sink: str) -> dict[str, Any]:
+    target = query.target
+    return {
+        "name": query.name,
+        "where": None if query.condition is None else str(query.condition),
+        "group_by": [str(key) for key in query.keys],
+        "windows": [str(window) for window in query.windows],
+        "aggregates": {column: a.describe() for column, a in query.aggregates},
+        "within": None if target is None else {"limit": format_duration(target.limit), "quantile": target.quantile},
+        "early": None if query.early is None else format_duration(query.early),
+        "lateness": format_duration(query.lateness) if query.lateness else None,
+        "sink": sink,
+    }
+
+
+def _panes(grid: Grid) -> list[dict[str, str]]:
+    fixed = [{"every": format_duration(slide), "offset": format_duration(offset)} for slide, offset in grid.edges]
+    return fixed + [{"every": str(calendar)} for calendar in grid.calendars]
+
+
+def _component(component: Component, tier: str) -> dict[str, Any]:
+    needed = sum(len(a.primitives) for s in component.key_sets for q in s.queries for _, a in q.aggregates)
+    return {
+        "transformations": component.branch,
+        "group_by": [str(key) for key in component.keys],
+        "form": (Form.DIRECT if component.direct else Form.SPLIT).value,
+        "panes": [] if component.direct else _panes(component.grid),
+        "partials": [partial_text(primitive) for primitive in component.primitives],
+        "tier": tier,
+        "shared": {"aggregates_of_queries": needed, "partials_computed": len(component.primitives)},
+        "key_sets": [
+            {
+                "group_by": sorted(str(key) for key in key_set.keys),
+                "where": None if key_set.condition is None else str(key_set.condition),
+                "derived_from": None if key_set is component.finest else [str(key) for key in component.keys],
+                "queries": [query.name for query in key_set.queries],
+            }
+            for key_set in component.key_sets
+        ],
+    }
+
+
+def _graph(streams: Sequence[StreamGraph], definitions: Sequence[StreamDefinition]) -> dict[str, Any]:
+    pairs = list(zip(streams, definitions, strict=True))
+    graph = application_graph(streams)
+    notes = {name: note for stream, definition in pairs for name, note in _notes(stream, definition).items()}
+    fused = [(stream, one) for stream in streams for one in fused_as_run(stream)]
+    return {
+        "operators": [_operator(operator) | notes[operator.name] for operator in graph.operators],
+        "edges": [{"from": edge.source, "to": edge.target} for edge in graph.edges],
+        "components": [_fused(f"C{number}", stream, one) for number, (stream, one) in enumerate(fused, 1)],
+    }
+
+
+def _notes(stream: StreamGraph, definition: StreamDefinition) -> dict[str, dict[str, Any]]:
+    """Return what is peculiar to each operator."""
+    notes: dict[str, dict[str, Any]] = {operator.name: {"stream": stream.stream} for operator in stream.operators}
+    for branch, functions in enumerate(definition.rows.branches):
+        if stream.map_name(branch) in notes:
+            names = [getattr(function, "__name__", type(function).__name__) for function in functions]
+            notes[stream.map_name(branch)]["functions"] = names
+    for compute in stream.computes:
+        component = stream.compiled.components[compute.component]
+        key_set = compute.key_set
+        finest = stream.finest(compute)
+        wanted = [p for p in component.primitives if p in key_set.primitives] or component.primitives
+        notes[compute.name] |= {
+            "where": None if key_set.condition is None else str(key_set.condition),
+            "form": (Form.DIRECT if component.direct else Form.SPLIT).value,
+            "panes": [] if component.direct else _panes(key_set.grid),
+            "partials": [partial_text(primitive) for primitive in wanted],
+            "from_partials_of": None if compute is finest else finest.name,
+        }
+        for query in key_set.queries:
+            notes[stream.consolidate_name(query.name)]["query"] = query.name
+    return notes
+
+
+def _operator(operator: Operator) -> dict[str, Any]:
+    return {
+        "name": operator.name,
+        "kind": operator.kind.value,
+        "partitioned_by": _attributes(operator.partition),
+        "partitions": _cardinality(operator.cardinality),
+        "inputs": [dict(schema) for schema in operator.inputs],
+        "output": dict(operator.output),
+    }
+
+
+def _fused(name: str, stream: StreamGraph, component: Fused) -> dict[str, Any]:
+    return {
+        "name": name,
+        "stream": stream.stream,
+        "runs_on": "driver"
+        if all(one.kind is Kind.CONSOLIDATE or one.name in stream.derived for one in component)
+        else "executors",
+        "partitioned_by": _attributes(component.partition),
+        "partitions": _cardinality(component.cardinality),
+        "stateless": component.stateless,
+        "flexible": component.flexible,
+        "operators": [operator.name for operator in component],
+    }
+
+
+def _attributes(attributes: Attributes) -> str | list[str]:
+    return "all" if attributes.whole else sorted(attributes.names)
+
+
+def _cardinality(count: float | None) -> int | str | None:
+    """Return a number of partitions for JSON, which has no infinity; None if it was not counted."""
+    if count is None:
+        return None
+    return "unbounded" if math.isinf(count) else int(count)

@@ -1,0 +1,1 @@
+"""The loop of an application: cuts, deliveries, the log, recovery."""

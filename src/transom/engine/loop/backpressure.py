@@ -1,0 +1,108 @@
+"""What the loop makes of the sinks: what they took is logged, slow ones hold back streams, failing ones end queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from transom.engine.loop.delivery import Delivery
+from transom.engine.loop.journal import Journal
+from transom.engine.loop.metrics import Metrics
+from transom.engine.loop.quarantine import Quarantine
+from transom.engine.streams.stream import Stream
+from transom.errors import SinkError
+from transom.failures import classify
+
+TRIES_AT_THE_END = 8
+"""At the end of the input a sink that failed so often in a row (for about half a minute) is not waited for."""
+
+
+class Outlets:
+    """The sinks as the loop sees them; used on its thread.
+
+    Args:
+        streams: The streams that run.
+        delivery: Writes to the sinks.
+        journal: Where deliveries are logged.
+        metrics: Counts them.
+        quarantine: Takes out queries.
+        max_waiting_bytes: Bound on the results that wait for one sink or stream.
+    """
+
+    def __init__(
+        self,
+        streams: Mapping[str, Stream],
+        delivery: Delivery,
+        journal: Journal,
+        metrics: Metrics,
+        quarantine: Quarantine,
+        max_waiting_bytes: int,
+    ) -> None:
+        self._streams = streams
+        self._delivery = delivery
+        self._journal = journal
+        self._metrics = metrics
+        self._quarantine = quarantine
+        self._max_waiting_bytes = max_waiting_bytes
+        self._slow: set[str] = set()
+        """Queries whose sinks are slow, at the last look."""
+
+    def look(self) -> None:
+        """Log what was delivered, and find out which sinks fail or are slow."""
+        self._take_deliveries()
+        self._end_overfull()
+        slow = set(self._delivery.slow())
+        for query in slow - self._slow:
+            self._journal.note(
+                f"The sink of {query} is slow; its stream is not read until it has taken what waits for it."
+            )
+        self._slow = slow
+
+    def _take_deliveries(self) -> None:
+        delivered = self._delivery.collect()
+        if not delivered:
+            return
+        self._journal.step("delivered")
+        items = [[item.parcel.query, item.parcel.results.cut] for item in delivered]
+        self._journal.log({"type": "delivered", "items": items}, sync=False)
+        self._journal.step("delivery logged")
+        for item in delivered:
+            self._metrics.delivered(item)
+
+    def _end_overfull(self) -> None:
+        for query, error in self._delivery.overfull():
+            stream = next((s for s in self._streams.values() if query in s.state.queries), None)
+            if stream is not None and stream.state.queries[query].failure is None:
+                reason = (
+                    f"its sink fails ({classify(error).reason}) and too many results wait for it; they are kept in "
+                    "the checkpoint and written as soon as the sink works, also after a restart. "
+                    "Mend the sink and give the query a new name to go on with it"
+                )
+                self._quarantine.fail(stream, query, reason)
+                self._quarantine.end_orphans()
+
+    def hold_up(self, stream: Stream) -> bool:
+        """Tell whether to read no more rows of a stream until what is fed by it, at any level, has caught up."""
+        if not self._slow.isdisjoint(stream.state.queries) or stream.waits_for_readers(self._max_waiting_bytes):
+            return True
+        return any(self.hold_up(reader.child) for reader in stream.readers)
+
+    def wait_in_vain(self, stopping: bool) -> bool:
+        """Tell whether the results that are left, if any, wait for failing sinks only: after one try when stopping."""
+        return all(
+            self._delivery.error(parcel.query) is not None
+            and (stopping or self._delivery.failures(parcel.query) >= TRIES_AT_THE_END)
+            for parcel in self._delivery.waiting()
+        )
+
+    def require_all_delivered(self) -> None:
+        """Raise when results are left.
+
+        Raises:
+            SinkError: Sinks fail.
+        """
+        waiting = {parcel.query: self._delivery.error(parcel.query) for parcel in self._delivery.waiting()}
+        if waiting:
+            raise SinkError(
+                "; ".join(f"The sink of {query!r} fails: {error}" for query, error in waiting.items()) + ".",
+                "The results are kept in the checkpoint: mend the sink and run again, then they are written.",
+            )

@@ -1,0 +1,260 @@
+"""The life of a cut: it is logged, its job runs while its windows are closed, and its partials are committed.
+
+Windows that are on the driver are closed at once. What is in files is merged by a job of its own, so that the windows
+of other streams do not wait for it; until then the stream rests: its cut is not committed, and no other one begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from transom.engine.cluster.merges import Merge, Merged
+from transom.engine.cluster.store import TieredStore
+from transom.engine.control.adapting import Adapters
+from transom.engine.control.scheduler import Scheduler
+from transom.engine.execution.executors import Executor
+from transom.engine.loop.delivery import Delivery, Parcel
+from transom.engine.loop.journal import Journal
+from transom.engine.loop.quarantine import Quarantine
+from transom.engine.state.closing import Closure
+from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.engine.streams.derived import DerivedSource
+from transom.engine.streams.stream import Stream
+from transom.errors import QueryFailedError
+from transom.model.time import Clock, Micros
+
+
+@dataclass
+class _UnderWay:
+    """A cut that is logged and not committed."""
+
+    cut: LoggedCut
+    job: Future[CutOutcome]
+    done_at: Micros | None = None
+    """Monotonic time at which the job was seen to be done."""
+    closing: _Closing | None = None
+    """Its windows, until they are closed."""
+
+
+@dataclass(frozen=True)
+class _Closing:
+    """Windows that wait until what is in files is merged."""
+
+    closure: Closure
+    merge: Future[Sequence[Merged]]
+    begun: Micros
+    """Monotonic time."""
+
+
+@dataclass(frozen=True)
+class _Tidying:
+    """Stores of a stream whose files are made fewer."""
+
+    stores: Sequence[tuple[TieredStore, Merge]]
+    merge: Future[Sequence[Merged]]
+
+
+class Cuts:
+    """The cuts under way, at most one of each stream; used on the loop's thread.
+
+    Args:
+        streams: The streams that run.
+        journal: The log.
+        executor: Runs the jobs.
+        scheduler: Learns from them.
+        adapters: Measure them.
+        delivery: Takes the results of windows.
+        quarantine: Takes out queries.
+        clock: The time.
+        wake: Called from any thread when a job is done.
+    """
+
+    def __init__(
+        self,
+        streams: Mapping[str, Stream],
+        journal: Journal,
+        executor: Executor,
+        scheduler: Scheduler,
+        adapters: Adapters,
+        delivery: Delivery,
+        quarantine: Quarantine,
+        clock: Clock,
+        wake: Callable[[], None],
+    ) -> None:
+        self._streams = streams
+        self._journal = journal
+        self._executor = executor
+        self._scheduler = scheduler
+        self._adapters = adapters
+        self._delivery = delivery
+        self._quarantine = quarantine
+        self._clock = clock
+        self._wake = wake
+        self._jobs: dict[str, _UnderWay] = {}
+        self._tidying: dict[str, _Tidying] = {}
+        self._started: dict[str, Micros] = {}
+        self._ingested: dict[str, Micros] = {}
+        """When the newest row arrived that each stream has committed."""
+
+    @property
+    def logged(self) -> dict[str, LoggedCut]:
+        """The cuts that are logged and not committed, by stream."""
+        return {name: each.cut for name, each in self._jobs.items()}
+
+    @property
+    def busy(self) -> frozenset[str]:
+        """Streams of which no cut can begin, and to which no query can come."""
+        return frozenset({*self._jobs, *self._tidying})
+
+    @property
+    def merging(self) -> frozenset[str]:
+        """Streams whose files are merged: their states are between two cuts, and go into no snapshot."""
+        return frozenset({*self._tidying, *(name for name, each in self._jobs.items() if each.closing is not None)})
+
+    @property
+    def jobs(self) -> int:
+        """Number of jobs that run, those that merge files too; a cut that only closes windows has none of its own."""
+        reading = sum(not each.cut.empty and not each.job.done() for each in self._jobs.values())
+        return reading + len(self.merging)
+
+    def started_at(self, stream: str) -> Micros | None:
+        """Return the monotonic time at which the last job of a stream started; None before the first."""
+        return self._started.get(stream)
+
+    def start(self, stream: Stream, cut: LoggedCut) -> None:
+        """Log what decides the cut, start its job, and close, or begin to, the windows that its watermark completes."""
+        due = stream.has_due(cut.watermark, cut.at)
+        self._journal.log({"type": "cut", "stream": stream.name, "cut": cut.to_json()}, sync=due)
+        self._journal.step("cut logged")
+        self.submit(stream, cut)
+        self._begin_close(stream, self._jobs[stream.name])
+
+    def submit(self, stream: Stream, cut: LoggedCut) -> None:
+        """Start the job of a logged cut."""
+        now = self._clock.monotonic()
+        if not cut.empty:
+            self._started[stream.name] = now
+        self._adapters.of(stream).started(now)
+        self._scheduler.started(stream, cut, now)
+        if cut.empty:
+            future: Future[CutOutcome] = Future()
+            future.set_result(CutOutcome(cut))
+        else:
+            future = self._executor.submit(stream, cut, stream.compiled)
+        self._jobs[stream.name] = _UnderWay(cut, future)
+        future.add_done_callback(lambda _: self._wake())
+
+    def _begin_close(self, stream: Stream, under_way: _UnderWay) -> None:
+        begun = self._clock.monotonic()
+        closure = stream.begin_close(under_way.cut)
+        if closure is None or not closure.merges:
+            self._finish_close(stream, under_way.cut, closure, begun, ())
+            return
+        self._quarantine.resting.add(stream.name)
+        merge = self._executor.merge(stream, lambda: stream.merge(closure))
+        under_way.closing = _Closing(closure, merge, begun)
+        merge.add_done_callback(lambda _: self._wake())
+
+    def _finish_close(
+        self, stream: Stream, cut: LoggedCut, closure: Closure | None, begun: Micros, done: Sequence[Merged]
+    ) -> None:
+        """Give the results of the windows to the sinks and the readers of the stream."""
+        ingested = self._ingested.get(stream.name, cut.at)
+        if isinstance(stream.source, DerivedSource):
+            ingested = stream.source.ingested_at(cut.start, cut.start) or cut.at
+        closings = stream.finish_close(cut, closure, ingested, done)
+        took = self._clock.monotonic() - begun
+        self._adapters.of(stream).merged(took)
+        self._scheduler.closed(stream, closings, took, begun)
+        for closing in closings:
+            if closing.error is not None:
+                self._quarantine.fail(stream, closing.query, str(closing.error))
+            elif closing.results is not None:
+                self._delivery.send(Parcel(closing.results, closing.windows, ingested))
+        if stream.readers:
+            self._quarantine.end_orphans()
+            self._wake()
+        self._journal.step("windows closed")
+
+    def commit(self) -> Iterator[tuple[Stream, CutOutcome]]:
+        """Close the windows that are merged, commit the cuts whose jobs are done after that, and yield them one by one.
+
+        Raises:
+            SourceError: A source cannot be read.
+            CheckpointError: Partials or the log cannot be written, or files not read.
+        """
+        for name, under_way in list(self._jobs.items()):
+            stream, closing = self._streams[name], under_way.closing
+            if under_way.job.done() and under_way.done_at is None:
+                under_way.done_at = self._clock.monotonic()
+            if closing is not None and closing.merge.done():
+                under_way.closing = None
+                self._quarantine.resting.discard(name)
+                self._finish_close(stream, under_way.cut, closing.closure, closing.begun, closing.merge.result())
+                self._quarantine.fail_postponed(stream)
+            if under_way.closing is None and under_way.done_at is not None:
+                outcome = under_way.job.result()
+                self._commit(stream, outcome, under_way.done_at)
+                del self._jobs[name]
+                yield stream, outcome
+
+    # ---- fewer files
+
+    def tidy(self, stream: Stream, stores: Sequence[tuple[TieredStore, Merge]]) -> None:
+        """Begin to make fewer files of those of some stores of a stream that has no cut under way."""
+        merges = [merge for _, merge in stores]
+        self._quarantine.resting.add(stream.name)
+        future = self._executor.merge(stream, lambda: stream.state.executors.run(merges))
+        self._tidying[stream.name] = _Tidying(stores, future)
+        future.add_done_callback(lambda _: self._wake())
+
+    def tidied(self) -> bool:
+        """Use the files that were made meanwhile; return whether there are any, so that a snapshot is due.
+
+        Raises:
+            CheckpointError: Files cannot be read or written.
+        """
+        changed = False
+        for name, tidying in list(self._tidying.items()):
+            if not tidying.merge.done():
+                continue
+            for (store, merge), done in zip(tidying.stores, tidying.merge.result(), strict=True):
+                if isinstance(done, QueryFailedError):
+                    self._journal.note(f"Files of {name} stay as many as they are: {done}")
+                else:
+                    store.take_fewer(merge, done)
+                    changed = True
+            del self._tidying[name]
+            self._quarantine.resting.discard(name)
+            self._quarantine.fail_postponed(self._streams[name])
+        return changed
+
+    def _commit(self, stream: Stream, outcome: CutOutcome, done_at: Micros) -> None:
+        """Make the partials durable, then the commit, then use them."""
+        self._journal.step("job done")
+        cut = outcome.cut
+        self._adapters.of(stream).finished(done_at)
+        written = None
+        if any(table.num_rows for table in outcome.tables):
+            tables = {str(i): table for i, table in enumerate(outcome.tables)}
+            written = self._journal.write_tables(f"{stream.name}-{cut.number:012d}", tables)
+            self._journal.step("partials written")
+        self._journal.log(outcome.record(stream.name, written), sync=not cut.empty)
+        self._journal.step("committed")
+        begun = self._clock.monotonic()
+        failed = stream.commit(outcome, outcome.tables)
+        self._adapters.of(stream).merged(self._clock.monotonic() - begun)
+        for query, reason in failed.items():
+            self._quarantine.fail(stream, query, reason)
+        for query, reason in outcome.failures.items():
+            self._quarantine.tell(query, reason)
+        if outcome.failures or failed:
+            self._quarantine.end_orphans()
+        for unit, reason in outcome.skipped.items():
+            self._journal.note(f"{unit} cannot be read and went to the dead letters: {reason}")
+        if not cut.empty:
+            self._ingested[stream.name] = stream.source.ingested_at(cut.start, cut.end)
+            self._scheduler.finished(stream, outcome, done_at)
+            stream.source.release(cut.end)

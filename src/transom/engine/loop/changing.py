@@ -1,0 +1,255 @@
+"""Makes changes of the set of queries, on the loop's thread: sinks are prepared, the log written, memory follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+
+from transom.engine.changes.membership import Proposal, enact, propose
+from transom.engine.changes.records import Fate, SetChange
+from transom.engine.changes.requests import Addition, Change, Request, Requests, stopped
+from transom.engine.loop.delivery import Delivery
+from transom.engine.loop.journal import Journal
+from transom.engine.streams.derived import DerivedSource
+from transom.engine.streams.stream import Stream
+from transom.errors import DefinitionError, TransomError
+from transom.model.time import MIN_TIME, Micros, format_time
+from transom.sinks.base import Sink, explained
+
+
+class Changer:
+    """Makes changes; all methods run on the loop's thread.
+
+    Args:
+        streams: The streams that run.
+        sinks: Sink of each query at the start.
+        delivery: Writes to the sinks.
+        journal: The log.
+        requests: What is asked for from other threads.
+        forget: Called with the name of each query that leaves.
+    """
+
+    def __init__(
+        self,
+        streams: Mapping[str, Stream],
+        sinks: Mapping[str, Sink],
+        delivery: Delivery,
+        journal: Journal,
+        requests: Requests,
+        forget: Callable[[str], None],
+    ) -> None:
+        self._streams = streams
+        self._sinks = dict(sinks)
+        self._delivery = delivery
+        self._journal = journal
+        self.requests = requests
+        self._forget = forget
+        self._waiting: list[Request] = []
+        self.held: frozenset[str] = frozenset()
+        """Streams that start no cut until the change that waits for their running one is made."""
+        self.sink_texts = {name: sink.describe() for name, sink in sinks.items()}
+
+    # ---- at the start
+
+    def begin(self, fate: Fate, quiet: bool) -> bool:
+        """Prepare the sinks, and make the job's queries those of the application; return whether they changed.
+
+        Args:
+            fate: What becomes of the queries.
+            quiet: Say nothing about new queries: all are.
+
+        Raises:
+            SinkError: A sink cannot be used.
+        """
+        for stream in self._streams.values():
+            for name in stream.state.queries:
+                self._recover_sink(stream, name, self._sinks[name])
+        added = {s.name: [name for name in fate.added if name in s.definitions] for s in self._streams.values()}
+        for stream in self._streams.values():
+            for name in added[stream.name]:
+                self._recover_sink(stream, name, self._sinks[name])
+        left = [(name, self._journal.register.known[name].stream) for name in fate.left]
+        for where in dict.fromkeys(where for _, where in left):
+            names = tuple(name for name, stream in left if stream == where)
+            self._journal.log(SetChange(where, left=names).to_json(), sync=False)
+        for stream in self._streams.values():  # parents first: what a child misses depends on them
+            if added[stream.name]:
+                proposal = propose(stream, added=added[stream.name])
+                self._make(stream, proposal, quiet)
+                for name, moment in proposal.change.added.items():
+                    if not quiet:
+                        self._journal.note(f"{name} is new; {words(moment)}.")
+            stream.tell_readers()
+            if isinstance(stream.source, DerivedSource):
+                stream.source.release(stream.state.offset)
+                stream.source.sweep()
+        for name in fate.left:
+            self._journal.note(f"{name} is not in the job any more; its windows are dropped.")
+        for name in fate.dismissed:
+            self._journal.note(
+                f"{name} was removed by a command and stays out, though the job still has it; add it again, or delete "
+                "it from the job."
+            )
+            del self._sinks[name]
+            self._forget(name)
+        for stream in self._streams.values():
+            for name, query in stream.state.queries.items():
+                self.requests.begun(name, query.complete_from)
+        return bool(fate.added or fate.left)
+
+    def _recover_sink(self, stream: Stream, name: str, sink: Sink) -> None:
+        with explained(name, sink):
+            sink.claim(self._journal.claim(name))
+            sink.recover(name, stream.state.cut + 1)
+
+    # ---- while it runs
+
+    def make(self, busy: Container[str]) -> bool:
+        """Make what was asked for, as far as the streams have no cut under way; return whether anything changed.
+
+        Args:
+            busy: The streams that have.
+
+        Raises:
+            CheckpointError: The checkpoint cannot be written.
+        """
+        waiting = self._waiting + self.requests.take()
+        if not waiting:
+            return False
+        self._waiting, held, changed = [], set(), False
+        try:
+            while waiting:
+                request = waiting.pop(0)
+                name = self._stream_of(request)
+                if name is not None and (name in busy or name in held):
+                    held.add(name)
+                    self._waiting.append(request)
+                    continue
+                try:
+                    changed = self._fulfil(request) or changed
+                except BaseException:
+                    request.change.refuse(stopped(request.change))
+                    raise
+        finally:
+            self._waiting += waiting
+        self.held = frozenset(held)
+        return changed
+
+    def close(self) -> None:
+        """Refuse what is not made: the application ends."""
+        for request in self._waiting:
+            request.change.refuse(stopped(request.change))
+        self._waiting = []
+        self.held = frozenset()
+        self.requests.refuse_all()
+
+    def _stream_of(self, request: Request) -> str | None:
+        """Return the stream that a request concerns; None when there is no such query."""
+        name = request.change.query
+        if request.addition is not None:
+            return request.addition.stream
+        asked = [r.addition.stream for r in self._waiting if r.addition is not None and r.change.query == name]
+        return next((s.name for s in self._streams.values() if name in s.state.queries), asked[0] if asked else None)
+
+    def _fulfil(self, request: Request) -> bool:
+        """Make one change, or refuse it; return whether it was made."""
+        change = request.change
+        try:
+            stream, proposal = self._added(request.addition) if request.addition else self._changed(change)
+        except TransomError as error:
+            self._journal.note(f"{change.operation} {change.query}: refused. {error}")
+            change.refuse(error)
+            return False
+        self._make(stream, proposal)
+        if request.addition is not None:
+            sink = request.addition.sink
+            self._sinks[change.query], self.sink_texts[change.query] = sink, sink.describe()
+            self._delivery.add(change.query, sink)
+        elif change.operation == "remove":
+            del self._sinks[change.query], self.sink_texts[change.query]
+            self._forget(change.query)
+            self._delivery.remove(change.query)
+        moment = proposal.change.begun.get(change.query)
+        self._journal.note(
+            f"{change.query} was {_PAST[change.operation]}" + ("" if moment is None else f"; {words(moment)}") + "."
+        )
+        change.make(moment)
+        return True
+
+    def _make(self, stream: Stream, proposal: Proposal, quiet: bool = False) -> None:
+        self._journal.log(proposal.change.to_json(), sync=True)
+        if not quiet:
+            self._journal.step("change logged")
+        enact(stream, proposal)
+
+    def _added(self, addition: Addition) -> tuple[Stream, Proposal]:
+        """Prepare a query that is to be added."""
+        name, stream = addition.query.name, self._streams.get(addition.stream)
+        if stream is None:
+            raise DefinitionError(
+                f"query {name!r}: the running application does not read its stream {addition.stream!r}, since no query "
+                "needed it at the start.",
+                "Streams cannot be added to a running application: stop it, and start it with the query.",
+            )
+        if any(name in other.state.queries for other in self._streams.values()):
+            raise DefinitionError(f"query: there are two queries {name!r}.", "Give one of them another name.")
+        if self._delivery.writes_for(name):
+            raise DefinitionError(
+                f"query {name!r}: results of the query that had this name are still being written.",
+                "Add it again in a moment, or give it another name.",
+            )
+        stream.offer(addition.rows, addition.query)
+        try:
+            proposal = propose(stream, added=[name])
+            with explained(name, addition.sink):
+                addition.sink.open(name)
+            self._recover_sink(stream, name, addition.sink)
+        except BaseException:
+            stream.withdraw(name)
+            raise
+        return stream, proposal
+
+    def _changed(self, change: Change) -> tuple[Stream, Proposal]:
+        """Prepare another change."""
+        name, operation = change.query, change.operation
+        stream = next((s for s in self._streams.values() if name in s.state.queries), None)
+        if stream is None:
+            known = [name for s in self._streams.values() for name in s.state.queries]
+            raise DefinitionError(
+                f"{operation}: there is no query {name!r}.",
+                f"The queries are {', '.join(known)}." if known else "The application has none.",
+            )
+        state = stream.state.queries[name]
+        if operation != "remove" and state.failure is not None:
+            raise DefinitionError(
+                f"{operation}: {name!r} failed: {state.failure}", "Remove it, mend it, and add it again."
+            )
+        readers = [
+            query.name
+            for child in self._streams.values()
+            if operation != "resume" and isinstance(child.source, DerivedSource) and child.source.reads(name)
+            for query in child.state.running()
+        ]
+        if readers:
+            raise DefinitionError(
+                f"{operation}: the results of {name!r} are read by {', '.join(readers)}.",
+                f"First {operation} what reads them.",
+            )
+        if operation == "pause" and state.paused:
+            raise DefinitionError(f"pause: {name!r} is paused already.", "Resume it with resume.")
+        if operation == "resume" and not state.paused:
+            raise DefinitionError(f"resume: {name!r} is not paused.", "Nothing has to be done.")
+        if operation == "pause":
+            return stream, propose(stream, paused=[name])
+        if operation == "resume":
+            return stream, propose(stream, resumed=[name])
+        return stream, propose(stream, removed=[name])
+
+
+_PAST = {"add": "added", "remove": "removed", "pause": "paused", "resume": "resumed"}
+
+
+def words(complete_from: Micros) -> str:
+    """Return from when on windows are complete, for people."""
+    if complete_from <= MIN_TIME:
+        return "all its windows are complete"
+    return f"its windows are complete from {format_time(complete_from)} on"

@@ -1,0 +1,175 @@
+"""Counts and latencies of a run, from which progress is made."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from transom.engine.loop.delivery import Delivered, Delivery
+from transom.engine.loop.progress import Progress, QueryProgress, StreamProgress
+from transom.engine.streams.cuts import CutOutcome
+from transom.engine.streams.stream import Stream
+from transom.model.time import MICROS_PER_SECOND, Micros
+
+LATENCIES = 2_000
+"""Results whose latency is remembered per query."""
+RATE_OVER: Micros = 10 * MICROS_PER_SECOND
+
+
+@dataclass
+class _StreamCounts:
+    cuts: int = 0
+    rows: int = 0
+    dead: Counter[str] = field(default_factory=Counter)
+    recent: deque[tuple[Micros, int]] = field(default_factory=deque)
+    batch: Micros = 0
+
+    def forget(self, now: Micros) -> None:
+        """Forget the micro-batches that do not count for the present rate any more."""
+        while self.recent and self.recent[0][0] < now - RATE_OVER:
+            self.recent.popleft()
+
+
+@dataclass
+class _QueryCounts:
+    windows: int = 0
+    rows: int = 0
+    late: int = 0
+    latencies: deque[Micros] = field(default_factory=lambda: deque(maxlen=LATENCIES))
+
+
+class Metrics:
+    """Counts of one run.
+
+    Args:
+        started: Monotonic time at its start.
+    """
+
+    def __init__(self, started: Micros) -> None:
+        self._started = started
+        self._streams: dict[str, _StreamCounts] = {}
+        self._queries: dict[str, _QueryCounts] = {}
+
+    def _stream(self, name: str) -> _StreamCounts:
+        return self._streams.setdefault(name, _StreamCounts())
+
+    def _query(self, name: str) -> _QueryCounts:
+        return self._queries.setdefault(name, _QueryCounts())
+
+    def keep(self, queries: Container[str]) -> None:
+        """Forget all queries but some: the others were removed."""
+        self._queries = {name: counts for name, counts in self._queries.items() if name in queries}
+
+    def committed(self, stream: str, outcome: CutOutcome, now: Micros, took: Micros) -> None:
+        """Count a commit.
+
+        Args:
+            stream: Name of the stream.
+            outcome: What the cut gave.
+            now: Monotonic time.
+            took: From the start of its job to the commit.
+        """
+        if outcome.cut.empty:
+            return
+        counts = self._stream(stream)
+        stats = outcome.stats
+        counts.cuts += 1
+        counts.rows += stats.rows
+        counts.batch = took
+        counts.recent.append((now, stats.rows))
+        counts.forget(now)
+        for reason, number in (
+            ("null event time", stats.null_time),
+            ("too far ahead", stats.ahead),
+            ("event time out of range", stats.out_of_range),
+            ("corrupt", stats.corrupt),
+            ("unreadable", len(outcome.skipped)),
+        ):
+            if number:
+                counts.dead[reason] += number
+        for query, number in outcome.late.items():
+            self._query(query).late += number
+
+    def delivered(self, delivered: Delivered) -> None:
+        """Count results that are visible."""
+        counts = self._query(delivered.parcel.query)
+        counts.windows += delivered.parcel.windows
+        counts.rows += delivered.parcel.results.table.num_rows
+        counts.latencies.append(max(0, delivered.at - delivered.parcel.ingested_at))
+
+    def progress(
+        self,
+        streams: Mapping[str, Stream],
+        delivery: Delivery,
+        sinks: Mapping[str, str],
+        now: Micros,
+        wall: Micros,
+        stopping: bool,
+        notes: tuple[str, ...],
+    ) -> Progress:
+        """Return where the application is at a monotonic and a wall time."""
+        return Progress(
+            wall,
+            wall - (now - self._started),
+            tuple(self._stream_progress(stream, now) for stream in streams.values()),
+            tuple(
+                self._query_progress(stream, name, delivery, sinks)
+                for stream in streams.values()
+                for name in stream.state.queries
+            ),
+            stopping,
+            notes=notes,
+        )
+
+    def _stream_progress(self, stream: Stream, now: Micros) -> StreamProgress:
+        counts = self._stream(stream.name)
+        counts.forget(now)
+        span = min(RATE_OVER, max(now - self._started, 1))
+        late = sum(self._query(name).late for name in stream.state.queries)
+        dead = dict(counts.dead)
+        standing = stream.state.executors.standing
+        recovered = standing.recovered
+        if late:
+            dead["late"] = late
+        return StreamProgress(
+            name=stream.name,
+            source=stream.source.describe(),
+            cuts=counts.cuts,
+            rows=counts.rows,
+            rows_per_second=sum(rows for _, rows in counts.recent) * MICROS_PER_SECOND / span,
+            backlog=stream.backlog(),
+            watermark=stream.state.watermark.value,
+            max_event_time=stream.max_event_time() or stream.state.watermark.value,
+            dead_letters=dead,
+            batch_micros=counts.batch,
+            key_groups=dict(standing.groups),
+            moved_groups=standing.moved,
+            lost_executors=recovered.lost if recovered else (),
+            recovery_micros=recovered.took if recovered else None,
+            recovery_estimate_micros=standing.recovery,
+        )
+
+    def _query_progress(self, stream: Stream, name: str, delivery: Delivery, sinks: Mapping[str, str]) -> QueryProgress:
+        counts = self._query(name)
+        latency: dict[str, Micros] = {}
+        if counts.latencies:
+            values = np.quantile(np.array(counts.latencies), [0.5, 0.95, 0.99])
+            latency = dict(zip(("p50", "p95", "p99"), (int(v) for v in values), strict=True))
+        query = next(q for q in stream.definition.queries if q.name == name)
+        return QueryProgress(
+            name=name,
+            stream=stream.name,
+            sink=sinks[name],
+            windows=counts.windows,
+            result_rows=counts.rows,
+            latency=latency,
+            target=query.target,
+            late_rows=counts.late,
+            waiting=len(delivery.waiting(name)),
+            failure=stream.state.queries[name].failure,
+            paused=stream.state.queries[name].paused,
+            complete_from=stream.state.queries[name].complete_from,
+        )

@@ -1,0 +1,133 @@
+"""From streams as defined to streams that run, or that can be explained; parents are opened before children."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transom.checkpoint.store import Checkpoint
+from transom.engine.changes.records import Register
+from transom.engine.cluster.merges import Here
+from transom.engine.cluster.merging import DRIVER_BYTES, SparkExecutors
+from transom.engine.cluster.messages import MEMORY
+from transom.engine.loop.unstartable import orphans, unstartable, without
+from transom.engine.spark.compile import Compiled, compile_queries
+from transom.engine.spark.session import is_ansi
+from transom.engine.streams.derived import DerivedSource
+from transom.engine.streams.stream import Stream, StreamDefinition
+from transom.errors import SourceError
+from transom.model.time import Clock
+from transom.sources.base import Source
+from transom.sources.shared import SourceReader
+from transom.windows.operators import Schema
+from transom.windows.query import Query
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+
+def open_streams(
+    definitions: Sequence[StreamDefinition],
+    session: SparkSession,
+    checkpoint: Checkpoint,
+    clock: Clock,
+    share: bool,
+    key_groups: int | None = None,
+    worker_bytes: int = MEMORY,
+    driver_bytes: int = DRIVER_BYTES,
+) -> tuple[dict[str, Stream], dict[str, str]]:
+    """Return the streams, ready for recovery, and the queries that failed earlier and cannot be compiled any more.
+
+    Args:
+        definitions: The streams with queries, parents first.
+        session: Transom's Spark session.
+        checkpoint: Open checkpoint; sources and dead letters get directories in it.
+        clock: The time.
+        share: Whether queries share partials.
+        key_groups: Number of key groups of partials on the executors; None for one that suits them.
+        worker_bytes: Bytes of partials that each Python worker of the executors keeps.
+        driver_bytes: Bytes of partials in files that the driver merges at most if the executors cannot.
+
+    Returns:
+        The streams by name; the queries with the reason.
+
+    Raises:
+        DefinitionError: A query cannot work on its stream.
+        SourceError: A source cannot be opened.
+    """
+    streams: dict[str, Stream] = {}
+    lost: dict[str, str] = {}
+    known = Register.at_end(checkpoint.snapshot.state if checkpoint.snapshot else {}, checkpoint.records).known
+    for definition in definitions:
+        source = definition.source
+        if missing := orphans(definition, lost):
+            lost.update(missing)
+            continue
+        if isinstance(source, DerivedSource):
+            source.learn({name: (stream.definition, stream.compiled) for name, stream in streams.items()}, session)
+        source.open(session, checkpoint.directory("sources", definition.source_name), clock)
+        compiles = partial(_compiled, session, definition, share)
+        if missing := unstartable(definition, known, compiles):
+            lost.update(missing)
+            definition = without(definition, missing)
+        letters = checkpoint.directory("dead-letters", definition.name)
+        files = checkpoint.directory("files", definition.name)
+        classic = hasattr(session, "_jsparkSession")
+        executors = (
+            SparkExecutors(session, files, clock, key_groups, worker_bytes, driver_bytes) if classic else Here(files)
+        )
+        mine = {name: query.definition for name, query in known.items() if query.stream == definition.name}
+        stream = Stream(definition, session, is_ansi(session), letters, clock.now(), share, executors, mine)
+        streams[definition.name] = stream
+        if isinstance(source, DerivedSource):
+            source.bind(stream, streams)
+        elif isinstance(source, SourceReader):
+            source.needed = stream.needed
+    return streams, lost
+
+
+def _compiled(session: SparkSession, definition: StreamDefinition, share: bool, query: Query) -> Compiled:
+    return compile_queries(session, definition.source.schema, definition.rows, [query], share)
+
+
+def compile_aside(
+    definitions: Sequence[StreamDefinition], session: SparkSession, clock: Clock, share: bool
+) -> tuple[list[tuple[StreamDefinition, Compiled]], Mapping[str, Schema]]:
+    """Return the streams with their queries compiled, and the columns of each; no checkpoint is needed.
+
+    Args:
+        definitions: The streams with queries, parents first.
+        session: Transom's Spark session.
+        clock: The time.
+        share: Whether queries share partials.
+
+    Raises:
+        DefinitionError: A query cannot work on its stream.
+        SourceError: A source cannot be opened.
+    """
+    parts: list[tuple[StreamDefinition, Compiled]] = []
+    columns: dict[str, Schema] = {}
+    for definition in definitions:
+        if isinstance(definition.source, DerivedSource):
+            definition.source.learn({part[0].name: part for part in parts}, session)
+        schema = _schema(definition.source, session, clock)
+        columns[definition.name] = tuple((f.name, f.dataType.simpleString()) for f in schema)
+        parts.append((definition, compile_queries(session, schema, definition.rows, definition.queries, share)))
+    return parts, columns
+
+
+def _schema(source: Source, session: SparkSession, clock: Clock) -> StructType:
+    """Return a source's schema; opens it aside when it does not know it before, as a generator does not."""
+    try:
+        return source.schema
+    except SourceError:
+        with tempfile.TemporaryDirectory(prefix="transom-explain-") as directory:
+            source.open(session, Path(directory), clock)
+            try:
+                return source.schema
+            finally:
+                source.close()

@@ -1,0 +1,90 @@
+"""What a running application tells about itself: plain values, made by the engine, shown by front ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from transom.model.time import MIN_TIME, Micros
+from transom.windows.query import LatencyTarget
+
+
+@dataclass(frozen=True)
+class QueryProgress:
+    """One query so far in this run."""
+
+    name: str
+    stream: str
+    sink: str
+    windows: int
+    """Windows written."""
+    result_rows: int
+    latency: dict[str, Micros]
+    """Quantiles of the result latency of the last windows: keys p50, p95, p99; empty before the first result."""
+    target: LatencyTarget | None
+    late_rows: int
+    """Rows that came when all their windows of this query were closed."""
+    waiting: int
+    """Results that its sink has not taken yet."""
+    failure: str | None
+    """Why the query was taken out; None while it runs."""
+    paused: bool = False
+    complete_from: Micros = MIN_TIME
+    """Windows that start earlier miss rows and are not emitted."""
+
+
+@dataclass(frozen=True)
+class StreamProgress:
+    """One stream so far in this run."""
+
+    name: str
+    source: str
+    cuts: int
+    rows: int
+    rows_per_second: float
+    """Over the last seconds."""
+    backlog: int
+    """Rows (an estimate is allowed) that are in the source and not committed."""
+    watermark: Micros
+    max_event_time: Micros
+    dead_letters: dict[str, int]
+    """Rows by reason; a late row counts once for each query that lost it."""
+    batch_micros: Micros
+    """Duration of the last micro-batch."""
+    key_groups: dict[str, int] = field(default_factory=dict)
+    """Key groups of partials on the executors, by executor; empty while the driver holds all partials."""
+    moved_groups: int = 0
+    """Key groups that went to other executors, as loads were uneven or executors will go."""
+    lost_executors: tuple[str, ...] = ()
+    """Those that were lost last; their part of the windows was read from files again."""
+    recovery_micros: Micros | None = None
+    """How long the merges took that had to do so; None while no executor was lost."""
+    recovery_estimate_micros: Micros = 0
+    """How long it would take at most, by the measured speed of reading, if one is lost now; 0 while it is not known."""
+    rests_until: Micros | None = None
+    """When the watermark of its next window is expected, for which its backlog waits on purpose; None otherwise."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The application at one moment."""
+
+    at: Micros
+    """Wall time."""
+    started: Micros
+    """`at` without the time that the run has taken so far, also if the wall clock was set meanwhile."""
+    streams: tuple[StreamProgress, ...]
+    queries: tuple[QueryProgress, ...]
+    stopping: bool = False
+    scheduling: float = 0.0
+    """Seconds of processor time that the choice of what runs next has taken, so far in this run."""
+    memory: float = 0.0
+    """Largest share of memory in use: of the driver, of Spark's cache, of the JVM's heap."""
+    memory_mode: bool = False
+    """Whether the streams go first that free most memory."""
+    notes: tuple[str, ...] = field(default=())
+    """Sentences that a person should see once, e.g. a quarantined query; new since the last progress."""
+
+    @property
+    def ran(self) -> Micros:
+        """How long the run has taken so far."""
+        return self.at - self.started

@@ -1,0 +1,102 @@
+"""Queries that fail are taken out, with those that read their results; the others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from transom.engine.loop.journal import Journal
+from transom.engine.streams.derived import DerivedSource
+from transom.engine.streams.stream import Stream
+from transom.errors import QueryFailedError
+from transom.sinks.base import Sink, explained
+
+
+class Quarantine:
+    """Takes out queries; used on the loop's thread.
+
+    Args:
+        streams: The streams that run.
+        journal: Where failures are logged.
+    """
+
+    def __init__(self, streams: Mapping[str, Stream], journal: Journal) -> None:
+        self._streams = streams
+        self._journal = journal
+        self._lost: list[str] = []
+        """Why queries failed that are in no stream."""
+        self.resting: set[str] = set()
+        """Streams whose states may not change for now: their windows are being merged."""
+        self._postponed: dict[tuple[str, str], str] = {}
+
+    def fail(self, stream: Stream, query: str, reason: str) -> None:
+        """Take out a query, of a stream that rests as soon as it does no more: logged first, for restarts."""
+        if stream.name in self.resting:
+            self._postponed.setdefault((stream.name, query), reason)
+            return
+        self._journal.log({"type": "failed", "query": query, "error": reason}, sync=True)
+        stream.fail(query, reason)
+        self.tell(query, reason)
+
+    def fail_postponed(self, stream: Stream) -> None:
+        """Take out the queries that failed while their stream rested, unless they left or failed meanwhile."""
+        for name, query in [key for key in self._postponed if key[0] == stream.name]:
+            reason = self._postponed.pop((name, query))
+            state = stream.state.queries.get(query)
+            if state is not None and state.failure is None:
+                self.fail(stream, query, reason)
+
+    def tell(self, query: str, reason: str) -> None:
+        """Tell people of a query that was taken out."""
+        self._journal.note(f"{query} failed and was taken out; the others go on: {reason}")
+
+    def stay_out(self, query: str, why: str, sink: Sink) -> None:
+        """Take note of a query that failed earlier and is in no stream; its sink still gets what waits for it.
+
+        Args:
+            query: The query.
+            why: Why it cannot start any more.
+            sink: Its sink.
+
+        Raises:
+            SinkError: The sink belongs to another query or checkpoint.
+        """
+        known = self._journal.register.known.get(query)
+        if known is not None and known.failure is None:  # it was killed before it could log that
+            self._journal.log({"type": "failed", "query": query, "error": why}, sync=True)
+        with explained(query, sink):
+            sink.claim(self._journal.claim(query))
+        failure = why if known is None or known.failure is None else known.failure
+        self._lost.append(failure)
+        also = "" if failure == why else f" It could not start any more: {why}"
+        self._journal.note(f"{query} failed earlier and stays out: {failure}{also}")
+
+    def end_orphans(self) -> None:
+        """Take out the queries that read results of a query which gives no more."""
+        for stream in self._streams.values():
+            source = stream.source
+            reason = source.orphaned() if isinstance(source, DerivedSource) else None
+            if reason is not None:
+                for query in stream.state.running():
+                    self.fail(stream, query.name, reason)
+
+    def _failures(self) -> list[str | None]:
+        here = (query.failure for stream in self._streams.values() for query in stream.state.queries.values())
+        return [*self._lost, *here]
+
+    @property
+    def all_failed(self) -> bool:
+        """Whether there are queries, and none that runs or can be made to run."""
+        failures = self._failures()
+        return bool(failures) and None not in failures
+
+    def require_a_query(self) -> None:
+        """Raise when all have failed.
+
+        Raises:
+            QueryFailedError: No query is left.
+        """
+        if self.all_failed:
+            raise QueryFailedError(
+                f"Every query failed; the last reason: {self._failures()[-1]}",
+                "Give the corrected queries new names, or start with a new checkpoint.",
+            )

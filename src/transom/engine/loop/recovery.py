@@ -1,0 +1,334 @@
+"""Brings streams back to where the log of a checkpoint says they were, by replaying it in order."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from transom.checkpoint.history import Snapshot
+from transom.checkpoint.store import Checkpoint
+from transom.engine.changes.membership import begin_beside, begin_with, repeat
+from transom.engine.changes.records import RECORD, Fate, Register, SetChange, fate, type_changes, without_types
+from transom.engine.loop.delivery import Parcel
+from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.engine.streams.derived import DerivedSource
+from transom.engine.streams.stream import Stream
+from transom.errors import CheckpointCorruptError, JobChangedError
+from transom.model.lines import CORRUPT_REMEDY
+from transom.sinks.base import WindowResults
+from transom.sources.base import Offset
+from transom.windows.aggregates.widening import REMEDY
+from transom.windows.components import DEFAULT, Arrangement
+
+
+@dataclass
+class Recovered:
+    """What the log left to be done."""
+
+    register: Register
+    """The queries that the checkpoint knows."""
+    fate: Fate
+    """What becomes of them and of the queries of the job."""
+    parcels: list[Parcel] = field(default_factory=list)
+    """Results that no sink is known to have."""
+    unfinished: dict[str, LoggedCut] = field(default_factory=dict)
+    """Cuts that were logged and not committed, by stream."""
+    learned: Mapping[str, Any] = field(default_factory=dict)
+    """What the scheduler had learned at the last snapshot."""
+    retyped: bool = False
+    """Whether columns have other types than in the checkpoint, so that a snapshot should hold the new ones."""
+
+
+def snapshot_of(
+    streams: Mapping[str, Stream],
+    register: Register,
+    logged: Mapping[str, LoggedCut],
+    waiting: Sequence[Parcel],
+    learned: Mapping[str, Any],
+) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+    """Return all that `recover` needs instead of the log so far, as JSON and tables.
+
+    Args:
+        streams: The streams.
+        register: The queries that the checkpoint knows.
+        logged: Cuts that are logged and not committed, by stream.
+        waiting: Results that no sink has taken.
+        learned: What the scheduler has learned; kept as it is, and decides no result.
+    """
+    here = definitions(streams)
+    lost = {name: query for name, query in register.known.items() if name not in here}
+    state: dict[str, Any] = {
+        "definitions": here | {name: query.whole for name, query in lost.items()},
+        "gone": register.gone,
+        "lost": {
+            name: {"complete_from": query.complete_from, "paused": query.paused, "failure": query.failure}
+            for name, query in lost.items()
+        },
+        "streams": {},
+        "pending": [],
+    }
+    state["learned"] = dict(learned)
+    tables: dict[str, pa.Table] = {}
+    for name, stream in streams.items():
+        values, held = stream.state.snapshot()
+        cut = logged[name].to_json() if name in logged else None
+        state["streams"][name] = {"state": values, "logged": cut, "arrangement": stream.arrangement.to_json()}
+        state["streams"][name]["in_files"] = sorted(stream.in_files)
+        state["streams"][name]["mark"] = stream.source.mark(stream.state.offset)
+        if isinstance(stream.source, DerivedSource):
+            state["streams"][name]["fed"], fed = stream.source.held()
+            held.update({f"fed:{item}": rows for item, rows in fed.items()})
+        tables.update({f"{name}/{table}": value for table, value in held.items()})
+    for parcel in waiting:
+        number = parcel.results.cut
+        state["pending"].append(
+            {
+                "query": parcel.query,
+                "cut": number,
+                "windows": parcel.windows,
+                "ingested_at": parcel.ingested_at,
+                "keys": parcel.results.keys,
+            }
+        )
+        tables[f"pending/{parcel.query}/{number}"] = parcel.results.table
+    return state, tables
+
+
+def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream], lost: Set[str] = frozenset()) -> Recovered:
+    """Replay the checkpoint into freshly made streams; queries that it does not know are not in their states then.
+
+    Args:
+        checkpoint: Open checkpoint.
+        streams: The streams.
+        lost: Queries of the job that failed and are in no stream, because they cannot be compiled any more.
+
+    Each query runs, is paused and ends where the log says, so that the stores hold at each moment what they held
+    when it was written. What the log tells of an earlier life of a query that was removed and came back is passed over.
+
+    Raises:
+        JobChangedError: A query has another definition than in the checkpoint.
+        CheckpointCorruptError: A table is missing or damaged.
+    """
+    snapshot = checkpoint.snapshot
+    saved: dict[str, Any] = dict(snapshot.state) if snapshot else {}
+    before = Register.of(saved)
+    register = Register.at_end(saved, checkpoint.records)
+    job = definitions(streams, offered=True)
+    unchanged = {name: register.known[name].whole for name in lost if name in register.known}
+    result = Recovered(register, fate(register, job | unchanged), learned=saved.get("learned", {}))
+    _refuse_changed(register, job, result.fate)
+    result.retyped = _refuse_retyped(register, job, streams)
+    begins = _begins(before, checkpoint.records)
+    for stream in streams.values():
+        known = {name for name in stream.definitions if name in before.known and begins[name] < 0}
+        begin_with(stream, {name: before.known[name].state for name in known})
+    delivered = {
+        (item[0], item[1]) for record in checkpoint.records if record["type"] == "delivered" for item in record["items"]
+    }
+    if snapshot is not None:
+        _restore(snapshot, streams, result)
+        result.parcels = [
+            parcel
+            for parcel in _pending(snapshot)
+            if (parcel.query, parcel.results.cut) not in delivered and begins.get(parcel.query, 0) < 0
+        ]
+    read = _committed(checkpoint.records, streams, result.unfinished)
+    for number, record in enumerate(checkpoint.records):
+        alive = {name for name in job if begins.get(name, number + 1) <= number}
+        _replay(checkpoint, record, streams, delivered, read, alive, result)
+    begun = {*saved.get("streams", {}), *(r["stream"] for r in checkpoint.records if r["type"] == "cut")}
+    begin_beside(streams, begun)
+    for name in result.fate.dismissed:
+        for stream in streams.values():
+            stream.withdraw(name)
+    for stream in streams.values():
+        if not stream.state.queries:
+            stream.rearrange()
+    for stream in streams.values():
+        if stream.arrangement != DEFAULT:
+            stream.follow(stream.arrangement)
+    running = {*lost, *(name for stream in streams.values() for name in stream.state.queries)}
+    result.parcels = [parcel for parcel in result.parcels if parcel.query in running]
+    return result
+
+
+def _restore(snapshot: Snapshot, streams: Mapping[str, Stream], result: Recovered) -> None:
+    """Bring the streams to where they were at the snapshot; cuts that were under way then are unfinished."""
+    for name, state in snapshot.state["streams"].items():
+        if name not in streams:
+            continue
+        stream, prefix = streams[name], f"{name}/"
+        tables = {
+            table.removeprefix(prefix): value for table, value in snapshot.tables.items() if table.startswith(prefix)
+        }
+        stream.state.restore(state["state"], tables)
+        stream.arrangement = Arrangement.from_json(state["arrangement"])
+        stream.in_files = frozenset(state.get("in_files", ()))
+        stream.require_rows(stream.state.offset, state.get("mark"))
+        if isinstance(stream.source, DerivedSource) and "fed" in state:
+            fed = {table.removeprefix("fed:"): rows for table, rows in tables.items() if table.startswith("fed:")}
+            stream.source.restore(state["fed"], fed)
+        if state["logged"]:
+            cut = result.unfinished[name] = LoggedCut.from_json(state["logged"])
+            stream.require_rows(cut.end, cut.mark)
+
+
+def _pending(snapshot: Snapshot) -> list[Parcel]:
+    """Return the results that no sink had at the snapshot."""
+    parcels = []
+    for item in snapshot.state["pending"]:
+        table = snapshot.tables[f"pending/{item['query']}/{item['cut']}"]
+        results = WindowResults(item["query"], item["cut"], table, tuple(item["keys"]))
+        parcels.append(Parcel(results, item["windows"], item["ingested_at"]))
+    return parcels
+
+
+def _begins(before: Register, records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Return the number of the record with which the present life of each query begins; -1 for the snapshot."""
+    begins = dict.fromkeys(before.known, -1)
+    for number, record in enumerate(records):
+        if record["type"] == RECORD:
+            begins.update(dict.fromkeys(record["added"], number))
+    return begins
+
+
+def _committed(
+    records: Sequence[Mapping[str, Any]], streams: Mapping[str, Stream], unfinished: Mapping[str, LoggedCut]
+) -> dict[str, Offset]:
+    """Return up to where each stream has committed its rows at the end of the log; both others as of the snapshot."""
+    ends = {name: stream.state.offset for name, stream in streams.items()}
+    logged = dict(unfinished)
+    for record in records:
+        if record["type"] == "cut":
+            logged[record["stream"]] = LoggedCut.from_json(record["cut"])
+        elif record["type"] == "commit" and record["stream"] in logged:
+            ends[record["stream"]] = logged[record["stream"]].end
+    return ends
+
+
+def _settled(stream: Stream, cut: int, delivered: Set[tuple[str, int]], read: Mapping[str, Offset]) -> frozenset[str]:
+    """Return the queries whose results of a cut nobody needs: the sink has them, and so have the streams that read."""
+    waiting = {reader.query for reader in stream.readers if not reader.has_read(cut, read[reader.child.name])}
+    return frozenset(name for name in stream.state.queries if (name, cut) in delivered and name not in waiting)
+
+
+def _replay(
+    checkpoint: Checkpoint,
+    record: Mapping[str, Any],
+    streams: Mapping[str, Stream],
+    delivered: Set[tuple[str, int]],
+    read: Mapping[str, Offset],
+    alive: Set[str],
+    result: Recovered,
+) -> None:
+    """Do again what the record tells of queries that are alive at it."""
+    kind = record["type"]
+    if kind == RECORD and record["stream"] in streams:
+        change = SetChange.from_json(record).only(alive)
+        if change.names:
+            repeat(streams[change.stream], change)
+    elif kind == "failed":
+        for stream in streams.values():
+            if record["query"] in stream.state.queries and record["query"] in alive:
+                stream.fail(record["query"], record["error"])
+    elif kind == "plan" and record["stream"] in streams:
+        streams[record["stream"]].arrangement = Arrangement.from_json(record["arrangement"])
+    elif kind == "cut" and record["stream"] in streams:
+        stream = streams[record["stream"]]
+        cut = LoggedCut.from_json(record["cut"])
+        result.unfinished[stream.name] = cut
+        stream.require_rows(cut.end, cut.mark)
+        for closing in stream.close(cut, cut.at, _settled(stream, cut.number, delivered, read)):
+            if closing.error is not None:  # perhaps it was killed before it could log that
+                stream.fail(closing.query, str(closing.error))
+            elif closing.results is not None and (closing.query, cut.number) not in delivered:
+                result.parcels.append(Parcel(closing.results, closing.windows, cut.at))
+    elif kind == "commit" and record["stream"] in streams:
+        stream = streams[record["stream"]]
+        written = record["tables"]
+        tables = list(checkpoint.read_tables(written["name"], written).values()) if written else []
+        outcome = CutOutcome.recorded(_logged(result, record), record)
+        failures = {query: why for query, why in outcome.failures.items() if query in alive}
+        for query, reason in stream.commit(replace(outcome, failures=failures), tables).items():
+            stream.fail(query, reason)  # it was killed before it could log that
+
+
+def _logged(result: Recovered, record: Mapping[str, Any]) -> LoggedCut:
+    """Return the cut that a commit is of; it is finished.
+
+    Raises:
+        CheckpointCorruptError: It is not in the log, as can be where lines are not numbered (format 1).
+    """
+    cut = result.unfinished.pop(record["stream"], None)
+    if cut is None or cut.number != record["number"]:
+        raise CheckpointCorruptError(
+            f"The log lacks a record: the cut of stream {record['stream']!r} that is committed as number "
+            f"{record['number']}.",
+            CORRUPT_REMEDY,
+        )
+    return cut
+
+
+def definitions(streams: Mapping[str, Stream], offered: bool = False) -> dict[str, dict[str, Any]]:
+    """Return the definitions of the queries that the application has, as the checkpoint keeps them.
+
+    Args:
+        streams: The streams.
+        offered: Take those of the job, whether the application has them or not.
+    """
+    found = {
+        query: {"stream": stream.name, **definition}
+        for stream in streams.values()
+        for query, definition in stream.definitions.items()
+        if offered or query in stream.state.queries
+    }
+    plain: dict[str, dict[str, Any]] = json.loads(json.dumps(found))
+    return plain
+
+
+def _refuse_changed(register: Register, job: Mapping[str, Any], verdict: Fate) -> None:
+    if verdict.changed:
+        differences = "\n".join(
+            line
+            for name in verdict.changed
+            for line in _difference(name, without_types(register.known[name].whole), without_types(job[name]))
+        )
+        raise JobChangedError(
+            f"The checkpoint {checkpoint_words(verdict.changed)} another definition than the job:\n{differences}\n",
+            "Give a changed query a new name (it starts afresh), remove the old one from the running application "
+            "first, or start with a new checkpoint.",
+        )
+
+
+def _refuse_retyped(register: Register, job: Mapping[str, Any], streams: Mapping[str, Stream]) -> bool:
+    """Return whether columns have other types than in the checkpoint; raise when a query cannot go on with them."""
+    queries = {query.name: query for stream in streams.values() for query in stream.definition.queries}
+    found = [
+        type_changes(register.known[name].definition, job[name], queries[name])
+        for name in job
+        if name in register.known and register.known[name].failure is None
+    ]
+    words = [text for _, texts in found for text in texts]
+    if words:
+        raise JobChangedError("Columns have other types than in the checkpoint:\n  " + "\n  ".join(words), REMEDY)
+    return any(changed for changed, _ in found)
+
+
+def checkpoint_words(changed: Sequence[str]) -> str:
+    """Return the queries that changed, in words."""
+    names = ", ".join(repr(name) for name in changed)
+    return f"has for {'the query' if len(changed) == 1 else 'the queries'} {names}"
+
+
+def _difference(query: str, old: Any, new: Any) -> list[str]:
+    before, after = (
+        [f"{key}: {json.dumps(value) if not isinstance(value, str) else value}" for key, value in d.items()]
+        for d in (old, new)
+    )
+    lines = list(difflib.unified_diff(before, after, f"{query} (checkpoint)", f"{query} (job)", lineterm="", n=0))
+    return [f"  {line}" for line in lines if not line.startswith("@@")]

@@ -1,0 +1,47 @@
+"""Queries that failed in an earlier run and cannot be compiled any more: they stay out, and the others start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from transom.engine.changes.records import KnownQuery
+from transom.engine.streams.derived import DerivedSource
+from transom.engine.streams.stream import StreamDefinition
+from transom.errors import TransomError
+from transom.windows.query import Query
+
+
+def orphans(definition: StreamDefinition, lost: Mapping[str, str]) -> dict[str, str]:
+    """Return the queries of a stream whose rows come from a query that cannot start: all or none, with the reason."""
+    source = definition.source
+    read = [name for name in lost if isinstance(source, DerivedSource) and source.reads(name)]
+    why = f"it reads the results of {read[0]}, which failed" if read else ""
+    return {query.name: why for query in definition.queries} if read else {}
+
+
+def unstartable(
+    definition: StreamDefinition, known: Mapping[str, KnownQuery], compiles: Callable[[Query], object]
+) -> dict[str, str]:
+    """Return the queries of a stream that failed and cannot be compiled any more, with the reason.
+
+    Args:
+        definition: The stream.
+        known: What the checkpoint knows of queries.
+        compiles: Compiles one query of the stream alone, or raises.
+    """
+    found: dict[str, str] = {}
+    for query in definition.queries:
+        if query.name in known and known[query.name].failure is not None:
+            try:
+                compiles(query)
+            except TransomError as error:
+                found[query.name] = error.message
+            except Exception as error:  # of the user's transformations
+                found[query.name] = f"{type(error).__name__}: {error}"
+    return found
+
+
+def without(definition: StreamDefinition, lost: Mapping[str, str]) -> StreamDefinition:
+    """Return a stream without some queries."""
+    return replace(definition, queries=tuple(query for query in definition.queries if query.name not in lost))

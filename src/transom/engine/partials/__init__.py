@@ -1,0 +1,1 @@
+"""Partials as tables, and what is made of them: results, sessions, updates, history."""

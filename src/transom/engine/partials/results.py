@@ -1,0 +1,163 @@
+"""From merged partials to the rows that a sink gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transom.model.time import Micros
+from transom.sinks.base import REVISION
+from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types
+from transom.windows.keys import KeyIndex
+from transom.windows.panes import Times
+from transom.windows.partials import Partial
+from transom.windows.query import Query
+from transom.windows.store import PaneStore
+
+WINDOW_START, WINDOW_END = "window_start", "window_end"
+_TIMESTAMP = pa.timestamp("us", "UTC")
+
+Span = tuple[Micros, Micros]
+
+
+@dataclass(frozen=True, eq=False)
+class ResultRows:
+    """Rows of results before their values are computed; all columns have the shape (rows,)."""
+
+    starts: Times
+    ends: Times
+    ids: Slots
+    """Key ids."""
+    states: Mapping[Primitive, State]
+    """A primitive that is missing is neutral."""
+
+
+def result_keys(query: Query) -> tuple[str, ...]:
+    """Return the names of the columns that identify a result row."""
+    return (WINDOW_START, WINDOW_END, *(key.name for key in query.keys))
+
+
+def result_table(
+    query: Query,
+    store: PaneStore,
+    windows: Sequence[tuple[Span, Partial]],
+    input_types: dict[str, tuple[pa.DataType, ...]],
+    ansi: bool,
+    revisions: Sequence[int] | None = None,
+) -> pa.Table:
+    """Return the results of some windows: window_start, window_end, keys, values, and the revision if there is one.
+
+    Args:
+        query: The query.
+        store: Where the partials come from.
+        windows: Spans and their merged partials, in the order of the result.
+        input_types: Arrow types of each aggregate's inputs, by result column.
+        ansi: Whether overflow is an error.
+        revisions: Which result of its window each one is, from 0; None when there is only one.
+
+    Raises:
+        QueryFailedError: A value cannot be computed, e.g. overflow under ANSI.
+    """
+    filled = None
+    if query.fill_zero:
+        filled = np.concatenate([_missing(partial, len(store.keys)) for _, partial in windows])
+        windows = [(span, _with_all_keys(partial, store)) for span, partial in windows]
+    counts = np.array([len(partial) for _, partial in windows], dtype=np.int64)
+    starts, ends = (np.repeat(np.array([span[side] for span, _ in windows], np.int64), counts) for side in (0, 1))
+    states: dict[Primitive, State] = {}
+    for primitive in dict.fromkeys(p for _, aggregate in query.aggregates for p in aggregate.primitives):
+        parts = [p.states.get(primitive) or primitive.empty(len(p), store.primitives[primitive]) for _, p in windows]
+        states[primitive] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    rows = ResultRows(starts, ends, np.concatenate([partial.ids for _, partial in windows]), states)
+    table = table_of(query, store.keys, store.primitives, rows, input_types, ansi)
+    if filled is not None:
+        table = _with_zeros(table, query, filled)
+    if revisions is not None:
+        table = table.append_column(REVISION, pa.array(np.repeat(np.array(revisions, np.int64), counts)))
+    return table
+
+
+def table_of(
+    query: Query,
+    keys: KeyIndex,
+    primitives: Mapping[Primitive, Types],
+    rows: ResultRows,
+    input_types: dict[str, tuple[pa.DataType, ...]],
+    ansi: bool,
+) -> pa.Table:
+    """Return results: window_start, window_end, keys, values.
+
+    Args:
+        query: The query.
+        keys: The keys that the ids stand for.
+        primitives: Types of the states' columns.
+        rows: The results' rows.
+        input_types: Arrow types of each aggregate's inputs, by result column.
+        ansi: Whether overflow is an error.
+
+    Raises:
+        QueryFailedError: A value cannot be computed, e.g. overflow under ANSI.
+    """
+    columns: dict[str, pa.Array] = {
+        WINDOW_START: pa.array(rows.starts).cast(_TIMESTAMP),
+        WINDOW_END: pa.array(rows.ends).cast(_TIMESTAMP),
+    }
+    values = dict(zip(keys.schema.names, keys.take(rows.ids), strict=True))
+    columns.update({key.name: values[key.name] for key in query.keys})
+    for name, aggregate in query.aggregates:
+        types = tuple(primitives[p] for p in aggregate.primitives)
+        states = [
+            rows.states.get(primitive) or primitive.empty(len(rows.ids), kinds)
+            for primitive, kinds in zip(aggregate.primitives, types, strict=True)
+        ]
+        columns[name] = aggregate.result(states, ResultContext(input_types[name], types, ansi))
+    return pa.table(columns)
+
+
+def in_order(tables: Sequence[pa.Table], query: Query) -> pa.Table:
+    """Return the results of several kinds of windows as one table, ordered by the windows' ends and starts.
+
+    A session can be the span of a fixed window, or of a session with another gap. It has the same rows then and is one
+    result, as a span is that belongs to two kinds of fixed windows.
+    """
+    if len(tables) == 1:
+        return tables[0]
+    table = pa.concat_tables(tables)
+    identity = table.select(result_keys(query))
+    _, first = np.unique(KeyIndex(identity.schema).intern(identity), return_index=True)
+    table = table.take(pa.array(first))
+    return table.take(pc.sort_indices(table, [(WINDOW_END, "ascending"), (WINDOW_START, "ascending")]))
+
+
+def _with_zeros(table: pa.Table, query: Query, filled: Any) -> pa.Table:
+    """Return the table with the aggregates' zeros in the rows that stand for no row, given as booleans."""
+    for name, aggregate in query.aggregates:
+        if aggregate.zero is not None:
+            values = table.column(name)
+            zero = pc.if_else(pa.array(filled), pa.scalar(aggregate.zero).cast(values.type), values)
+            table = table.set_column(table.column_names.index(name), name, zero)
+    return table
+
+
+def _missing(partial: Partial, keys: int) -> Any:
+    """Return which of the known keys have no row in the window, as booleans by key id."""
+    missing = np.ones(keys, np.bool_)
+    missing[partial.ids] = False
+    return missing
+
+
+def _with_all_keys(partial: Partial, store: PaneStore) -> Partial:
+    """Return the partial with neutral states for the known keys that it lacks."""
+    total = len(store.keys)
+    states: dict[Primitive, State] = {}
+    for primitive, types in store.primitives.items():
+        into = primitive.empty(total, types)
+        if primitive in partial.states:
+            primitive.merge_into(into, partial.ids, partial.states[primitive])
+        states[primitive] = into
+    return Partial(np.arange(total, dtype=np.int64), states)

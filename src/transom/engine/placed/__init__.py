@@ -1,0 +1,1 @@
+"""Tasks at chosen executors, bytes between executors, and files mapped into their memory."""

@@ -1,0 +1,398 @@
+"""Partitions of datasets as Arrow files at chosen executors, and tasks that run where their partitions are.
+
+Stock Spark has no hook for placement, but a task whose RDD names `executor_<host>_<id>` as its preferred location runs
+there. A dataset's partitions are written by such tasks into the executors' own Spark directories, as Arrow IPC files,
+and read by others through memory maps: no copy, no exchange, and what was read lately is in memory (the page cache).
+The tasks get one small number each; which files belong to it comes with their code. See docs/decisions/0019.
+
+Spark Connect has no RDDs: all of this needs a classic session.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import socket
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from transom.engine.placed import mapped as kept
+from transom.engine.placed.mapped import open_table as open_table
+from transom.errors import SessionError
+from transom.placement.locality import ExecutorId
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+PAYLOAD, PARTITION = "_payload", "_partition"
+DRIVER = "driver"
+"""What Spark calls the executor that is the driver itself."""
+WRITERS = 4
+"""Tasks for each executor that write its partitions of a dataset."""
+_DIRECTORIES = ("SPARK_EXECUTOR_DIRS", "LOCAL_DIRS", "SPARK_LOCAL_DIRS")
+"""Where a cluster manager says that an executor may keep files, which it removes afterwards."""
+
+
+@dataclass(frozen=True)
+class ExecutorInfo:
+    """An executor that is alive; in local mode the only one is the driver."""
+
+    id: ExecutorId
+    host: str
+    cores: int
+    active: int = 0
+    """Tasks that it runs."""
+    leaving: bool = False
+    """Whether Spark has been asked to take it away: it is decommissioned, or about to be killed."""
+
+    @property
+    def location(self) -> str:
+        """The preferred location that means this executor."""
+        return f"executor_{self.host}_{self.id}"
+
+
+@dataclass(frozen=True)
+class PlacedFile:
+    """One partition of a dataset."""
+
+    path: str
+    rows: int
+    bytes: int
+    executor: ExecutorId
+    """Where it is."""
+    process: str
+    """The process that it is near to; see `here`."""
+
+    def seen(self) -> PlacedFile:
+        """Return it as seen from this Python worker: those for Arrow and for RDDs may have parents of their own."""
+        return replace(self, process=here())
+
+
+class NoExecutorError(SessionError):
+    """No executor is there, or one that was chosen is gone: what passes when the cluster has given others."""
+
+
+def executors(spark: SparkSession) -> list[ExecutorInfo]:
+    """Return the executors that are alive, by id.
+
+    Raises:
+        SessionError: The session is not a classic one, or was stopped.
+        NoExecutorError: It has no executor at the moment.
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        raise SessionError(
+            "Placed datasets need a classic Spark session; this one is a Spark Connect session.",
+            "Make it with session_builder() on the machine of the driver.",
+        )
+    if spark.sparkContext._jsc is None:
+        raise SessionError("The Spark session was stopped.", "Make a new one, and what was kept in it again.")
+    context = spark.sparkContext._jsc.sc()
+    summaries = context.statusStore().executorList(True)
+    master = str(spark.sparkContext.master)
+    local = master == "local" or master.startswith("local[")
+    found = []
+    for place in range(summaries.size()):
+        summary = summaries.apply(place)
+        id, host = summary.id(), summary.hostPort().rsplit(":", 1)[0]
+        leaving = not local and id != DRIVER and not context.schedulerBackend().isExecutorActive(id)
+        found.append(ExecutorInfo(id, host, summary.totalCores(), summary.activeTasks(), leaving))
+    others = [each for each in found if each.id != DRIVER]
+    if not others and not local:
+        raise NoExecutorError("Spark has no executor.", "Wait until the cluster has given some.")
+    return sorted(others or found, key=lambda each: (len(each.id), each.id))
+
+
+def here() -> str:
+    """Return a name of the executor's process that this Python worker belongs to, the same for all of its workers."""
+    return f"{socket.gethostname()}:{os.getppid()}"
+
+
+def keep(table: pa.Table, application: str, stem: str) -> PlacedFile:
+    """Write a table at this executor, under a name that nobody else has; for tasks.
+
+    Args:
+        table: A partition.
+        application: Id of the Spark application.
+        stem: Begins the file's name.
+    """
+    return _write(_file(table), _scratch(f"transom-{application}"), f"{stem}-{uuid.uuid4().hex[:8]}")
+
+
+class Tasks:
+    """Tasks that run at chosen executors; made once for an assignment, used for any number of jobs.
+
+    Args:
+        spark: A classic session.
+        homes: Executor of each task.
+
+    Raises:
+        NoExecutorError: There is no such executor.
+    """
+
+    def __init__(self, spark: SparkSession, homes: Sequence[ExecutorId | None]) -> None:
+        known = {each.id: each.location for each in executors(spark)}
+        gone = sorted({str(home) for home in homes} - known.keys())
+        if gone:
+            raise NoExecutorError(f"There is no executor {', '.join(gone)}.", f"Executors are {', '.join(known)}.")
+        self.spark, self.homes = spark, tuple(str(home) for home in homes)
+        self._locations = [known[home] for home in self.homes]
+
+    def __len__(self) -> int:
+        return len(self.homes)
+
+    @cached_property
+    def rdd(self) -> RDD[int]:
+        """Return the number of each task, one element per partition."""
+        from pyspark import RDD
+        from pyspark.serializers import BatchedSerializer, CPickleSerializer
+
+        located = self._located([pickle.dumps([number]) for number in range(len(self))], "[B")
+        serializer: Any = BatchedSerializer
+        return RDD(located, self.spark.sparkContext, serializer(CPickleSerializer(), 1))
+
+    def _located(self, elements: Sequence[Any], kind: str) -> Any:
+        context = self.spark.sparkContext
+        jvm: Any = context._jvm
+        pairs = [
+            jvm.scala.Tuple2(element, jvm.PythonUtils.toSeq([location]))
+            for element, location in zip(elements, self._locations, strict=True)
+        ]
+        tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName(kind))
+        return context._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(pairs), tag).toJavaRDD()
+
+    def preferred(self, task: int) -> list[str]:
+        """Return the preferred locations that Spark's scheduler sees for a task."""
+        found = self.spark.sparkContext._jsc.sc().getPreferredLocs(self.rdd._jrdd.rdd(), task)
+        return [found.apply(place).toString() for place in range(found.size())]
+
+    def run(self, function: Callable[[int], bytes], tasks: Sequence[int] | None = None) -> list[bytes]:
+        """Return what the function gives for the number of each task, at its executor; one job of one stage.
+
+        Args:
+            function: Runs in a Python worker there; it comes with all that it refers to.
+            tasks: Some of the tasks; None for all.
+        """
+        context = self.spark.sparkContext
+
+        def run(numbers: Iterable[int]) -> Iterator[bytes]:
+            return map(function, numbers)
+
+        return list(context.runJob(self.rdd, run, None if tasks is None else list(tasks)))
+
+    def frame(self, function: Callable[[int], Iterable[pa.RecordBatch]], schema: Any) -> DataFrame:
+        """Return the rows that the function gives for the number of each task as a DataFrame; lazy.
+
+        Args:
+            function: Runs in a Python worker at the task's executor.
+            schema: Spark schema of the rows.
+        """
+        session: Any = self.spark
+        from pyspark.sql import DataFrame
+
+        def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield from function(number)
+
+        numbers = DataFrame(session._jsparkSession.createDataFrame(self._numbers, self._number_schema), session)
+        return numbers.mapInArrow(rows, schema)
+
+    @cached_property
+    def _numbers(self) -> Any:
+        jvm: Any = self.spark.sparkContext._jvm
+        gateway: Any = self.spark.sparkContext._gateway
+        rows = []
+        for number in range(len(self)):
+            values = gateway.new_array(jvm.java.lang.Object, 1)
+            values[0] = number
+            rows.append(jvm.org.apache.spark.sql.RowFactory.create(values))
+        return self._located(rows, "org.apache.spark.sql.Row")
+
+    @property
+    def _number_schema(self) -> Any:
+        jvm: Any = self.spark.sparkContext._jvm
+        return jvm.org.apache.spark.sql.types.StructType.fromDDL("number INT")
+
+
+def partition_of(keys: Sequence[Column | str], partitions: int) -> Column:
+    """Return the partition of a row: its keys' hash (Murmur3, as Spark's own) modulo the number of partitions."""
+    from pyspark.sql import functions as F
+
+    return F.pmod(F.hash(*keys), F.lit(partitions))
+
+
+def arrow_schema(frame: DataFrame) -> pa.Schema:
+    """Return the schema of a DataFrame's rows as Spark gives them to Arrow, with timestamps in the session's zone."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(frame.schema, timezone=frame.sparkSession.conf.get("spark.sql.session.timeZone"))
+
+
+def place(frame: DataFrame, partition: Column, tasks: Tasks, name: str) -> list[PlacedFile]:
+    """Write a DataFrame's rows to the executors, one file per partition, in one job with one exchange.
+
+    A few tasks for each executor write all of its partitions, as a task costs more than a small file.
+
+    Args:
+        frame: The rows; a task holds its share of them in memory.
+        partition: Number of each row's partition, 0 to the number of tasks - 1.
+        tasks: One for each partition.
+        name: Of the dataset; begins the names of the files.
+    """
+    return place_numbered(frame.withColumn(PARTITION, partition.cast("int")), tasks, name)
+
+
+def place_numbered(numbered: DataFrame, tasks: Tasks, name: str) -> list[PlacedFile]:
+    """Do the same for rows that have the number of their partition in the column `PARTITION`."""
+    from pyspark.sql import functions as F
+
+    schema = arrow_schema(numbered.drop(PARTITION))
+    bundles = _bundles(tasks.homes)
+    bundle_of = {number: place for place, bundle in enumerate(bundles) for number in bundle}
+    by_place = numbered.toDF(*(f"c{place}" for place in range(len(numbered.columns))))  # mapInArrow takes no dots
+    partition = F.col(f"c{numbered.columns.index(PARTITION)}")
+    bundle = F.element_at(F.array(*(F.lit(bundle_of[number]) for number in range(len(tasks)))), partition + 1)
+    writer = Writer(tasks, name)
+    by_task = by_place.repartitionById(len(bundles), bundle)
+    written = by_task.mapInArrow(_writing(writer, schema, arrow_schema(numbered)), f"{PAYLOAD} binary")
+    homes = Tasks(tasks.spark, [tasks.homes[bundle[0]] for bundle in bundles])
+
+    def complete(payload: bytes, task: int) -> dict[int, PlacedFile]:
+        held = pickle.loads(payload)
+        for number in set(bundles[task]) - held.keys():
+            held[number] = writer.write(_file(schema.empty_table()), f"{number}")
+        return {number: file.seen() for number, file in held.items()}
+
+    found = {
+        number: replace(file, executor=home)
+        for files, home in zip(at_tasks(written, homes, complete), homes.homes, strict=True)
+        for number, file in files.items()
+    }
+    return [found[number] for number in range(len(tasks))]
+
+
+def _bundles(homes: Sequence[ExecutorId]) -> list[list[int]]:
+    """Return the partitions that are written by one task each, all with the same home."""
+    by_home: dict[ExecutorId, list[int]] = {}
+    for number, home in enumerate(homes):
+        by_home.setdefault(home, []).append(number)
+    bundles = []
+    for held in by_home.values():
+        count = min(len(held), WRITERS)
+        bundles += [held[len(held) * place // count : len(held) * (place + 1) // count] for place in range(count)]
+    return bundles
+
+
+def remove(files: Sequence[PlacedFile], spark: SparkSession) -> None:
+    """Delete files at the executors that are still alive; what is gone already is gone."""
+    alive = {each.id for each in executors(spark)}
+    by_home: dict[ExecutorId, list[str]] = {}
+    for file in files:
+        if file.executor in alive:
+            by_home.setdefault(file.executor, []).append(file.path)
+    if not by_home:
+        return
+    homes = sorted(by_home)
+
+    def delete(number: int) -> bytes:
+        for path in by_home[homes[number]]:
+            kept.delete(path)
+        return b""
+
+    Tasks(spark, homes).run(delete)
+
+
+def _writing(
+    writer: Writer, schema: pa.Schema, numbered: pa.Schema
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return what writes a task's rows, a file for each partition that has any, and gives one row: these files."""
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        come = list(batches)  # Spark may say of other columns than the plan that they are never NULL
+        table = pa.Table.from_batches(come).rename_columns(numbered.names) if come else numbered.empty_table()
+        table = table.sort_by(PARTITION)
+        files: dict[int, PlacedFile] = {}
+        begin = 0
+        for each in table[PARTITION].value_counts():
+            number, count = each["values"].as_py(), each["counts"].as_py()
+            part = table.drop_columns(PARTITION).slice(begin, count).cast(schema)
+            files[number] = writer.write(_file(part), f"{number}")
+            begin += count
+        yield pa.record_batch([pa.array([pickle.dumps(files)], pa.binary())], names=[PAYLOAD])
+
+    return write
+
+
+def _file(table: pa.Table) -> bytes:
+    """Return a table as an Arrow IPC file with one batch."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def at_tasks(packed: DataFrame, tasks: Tasks, function: Callable[[bytes, int], Any]) -> list[Any]:
+    """Return what a function gives for each partition's one payload and its number, at the task of that number.
+
+    The whole stage runs there. So what is large is dealt with before, by whoever gives the payloads: these go to the
+    JVM and into a second Python worker.
+    """
+    from pyspark import RDD
+    from pyspark.serializers import PairDeserializer
+
+    payloads = packed.rdd
+    pairs = payloads._jrdd.zip(tasks.rdd._jrdd)
+    pair: Any = PairDeserializer
+    deserializer = pair(payloads._jrdd_deserializer, tasks.rdd._jrdd_deserializer)
+
+    def run(rows: Iterable[Any]) -> Iterator[Any]:
+        for row, task in rows:
+            yield function(bytes(row[PAYLOAD]), task)
+
+    return RDD(pairs, tasks.spark.sparkContext, deserializer).mapPartitions(run).collect()
+
+
+class Writer:
+    """Writes files of one dataset into the directory of the executor that it is used at.
+
+    Args:
+        tasks: Tasks of the application.
+        name: Of the dataset; begins the names of the files.
+    """
+
+    def __init__(self, tasks: Tasks, name: str) -> None:
+        self._directory = f"transom-{tasks.spark.sparkContext.applicationId}"
+        self._stem = f"{name}-{uuid.uuid4().hex[:8]}"
+
+    def write(self, payload: bytes, name: str) -> PlacedFile:
+        """Write a file; who asks for it knows which executor this is."""
+        return _write(payload, _scratch(self._directory), f"{self._stem}-{name}")
+
+
+def _scratch(directory: str) -> Path:
+    """Return this executor's directory for files."""
+    given = next((os.environ[name] for name in _DIRECTORIES if os.environ.get(name)), tempfile.gettempdir())
+    place = Path(given.split(os.pathsep)[0].split(",")[0]) / directory
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return place
+
+
+def file_name(text: str) -> str:
+    """Return a text as the name of a file: other characters than letters, digits, dots and dashes are underscores."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", text)
+
+
+def _write(payload: bytes, directory: Path, stem: str) -> PlacedFile:
+    path = directory / f"{file_name(stem)}.arrow"
+    path.write_bytes(payload)
+    table = open_table(str(path))
+    return PlacedFile(str(path), table.num_rows, len(payload), "", here())

@@ -1,0 +1,1 @@
+"""The state of streams: panes, windows, watermarks."""

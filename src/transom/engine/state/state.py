@@ -1,0 +1,361 @@
+"""The state of one stream: what the log decides, replayed the same way live and after a restart. No effects."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from transom.engine.cluster.files import PartialFiles
+from transom.engine.cluster.merges import Executors, Here, Merged
+from transom.engine.partials.history import Held, Sources
+from transom.engine.partials.results import Span, in_order, result_keys, result_table
+from transom.engine.partials.sessions import Ended
+from transom.engine.partials.tables import PartialTable
+from transom.engine.partials.updates import Emission, Updates
+from transom.engine.state.closing import Closing, Closure, asked, failure_of, merged
+from transom.engine.state.stores import StoreEntry, StoreShape
+from transom.engine.state.watermarks import WatermarkState
+from transom.errors import QueryFailedError
+from transom.model.time import MAX_TIME, MIN_TIME, Micros
+from transom.model.window import SessionSpec
+from transom.sinks.base import WindowResults
+from transom.sources.base import Offset
+from transom.windows.arranging import Flow
+from transom.windows.partials import Partial, restricted
+from transom.windows.query import Query
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class QueryState:
+    """How far one query has come."""
+
+    complete_from: Micros = MIN_TIME
+    """Windows that start earlier miss rows read before the query was added; they are not emitted."""
+    failure: str | None = None
+    paused: bool = False
+
+    @property
+    def runs(self) -> bool:
+        """Whether rows count for it."""
+        return self.failure is None and not self.paused
+
+
+@dataclass(frozen=True)
+class CompiledQuery:
+    """What the engine needs to know about a query's types."""
+
+    query: Query
+    input_types: dict[str, tuple[pa.DataType, ...]]
+    """Arrow types of each aggregate's inputs, by result column."""
+
+
+class StreamState:
+    """Panes, watermark and position of a stream.
+
+    Changed only by `commit`, `close` (or its halves), `arrange`, `drop_query`, `begin_at` and `restore`.
+
+    Args:
+        compiled: The queries with their types.
+        watermark: Watermark at the start.
+        offset: Where the stream starts.
+        ansi: Whether overflow is an error.
+        executors: Where partials in files are merged; None where there are none.
+        scope: Tells its stores from those of other streams and applications.
+    """
+
+    def __init__(
+        self,
+        compiled: Mapping[str, CompiledQuery],
+        watermark: WatermarkState,
+        offset: Offset,
+        ansi: bool,
+        executors: Executors | None = None,
+        scope: str = "",
+    ) -> None:
+        self.compiled = dict(compiled)
+        self.watermark = watermark
+        self.offset = offset
+        self.ansi = ansi
+        self.executors = executors or Here(Path())
+        self._scope = scope
+        self.cut = 0
+        """Number of the last logged cut; 0 before the first."""
+        self.closed: Micros = MIN_TIME
+        """Windows up to here are closed: the watermark in force at the last logged cut."""
+        self.queries: dict[str, QueryState] = {name: QueryState() for name in compiled}
+        self.stores: list[StoreEntry] = []
+        self.by_query: dict[str, StoreEntry] = {}
+        self.feeding: frozenset[str] = frozenset()
+        """Queries whose final results other queries read."""
+        self._updates: dict[str, Updates] = {}
+        self._asked: dict[Micros, bool] = {}
+        """Watermarks that `has_due` was asked for, and its answers; forgotten with every change."""
+
+    def running(self) -> list[Query]:
+        """Return the queries that have not failed and are not paused."""
+        return [c.query for name, c in self.compiled.items() if self.queries[name].runs]
+
+    def held(self) -> list[Held]:
+        """Return the stores of panes as sources of history for queries that come; sessions leave none."""
+        return [
+            Held(
+                entry.origin,
+                tuple(
+                    (query, self.queries[query.name].complete_from)
+                    for query in entry.key_set.queries
+                    if not all(isinstance(window, SessionSpec) for window in query.windows)
+                ),
+                entry.dropped,
+            )
+            for entry in self.stores
+        ]
+
+    def arrange(self, shapes: Sequence[StoreShape], sources: Sequence[Sources] = ()) -> None:
+        """Give each key set a store; stores whose origin was there before keep their panes.
+
+        Args:
+            shapes: The key sets.
+            sources: For each key set, the stores that there are now whose panes its primitives take over; its own
+                store keeps them anyway.
+        """
+        self._asked = {}
+        before = {entry.origin: entry for entry in self.stores}
+        self.stores = [
+            StoreEntry.arranged(shape, sources[number] if sources else {}, before, self._scope, self.executors)
+            for number, shape in enumerate(shapes)
+        ]
+        self.by_query = {query.name: entry for entry in self.stores for query in entry.key_set.queries}
+        for entry in self.stores:
+            for query in entry.key_set.queries:
+                if query.updates:
+                    self._updates.setdefault(query.name, Updates(query))
+        self._updates = {name: updates for name, updates in self._updates.items() if name in self.queries}
+        for name, updates in self._updates.items():
+            if name not in self.by_query:
+                updates.rest()
+
+    def close(
+        self, watermark: Micros, cut: int, now: Micros, closed: Micros, settled: Set[str] = frozenset()
+    ) -> list[Closing]:
+        """Emit what a logged cut completes or changes, waiting for what is merged of files; see `begin_close`."""
+        closure = self.begin_close(watermark, cut, now, closed, settled)
+        if closure is None:
+            return []
+        return self.finish_close(closure, self.executors.run(closure.merges) if closure.merges else ())
+
+    def begin_close(
+        self, watermark: Micros, cut: int, now: Micros, closed: Micros, settled: Set[str] = frozenset()
+    ) -> Closure | None:
+        """Begin to emit what a logged cut completes or changes; None for nothing.
+
+        Nothing else may change the state until `finish_close`.
+
+        Args:
+            watermark: The watermark in force, at least the previous one. MAX_TIME closes the windows that are open;
+                later ones can still come.
+            cut: Number of the cut.
+            now: Wall time of the cut.
+            closed: Windows up to here are closed by it; what `closed_by` returned when it was logged.
+            settled: Queries whose results of this cut nobody needs any more, at a replay: their state moves on, and
+                nothing is merged for them.
+        """
+        after, self.cut, self._asked = self.closed, cut, {}
+        if watermark <= after and not self._updates:
+            return None
+        self.closed = closed
+        wanted: dict[str, tuple[list[Emission], list[Span]]] = {}
+        for query in self.running():
+            wanted[query.name] = (self._emissions(query, after, watermark, now), self._final(query, after, watermark))
+        return asked(self.stores, wanted, after, watermark, settled)
+
+    def finish_close(self, closure: Closure, done: Sequence[Merged]) -> list[Closing]:
+        """Return the results of a closure; as of the commits before it began.
+
+        Args:
+            closure: What `begin_close` returned.
+            done: What came of its merges.
+        """
+        closings = []
+        windows, ended, failed = merged(closure, done)
+        for query in self.running():
+            entry, (emissions, final) = self.by_query[query.name], closure.wanted[query.name]
+            if query.name in closure.settled:
+                closings += self._passed(query, entry, emissions, final, ended[query.name])
+                continue
+            try:
+                if query.name in failed:
+                    raise failed[query.name]
+                closing = self._closing(query, entry, emissions, final, windows[query.name], ended[query.name])
+            except Exception as error:
+                closing = Closing(query.name, len(emissions), error=failure_of(query.name, error))
+            if closing.windows or closing.final is not None or closing.error is not None:
+                closings.append(closing)
+        if closure.watermark > closure.after:
+            for entry in self.stores:
+                entry.expire(self.closed)
+        return closings
+
+    def _emissions(self, query: Query, after: Micros, watermark: Micros, now: Micros) -> list[Emission]:
+        spans = self._due(query, after, watermark)
+        updates = self._updates.get(query.name)
+        if updates is None:
+            return [Emission(span, None, 0) for span in spans]
+        return updates.take(spans, after, watermark, now, self.queries[query.name].complete_from)
+
+    def _final(self, query: Query, after: Micros, watermark: Micros) -> list[Span]:
+        """Return the windows of a query that others read which no row can change any more."""
+        if query.name not in self.feeding:
+            return []
+        until = watermark if watermark >= MAX_TIME else watermark - query.lateness
+        return self._due(query, max(MIN_TIME, after - query.lateness), until)
+
+    def _due(self, query: Query, after: Micros, until: Micros) -> list[Span]:
+        complete_from = self.queries[query.name].complete_from
+        return self.by_query[query.name].due(query, query.closed_by(after), query.closed_by(until), complete_from)
+
+    def _passed(
+        self, query: Query, entry: StoreEntry, emissions: Sequence[Emission], final: Sequence[Span], ended: Ended
+    ) -> list[Closing]:
+        """Return what tells the readers of a query whose results nobody needs any more that there were some."""
+        number = len(emissions) + entry.sessions.count(query, ended, self.queries[query.name].complete_from)
+        passed = bool(final if query.updates else number) and query.name in self.feeding
+        return [Closing(query.name, number, passed=True)] if passed else []
+
+    def _closing(
+        self,
+        query: Query,
+        entry: StoreEntry,
+        emissions: Sequence[Emission],
+        final: Sequence[Span],
+        merged: Mapping[Span, Partial],
+        ended: Ended,
+    ) -> Closing:
+        types = self.compiled[query.name].input_types
+        results, table = None, None
+        complete_from = self.queries[query.name].complete_from
+        tables = entry.sessions.results(query, ended, complete_from, types, self.ansi)
+        windows_emitted = len(emissions) + sum(table.num_rows for table in tables)
+        if emissions:
+            windows = []
+            for emission in emissions:
+                partial = merged[emission.span]
+                if emission.ids is not None:
+                    partial = restricted(partial, emission.ids, len(entry.store.keys))
+                windows.append((emission.span, partial))
+            revisions = [emission.revision for emission in emissions] if query.updates else None
+            tables.insert(0, result_table(query, entry.store, windows, types, self.ansi, revisions))
+        if tables:
+            results = WindowResults(query.name, self.cut, in_order(tables, query), result_keys(query))
+        if results is not None and not query.updates and query.name in self.feeding:
+            table = results.table
+        elif final:
+            whole = [(span, merged[span]) for span in final]
+            table = result_table(query, entry.store, whole, types, self.ansi)
+        return Closing(query.name, windows_emitted, results, table)
+
+    def first_end(self, query: Query) -> Micros | None:
+        """Return the end of the next window of a query that a watermark completes; None while there is no row."""
+        return self.by_query[query.name].first_end(query, self.closed)
+
+    def next_early(self) -> Micros | None:
+        """Return the wall time of the next early results of any query; None when no query gives any."""
+        return min((at for updates in self._updates.values() if (at := updates.next_early) is not None), default=None)
+
+    def closed_by(self, watermark: Micros) -> Micros:
+        """Return up to where windows are closed under a watermark; MAX_TIME closes those that hold a row."""
+        return watermark if watermark < MAX_TIME else max([self.closed, *(entry.last_end() for entry in self.stores)])
+
+    def has_due(self, watermark: Micros, now: Micros) -> bool:
+        """Tell whether a cut with this watermark would emit anything; asked many times between two changes."""
+        if any(updates.due(now) for updates in self._updates.values()):
+            return True
+        if watermark <= self.closed:
+            return False
+        if watermark not in self._asked:
+            if len(self._asked) > 8:
+                self._asked.clear()
+            self._asked[watermark] = any(
+                self._due(query, self.closed, watermark)
+                or self._final(query, self.closed, watermark)
+                or self.by_query[query.name].sessions.due(query, watermark, self.queries[query.name].complete_from)
+                for query in self.running()
+            )
+        return self._asked[watermark]
+
+    def commit(
+        self, partials: Sequence[PartialTable | PartialFiles], offset: Offset, watermark: WatermarkState
+    ) -> dict[str, QueryFailedError]:
+        """Take in the partials of a cut; return the queries of the stores that cannot, which must be dropped."""
+        self._asked = {}
+        failed: dict[str, QueryFailedError] = {}
+        newest = max((moment for moment in watermark.newest if moment is not None), default=MIN_TIME)
+        for entry in self.stores:
+            try:
+                changes = entry.take(partials, newest, self.closed)
+            except Exception as error:
+                failed.update((query.name, failure_of(query.name, error)) for query in entry.key_set.queries)
+                continue
+            for query in entry.key_set.queries:
+                if query.name in self._updates:
+                    self._updates[query.name].changed(changes, self.closed)
+        self.offset, self.watermark = offset, watermark
+        return failed
+
+    def take_flows(self) -> dict[str, Flow]:
+        """Return what was measured of each key set since the last time, by its name."""
+        return {entry.key_set.name: entry.take_flow() for entry in self.stores}
+
+    def drop_query(self, name: str, failure: str) -> None:
+        """Take a query out; its panes go when `arrange` is called with the remaining ones."""
+        self._asked = {}
+        self.queries[name] = replace(self.queries[name], failure=failure)
+
+    def begin_at(self, other: StreamState) -> None:
+        """Start where another stream of the same source has come to, without its panes."""
+        self._asked = {}
+        self.cut, self.closed, self.offset, self.watermark = other.cut, other.closed, other.offset, other.watermark
+
+    def snapshot(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+        """Return everything as JSON and tables."""
+        queries: dict[str, dict[str, Any]] = {
+            name: {"complete_from": q.complete_from, "failure": q.failure, "paused": q.paused}
+            for name, q in self.queries.items()
+        }
+        state = {
+            "cut": self.cut,
+            "closed": self.closed,
+            "offset": self.offset,
+            "watermark": self.watermark.to_json(),
+            "queries": queries,
+            "dropped": {entry.origin.name: entry.dropped for entry in self.stores},
+            "files": {entry.origin.name: entry.files() for entry in self.stores if entry.store.parts},
+        }
+        tables: dict[str, pa.Table] = {}
+        for entry in self.stores:
+            tables.update(entry.tables())
+        for name, updates in self._updates.items():
+            queries[name]["updates"], tables[f"changes:{name}"] = updates.snapshot()
+        return state, tables
+
+    def restore(self, state: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
+        """Take in what `snapshot` returned; stores must be arranged. What no store needs any more is left out.
+
+        The states of the queries are not looked at: which of them there are is for the caller to say.
+        """
+        self._asked = {}
+        self.cut, self.closed, self.offset = state["cut"], state["closed"], state["offset"]
+        self.watermark = WatermarkState.from_json(state["watermark"])
+        for entry in self.stores:
+            entry.dropped = state["dropped"].get(entry.origin.name, MIN_TIME)
+            entry.restore(tables, state.get("files", {}).get(entry.origin.name, ()), self.closed)
+        for name, known_query in state["queries"].items():
+            if "updates" in known_query and name in self.compiled:
+                updates = self._updates.setdefault(name, Updates(self.compiled[name].query))
+                updates.restore(known_query["updates"], tables[f"changes:{name}"])

@@ -1,0 +1,106 @@
+"""What decides a cut of a stream, and what its job gave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from transom.engine.cluster.files import PartialFiles
+from transom.engine.spark.jobs import CutStats
+from transom.engine.spark.rowfiles import KeptRows
+from transom.model.time import Micros
+from transom.sources.base import Mark, Offset
+
+
+@dataclass(frozen=True)
+class LoggedCut:
+    """What decided a cut; in the log before anything happens."""
+
+    number: int
+    start: Offset
+    end: Offset
+    rows: int
+    """Estimated by the source."""
+    watermark: Micros
+    """In force for this cut: windows up to it are closed. MAX_TIME closes those that hold a row."""
+    closed: Micros
+    """The end of the last window that it closes, at least that of the cut before: the watermark, except at MAX_TIME."""
+    ahead: Micros | None
+    at: Micros
+    """Wall time."""
+    mark: Mark = None
+    """What tells the rows before its end from any others, as the source knows it; None where it reads nothing."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the cut as JSON."""
+        return dict(self.__dict__)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> LoggedCut:
+        """Return what `to_json` wrote."""
+        return cls(**value)
+
+    def only_closing(self) -> LoggedCut:
+        """Return the cut without its rows."""
+        return replace(self, end=self.start, rows=0, mark=None)
+
+    @property
+    def empty(self) -> bool:
+        """Whether it reads nothing: it only closes windows."""
+        return self.start == self.end
+
+
+@dataclass(frozen=True)
+class CutOutcome:
+    """What the job of a cut gave."""
+
+    cut: LoggedCut
+    tables: tuple[pa.Table, ...] = ()
+    """Partials that say what they are (`PartialTable`)."""
+    stats: CutStats = field(default_factory=CutStats)
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Units of the source that could not be read, with the reason."""
+    failures: dict[str, str] = field(default_factory=dict)
+    """Queries that made the job fail, with the reason."""
+    late: dict[str, int] = field(default_factory=dict)
+    """Rows that were late for each query."""
+    kept: dict[str, KeptRows] = field(default_factory=dict)
+    """The rows that were kept for each query that needs rows."""
+    files: tuple[PartialFiles, ...] = ()
+    """Partials that the tasks wrote."""
+
+    def record(self, stream: str, tables: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the record of its commit for the log.
+
+        Args:
+            stream: Name of the stream.
+            tables: Where the partials are; None where there are none, or only in files.
+        """
+        return {
+            "type": "commit",
+            "stream": stream,
+            "number": self.cut.number,
+            "tables": tables,
+            "files": [files.to_json() for files in self.files],
+            "stats": self.stats.to_json(),
+            "skipped": self.skipped,
+            "failures": self.failures,
+            "late": self.late,
+            "kept": {query: rows.to_json() for query, rows in self.kept.items()},
+        }
+
+    @classmethod
+    def recorded(cls, cut: LoggedCut, record: Mapping[str, Any]) -> CutOutcome:
+        """Return what `record` wrote, without the tables, which are files of their own."""
+        return cls(
+            cut,
+            files=tuple(PartialFiles.from_json(files) for files in record.get("files", ())),
+            stats=CutStats.from_json(record["stats"]),
+            skipped=record["skipped"],
+            failures=record["failures"],
+            late=record["late"],
+            kept={query: KeptRows.from_json(rows) for query, rows in record["kept"].items()},
+        )

@@ -1,0 +1,63 @@
+"""Keeps the rows of a cut as files for what needs rows and not partials: joins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from transom.engine.spark.compile import Compiled
+from transom.engine.spark.rowfiles import KeptRows
+from transom.engine.spark.rows import rows_of, write_rows
+from transom.engine.streams.cuts import LoggedCut
+from transom.engine.streams.readers import Keeper
+from transom.errors import CheckpointFullError
+from transom.failures import Kind, classify, require_blame
+from transom.model.time import Micros
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def keep_rows(
+    keepers: Sequence[Keeper], raw: DataFrame, compiled: Compiled, cut: LoggedCut, late_before: Mapping[str, Micros]
+) -> tuple[dict[str, KeptRows], dict[str, str]]:
+    """Write the rows of a cut, one job for each keeper; durable when it returns.
+
+    Args:
+        keepers: Those whose query failed already are left out.
+        raw: The rows of the cut.
+        compiled: The queries.
+        cut: The cut.
+        late_before: For each query, the moment before which its rows are late.
+
+    Returns:
+        What tells of the rows that are kept, by query; and the queries whose rows cannot be kept, with
+        the reason.
+
+    Raises:
+        CheckpointFullError: The disk is full.
+        TransomError: Something else that no query is to blame for.
+    """
+    kept: dict[str, KeptRows] = {}
+    failures: dict[str, str] = {}
+    for keeper in keepers:
+        if keeper.query not in compiled.queries:
+            continue
+        query = compiled.queries[keeper.query].query
+        directory = keeper.piece(cut.number)
+        try:
+            seen = rows_of(raw, compiled.plan, query, cut.ahead)
+            rows = write_rows(seen, cut.watermark, late_before[query.name], cut.rows, directory)
+        except Exception as error:
+            failure = classify(error)
+            if failure.kind is Kind.DISK_FULL:
+                raise CheckpointFullError(
+                    f"Could not keep the rows for a join in {directory}: {failure.reason}.",
+                    "Nothing of this cut was committed: free some space on that disk and run again.",
+                ) from error
+            require_blame(error, f"Keeping the rows of {query.name!r}")
+            failures[query.name] = failure.reason
+            continue
+        if rows is not None:
+            kept[query.name] = rows
+    return kept, failures

@@ -1,0 +1,389 @@
+"""One stream at run time: a source, the queries on it, their state, its next cut, and what a cut brought."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from transom.engine.cluster.files import PartialFiles
+from transom.engine.cluster.merges import Executors, Here, Merged
+from transom.engine.partials.tables import PartialTable
+from transom.engine.spark.carrying import Carried
+from transom.engine.spark.compile import Compiled, compile_queries
+from transom.engine.spark.plan import Rows
+from transom.engine.state.closing import Closing, Closure
+from transom.engine.state.state import StreamState
+from transom.engine.state.watermarks import Idleness, WatermarkState
+from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.engine.streams.readers import Keeper, Reader
+from transom.errors import CheckpointCorruptError
+from transom.model.lines import CORRUPT_REMEDY
+from transom.model.time import MAX_TIME, MIN_TIME, Micros
+from transom.model.watermark import WatermarkPolicy
+from transom.sources.base import Mark, Offset, Source
+from transom.windows.components import DEFAULT, Arrangement, Component
+from transom.windows.query import Query
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+ALL_ROWS = 1 << 60
+"""More rows than any source has."""
+
+
+@dataclass(frozen=True)
+class StreamDefinition:
+    """A stream as the application defines it."""
+
+    name: str
+    source: Source
+    rows: Rows
+    policy: WatermarkPolicy
+    queries: tuple[Query, ...]
+    origin: str = ""
+    """The stream that its source belongs to; empty for itself."""
+
+    @property
+    def source_name(self) -> str:
+        """Name of the stream that its source belongs to."""
+        return self.origin or self.name
+
+
+class Stream:
+    """A stream that runs.
+
+    Args:
+        definition: What the user defined.
+        session: Transom's Spark session.
+        ansi: Whether overflow is an error.
+        dead_letters: Directory for rows that no query could use.
+        now: Wall time.
+        share: Whether queries share partials.
+        executors: Where partials are merged that are in files.
+        known: Definitions of the queries that the checkpoint knows.
+    """
+
+    def __init__(
+        self,
+        definition: StreamDefinition,
+        session: SparkSession,
+        ansi: bool,
+        dead_letters: Path,
+        now: Micros,
+        share: bool = True,
+        executors: Executors | None = None,
+        known: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.definition = definition
+        self.name = definition.name
+        self.source = definition.source
+        self.session = session
+        self.dead_letters = dead_letters
+        self.shares = share
+        self.arrangement = DEFAULT
+        """Where and how key sets are computed; in the log before the first cut that follows it."""
+        self._carried = Carried(known or {})
+        self._apart: Compiled | None = None
+        """What `compile_apart` returned last."""
+        self.compiled = self._whole = self.compile(definition.queries)
+        self._whole_of = definition.queries
+        """What `_whole` was compiled of."""
+        """The queries that run."""
+        self.definitions = dict(self.compiled.definitions)
+        """Definitions of all queries, also of those that do not run."""
+        watermark = WatermarkState.start(len(self.source.partitions))
+        place = executors or Here(Path())
+        self.in_files: frozenset[str] = frozenset()
+        """Names of the finest key sets of the components whose partials the jobs write into files."""
+        self.all_in_files = False
+        """Whether they do so for all components."""
+        self.keeps_files = executors is not None
+        """Whether the directory of the files is this stream's."""
+        self.state = StreamState(
+            self.compiled.queries, watermark, self.source.start(), ansi, place, f"{place.directory}"
+        )
+        self.state.arrange(self.compiled.stores)
+        self.abandoned = False
+        """Set when the application ends at once: the micro-batch under way runs no further job."""
+        self.latest = self.state.offset
+        """The source's newest offset at the last look."""
+        self.idleness = Idleness()
+        """For how long the source partitions have been empty."""
+        self._waiting: tuple[Offset, int] | None = None
+        """An offset and the rows from there on, if the last look counted them all."""
+        self.measures_delays = True
+        """Whether the jobs of its cuts sum the delays of the rows, which costs some percent of their time."""
+        self.more = False
+        """Whether the source had more rows than the last planned cut takes."""
+        self.readers: list[Reader] = []
+        """What is fed with the results of this stream's queries."""
+        self.keepers: list[Keeper] = []
+        """What needs the rows of this stream's queries."""
+        self._looked = now
+        """Wall time of the last look for a next cut."""
+        self._closing = False
+        """Whether results of windows that a cut closed are being made."""
+        self.closes_all = False
+        """Whether this run closes at the end of the input also the windows that the watermark has not reached."""
+
+    @property
+    def has_files(self) -> bool:
+        """Whether partials are in files, so that closing windows may mean to merge them."""
+        return any(entry.store.parts for entry in self.state.stores)
+
+    def puts_in_files(self, component: Component) -> bool:
+        """Tell whether the jobs of the cuts that come write a component's partials into files."""
+        return self.all_in_files or component.finest.name in self.in_files
+
+    def compile(self, queries: Sequence[Query]) -> Compiled:
+        """Return some of its queries as the engine runs them.
+
+        Raises:
+            DefinitionError: A query cannot work.
+        """
+        whole, share = self.definition, self.shares
+        return compile_queries(
+            self.session, self.source.schema, whole.rows, queries, share, self.arrangement, self._carried
+        )
+
+    @property
+    def computes_apart(self) -> bool:
+        """Whether the queries failed together and not one by one, so that none computes anything for another."""
+        return self._apart is not None
+
+    def compile_apart(self, queries: Sequence[Query]) -> Compiled:
+        """Return queries with a job in which none computes anything for another; the stores stay shared."""
+        if self._apart is None or list(self._apart.queries) != [query.name for query in queries]:
+            rows = self.definition.rows
+            self._apart = compile_queries(
+                self.session, self.source.schema, rows, queries, share=False, carried=self._carried
+            )
+        return self._apart
+
+    def follow(self, arrangement: Arrangement) -> None:
+        """Compute key sets in another way from the next cut on; the state stays what it is."""
+        self.arrangement = arrangement
+        self.compiled = self.compile(self.state.running())
+
+    def shape(self, names: Container[str]) -> Compiled:
+        """Return some of the stream's queries as the engine runs them.
+
+        Raises:
+            DefinitionError: A query cannot work.
+        """
+        chosen = [query for query in self.definition.queries if query.name in names]
+        whole = self._whole_of
+        same = len(chosen) == len(whole) and all(a is b for a, b in zip(chosen, whole, strict=True))
+        if same and self.arrangement == DEFAULT:
+            return self._whole
+        compiled = self.compile(chosen)
+        self.definitions.update(compiled.definitions)
+        return compiled
+
+    def offer(self, rows: Rows, query: Query) -> None:
+        """Take a query into the definition; it does not run yet.
+
+        Args:
+            rows: The stream's transformations, with those of the query after the others.
+            query: The query.
+        """
+        self.definition = replace(self.definition, rows=rows, queries=(*self.definition.queries, query))
+
+    def withdraw(self, name: str) -> None:
+        """Take a query that does not run out of the definition."""
+        kept = tuple(query for query in self.definition.queries if query.name != name)
+        self.definition = replace(self.definition, queries=kept)
+        self.definitions.pop(name, None)
+        self._apart = None
+
+    def rearrange(self) -> None:
+        """Adapt components and stores to the queries that are running."""
+        self.compiled = self.shape({query.name for query in self.state.running()})
+        self.state.arrange(self.compiled.stores)
+
+    def fail(self, query: str, reason: str) -> None:
+        """Take a query out; nothing happens the second time."""
+        if self.state.queries[query].failure is None:
+            self.state.drop_query(query, reason)
+            self.rearrange()
+
+    def next_cut(self, now: Micros, max_rows: int, finish: bool) -> LoggedCut | None:
+        """Return the next cut: new rows, windows that are due, or both; None when there is nothing to do.
+
+        Args:
+            now: Wall time.
+            max_rows: Largest cut.
+            finish: No more rows are expected: close every window, and take no rows.
+        """
+        state = self.state
+        self._looked = now
+        if not finish:
+            self.latest = self.source.latest()
+            self.idleness = self.idleness.looked(self.source.waiting(state.offset), len(self.source.partitions))
+        self._injected()
+        state.watermark = self.foreseen()
+        watermark = max(state.closed, MAX_TIME if finish else state.watermark.value)
+        latest = state.offset if finish else self.latest
+        piece = self.source.cut(state.offset, max_rows) if latest != state.offset else None
+        self.more = piece is not None and piece.end != latest
+        self._waiting = None if self.more or finish else (state.offset, 0 if piece is None else piece.rows)
+        if (piece is None or piece.end == state.offset) and not self.has_due(watermark, now):
+            return None
+        end = state.offset if piece is None else piece.end
+        return LoggedCut(
+            number=state.cut + 1,
+            start=state.offset,
+            end=end,
+            rows=0 if piece is None else piece.rows,
+            watermark=watermark,
+            closed=self._closed_by(watermark),
+            ahead=self.definition.policy.ahead_limit(now),
+            at=now,
+            mark=self.source.mark(end) if end != state.offset else None,
+        )
+
+    def require_rows(self, offset: Offset, mark: Mark) -> None:
+        """Return when the source has the rows before an offset that the log tells of, as far as it knows.
+
+        Raises:
+            CheckpointCorruptError: It has others, or lacks some.
+        """
+        found = self.source.mark(offset) if mark is not None else None
+        if found not in (None, mark):
+            raise CheckpointCorruptError(
+                f"Stream {self.name!r}: what the checkpoint keeps in sources/{self.definition.source_name} tells of "
+                f"other rows before offset {offset} than its log.",
+                CORRUPT_REMEDY,
+            )
+
+    def _closed_by(self, watermark: Micros) -> Micros:
+        """Return up to where a cut with the watermark closes windows, here or where they wait for this stream."""
+        closed = self.state.closed_by(watermark)
+        return closed if watermark < MAX_TIME else max([closed, *(reader.last_end for reader in self.readers)])
+
+    def foreseen(self) -> WatermarkState:
+        """Return the watermark that the next cut has, as far as is known."""
+        return self.state.watermark.advanced(self.definition.policy, self.idleness.lengths)
+
+    def _injected(self) -> None:
+        """Take the watermarks that came from the source without rows."""
+        if self.definition.policy.from_source:
+            injected = self.source.watermark(self.state.offset)
+            self.state.watermark = self.state.watermark.committed((), injected)
+
+    def ended(self) -> bool:
+        """Tell whether no row can come any more and no window is left to close, or no query runs that needs any."""
+        state = self.state
+        if self._closing:  # what it gives is still on its way
+            return False
+        if not state.running():
+            return True
+        if not self.source.exhausted(state.offset):
+            return False
+        if self.closes_all:
+            return not self.has_due(MAX_TIME, self._looked)
+        known = self.source.watermark(state.offset) if self.definition.policy.from_source else None
+        injected = MIN_TIME if known is None else known - self.definition.policy.delay
+        return not self.has_due(max(state.closed, state.watermark.value, injected), self._looked)
+
+    def has_due(self, watermark: Micros, now: Micros) -> bool:
+        """Tell whether a cut with the watermark would emit anything, here or in the streams that this one feeds."""
+        if self.state.has_due(watermark, now):
+            return True
+        return any(reader.wants(watermark, now) for reader in self.readers)
+
+    def close(self, cut: LoggedCut, ingested: Micros, settled: Set[str] = frozenset()) -> list[Closing]:
+        """Close the windows that a logged cut completes, waiting for what is merged of files; see `begin_close`.
+
+        Args:
+            cut: The cut.
+            ingested: When the row arrived that completed them.
+            settled: Queries whose results of this cut nobody needs any more, at a replay.
+        """
+        closure = self.begin_close(cut, settled)
+        return self.finish_close(cut, closure, ingested, () if closure is None else self.merge(closure))
+
+    def begin_close(self, cut: LoggedCut, settled: Set[str] = frozenset()) -> Closure | None:
+        """Begin to close the windows that a logged cut completes; the stream rests until `finish_close`."""
+        self._closing = True
+        return self.state.begin_close(cut.watermark, cut.number, cut.at, cut.closed, settled)
+
+    def merge(self, closure: Closure) -> Sequence[Merged]:
+        """Return what came of a closure's merges of files; may run on another thread while the stream rests.
+
+        Raises:
+            CheckpointError: A file cannot be read.
+        """
+        return self.state.executors.run(closure.merges) if closure.merges else ()
+
+    def finish_close(
+        self, cut: LoggedCut, closure: Closure | None, ingested: Micros, done: Sequence[Merged]
+    ) -> list[Closing]:
+        """Return what a cut closed, and pass it on to the readers.
+
+        Args:
+            cut: The cut.
+            closure: What `begin_close` returned.
+            ingested: When the row arrived that completed the windows.
+            done: What `merge` returned.
+        """
+        closings = [] if closure is None else self.state.finish_close(closure, done)
+        self._closing = False
+        for reader in self.readers:
+            reader.closed(cut.number, closings, self.state.closed, ingested)
+        return closings
+
+    def tell_readers(self) -> None:
+        """Tell the readers how far this stream is, as after a restart; they may have been added."""
+        for reader in self.readers:
+            reader.closed(self.state.cut, (), self.state.closed, 0)
+
+    def waits_for_readers(self, limit: int) -> bool:
+        """Tell whether so many bytes of results wait in a reader that this stream should give no more for now."""
+        return any(reader.held_bytes > limit for reader in self.readers)
+
+    def backlog(self) -> int:
+        """Return the rows, as the source estimates them, that it had at the last look and that are not committed."""
+        if self._waiting is not None and self._waiting[0] == self.state.offset:
+            return self._waiting[1]
+        return self.source.cut(self.state.offset, ALL_ROWS).rows
+
+    def needed(self) -> Offset | None:
+        """Return the offset from which on rows may be read again; None when no query can run any more."""
+        return self.state.offset if any(query.failure is None for query in self.state.queries.values()) else None
+
+    def commit(self, outcome: CutOutcome, tables: Sequence[pa.Table]) -> dict[str, str]:
+        """Take the outcome of a cut into the state, live or from the log.
+
+        Returns:
+            The queries that are to be taken out as their partials do not fit what they have, with the reason.
+
+        Args:
+            outcome: The outcome; its tables are not looked at, its files are.
+            tables: The partials.
+        """
+        cut = outcome.cut
+        if outcome.failures:
+            for name, reason in outcome.failures.items():
+                if name in self.state.queries:
+                    self.state.drop_query(name, reason)
+            self.rearrange()
+        for keeper in self.keepers:
+            if keeper.query in outcome.kept:
+                keeper.keep(cut.number, outcome.kept[keeper.query])
+        watermark = self.state.watermark
+        if not cut.empty:
+            injected = self.source.watermark(cut.end)
+            watermark = watermark.committed(outcome.stats.newest, injected)
+        partials: list[PartialTable | PartialFiles] = [*(PartialTable.of(table) for table in tables), *outcome.files]
+        failed = self.state.commit(partials, cut.end, watermark)
+        return {name: str(error) for name, error in failed.items()}
+
+    def max_event_time(self) -> Micros | None:
+        """Return the largest event time of the committed rows."""
+        return max((t for t in self.state.watermark.newest if t is not None), default=None)

@@ -1,0 +1,1 @@
+"""Jobs as TOML files, read through the public interface."""

@@ -1,0 +1,346 @@
+"""Jobs written as TOML: read, checked key by key, and turned into an `App` through the public interface.
+
+`parse_job` needs no Spark; `build_job` makes the application. Relative paths are relative to the working
+directory, not to the file.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transom.errors import DefinitionError, JobFileError, TransomError
+from transom.jobs.joins import JoinSpec, add_join, parse_join, selected
+from transom.jobs.keys import Keys, Table, standing_in
+from transom.jobs.windows import check_windows, make_window
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from transom.api.app import App
+    from transom.engine.changes.requests import Change
+
+_JOB = ("checkpoint", "name", "settings", "source", "join", "query")
+_WATERMARK = ("watermark", "idle_after", "max_ahead", "close_on_idle", "from_source")
+_FILES = ("files", "schema", "format", "order", "settle", "options", "partition_by", "max_files_per_cut")
+_GENERATOR = ("generator", "rows_per_second", "rows", "start", "partitions")
+_SOURCE = ("name", "event_time", *_WATERMARK, *_FILES, *_GENERATOR)
+_QUERY = (
+    *("name", "source", "from", "where", "select", "group_by", "windows", "aggregates"),
+    *("early", "lateness", "fill", "within", "quantile", "sink", "own_stream"),
+)
+_SINKS: dict[str, type] = {"parquet": str, "json": str, "sqlite": str, "console": int}
+
+
+@dataclass(frozen=True)
+class SourceSpec:
+    """One `[source]` table."""
+
+    name: str
+    kind: str
+    """`files` or `generator`."""
+    reads: Any
+    """The path or paths of files, or the generator's columns."""
+    options: Table
+    """The other arguments of the source's function."""
+    event_time: str
+    watermark: Table
+    """Arguments of `transom.watermark`, with `delay` first."""
+
+
+@dataclass(frozen=True)
+class QuerySpec:
+    """One `[[query]]` table."""
+
+    name: str
+    source: str | None
+    """Name of the source or join; None for a query over the results of another one."""
+    windows: tuple[Any, ...]
+    """Durations as text, or tables as in the file."""
+    aggregates: tuple[str, ...]
+    sink: tuple[str, Any] | None
+    """Kind and argument; None for a query that only others read."""
+    parent: str | None = None
+    """Name of the query whose results it reads."""
+    group_by: tuple[str, ...] = ()
+    where: str | None = None
+    select: tuple[str, ...] = ()
+    fill: str | None = None
+    within: tuple[str, float] | None = None
+    """Latency limit and quantile."""
+    early: str | None = None
+    lateness: str | None = None
+    own_stream: bool = False
+    """Whether it reads its source apart from the other queries."""
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """A whole job file."""
+
+    file: str
+    sources: tuple[SourceSpec, ...]
+    queries: tuple[QuerySpec, ...]
+    checkpoint: str | None = None
+    name: str | None = None
+    settings: Table = field(default_factory=dict)
+    joins: tuple[JoinSpec, ...] = ()
+
+
+def parse_job(text: str, file: str = "job.toml") -> JobSpec:
+    """Return the job that a TOML text describes.
+
+    Args:
+        text: The TOML text.
+        file: Name of the file, for errors.
+
+    Raises:
+        JobFileError: It is not TOML, a key is unknown, missing or of the wrong type.
+    """
+    try:
+        job = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise JobFileError(f"{file} is not valid TOML: {error}.", "See https://toml.io for the syntax.") from error
+    top = Keys(file, "", job, _JOB)
+    tables = top.tables("source")
+    sources = tuple(_source(file, table, number, len(tables)) for number, table in enumerate(tables))
+    names = [source.name for source in sources]
+    for name in names:
+        if names.count(name) > 1:
+            raise top.error(f"two sources are named {name!r}", "Give each [[source]] a name of its own.")
+    joins: tuple[JoinSpec, ...] = ()
+    for table in top.tables("join") if "join" in job else ():
+        joins += (parse_join(file, table, names),)
+        names.append(joins[-1].name)
+    queries: tuple[QuerySpec, ...] = ()
+    for table in top.tables("query"):
+        queries += (_query(file, table, names, [query.name for query in queries]),)
+    for query in queries:
+        if sum(other.name == query.name for other in queries) > 1:
+            raise top.error(f"two queries are named {query.name!r}", "Give each [[query]] a name of its own.")
+        if query.sink is None and all(other.parent != query.name for other in queries):
+            raise top.error(f"the query {query.name!r} has no sink", 'Add for example sink = {parquet = "out"}.')
+    settings = top.get("settings", dict, {})
+    return JobSpec(file, sources, queries, top.get("checkpoint", str), top.get("name", str), settings, joins)
+
+
+def load_job(path: Path) -> JobSpec:
+    """Read and parse a TOML job.
+
+    Raises:
+        JobFileError: The file cannot be read, or is not a job.
+    """
+    try:
+        return parse_job(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise JobFileError(f"The job file {path} cannot be read: {error}.", "Give the path of a TOML file.") from error
+
+
+def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None) -> App:
+    """Return the application of a job, ready to run.
+
+    Args:
+        spec: The job.
+        spark: The session to run on.
+        checkpoint: Directory to use instead of the file's.
+
+    Raises:
+        DefinitionError: Something in the job cannot work; the message names query and field.
+    """
+    import transom as tm
+    from transom.settings import Settings
+
+    directory = checkpoint or spec.checkpoint
+    if directory is None:
+        raise JobFileError(
+            f"{spec.file} names no checkpoint.",
+            'Add checkpoint = "directory" at its top, or give --checkpoint.',
+        )
+    Keys(spec.file, "[settings]", spec.settings, tuple(one.name for one in fields(Settings)))
+    app = tm.App(spark, checkpoint=directory, name=spec.name, **spec.settings)
+    queries = _Queries(spec, app)
+    for source in spec.sources:
+        make = tm.files if source.kind == "files" else tm.generator
+        with standing_in(spec.file, f"[source] {source.name!r}"):
+            queries.rows[source.name] = app.stream(
+                make(source.reads, **source.options),
+                event_time=source.event_time,
+                watermark=tm.watermark(**source.watermark),
+                name=source.name,
+            )
+    for join in spec.joins:
+        with standing_in(spec.file, f"[[join]] {join.name!r}"):
+            queries.rows[join.name] = add_join(app, join, queries.rows)
+    for query in spec.queries:
+        with standing_in(spec.file, f"[[query]] {query.name!r}"):
+            queries.add(query)
+    app.extend_with(queries.extend)
+    return app
+
+
+class _Queries:
+    """Makes the queries of a job, those at the start and those that are added while it runs."""
+
+    def __init__(self, spec: JobSpec, app: App) -> None:
+        self._file = Path(spec.file).absolute()
+        self._app = app
+        self.rows: dict[str, Any] = {}
+        """Stream of each source and join."""
+        self._results: dict[str, Any] = {}
+        self._mapped: dict[Any, Any] = {}
+
+    def add(self, query: QuerySpec) -> Change | None:
+        """Add a query; None when it has no sink, so that it counts from the first query on that reads it."""
+        import transom as tm
+        from transom.windows.aggregates.parse import parse_aggregate
+
+        # Queries with the same filter and columns share one mapped stream, so that it is computed once.
+        which = (query.source, query.parent, query.where, query.select)
+        if which not in self._mapped:
+            parent = query.parent
+            seen = self.rows[str(query.source)] if parent is None else self._results[parent].results(parent)
+            self._mapped[which] = selected(seen, query.where, query.select)
+        rows = self._mapped[which]
+        if query.own_stream:
+            rows = selected(self.rows[str(query.source)].apart(query.name), query.where, query.select)
+        grouped = rows.group_by(*query.group_by)
+        windowed = grouped.window(*map(make_window, query.windows), early=query.early, lateness=query.lateness or 0)
+        aggregates = [parse_aggregate(text) for text in query.aggregates]
+        columns = [column for column, _ in aggregates]
+        for column in columns:
+            if columns.count(column) > 1:
+                raise DefinitionError(f"two aggregates are named {column!r}.", 'Name them, as in "avg(fare) as mean".')
+        result = windowed.agg(**dict(aggregates))
+        if query.fill is not None:
+            result = result.fill(query.fill)
+        if query.within is not None:
+            result = result.within(query.within[0], quantile=query.within[1])
+        change: Change | None = None
+        if query.sink is not None:
+            kind, argument = query.sink
+            change = result.to(getattr(tm, kind)(argument), name=query.name)
+        self._results[query.name] = result
+        return change
+
+    def extend(self, job: str, names: Sequence[str]) -> list[Change]:
+        """Add queries that the job file has by now to the running application.
+
+        Args:
+            job: Path of the file, which must be the one that the application was started from.
+            names: The queries; none for all that the application does not have.
+
+        Raises:
+            JobFileError: It is another file, or cannot be read, or lacks a query.
+        """
+        if Path(job) != self._file:
+            raise JobFileError(
+                f"add: the application was started from {self._file}, not from {job}.",
+                "Add the query to that file, so that a restart has it, too.",
+            )
+        found = {query.name: query for query in load_job(self._file).queries}
+        for name in names:
+            if name not in found:
+                raise JobFileError(f"add: {self._file} has no query {name!r}.", f"It has {', '.join(found)}.")
+        return [self._added(found[name]) for name in names or found if names or name not in self._app.names]
+
+    def _added(self, query: QuerySpec) -> Change:
+        """Add a query, and return what becomes of it, also when it cannot work."""
+        from transom.engine.changes.requests import Change
+
+        try:
+            if query.source is not None and query.source not in self.rows:
+                raise JobFileError(
+                    f"add: the running application has no source {query.source!r}.", "Stop it, and start it again."
+                )
+            if query.parent is not None and query.parent not in self._app.names:
+                raise JobFileError(
+                    f"add: the running application has no query {query.parent!r}, which {query.name!r} reads.",
+                    "Stop it, and start it again.",
+                )
+            change = self.add(query)
+            if change is None:
+                raise JobFileError(f"add: the query {query.name!r} has no sink.", "Give it one.")
+        except TransomError as error:
+            change = Change(query.name, "add")
+            change.refuse(error)
+        return change
+
+
+def _source(file: str, table: Table, number: int, count: int) -> SourceSpec:
+    where = f"[source] number {number + 1}" if count > 1 else "[source]"
+    where = f"[source] {table['name']!r}" if "name" in table else where
+    keys = Keys(file, where, table, _SOURCE)
+    kinds = [kind for kind in ("files", "generator") if kind in table]
+    if len(kinds) != 1:
+        raise keys.error("it needs either files or generator", 'Write for example files = "trips/*.json".')
+    kind = kinds[0]
+    allowed, other = (_FILES, _GENERATOR) if kind == "files" else (_GENERATOR, _FILES)
+    for key in table:
+        if key in other and key not in allowed:
+            raise keys.error(f"the key {key!r} does not go with {kind}", "Remove it.")
+    # TOML has no null; "none" lifts a bound that is there by default.
+    watermark = {key: None if table[key] == "none" else table[key] for key in _WATERMARK[1:] if key in table}
+    keys.need(*(("schema", str) if kind == "files" else ("rows_per_second", (int, float))))
+    watermark["delay"] = keys.get("watermark", str, "0 seconds")
+    return SourceSpec(
+        name=keys.get("name", str, f"source{number + 1}" if number else "source"),
+        kind=kind,
+        reads=keys.need("files", (str, list)) if kind == "files" else keys.need("generator", dict),
+        options={key: _plain(table[key]) for key in allowed[1:] if key in table},
+        event_time=keys.need("event_time", str),
+        watermark=watermark,
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return dates and times, which TOML has, as the ISO 8601 text that sources take."""
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _query(file: str, table: Table, sources: Sequence[str], above: Sequence[str]) -> QuerySpec:
+    name = table.get("name")
+    keys = Keys(file, f"[[query]] {name!r}" if name else "[[query]]", table, _QUERY)
+    parent = keys.get("from", str)
+    source = None if parent is not None else keys.get("source", str, sources[0] if len(sources) == 1 else None)
+    if parent is not None and parent not in above:
+        raise keys.error(f"from: there is no query {parent!r} above", "Name a query that stands before this one.")
+    if parent is not None and "source" in table:
+        raise keys.error("it has both source and from", "Give source to read rows, from to read results.")
+    if parent is None and source is None:
+        raise keys.error("the key 'source' is missing", f"Name one of the sources: {', '.join(sources)}.")
+    if source is not None and source not in sources:
+        raise keys.error(f"there is no source {source!r}", f"The sources are: {', '.join(sources)}.")
+    windows = keys.need("windows", list)
+    check_windows(keys, windows)
+    sink = keys.get("sink", dict)
+    if sink is not None:
+        Keys(file, f"{keys.where} sink", sink, tuple(_SINKS))
+        if len(sink) != 1 or not all(isinstance(sink[key], _SINKS[key]) and sink[key] != "" for key in sink):
+            example = 'Write for example sink = {parquet = "out"}.'
+            raise keys.error("sink: one kind with its argument is needed", example)
+    limit, quantile = keys.get("within", str), keys.get("quantile", (float, int))
+    if quantile is not None and limit is None:
+        raise keys.error("quantile is given without within", 'Add for example within = "2 seconds".')
+    own_stream = keys.get("own_stream", bool, False)
+    if own_stream and parent is not None:
+        raise keys.error("own_stream: its rows come from another query", "Leave it out, or read a source.")
+    return QuerySpec(
+        name=keys.need("name", str),
+        source=source,
+        windows=tuple(windows),
+        aggregates=keys.texts("aggregates", needed=True),
+        sink=None if sink is None else next(iter(sink.items())),
+        parent=parent,
+        group_by=keys.texts("group_by"),
+        where=keys.get("where", str),
+        select=keys.texts("select"),
+        fill=keys.get("fill", str),
+        within=None if limit is None else (limit, 0.99 if quantile is None else float(quantile)),
+        early=keys.get("early", str),
+        lateness=keys.get("lateness", str),
+        own_stream=own_stream,
+    )

@@ -1,0 +1,1 @@
+"""The loop and its policies in virtual time, without Spark."""

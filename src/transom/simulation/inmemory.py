@@ -1,0 +1,161 @@
+"""The job of a cut without Spark: partials of rows that are in memory, by Arrow, for simulated executors.
+
+It knows what transcripts need: rows of a memory source without transformations, keys and inputs that are plain columns,
+fixed and calendar windows, and count, sum, min and max. Anything else is refused, never computed in another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transom.engine.partials.tables import PANE, describe_table, state_name
+from transom.engine.spark import jobs
+from transom.engine.spark.compile import Compiled
+from transom.engine.spark.jobs import CutStats
+from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.engine.streams.stream import Stream
+from transom.errors import DefinitionError
+from transom.model.expression import Expression
+from transom.model.time import FIRST_EVENT, LAST_EVENT, Micros
+from transom.scheduling.arrivals import DelayMoments
+from transom.sources.base import ARRIVAL, PARTITION
+from transom.sources.memory import MemorySource
+from transom.windows.aggregates.base import Primitive, Types
+from transom.windows.aggregates.count import Count
+from transom.windows.aggregates.extremes import Extreme
+from transom.windows.aggregates.sums import Sum
+from transom.windows.components import Component
+from transom.windows.panes import Times
+
+REMEDY = "Let the simulated executor compute with Spark: work=run_on_spark."
+
+
+def run_in_memory(stream: Stream, cut: LoggedCut, compiled: Compiled) -> CutOutcome:
+    """Return what the job of a cut brings, as `run_on_spark` does; late rows are counted, not written as dead letters.
+
+    O(rows x components).
+
+    Raises:
+        DefinitionError: A query, the source or a row is of a kind that only Spark can compute.
+    """
+    source = stream.source
+    if not isinstance(source, MemorySource):
+        raise _refused(f"The stream {stream.name!r} reads {source.describe()}")
+    if stream.keepers:
+        raise _refused(f"Rows of the stream {stream.name!r} are kept for a join")
+    rows = source.rows(cut.start, cut.end)
+    column = _column(rows, stream.definition.rows.event_time)
+    if not pa.types.is_timestamp(column.type):
+        raise _refused(f"The event time has type {column.type}")
+    time = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    stats, good = _counted(rows, time, cut.ahead, len(source.partitions))
+    rows, time = rows.filter(good), time.filter(good)
+    queries = [known.query for known in compiled.queries.values()]
+    before = jobs.late_moments(queries, cut.watermark)
+    types = {primitive: kinds for *_, kept in compiled.stores for primitive, kinds in kept.items()}
+    tables, late = [], {}
+    for component, note in zip(compiled.components, compiled.plan.notes, strict=True):
+        if stream.definition.rows.branches[component.branch]:
+            raise _refused(f"The stream {stream.name!r} has transformations")
+        table = _partials(component, rows, time.to_numpy(), types)
+        late.update(jobs.late_rows(table, component, before))
+        tables.append(describe_table(table, note))
+    return CutOutcome(cut, tuple(tables), stats, late={query: n for query, n in late.items() if n})
+
+
+def _refused(what: str) -> DefinitionError:
+    return DefinitionError(f"{what}, which is not computed without Spark.", REMEDY)
+
+
+def _column(rows: pa.Table, expression: Expression) -> pa.ChunkedArray:
+    if expression.column is not None or expression.text not in rows.column_names:
+        raise _refused(f"{expression.text!r} is no column")
+    return rows.column(expression.text)
+
+
+def _counted(
+    rows: pa.Table, time: pa.ChunkedArray, ahead: Micros | None, partitions: int
+) -> tuple[CutStats, pa.ChunkedArray]:
+    """Return the counts over all rows, and which of them the queries see."""
+    known = pc.is_valid(time)
+    last = LAST_EVENT if ahead is None else min(ahead, LAST_EVENT)
+    beyond = pc.fill_null(pc.greater(time, last), False)
+    before = pc.fill_null(pc.less(time, FIRST_EVENT), False)
+    good = pc.and_not(pc.and_not(known, beyond), before)
+    out = pc.sum(before if ahead is not None else pc.or_(before, beyond)).as_py() or 0
+    if PARTITION in rows.column_names:
+        here = [pc.and_(good, pc.equal(rows.column(PARTITION), i)) for i in range(partitions)]
+    else:
+        here = [good] * partitions
+    newest = tuple(pc.max(time.filter(each)).as_py() for each in here)
+    arrived, happened = rows.column(ARRIVAL).filter(good).to_numpy(), time.filter(good).to_numpy()
+    return CutStats(
+        rows=rows.num_rows,
+        newest=newest,
+        null_time=rows.num_rows - pc.sum(known).as_py() if rows.num_rows else 0,
+        ahead=0 if ahead is None else pc.sum(beyond).as_py() or 0,
+        out_of_range=out,
+        delays=DelayMoments.of((arrived - happened).astype(np.float64)) if len(arrived) else DelayMoments(),
+    ), good
+
+
+def _partials(component: Component, rows: pa.Table, time: Times, types: Mapping[Primitive, Types]) -> pa.Table:
+    """Return one row per pane and keys, as the job's aggregation does."""
+    if component.conditions != (None,):
+        raise _refused("A condition of a query")
+    if component.direct or any(key_set.sessions for key_set in component.key_sets):
+        raise _refused("A session, or a window that is made of rows instead of panes,")
+    columns: dict[str, Any] = {PANE: pa.array(component.grid.start(time), pa.int64())}
+    for key in component.keys:
+        columns[key.name] = _column(rows, key.expression)
+        if pa.types.is_floating(columns[key.name].type):
+            raise _refused(f"The key {key.name!r} of type {columns[key.name].type}")
+    groups = list(columns)
+    columns["_row"] = pa.array(np.ones(rows.num_rows, np.int64))
+    functions: dict[tuple[str, str], None] = {}
+    places: dict[str, str] = {}
+    for number, primitive in enumerate(component.primitives):
+        name = "_row"
+        for expression in primitive.inputs:
+            name = f"_input {expression.text}"
+            columns[name] = _number(_column(rows, expression), primitive)
+        for state, function in _functions(primitive).items():
+            functions[name, function] = None
+            places[state_name(number, state)] = f"{name}_{function}"
+    grouped = pa.table(columns).group_by(groups, use_threads=False).aggregate(list(functions))
+    result = {name: grouped.column(name) for name in groups}
+    for number, primitive in enumerate(component.primitives):
+        for state in _functions(primitive):
+            column = grouped.column(places[state_name(number, state)])
+            result[state_name(number, state)] = column.cast(types.get(primitive, {}).get(state, column.type))
+        if isinstance(primitive, Sum):
+            result[state_name(number, "carry")] = pa.array(np.zeros(grouped.num_rows, np.int64))
+    return pa.table(result)
+
+
+def _functions(primitive: Primitive) -> dict[str, str]:
+    """Return Arrow's function for each column of a primitive's state; `Sum` has its carry besides."""
+    if isinstance(primitive, Count):
+        return {"count": "count"}
+    if isinstance(primitive, Sum):
+        return {"sum": "sum", "count": "count"}
+    if isinstance(primitive, Extreme) and primitive.function in ("min", "max"):
+        return {"value": primitive.function}
+    raise _refused(f"{primitive!r}")
+
+
+def _number(column: pa.ChunkedArray, primitive: Primitive) -> pa.ChunkedArray:
+    """Refuse values with which Arrow and Spark do not do the same."""
+    kind = column.type
+    if isinstance(primitive, Count):
+        return column
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_timestamp(kind)):
+        raise _refused(f"{primitive!r} of {kind}")
+    if pa.types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py():
+        raise _refused(f"{primitive!r} of NaN")
+    return column

@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from transom.errors import DefinitionError, JobFileError
+from transom.jobs.jobfile import build_job, load_job, parse_job
+from transom.jobs.windows import make_window
+from transom.model.window import window_of
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+JOB = """
+checkpoint = "ckpt"
+
+[source]
+files = "trips/*.json"
+schema = "zone string, fare double, pickup_at timestamp"
+event_time = "pickup_at"
+watermark = "30 seconds"
+idle_after = "1 minute"
+max_ahead = "none"
+
+[[query]]
+name = "fares"
+group_by = ["zone"]
+windows = ["1 minute", {sliding = "1 hour", every = "1 minute"}, {tumbling = "1 day", offset = "4 hours"}]
+aggregates = ["count(*) as trips", "avg(fare) as fare"]
+where = "fare > 0"
+within = "2 seconds"
+sink = {parquet = "out/fares"}
+"""
+
+
+def test_a_whole_job():
+    job = parse_job(JOB)
+    assert job.checkpoint == "ckpt"
+    (source,) = job.sources
+    assert (source.name, source.kind, source.reads) == ("source", "files", "trips/*.json")
+    assert source.options == {"schema": "zone string, fare double, pickup_at timestamp"}
+    assert source.watermark == {"delay": "30 seconds", "idle_after": "1 minute", "max_ahead": None}
+    (query,) = job.queries
+    assert query.source == "source"
+    assert query.windows[1] == {"sliding": "1 hour", "every": "1 minute"}
+    assert query.within == ("2 seconds", 0.99)
+    assert query.sink == ("parquet", "out/fares")
+    assert query.fill is None
+
+
+def test_every_kind_of_window():
+    written = """windows = ["1 minute", {calendar = "week", zone = "America/New_York", week_start = "sunday",
+        offset = "4 hours"}, {sliding = "1 hour", every = "1 minute"}]"""
+    query = parse_job(re.sub(r"windows = .*", written.replace("\n", " "), JOB)).queries[0]
+    assert [str(window_of(make_window(window))) for window in query.windows] == [
+        "1 minute",
+        "week from sunday in America/New_York offset 4 hours",
+        "1 hour every 1 minute",
+    ]
+
+
+def test_several_sources_need_names_in_the_queries():
+    two = JOB.replace("[source]", '[[source]]\nname = "trips"') + (
+        '[[source]]\nname = "rides"\nfiles = "rides/*.csv"\nschema = "at timestamp"\nevent_time = "at"\n'
+    )
+    with pytest.raises(JobFileError, match=r"'source' is missing.*trips, rides"):
+        parse_job(two)
+    job = parse_job(two.replace('name = "fares"', 'name = "fares"\nsource = "trips"'))
+    assert [source.name for source in job.sources] == ["trips", "rides"]
+
+
+def test_a_generator_as_source():
+    job = parse_job(
+        '[source]\ngenerator = {zone = "id % 3"}\nrows_per_second = 100\nrows = 1000\n'
+        'event_time = "event_time"\n' + JOB[JOB.index("[[query]]") :]
+    )
+    assert job.sources[0].kind == "generator"
+    assert job.sources[0].options == {"rows_per_second": 100, "rows": 1000}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("watermark =", "watermrk =", r"job\.toml: \[source\]: unknown key 'watermrk'.*'watermark'"),
+        ("checkpoint =", "chekpoint =", r"job\.toml: unknown key 'chekpoint'.*'checkpoint'"),
+        ("group_by", "groupby", r"\[\[query\]\] 'fares': unknown key 'groupby'.*'group_by'"),
+        ("every =", "evry =", r"'fares' windows: unknown key 'evry'.*'every'"),
+        ('{sliding = "1 hour", every = "1 minute"}', "{}", "is not a window"),
+        ("{sliding =", '{calendar = "day", zon = "UTC"}, {sliding =', r"'fares' windows: unknown key 'zon'.*'zone'"),
+        ('"1 minute", {', "60, {", "60 is not a window"),
+        (', every = "1 minute"', "", "'fares' windows: the key 'every' is missing"),
+        ("{tumbling =", '{session = "1 day", tumbling =', "is tumbling and session"),
+        ('every = "1 minute"', "every = 60", "'fares' windows: every = 60 is not a text"),
+        ("{parquet =", "{parqet =", r"'fares' sink: unknown key 'parqet'.*'parquet'"),
+        ('{parquet = "out/fares"}', '{parquet = "a", json = "b"}', "sink: one kind"),
+        ('["zone"]', '"zone"', "group_by = 'zone' is not a list"),
+        ('within = "2 seconds"', "quantile = 0.9", "quantile is given without within"),
+        ('event_time = "pickup_at"', "", "'event_time' is missing"),
+        ("schema =", "format =", "'schema' is missing"),
+        ('files = "trips/*.json"', "", "either files or generator"),
+        ('files = "trips/*.json"', 'files = "x"\nrows = 3', "'rows' does not go with files"),
+        ('name = "fares"', 'name = "fares"\nsource = "taxi"', "no source 'taxi'.*sources are: source"),
+        ("[[query]]", "[[qery]]", "unknown key 'qery'.*'query'"),
+        ('name = "fares"', "name = 3", "name = 3 is not a text"),
+        ('name = "fares"', 'name = "fares"\nfrom = "fares"', "from: there is no query 'fares' above"),
+        ('within = "2 seconds"', "own_stream = 1", "own_stream = 1 is not true or false"),
+        ('sink = {parquet = "out/fares"}', "", "the query 'fares' has no sink"),
+        ('{parquet = "out/fares"}', '{parquet = ""}', "sink: one kind"),
+        ('where = "fare > 0"', 'where = ""', "where is empty"),
+        ('["zone"]', '"zone"', r'Write group_by = \["zone"\]'),
+        ("checkpoint = ", "checkpoint : ", "not valid TOML"),
+    ],
+)
+def test_mistakes_name_the_key_and_the_remedy(old: str, new: str, message: str):
+    assert old in JOB
+    with pytest.raises(JobFileError, match=message):
+        parse_job(JOB.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("count(*) as trips", "count(*) as fare", r"\[\[query\]\] 'fares': two aggregates are named 'fare'"),
+        ("count(*)", "cnt(*)", r"job\.toml: \[\[query\]\] 'fares': aggregate: 'cnt' is not known.*'count'"),
+        ('"1 minute", {', '"1 minut", {', r"\[\[query\]\] 'fares': window length: '1 minut'"),
+        ('watermark = "30 seconds"', 'watermark = "soon"', r"\[source\] 'source': .*'soon' is not a duration"),
+        ("[source]", '[settings]\npolicy = "klinc"\n[source]', "policy: there is no 'klinc'.*'klink'"),
+    ],
+)
+def test_what_cannot_work_is_found_in_the_file(old: str, new: str, message: str):
+    session = SimpleNamespace(createDataFrame=None)  # nothing is asked of it before the application runs
+    assert old in JOB
+    with pytest.raises(DefinitionError, match=message):
+        build_job(parse_job(JOB.replace(old, new, 1)), session)
+
+
+CHAINED = """
+[[query]]
+name = "days"
+from = "fares"
+where = "trips > 1"
+windows = ["1 day"]
+aggregates = ["sum(trips) as trips"]
+sink = {parquet = "out/days"}
+"""
+
+
+def test_a_query_over_the_results_of_another():
+    job = parse_job(JOB.replace('sink = {parquet = "out/fares"}', "") + CHAINED)
+    assert [(query.source, query.parent, query.sink) for query in job.queries] == [
+        ("source", None, None),
+        (None, "fares", ("parquet", "out/days")),
+    ]
+    with pytest.raises(JobFileError, match="'days': it has both source and from"):
+        parse_job(JOB + CHAINED + 'source = "source"')
+    with pytest.raises(JobFileError, match="'days': from: there is no query 'fare' above"):
+        parse_job(JOB + CHAINED.replace('"fares"', '"fare"'))
+
+
+def test_a_chained_job_is_built(spark, tmp_path):
+    text = JOB.replace('sink = {parquet = "out/fares"}', "").replace("trips/*.json", f"{tmp_path}/*.json") + CHAINED
+    plan = build_job(parse_job(text), spark, str(tmp_path / "checkpoint")).explain()
+    assert [(stream["name"], stream["queries"][0]["name"]) for stream in plan["streams"]] == [
+        ("source", "fares"),
+        ("fares.results", "days"),
+    ]
+
+
+JOINED = """
+checkpoint = "ckpt"
+
+[[source]]
+name = "clicks"
+generator = {k = "id % 3", at = "event_time"}
+rows_per_second = 10
+event_time = "at"
+
+[[source]]
+name = "views"
+generator = {k = "id % 3", seen = "event_time"}
+rows_per_second = 10
+event_time = "seen"
+
+[[join]]
+name = "pairs"
+left = {source = "clicks", where = "k > 0", select = ["k", "at"]}
+right = "views"
+on = ["k"]
+window = {sliding = "10 seconds", every = "5 seconds"}
+how = "left"
+
+[[query]]
+name = "counts"
+source = "pairs"
+group_by = ["k"]
+windows = ["1 minute"]
+aggregates = ["count(*) as pairs"]
+sink = {parquet = "out/counts"}
+"""
+
+
+def test_a_join_of_two_sources(spark, tmp_path):
+    plan = build_job(parse_job(JOINED), spark, str(tmp_path / "checkpoint")).explain()
+    assert [(stream["name"], stream["queries"][0]["name"]) for stream in plan["streams"]] == [
+        ("clicks", "pairs.left"),
+        ("views", "pairs.right"),
+        ("pairs", "counts"),
+    ]
+    assert plan["streams"][2]["source"] == "left join of clicks and views on k within 10 seconds every 5 seconds"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('right = "views"', 'right = "view"', "'pairs' right: there is no source 'view'.*clicks, views"),
+        ('right = "views"', "", "'right' is missing"),
+        ('where = "k > 0"', 'wehre = "k"', "'pairs' left: unknown key 'wehre'.*'where'"),
+        ("every =", "evry =", "'pairs' window: unknown key 'evry'.*'every'"),
+        ('on = ["k"]', 'on = "k"', "on = 'k' is not a list"),
+        ('name = "pairs"', 'name = "clicks"', "source or join of that name"),
+        ('source = "pairs"', 'source = "pair"', "no source 'pair'.*clicks, views, pairs"),
+    ],
+)
+def test_mistakes_in_joins(old: str, new: str, message: str):
+    assert old in JOINED
+    with pytest.raises(JobFileError, match=message):
+        parse_job(JOINED.replace(old, new, 1))
+
+
+def test_two_queries_of_one_name():
+    with pytest.raises(JobFileError, match="two queries are named 'fares'"):
+        parse_job(JOB + JOB[JOB.index("[[query]]") :])
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(JobFileError, match="cannot be read"):
+        load_job(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.name)
+def test_the_examples_are_jobs(path: Path):
+    assert load_job(path).queries
+
+
+def test_the_job_in_the_readme_is_one():
+    readme = (EXAMPLES.parent / "README.md").read_text()
+    (text,) = re.findall(r"```toml\n(.*?)```", readme, re.DOTALL)
+    assert parse_job(text).queries
