@@ -2,6 +2,7 @@
 
 from transom.api.app import App
 from transom.api.gate import gate
+from transom.api.running import Running
 from transom.collections.checkpointing import Recovery
 from transom.collections.collection import Collection
 from transom.engine.changes.requests import Change
@@ -78,6 +79,7 @@ __all__ = [
     "Progress",
     "QueryFailedError",
     "Recovery",
+    "Running",
     "SessionError",
     "SinkError",
     "SourceError",

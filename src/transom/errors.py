@@ -72,7 +72,7 @@ class QueryFailedError(TransomError):
 
 
 class StoppedError(TransomError):
-    """A change that was asked of an application which ended before it could be made."""
+    """A run that was stopped at once, or a change asked of an application that ended before it could be made."""
 
 
 class ControlError(TransomError):

@@ -290,6 +290,16 @@ def worker_errors(text: str) -> Iterator[_Link]:
             yield _raised(raised[1], re.sub(r"\n? SQLSTATE: \w+\s*$", "", raised[2] or "").strip())
 
 
+def worker_traceback(error: BaseException) -> str | None:
+    """Return the traceback of the Python worker behind an error, without what Java says; None if there is none."""
+    texts = [link.text for link in _links(error)] + [str(each) for each in _python_causes(error)]
+    text = next((text for text in texts if _TRACEBACK in text), None)
+    if text is None:
+        return None
+    lines = text[text.index(_TRACEBACK) :].split("\nJVM stacktrace:")[0].splitlines()
+    return "\n".join(line for line in lines if not line.startswith("\tat ")).strip()
+
+
 def _raised(name: str, text: str) -> _Link:
     """Return the error of a class that a traceback names, if it is Python's or ours."""
     module, _, last = name.rpartition(".")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transom.api.chaining import Derivation, JoinOf, ResultsOf
+from transom.api.running import Running
 from transom.api.streams import QueryBuilder, Rowwise, Stream
 from transom.checkpoint.control import Inbox
 from transom.checkpoint.store import Checkpoint
@@ -25,6 +26,7 @@ from transom.engine.loop.progress import Progress
 from transom.engine.spark.pulse import Pulse
 from transom.engine.spark.rows import WindowJoin
 from transom.engine.spark.session import active_session_kept, private_session, require_pools
+from transom.engine.spark.silence import silent_tasks
 from transom.engine.streams.derived import FED, WINDOW_TIME
 from transom.engine.streams.stream import StreamDefinition
 from transom.errors import DefinitionError, SessionError
@@ -309,21 +311,69 @@ class App:
                 process or server ended, or its context was stopped. Found within 10 s, also while nothing runs.
             KeyboardInterrupt: The second Ctrl-C.
         """
+        definitions, sinks = self._begin("run", once, close_all)
+        return self._run_begun(definitions, sinks, once, close_all, on_progress)
+
+    def start(
+        self,
+        once: bool = False,
+        close_all: bool = False,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> Running:
+        """Run in the background, and return a handle of the run: `stop`, `wait` and `progress`.
+
+        The arguments are those of `run`; `on_progress` is called on another thread. A handle that is forgotten is
+        stopped when the interpreter exits, after its running micro-batches.
+
+        Raises:
+            DefinitionError: The application has no query, or is running. What else `run` raises, `Running.wait` does.
+        """
+        definitions, sinks = self._begin("start", once, close_all)
+
+        def run(show: Callable[[Progress], None]) -> Progress:
+            def both(progress: Progress) -> None:
+                show(progress)
+                if on_progress is not None:
+                    on_progress(progress)
+
+            return self._run_begun(definitions, sinks, once, close_all, both)
+
+        return Running(run, self.stop, self._stop_at_once, self.name)
+
+    def _begin(self, what: str, once: bool, close_all: bool) -> tuple[list[StreamDefinition], dict[str, Sink]]:
         if close_all and not once:
-            raise DefinitionError("run: close_all needs once=True.", "A stream that goes on has no last window.")
+            raise DefinitionError(f"{what}: close_all needs once=True.", "A stream that goes on has no last window.")
         with self._lock:
             if self._running:
-                raise DefinitionError("run: the application is running.", "Make another App for another run.")
+                raise DefinitionError(
+                    f"{what}: the application is running.",
+                    "Stop that run and wait for its end first, or make another App with a checkpoint of its own.",
+                )
             definitions = self._definitions()
             sinks = dict(self._sinks)
             self._opened = Opened([*sinks.values(), *(definition.source for definition in definitions)])
             self._running, self._stop = True, False
+        return definitions, sinks
+
+    def _run_begun(
+        self,
+        definitions: list[StreamDefinition],
+        sinks: dict[str, Sink],
+        once: bool,
+        close_all: bool,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> Progress:
         try:
             return self._run(definitions, sinks, once, close_all, on_progress)
         finally:
             with self._lock:
                 self._running = False
             self._requests.refuse_all()
+
+    def _stop_at_once(self) -> None:
+        self._stop = True
+        if (loop := self._loop) is not None:
+            loop.end_at_once()
 
     def _run(
         self,
@@ -338,6 +388,7 @@ class App:
         session = private_session(self.spark)
         with ExitStack() as ending:
             ending.enter_context(active_session_kept(self.spark))
+            ending.enter_context(silent_tasks(session))
             checkpoint = ending.enter_context(Checkpoint.open(self.checkpoint, self._clock))
             pulse = ending.enter_context(Pulse(session))
             ending.push(lambda kind, error, trace: self._close(error))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import shutil
 import signal
@@ -40,14 +39,8 @@ logger.tasksets.level = off
 """
 """Failed tasks are left out: Transom reports the query or the file that made them fail."""
 
-_LOGGERS_OF_ERRORS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""PySpark writes each exception it raises to standard error with these, as JSON with Java's stack trace."""
-
 _NOISE = ("WARNING: Using incubator modules", "Warning: Java versions > Java 11 can only operate in restricted")
 """Starts of lines that Java and DataSketches print at every start, and about which nobody can do anything."""
-
-_INTERRUPTED_CALLS = "py4j"
-"""The library through which PySpark calls the JVM writes a stack trace of each call that Ctrl-C interrupts."""
 
 LONGEST = 3.0
 """Seconds that Ctrl-C waits for Spark to clean up after itself; it then ends in any case."""
@@ -123,17 +116,14 @@ def start_spark(master: str, name: str, say: Callable[[str], None] | None = None
 
 
 def no_stack_traces() -> None:
-    """Keep PySpark from writing the exceptions that it raises to standard error, too."""
+    """Keep PySpark from writing exceptions to standard error: the command line prints those that nobody catches."""
     from pyspark.logger import PySparkLogger
 
-    for logger in _LOGGERS_OF_ERRORS:
+    from transom.engine.spark.silence import LOGGERS_OF_ERRORS, silence_interrupted_calls
+
+    for logger in LOGGERS_OF_ERRORS:
         PySparkLogger.getLogger(logger).disabled = True
-    logging.getLogger().addFilter(_is_not_of_py4j)  # in part it does so by the root logger
-    logging.getLogger(_INTERRUPTED_CALLS).setLevel(logging.CRITICAL + 1)
-
-
-def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    return _INTERRUPTED_CALLS not in Path(record.pathname).parts
+    silence_interrupted_calls()
 
 
 def _stop_silently(spark: SparkSession) -> None:

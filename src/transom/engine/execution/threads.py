@@ -33,10 +33,19 @@ class Threads:
         future: Future[T] = Future()
         self._work.put((future, partial(function, *arguments)))
         if len(self._threads) < self._count:
-            name = f"{self._name}-{len(self._threads)}"
-            self._threads.append(threading.Thread(target=self._run, name=name, daemon=True))
-            self._threads[-1].start()
+            self._start()
         return future
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._run, name=f"{self._name}-{len(self._threads)}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the interpreter is ending: from Python 3.12 on no thread starts then
+            if not self._threads:
+                self._work.put(None)
+                self._run()
+        else:
+            self._threads.append(thread)
 
     def _run(self) -> None:
         while (item := self._work.get()) is not None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from transom.engine.loop.loop import Loop
 from transom.engine.loop.progress import Progress
 from transom.engine.spark.pulse import Pulse
 from transom.engine.spark.session import cancel_jobs
+from transom.engine.spark.silence import silence_interrupted_calls
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,24 +22,29 @@ HANGUP = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()
 
 
 @contextmanager
-def interrupts(loop: Loop, session: SparkSession) -> Iterator[None]:
-    """Let the first SIGINT, SIGTERM or SIGHUP stop the loop gently, the second SIGINT or SIGTERM at once.
+def interrupts(stop: Callable[[], None], stop_at_once: Callable[[], None]) -> Iterator[None]:
+    """Let the first SIGINT, SIGTERM or SIGHUP stop a run gently, the second SIGINT or SIGTERM at once.
 
     A terminal that is closed can send several SIGHUP. A signal that is ignored, as SIGHUP under `nohup`, stays so.
+    On another thread than the main one nothing happens.
+
+    Args:
+        stop: Called at the first.
+        stop_at_once: Called at the second, before `KeyboardInterrupt` is raised.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    asked, ended = False, threading.Event()
+    asked = False
 
     def handle(number: int, frame: object) -> None:
         nonlocal asked
         if asked and number in AT_ONCE:
-            loop.abandon()
-            cancel_jobs(session, ended)
+            stop_at_once()
             raise KeyboardInterrupt(number)
         asked = True
-        loop.stop()
+        silence_interrupted_calls()  # Java may end first, as may the call that goes on here
+        stop()
 
     before = {number: signal.getsignal(number) for number in (*AT_ONCE, *HANGUP)}
     before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
@@ -47,7 +53,6 @@ def interrupts(loop: Loop, session: SparkSession) -> Iterator[None]:
     try:
         yield
     finally:
-        ended.set()
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -57,10 +62,18 @@ def run_until_told(loop: Loop, session: SparkSession, pulse: Pulse, once: bool, 
 
     Whoever tells all processes to end tells Java, too, which does so first.
     """
-    with interrupts(loop, session):
+    ended = threading.Event()
+
+    def stop_at_once() -> None:
+        loop.abandon()
+        cancel_jobs(session, ended)
+
+    with ExitStack() as ending, interrupts(loop.stop, stop_at_once):
+        ending.callback(ended.set)
         try:
             return loop.run(once, close_all)
         except Exception as error:
             if not loop.stopping or (reason := pulse.reason(error)) is None:
                 raise
             return loop.left(reason)
+    raise AssertionError

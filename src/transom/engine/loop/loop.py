@@ -28,7 +28,7 @@ from transom.engine.loop.wakeups import Wakeups
 from transom.engine.spark.session import cancel_jobs
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.engine.streams.stream import Stream
-from transom.errors import TransomError
+from transom.errors import StoppedError, TransomError
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_duration
 from transom.settings import Settings
 from transom.sinks.base import Sink
@@ -147,6 +147,13 @@ class Loop:
         """End `run` with an error; may be called from anywhere."""
         self._failure = error
         self._wakeups.wake()
+
+    def end_at_once(self) -> None:
+        """End `run` without waiting for what is under way; may be called from anywhere."""
+        self.abandon()
+        if self._executor.in_real_time:
+            cancel_jobs(next(iter(self._streams.values())).session, self._ended)
+        self.fail(StoppedError("The run was stopped at once.", "The next one goes on from the last micro-batch."))
 
     def abandon(self) -> None:
         """Let no running micro-batch start another Spark job, and wait for none; for an end at once."""

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from transom.engine.spark.columns import first_line
 from transom.errors import QueryFailedError
-from transom.failures import PASSING, classify, require_blame
+from transom.failures import PASSING, classify, require_blame, worker_traceback
 from transom.windows.query import Query
 
 logger = logging.getLogger(__name__)
@@ -100,6 +100,8 @@ def _again(
 def _culprits(run: Callable[[Sequence[Query]], T], queries: list[Query], error: Exception) -> dict[str, str]:
     """Return the queries that fail by themselves, given that they fail together; empty when it passed by itself."""
     if len(queries) == 1:
+        if trace := worker_traceback(error):
+            logger.warning("Query %s failed in a function of yours:\n%s", queries[0].name, trace)
         return {queries[0].name: classify(error).reason}
     middle = len(queries) // 2
     found: dict[str, str] = {}

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from transom.engine.spark.silence import silence_exceptions
 from transom.errors import SessionError
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def session_builder() -> SparkSession.Builder:
             with _listening_locally(self._options):
                 return super().getOrCreate()
 
+    silence_exceptions()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: SparkSession.Builder = Builder()
     for key, value in {**STATIC_SETTINGS, "spark.ui.enabled": "false"}.items():
@@ -101,6 +103,7 @@ def private_session(spark: SparkSession) -> SparkSession:
     It is a copy of this moment: views and settings that the user adds later are not seen. On Spark Connect, where a
     session cannot be copied by every server, the user's own session is used as it is.
     """
+    silence_exceptions()
     if not hasattr(spark, "_jsparkSession"):
         return spark
     from pyspark.sql import SparkSession as Classic
@@ -173,8 +176,9 @@ def cancel_jobs(session: SparkSession, ended: threading.Event) -> None:
             cancelled.set()
 
     # The calling thread may be in the middle of a call to the JVM, whose connection no other call may use.
-    threading.Thread(target=cancel, name="transom-cancel", daemon=True).start()
-    cancelled.wait(LONGEST)
+    with suppress(RuntimeError):  # the interpreter is ending, and Java with it
+        threading.Thread(target=cancel, name="transom-cancel", daemon=True).start()
+        cancelled.wait(LONGEST)
 
 
 @contextmanager
@@ -199,7 +203,15 @@ def active_session_kept(spark: SparkSession) -> Iterator[None]:
                 sessions.clearActiveSession()
 
 
+_looked_at: set[str] = set()
+"""The Spark applications whose settings have been looked at."""
+
+
 def _say_what_is_missing(spark: SparkSession) -> None:
+    """Say once for each Spark application which settings it lacks."""
+    if (application := spark.sparkContext.applicationId) in _looked_at:
+        return
+    _looked_at.add(application)
     settings = spark.sparkContext._jsc.getConf()  # not getConf(), which makes a copy with some 200 calls of the JVM
     missing = [f"{key}={value}" for key, value in STATIC_SETTINGS.items() if not settings.contains(key)]
     if missing:
