@@ -51,18 +51,21 @@ def test_errors_of_the_users_own_calls_are_written(spark, written):
 
 
 def test_tasks_that_fail_are_silent_in_the_block_only(spark):
+    """Whatever the level is otherwise: only in the block the loggers have one of their own."""
     log4j = spark.sparkContext._jvm.org.apache.logging.log4j
 
-    def levels():
-        return [log4j.LogManager.getLogger(name).getLevel().name() for name in silence.LOGGERS_OF_TASKS]
+    def own_levels():
+        configuration = log4j.LogManager.getContext(False).getConfiguration()
+        found = [configuration.getLoggerConfig(name) for name in silence.LOGGERS_OF_TASKS]
+        pairs = zip(found, silence.LOGGERS_OF_TASKS, strict=True)
+        return [logger.getLevel().name() for logger, name in pairs if logger.getName() == name]
 
-    before = levels()
-    assert "OFF" not in before
+    assert own_levels() == []
     with silence.silent_tasks(spark):
         with silence.silent_tasks(spark):
-            assert levels() == ["OFF", "OFF"]
-        assert levels() == ["OFF", "OFF"], "another run goes on"
-    assert levels() == before
+            assert own_levels() == ["OFF", "OFF"]
+        assert own_levels() == ["OFF", "OFF"], "another run goes on"
+    assert own_levels() == []
 
 
 def test_a_level_that_the_user_chose_stays(spark):
