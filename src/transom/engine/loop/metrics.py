@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
+from transom.engine.loop.catchup import CatchUp
 from transom.engine.loop.delivery import Delivered, Delivery
 from transom.engine.loop.progress import Progress, QueryProgress, StreamProgress
 from transom.engine.streams.cuts import CutOutcome
@@ -26,6 +28,7 @@ class _StreamCounts:
     dead: Counter[str] = field(default_factory=Counter)
     recent: deque[tuple[Micros, int]] = field(default_factory=deque)
     batch: Micros = 0
+    catch_up: CatchUp = field(default_factory=CatchUp)
 
     def forget(self, now: Micros) -> None:
         """Forget the micro-batches that do not count for the present rate any more."""
@@ -46,10 +49,12 @@ class Metrics:
 
     Args:
         started: Monotonic time at its start.
+        running: The streams.
     """
 
-    def __init__(self, started: Micros) -> None:
+    def __init__(self, started: Micros, running: Mapping[str, Stream]) -> None:
         self._started = started
+        self._running = running
         self._streams: dict[str, _StreamCounts] = {}
         self._queries: dict[str, _QueryCounts] = {}
 
@@ -62,6 +67,25 @@ class Metrics:
     def keep(self, queries: Container[str]) -> None:
         """Forget all queries but some: the others were removed."""
         self._queries = {name: counts for name, counts in self._queries.items() if name in queries}
+
+    @cached_property
+    def _feeding(self) -> dict[str, list[str]]:
+        """The streams that feed each stream; none is added during a run."""
+        feeding: dict[str, list[str]] = {name: [] for name in self._running}
+        for name, stream in self._running.items():
+            for reader in stream.readers:
+                feeding[reader.child.name].append(name)
+        return feeding
+
+    def _since(self, stream: str) -> Micros | None:
+        """Return since when a stream, and those that feed it, have caught up; None while one has not."""
+        times = [self._stream(stream).catch_up.since, *map(self._since, self._feeding.get(stream, ()))]
+        known = [time for time in times if time is not None]
+        return max(known) if len(known) == len(times) else None
+
+    def looked(self, stream: Stream, wall: Micros) -> None:
+        """Take the look for a stream's next cut at a wall time."""
+        self._stream(stream.name).catch_up.looked(wall, stream.more)
 
     def committed(self, stream: str, outcome: CutOutcome, now: Micros, took: Micros) -> None:
         """Count a commit.
@@ -98,7 +122,11 @@ class Metrics:
         counts = self._query(delivered.parcel.query)
         counts.windows += delivered.parcel.windows
         counts.rows += delivered.parcel.results.table.num_rows
-        counts.latencies.append(max(0, delivered.at - delivered.parcel.ingested_at))
+        query = delivered.parcel.query
+        streams = (name for name, stream in self._running.items() if query in stream.state.queries)
+        since = next((self._since(name) for name in streams), None)
+        if since is not None and delivered.parcel.ingested_at >= since:
+            counts.latencies.append(max(0, delivered.at - delivered.parcel.ingested_at))
 
     def progress(
         self,
@@ -130,6 +158,10 @@ class Metrics:
         span = min(RATE_OVER, max(now - self._started, 1))
         late = sum(self._query(name).late for name in stream.state.queries)
         dead = dict(counts.dead)
+        backlog = stream.backlog()
+        catching_up = bool(backlog) and self._since(stream.name) is None
+        if catching_up:
+            counts.catch_up.left(now, backlog)
         standing = stream.state.executors.standing
         recovered = standing.recovered
         if late:
@@ -140,7 +172,7 @@ class Metrics:
             cuts=counts.cuts,
             rows=counts.rows,
             rows_per_second=sum(rows for _, rows in counts.recent) * MICROS_PER_SECOND / span,
-            backlog=stream.backlog(),
+            backlog=backlog,
             watermark=stream.state.watermark.value,
             max_event_time=stream.max_event_time() or stream.state.watermark.value,
             dead_letters=dead,
@@ -150,6 +182,8 @@ class Metrics:
             lost_executors=recovered.lost if recovered else (),
             recovery_micros=recovered.took if recovered else None,
             recovery_estimate_micros=standing.recovery,
+            catching_up=catching_up,
+            time_left=counts.catch_up.time_left if catching_up else None,
         )
 
     def _query_progress(self, stream: Stream, name: str, delivery: Delivery, sinks: Mapping[str, str]) -> QueryProgress:

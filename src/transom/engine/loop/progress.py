@@ -19,7 +19,8 @@ class QueryProgress:
     """Windows written."""
     result_rows: int
     latency: dict[str, Micros]
-    """Quantiles of the result latency of the last windows: keys p50, p95, p99; empty before the first result."""
+    """Quantiles of the result latency of the last windows: keys p50, p95, p99. Counted are those that were completed by
+    rows which arrived after the stream had caught up; empty before the first of them."""
     target: LatencyTarget | None
     late_rows: int
     """Rows that came when all their windows of this query were closed."""
@@ -62,6 +63,10 @@ class StreamProgress:
     """How long it would take at most, by the measured speed of reading, if one is lost now; 0 while it is not known."""
     rests_until: Micros | None = None
     """When the watermark of its next window is expected, for which its backlog waits on purpose; None otherwise."""
+    catching_up: bool = False
+    """Whether it still reads what had come before it could, e.g. while the application did not run."""
+    time_left: Micros | None = None
+    """How long that takes at the speed of the last seconds; None while it is not known, or the backlog grows."""
 
 
 @dataclass(frozen=True)

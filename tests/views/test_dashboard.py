@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from transom.cli.dashboard import log_lines, render, to_json
-from transom.cli.views import JsonView, LineView, LiveView, make_view
 from transom.engine.loop.progress import LatencyTarget, Progress, QueryProgress, StreamProgress
 from transom.model.time import MICROS_PER_SECOND, MIN_TIME
+from transom.views.dashboard import log_lines, render, to_json
+from transom.views.terminal import JsonView, LineView, LiveView, make_view
 
 START = 1_700_000_000 * MICROS_PER_SECOND
 
@@ -178,3 +178,58 @@ def test_memory_is_shown():
     assert "memory 91%: what frees it goes first" in text(
         render(replace(progress(1), memory=0.91, memory_mode=True), [])
     )
+
+
+def catching_up(left: int | None = 77_400_000) -> Progress:
+    at = progress(1)
+    stream = replace(at.streams[0], catching_up=True, backlog=275_353, time_left=left)
+    return replace(at, streams=(stream,), queries=(replace(at.queries[0], latency={}),))
+
+
+def test_a_stream_that_catches_up_says_what_is_left():
+    left = "catching up, 275,353 rows left, about 1 minute 18 seconds"
+    stream, query = log_lines(catching_up())
+    assert f"789 rows/s, {left}, watermark" in stream
+    assert "latency measured once it has caught up" in query
+    assert f"trips: {left}\n" in text(render(catching_up(), [])).replace("  ", "")
+    unknown = log_lines(catching_up(None))[0]
+    assert "catching up, 275,353 rows left, watermark" in unknown
+
+
+def test_of_many_streams_that_catch_up_only_some_are_told():
+    at = catching_up()
+    many = replace(at, streams=tuple(replace(at.streams[0], name=f"s{number}") for number in range(9)))
+    shown = text(render(many, []))
+    assert "s2: catching up" in shown
+    assert "s3: catching up" not in shown
+    assert "6 other streams catching up, too" in shown
+
+
+def test_a_narrow_terminal_has_fewer_columns():
+    for width, has in ((80, False), (120, True)):
+        console = Console(width=width, file=io.StringIO())
+        console.print(render(progress(1), []))
+        shown = console.file.getvalue()
+        assert ("behind newest" in shown) == has
+        assert "2023-11-14 22:13:20" in shown
+        assert all(len(line) <= width for line in shown.splitlines())
+
+
+def test_words_and_the_newest_result():
+    console = Console(width=160, height=40, file=io.StringIO(), force_terminal=True)
+    with LiveView(console) as view:
+        view.tell("All is well.")
+        view.headline("17 trips")
+        view.update(progress(0))
+    assert "All is well." in console.file.getvalue()
+    assert "17 trips" in console.file.getvalue()
+    out = io.StringIO()
+    with LineView(out, io.StringIO()) as lines:
+        lines.tell("All is well.")
+        lines.headline("17 trips")
+        lines.headline("18 trips")
+    assert out.getvalue() == "All is well.\nFirst result: 17 trips\n"
+    with JsonView(out, io.StringIO()) as programs:
+        programs.tell("All is well.")
+        programs.headline("17 trips")
+    assert out.getvalue() == "All is well.\nFirst result: 17 trips\n"

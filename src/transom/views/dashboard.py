@@ -1,6 +1,6 @@
 """How a run looks: a picture for a terminal, log lines for files, JSON for programs.
 
-Pure: a `Progress` in, something to print out. `transom.cli.views` decides when to print.
+Pure: a `Progress` in, something to print out. `transom.views.terminal` decides when to print.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -22,6 +22,10 @@ from transom.model.time import (
     format_time,
 )
 
+CATCHING_UP_SHOWN = 3
+"""Streams whose catching up is told; of more only the number is."""
+WIDE = 100
+"""Characters from which on a terminal has room for all columns."""
 HOMES_SHOWN = 6
 """Executors whose key groups are counted; of more only the number is told."""
 
@@ -53,18 +57,20 @@ def log_lines(progress: Progress) -> list[str]:
     for stream in progress.streams:
         dead = sum(stream.dead_letters.values())
         lines.append(
-            f"{at} stream {stream.name}: {_counted(stream.rows, 'row')}, {stream.rows_per_second:,.0f} rows/s, backlog "
-            f"{_counted(stream.backlog, 'row')}{_rest(stream, progress.at)}, "
+            f"{at} stream {stream.name}: {_counted(stream.rows, 'row')}, {stream.rows_per_second:,.0f} rows/s, "
+            f"{_backlog(stream, progress.at)}, "
             f"watermark {_moment(stream.watermark)}{_lag(stream)}, "
             f"{_counted(stream.cuts, 'micro-batch')}, last {_seconds(stream.batch_micros)}"
             + (f", {_counted(dead, 'dead letter')}" if dead else "")
             + (f", {_groups(stream)}" if stream.key_groups else "")
         )
+    behind = {stream.name for stream in progress.streams if stream.catching_up}
     for query in progress.queries:
+        unknown = "measured once it has caught up" if query.stream in behind else "not known yet"
         quantiles = " ".join(f"{name} {_seconds(value)}" for name, value in sorted(query.latency.items()))
         lines.append(
             f"{at} query {query.name}: {_counted(query.windows, 'window')}, {_counted(query.result_rows, 'result')}, "
-            f"latency {quantiles or 'not known yet'}"
+            f"latency {quantiles or unknown}"
             + (f" (target {_target(query)})" if query.target else "")
             + (f", {_counted(query.late_rows, 'late row')}" if query.late_rows else "")
             + f", {_state(query)[0]}"
@@ -72,13 +78,32 @@ def log_lines(progress: Progress) -> list[str]:
     return lines
 
 
-def render(progress: Progress, notes: list[str], ended: bool = False) -> RenderableType:
-    """Return the live picture: a table of streams, a table of queries, and the newest notes."""
+def render(
+    progress: Progress,
+    notes: list[str],
+    ended: bool = False,
+    words: str = "",
+    headline: str = "",
+    hint: str = "Ctrl-C stops",
+) -> RenderableType:
+    """Return the live picture: what happens in words, a table of streams, a table of queries, and the newest notes.
+
+    Args:
+        progress: What is shown.
+        notes: The newest notes.
+        ended: Whether the run is over.
+        words: What happens, where the caller knows more than the progress tells.
+        headline: The newest result, where the caller shows results.
+        hint: How the user stops it.
+    """
     ran = format_duration(_second(progress.ran) if progress.ran > 0 else 0)
-    head = "finishing the micro-batch, Ctrl-C again stops at once" if progress.stopping else "Ctrl-C stops"
+    head = "finishing the micro-batch, Ctrl-C again stops at once" if progress.stopping else hint
     head = "ended" if ended else head
     title = Text.assemble(("transom", "bold cyan"), f"  {ran}  ", (head, "dim"), *_memory(progress))
-    parts: list[RenderableType] = [title, _streams(progress), _queries(progress)]
+    said = [Text(line) for line in (words, *(() if ended else _catching_up(progress))) if line]
+    if headline:
+        said.append(Text.assemble(("Newest result: ", "bold"), headline))
+    parts: list[RenderableType] = [title, *said, Streams(progress), _queries(progress)]
     for stream in progress.streams:
         if stream.key_groups:
             parts.append(Text(f"{stream.name}: {_groups(stream)}", style="dim"))
@@ -92,32 +117,43 @@ def _memory(progress: Progress) -> list[tuple[str, str]]:
     return [(f"  memory {progress.memory:.0%}", "dim")] if progress.memory else []
 
 
-def _streams(progress: Progress) -> Table:
-    columns = (
-        "rows",
-        "rows/s",
-        "backlog",
-        "watermark (UTC)",
-        "behind newest",
-        "batches",
-        "last batch",
-        "dead letters",
-    )
-    table = _table("stream", columns)
-    for stream in progress.streams:
-        dead = sum(stream.dead_letters.values())
-        table.add_row(
-            Text(stream.name, style="bold"),
-            f"{stream.rows:,}",
-            f"{stream.rows_per_second:,.0f}",
-            Text.assemble(f"{stream.backlog:,}", (_rest(stream, progress.at), "dim")),
-            _moment(stream.watermark),
-            _lag(stream).strip(" ()").removesuffix(" behind the newest row") or "-",
-            f"{stream.cuts:,}",
-            _seconds(stream.batch_micros),
-            Text(f"{dead:,}", style="yellow" if dead else ""),
-        )
-    return table
+def _catching_up(progress: Progress) -> list[str]:
+    """Return in words which streams still read what had come before."""
+    behind = [stream for stream in progress.streams if stream.catching_up]
+    lines = [f"{stream.name}: {_backlog(stream, progress.at)}" for stream in behind[:CATCHING_UP_SHOWN]]
+    if len(behind) > len(lines):
+        lines.append(f"{_counted(len(behind) - len(lines), 'other stream')} catching up, too")
+    return lines
+
+
+class Streams:
+    """The table of streams, with fewer columns where there is little room."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the table."""
+        wide = options.max_width >= WIDE
+        most = ("behind newest", "batches", "last batch", "dead letters")
+        table = _table("stream", ("rows", "rows/s", "backlog", "watermark (UTC)", *(most if wide else most[3:])))
+        for stream in self._progress.streams:
+            dead = sum(stream.dead_letters.values())
+            details = (
+                _lag(stream).strip(" ()").removesuffix(" behind the newest row") or "-",
+                f"{stream.cuts:,}",
+                _seconds(stream.batch_micros),
+            )
+            table.add_row(
+                Text(stream.name, style="bold"),
+                f"{stream.rows:,}",
+                f"{stream.rows_per_second:,.0f}",
+                Text.assemble(f"{stream.backlog:,}", (_rest(stream, self._progress.at), "dim")),
+                _moment(stream.watermark),
+                *(details if wide else ()),
+                Text(f"{dead:,}", style="yellow" if dead else ""),
+            )
+        yield table
 
 
 def _queries(progress: Progress) -> Table:
@@ -176,6 +212,24 @@ def _lag(stream: StreamProgress) -> str:
         return ""
     lag = max(stream.max_event_time - stream.watermark, 0)
     return f" ({format_duration(_second(lag) if lag >= MICROS_PER_SECOND else lag)} behind the newest row)"
+
+
+def _backlog(stream: StreamProgress, now: Micros) -> str:
+    """Say what waits to be read, and of a stream that catches up when it will have been."""
+    if not stream.catching_up:
+        return f"backlog {_counted(stream.backlog, 'row')}{_rest(stream, now)}"
+    left = f"catching up, {_counted(stream.backlog, 'row')} left"
+    return left if stream.time_left is None else f"{left}, about {_about(stream.time_left)}"
+
+
+def _about(micros: Micros) -> str:
+    """Return a duration as one says it of the future.
+
+    >>> _about(77_400_000), _about(10_000_000_000)
+    ('1 minute 18 seconds', '2 hours 46 minutes')
+    """
+    step = MICROS_PER_SECOND if micros < 600 * MICROS_PER_SECOND else 60 * MICROS_PER_SECOND
+    return format_duration(max(-(-micros // MICROS_PER_SECOND) * MICROS_PER_SECOND // step * step, MICROS_PER_SECOND))
 
 
 def _rest(stream: StreamProgress, now: Micros) -> str:

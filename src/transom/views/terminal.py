@@ -13,9 +13,9 @@ from typing import Protocol, TextIO
 from rich.console import Console
 from rich.live import Live
 
-from transom.cli.dashboard import log_lines, notes, render, to_json
 from transom.engine.loop.progress import Progress
 from transom.model.time import MICROS_PER_SECOND, MIN_TIME, Micros
+from transom.views.dashboard import log_lines, notes, render, to_json
 
 LIVE_EVERY: Micros = MICROS_PER_SECOND // 4
 """Shortest time between two pictures of the live view."""
@@ -41,6 +41,12 @@ class View(Protocol):
 
     def say(self, line: str) -> None:
         """Show a line from elsewhere, such as Spark's log."""
+
+    def tell(self, words: str) -> None:
+        """Say in words what happens from now on; may be called from any thread."""
+
+    def headline(self, line: str) -> None:
+        """Show the newest result as a line; may be called from any thread."""
 
     def finish(self, progress: Progress) -> None:
         """Show the last state of the run, whatever was shown just before."""
@@ -82,6 +88,7 @@ class LiveView(_EveryView):
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._notes: list[str] = []
+        self._words = self._headline = ""
         self._live = Live(console=console, auto_refresh=False, transient=False)
 
     def __enter__(self) -> LiveView:
@@ -97,11 +104,19 @@ class LiveView(_EveryView):
         """Show a newer state of the run."""
         self._notes = [*self._notes, *progress.notes][-NOTES_SHOWN:]
         if self._is_due(progress.ran) or progress.notes:
-            self._live.update(render(progress, self._notes), refresh=True)
+            self._live.update(render(progress, self._notes, words=self._words, headline=self._headline), refresh=True)
 
     def say(self, line: str) -> None:
         """Show a line from elsewhere."""
         self._live.console.print(line, markup=False, highlight=False, style="dim")
+
+    def tell(self, words: str) -> None:
+        """Say in words what happens from now on."""
+        self._words = words
+
+    def headline(self, line: str) -> None:
+        """Show the newest result as a line."""
+        self._headline = line
 
     def finish(self, progress: Progress) -> None:
         """Show the last state of the run."""
@@ -117,6 +132,7 @@ class LineView(_EveryView):
     def __init__(self, stdout: TextIO, stderr: TextIO) -> None:
         super().__init__()
         self._stdout, self._stderr = stdout, stderr
+        self._first = True
 
     def __enter__(self) -> LineView:
         return self
@@ -128,6 +144,16 @@ class LineView(_EveryView):
     def say(self, line: str) -> None:
         """Show a line from elsewhere."""
         print(line, file=self._stderr, flush=True)
+
+    def tell(self, words: str) -> None:
+        """Say in words what happens from now on."""
+        print(words, file=self._stdout, flush=True)
+
+    def headline(self, line: str) -> None:
+        """Show the first result; the others would be too many lines."""
+        if self._first:
+            print(f"First result: {line}", file=self._stdout, flush=True)
+        self._first = False
 
     def finish(self, progress: Progress) -> None:
         """Show the last state of the run."""
@@ -168,6 +194,12 @@ class JsonView(_EveryView):
     def say(self, line: str) -> None:
         """Show a line from elsewhere."""
         print(line, file=self._stderr, flush=True)
+
+    def tell(self, words: str) -> None:
+        """Say nothing: these are words for people."""
+
+    def headline(self, line: str) -> None:
+        """Say nothing: results are where the job puts them."""
 
     def finish(self, progress: Progress) -> None:
         """Show the last state of the run."""
