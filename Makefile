@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Tests run in two processes, each with a Spark of its own.
+TWO := -n 2 --dist worksteal
 
 .PHONY: help demo test test-all lint java clean
 
@@ -18,11 +20,11 @@ demo: $(STAMP) java
 	$(BIN)/transom demo
 
 test: $(STAMP) java
-	$(BIN)/python -m pytest -q --durations=25
+	$(BIN)/python -m pytest -q $(TWO) --durations=25
 
 test-all: $(STAMP) java
-	$(BIN)/python -m pytest -q -m "" --durations=25 --hypothesis-profile random --timeout 3600
-	$(BIN)/python -m pytest -q tests/exact --tier cluster
+	$(BIN)/python -m pytest -q $(TWO) -m "" --durations=25 --hypothesis-profile random --timeout 3600
+	$(BIN)/python -m pytest -q $(TWO) tests/exact --tier cluster
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

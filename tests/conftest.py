@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +23,12 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 # Every test, and every process that one starts, has other queries: what the second compiler and parallel collection
 # save, they do not earn back here.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# Programs that are tested must hear the signals that they are sent, also where this one was told to ignore some: SIGHUP
+# by `nohup`, SIGINT by a shell that runs it in the background. Ignoring is inherited; an answer is not.
+for _name in ("SIGINT", "SIGHUP"):
+    if hasattr(signal, _name) and signal.getsignal(getattr(signal, _name)) is signal.SIG_IGN:
+        signal.signal(getattr(signal, _name), lambda *_: None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

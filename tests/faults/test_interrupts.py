@@ -16,6 +16,8 @@ from pathlib import Path
 import interrupted_job
 import pytest
 
+STARTING = "Starting Spark ...\n"
+
 
 def expected():
     """The results by plain arithmetic."""
@@ -88,7 +90,7 @@ def start(tmp_path, start_new_session=False, **environment):
 
 def wait_for(process, step, number):
     for line in process.stderr:
-        assert line.startswith("step: "), line
+        assert line.startswith("step: ") or line == STARTING, line
         number -= line == f"step: {step}\n"
         if number == 0:
             return
