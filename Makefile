@@ -9,7 +9,7 @@ TWO := -n 2 --dist worksteal
 .PHONY: help demo test test-all lint java clean
 
 help:
-	@echo "make demo      replay the flights of New York in 2013 as a stream (about a minute)"
+	@echo "make demo      replay the flights of New York in 2013 as a stream (one to two minutes)"
 	@echo "make test      the tests, without those marked slow"
 	@echo "make test-all  all tests"
 	@echo "make lint      style, types and import rules"

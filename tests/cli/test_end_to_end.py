@@ -171,7 +171,7 @@ def test_a_small_demo(invoke, tmp_path, monkeypatch):
     assert summary["rows"] == 4_000
     assert (summary["caught_up"]["rows"], summary["live"]["rows"]) == (3_000, 1_000)
     assert 1 <= summary["live"]["seconds"] < summary["seconds"]
-    assert summary["first_result_seconds"] < summary["seconds"]
+    assert summary["first_result_seconds"] > 0
     assert all(query["latency_seconds"] for query in summary["queries"] if query["name"] != "destinations")
     assert summary["worst_hours"]
     assert summary["busiest_destinations"]

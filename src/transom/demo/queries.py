@@ -33,7 +33,13 @@ def build(spark: SparkSession, out: Path, show: Callable[[WindowResults], object
     import transom as tm
     from transom.sinks.foreach import foreach
 
-    app = tm.App(spark, checkpoint=str(out / "checkpoint"), name="demo", max_rows_per_cut=ROWS_PER_CUT)
+    app = tm.App(
+        spark,
+        checkpoint=str(out / "checkpoint"),
+        name="demo",
+        max_rows_per_cut=ROWS_PER_CUT,
+        longest_wait="1 second",  # rows whose window is far off are left alone for longer otherwise
+    )
     flights = app.stream(
         tm.files(str(out / "input" / "*.json"), schema=SCHEMA),
         event_time="event_time",

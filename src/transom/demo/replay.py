@@ -55,6 +55,7 @@ class Replay:
         self._progress: Progress | None = None
         self._caught_up: Micros | None = None
         self._paced: Micros | None = None
+        self._all_read = False
         self._ended = threading.Event()
 
     def run(self) -> Replayed:
@@ -64,9 +65,9 @@ class Replay:
             TransomError: The run failed.
             KeyboardInterrupt: It was stopped at once.
         """
+        then = f" Then the last {self._coming:,} come at a pace." if self._files else ""
         self._view.tell(
-            f"{self._waiting:,} flights are there already, as after an outage: they are read as fast as it goes. "
-            f"Then the last {self._coming:,} of the year come at a pace."
+            f"{self._waiting:,} flights are there already, as after an outage: they are read as fast as it goes.{then}"
         )
         with self._app.start(on_progress=self._show) as running:
             pacer = threading.Thread(target=self._pace, name="transom-demo", daemon=True)
@@ -77,7 +78,7 @@ class Replay:
                 self._ended.set()
                 pacer.join()
         self._view.finish(final)
-        closing = None if self._paced is None else self._app.run(once=True, close_all=True)
+        closing = None if not self._all_read else self._app.run(once=True, close_all=True)
         caught_up = None if self._caught_up is None else (self._waiting, self._caught_up)
         return Replayed(final, closing, caught_up, None if self._paced is None else (self._coming, self._paced))
 
@@ -98,8 +99,12 @@ class Replay:
         return True
 
     def _pace(self) -> None:
-        if not self._wait_for(self._waiting):
-            return
+        if self._wait_for(self._waiting) and (not self._files or self._put_files()):
+            self._all_read = True
+            self._app.stop()
+
+    def _put_files(self) -> bool:
+        """Let the files come, and wait until they are read; return whether they are, else the run has ended."""
         seconds = OVER / MICROS_PER_SECOND
         self._view.tell(
             f"Live: the last {self._coming:,} flights come within {seconds:.0f} seconds, a file of them every "
@@ -111,11 +116,12 @@ class Replay:
             put(path, text)
             due = begin + OVER * number // len(self._files)
             if self._ended.wait(max(0, due - self._clock.monotonic()) / MICROS_PER_SECOND):
-                return
+                return False
         took = self._clock.monotonic() - begin
-        if self._wait_for(self._waiting + self._coming):
-            self._paced = took
-            self._app.stop()
+        if not self._wait_for(self._waiting + self._coming):
+            return False
+        self._paced = took
+        return True
 
 
 def put(path: Path, text: str) -> None:
