@@ -32,7 +32,7 @@ import transom as tm
 from benchmarks.harness import CORES, Run, benchmark, paired_ratio
 from transom.api.app import App
 from transom.engine.control import adapting
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 from transom.windows.components import DEFAULT, Arrangement, key_sets_of
 from transom.windows.splitting import Form
 
@@ -127,7 +127,7 @@ def run_once(run: Run, spark: Any, trips: Path, case: Case, form: Form | None) -
     """Run the query over all trips; without a form the application decides."""
     sink = MemorySink()
     app = App(spark, run.fresh("checkpoint"), max_rows_per_cut=20_000)
-    stream = app.stream(tm.files(str(trips), schema=SCHEMA, format="parquet"), event_time="at")
+    stream = app.stream(tm.sources.files(str(trips), schema=SCHEMA, format="parquet"), event_time="at")
     windowed = stream.group_by(group=f"taxi % {case.groups}").window(tm.sliding(WINDOW[0], every=WINDOW[1]))
     windowed.agg(trips=tm.count(), tip=case.aggregate()).to(sink, "tips")
     found = [DEFAULT]

@@ -116,7 +116,7 @@ class _Transom:
         self.recorder = Recorder()
         self.app: App = tm.App(session(), checkpoint=str(place / "checkpoint"), policy=policy)
         for job in jobs:
-            sources = [tm.files(f"{path}/*.parquet", schema=_schema(job)) for path in job.inputs]
+            sources = [tm.sources.files(f"{path}/*.parquet", schema=_schema(job)) for path in job.inputs]
             WORKLOADS[job.workload].define(self.app, sources, job.name, self.recorder, job.shift)
         self._progress: Progress | None = None
         self._failure: BaseException | None = None
@@ -255,7 +255,7 @@ def capacity(jobs: list[dict[str, Any]], place: str, rows: int) -> float:
     where, recorder = Path(place), Recorder()
     app = tm.App(session(), checkpoint=str(where / "checkpoint"), policy="fcfs", max_rows_per_cut=rows, cycle="1 hour")
     for job in map(Job.of, jobs):
-        sources = [tm.files(f"{path}/*.parquet", schema=_schema(job)) for path in job.inputs]
+        sources = [tm.sources.files(f"{path}/*.parquet", schema=_schema(job)) for path in job.inputs]
         WORKLOADS[job.workload].define(app, sources, job.name, recorder, job.shift)
     began = time.perf_counter()
     app.run(once=True)

@@ -59,7 +59,7 @@ def watched(source: str, files_per_cut: int | None) -> _Watched:
     """Return the JSON files of a directory as a source."""
     import transom as tm
 
-    return _Watched(tm.files(f"{source}/*.json", schema=ysb.USED_SCHEMA, max_files_per_cut=files_per_cut))
+    return _Watched(tm.sources.files(f"{source}/*.json", schema=ysb.USED_SCHEMA, max_files_per_cut=files_per_cut))
 
 
 def build(files: _Watched, output: Path, queries: Sequence[Query], **settings: Any) -> App:
@@ -85,7 +85,7 @@ def build(files: _Watched, output: Path, queries: Sequence[Query], **settings: A
             views.group_by(*query.keys)
             .window(window)
             .agg(**{name: values[name] for name in query.values})
-            .to(tm.parquet(str(output / query.name)), name=query.name)
+            .to(tm.sinks.parquet(str(output / query.name)), name=query.name)
         )
     return app
 

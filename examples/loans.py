@@ -42,14 +42,14 @@ COLUMNS = {
 def build(spark: SparkSession, checkpoint: str = str(ROOT / "ckpt")) -> tm.App:
     """Return the application; what `transom run` calls."""
     app = tm.App(spark, checkpoint=checkpoint, name="loans")
-    source = tm.generator(COLUMNS, rows_per_second=5_000, rows=LOANS)
+    source = tm.sources.generator(COLUMNS, rows_per_second=5_000, rows=LOANS)
     add_queries(app.stream(source, event_time="date", watermark=tm.watermark("1 minute"), name="loans"), sink)
     return app
 
 
 def sink(name: str) -> Any:
     """Return where the results of a query go."""
-    return tm.parquet(str(ROOT / "out" / name))
+    return tm.sinks.parquet(str(ROOT / "out" / name))
 
 
 def add_queries(loans: Any, sink: Callable[[str], Any]) -> None:

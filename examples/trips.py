@@ -24,7 +24,7 @@ def build(spark: SparkSession, checkpoint: str = str(ROOT / "ckpt")) -> tm.App:
     write_trips(ROOT / "trips")
     app = tm.App(spark, checkpoint=checkpoint)
     trips = app.stream(
-        tm.files(str(ROOT / "trips" / "*.json"), schema=SCHEMA),
+        tm.sources.files(str(ROOT / "trips" / "*.json"), schema=SCHEMA),
         event_time="pickup_at",
         watermark=tm.watermark("30 seconds"),
         name="trips",
@@ -35,12 +35,12 @@ def build(spark: SparkSession, checkpoint: str = str(ROOT / "ckpt")) -> tm.App:
         .window("1 minute", "5 minutes", tm.sliding("1 hour", every="1 minute"))
         .agg(trips=tm.count(), fare=tm.avg("fare"), p95=tm.quantile("fare", 0.95))
         .within("2 seconds", quantile=0.99)
-        .to(tm.parquet(str(ROOT / "out" / "fares")), name="fares")
+        .to(tm.sinks.parquet(str(ROOT / "out" / "fares")), name="fares")
     )
     (
         paid.window(tm.tumbling("1 day", offset="4 hours"))
         .agg(trips=tm.count(), turnover=tm.sum("fare"), zones=tm.top_k("zone", 3))
-        .to(tm.json(str(ROOT / "out" / "days")), name="days")
+        .to(tm.sinks.json(str(ROOT / "out" / "days")), name="days")
     )
     return app
 

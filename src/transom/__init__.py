@@ -1,5 +1,6 @@
 """Transom: many windowed streaming queries with stated latency limits on Apache Spark, exact, from PySpark."""
 
+from transom import sinks, sources
 from transom.api.app import App
 from transom.api.gate import gate
 from transom.api.running import Running
@@ -20,17 +21,8 @@ from transom.errors import (
     TransomError,
 )
 from transom.model.watermark import watermark
-from transom.model.window import calendar, session, sliding, tumbling
+from transom.model.window import calendar, session_window, sliding, tumbling
 from transom.sinks.base import WindowResults
-from transom.sinks.compact import compact
-from transom.sinks.console import console
-from transom.sinks.files import json, parquet
-from transom.sinks.foreach import foreach
-from transom.sinks.memory import memory as memory_sink
-from transom.sinks.sqlite import sqlite
-from transom.sources.files import files
-from transom.sources.generator import generator
-from transom.sources.memory import memory
 from transom.windows.aggregates.functions import (
     all_ as all,
 )
@@ -67,7 +59,7 @@ from transom.windows.aggregates.functions import (
     variance,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "App",
@@ -95,32 +87,24 @@ __all__ = [
     "calendar",
     "collect_list",
     "collect_set",
-    "compact",
-    "console",
     "count",
     "count_distinct",
-    "files",
     "first",
-    "foreach",
     "gate",
-    "generator",
-    "json",
     "last",
     "max",
     "mean",
     "median",
-    "memory",
-    "memory_sink",
     "min",
     "mode",
-    "parquet",
     "percentile",
     "percentile_approx",
     "quantile",
-    "session",
     "session_builder",
+    "session_window",
+    "sinks",
     "sliding",
-    "sqlite",
+    "sources",
     "stddev",
     "stddev_pop",
     "stddev_samp",

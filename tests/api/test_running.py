@@ -14,8 +14,8 @@ import transom as tm
 from transom.api.running import Running
 from transom.engine.execution.threads import Threads
 from transom.engine.loop.progress import Progress
-from transom.sinks.memory import memory as memory_sink
-from transom.sources.memory import memory
+from transom.sinks.inmemory import memory as memory_sink
+from transom.sources.inmemory import memory
 
 END = Progress(7, 0, (), ())
 

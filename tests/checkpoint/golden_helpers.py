@@ -28,10 +28,10 @@ from transom.checkpoint import describe
 from transom.checkpoint.log import FORMAT
 from transom.model.time import ManualClock
 from transom.sinks.base import WindowResults
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 from transom.sources.base import Offset
-from transom.sources.files_log import FileEntry
-from transom.sources.files_source import FileSource
+from transom.sources.filesets.log import FileEntry
+from transom.sources.filesets.source import FileSource
 
 GOLDEN = Path(__file__).parent / "golden"
 SECOND = 1_000_000
@@ -107,7 +107,7 @@ def define(app: App, sink: MemorySink) -> None:
     by_key.window(tm.sliding("12 seconds", "4 seconds")).agg(
         twice=tm.sum(F.col("v") * 2), first=tm.first("v"), last=tm.last("v"), kinds=tm.approx_count_distinct("v")
     ).to(sink, "sliding")
-    by_key.window(tm.session("2 seconds")).agg(n=tm.count(), vs=tm.collect_list("v")).to(sink, "sessions")
+    by_key.window(tm.session_window("2 seconds")).agg(n=tm.count(), vs=tm.collect_list("v")).to(sink, "sessions")
     left.where("v % 2 = 0").window("10 seconds", tm.calendar("day")).agg(
         n=tm.count(), spread=tm.stddev("v"), half=tm.percentile_approx("v", 0.5), often=tm.top_k("k", 2)
     ).to(sink, "even")

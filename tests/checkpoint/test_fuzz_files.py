@@ -15,7 +15,7 @@ from damage import inflict
 
 from transom.checkpoint import Checkpoint
 from transom.errors import CheckpointCorruptError, CheckpointError
-from transom.sources.files_log import FileLog
+from transom.sources.filesets.log import FileLog
 
 
 def discover(checkpoint: Checkpoint, count: int) -> dict[str, Any]:

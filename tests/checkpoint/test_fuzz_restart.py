@@ -16,7 +16,7 @@ from test_golden import interpreted, require_expected
 
 from transom.checkpoint.log import FORMAT
 from transom.errors import TransomError
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 NEWEST = GOLDEN / f"format-{FORMAT}"
 

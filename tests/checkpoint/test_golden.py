@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from transom.checkpoint import Checkpoint, store
 from transom.checkpoint.log import FORMAT
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 GOLDENS = [
     pytest.param(case, marks=pytest.mark.slow if case.name == "cluster" else (), id=f"{case.parent.name}-{case.name}")

@@ -27,15 +27,15 @@ def windows(
     Returns:
         The results, and the progress of the stream at the end.
     """
-    source = tm.memory("key bigint, value bigint, at timestamp")
+    source = tm.sources.memory("key bigint, value bigint, at timestamp")
     source.add([((i * 7919) % 500, i % 13, datetime.fromtimestamp(i / 100, UTC)) for i in range(4_000)])
-    sink = tm.memory_sink()
+    sink = tm.sinks.memory()
     with tempfile.TemporaryDirectory() as directory:
         app = tm.App(spark, directory, tier=kind, max_rows_per_cut=500, key_groups=6)
         stream = app.stream(source, event_time="at")
         query = stream.group_by("key").window(tm.sliding("10 seconds", "5 seconds"))
         query.agg(n=tm.count(), total=tm.sum("value")).to(sink, "q")
-        sessions = stream.group_by(ten="key div 10").window(tm.session("700 milliseconds"))
+        sessions = stream.group_by(ten="key div 10").window(tm.session_window("700 milliseconds"))
         sessions.agg(n=tm.count(), total=tm.sum("value")).to(sink, "sessions")
         commits = 0
 

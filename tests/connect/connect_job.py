@@ -14,8 +14,10 @@ def refused(spark: SparkSession, checkpoint: str) -> list[str]:
     messages = []
     for transformation in (lambda df: df.distinct(), lambda df: df.where("rand() < 0.5")):
         app = tm.App(spark, checkpoint)
-        rows = app.stream(tm.memory("zone string, at timestamp"), event_time="at", watermark=tm.watermark("5 seconds"))
-        rows.map(transformation).window("10 seconds").agg(n=tm.count()).to(tm.memory_sink(), name="q")
+        rows = app.stream(
+            tm.sources.memory("zone string, at timestamp"), event_time="at", watermark=tm.watermark("5 seconds")
+        )
+        rows.map(transformation).window("10 seconds").agg(n=tm.count()).to(tm.sinks.memory(), name="q")
         try:
             app.explain()
         except tm.DefinitionError as error:
@@ -25,15 +27,15 @@ def refused(spark: SparkSession, checkpoint: str) -> list[str]:
 
 def main(checkpoint: str) -> None:
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
-    source = tm.memory("zone string, fare double, at timestamp")
+    source = tm.sources.memory("zone string, fare double, at timestamp")
     source.add(ROWS)
     app = tm.App(spark, checkpoint)
     rows = app.stream(source, event_time="at", watermark=tm.watermark("5 seconds", max_ahead=None))
-    keyed, total, kinds = tm.memory_sink(), tm.memory_sink(), tm.memory_sink()
+    keyed, total, kinds = tm.sinks.memory(), tm.sinks.memory(), tm.sinks.memory()
     known = rows.map(lambda df: df.where("fare > 0"))
     known.group_by("zone").window("10 seconds").agg(n=tm.count(), fare=tm.avg("fare")).to(keyed, name="keyed")
     rows.window("1 minute").agg(n=tm.count(), most=tm.max("fare")).to(total, name="total")
-    windows = tm.calendar("day", zone="Asia/Tokyo", offset="9 hours 10 seconds"), tm.session("5 seconds")
+    windows = tm.calendar("day", zone="Asia/Tokyo", offset="9 hours 10 seconds"), tm.session_window("5 seconds")
     rows.window(*windows).agg(n=tm.count()).to(kinds, name="kinds")
     app.run(once=True, close_all=True)
     result = {

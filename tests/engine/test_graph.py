@@ -21,8 +21,8 @@ from transom.engine.explain.fused import fused_as_run
 from transom.engine.explain.graph import Rate, Rates, StreamGraph, graph_of
 from transom.engine.spark.compile import compile_queries
 from transom.engine.spark.session import private_session
-from transom.sinks.memory import MemorySink
-from transom.sources.memory import memory
+from transom.sinks.inmemory import MemorySink
+from transom.sources.inmemory import memory
 from transom.windows.aggregates.mean import Mean
 from transom.windows.components import DEFAULT, Arrangement
 from transom.windows.operators import Fused, Kind

@@ -20,7 +20,7 @@ from transom.engine.loop.progress import Progress
 from transom.engine.state.watermarks import Idleness, WatermarkState
 from transom.model.time import VirtualClock
 from transom.simulation.virtual import JobCosts, SimulatedExecutor
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 from transom.sources.base import Source, Waiting
 
 SECOND = 1_000_000
@@ -65,7 +65,7 @@ def late(progress: Progress) -> int:
 
 
 def test_rows_that_wait_for_the_trigger_are_no_idleness(spark: SparkSession, tmp_path: Path) -> None:
-    source = tm.memory("at timestamp")
+    source = tm.sources.memory("at timestamp")
     played = Played(spark, tmp_path, tm.watermark("500 ms", close_on_idle="1 second"), trigger="4 seconds")
     for number in range(57):
         played.at(number / 4, add(source, number / 4))
@@ -75,7 +75,7 @@ def test_rows_that_wait_for_the_trigger_are_no_idleness(spark: SparkSession, tmp
 
 
 def test_time_for_which_the_application_does_not_run_is_no_idleness(spark: SparkSession, tmp_path: Path) -> None:
-    source = tm.memory("at timestamp")
+    source = tm.sources.memory("at timestamp")
     played = Played(spark, tmp_path, tm.watermark(0, close_on_idle="10 seconds"))
     played.at(0, add(source, 0))
     played.at(1, add(source, 1))
@@ -89,7 +89,7 @@ def test_time_for_which_the_application_does_not_run_is_no_idleness(spark: Spark
 
 
 def test_a_cut_under_way_is_no_idleness(spark: SparkSession, tmp_path: Path) -> None:
-    source = tm.memory("at timestamp")
+    source = tm.sources.memory("at timestamp")
     played = Played(spark, tmp_path, tm.watermark(0, close_on_idle="1 second"), max_rows_per_cut=1)
     for number in range(6):
         played.at(0, add(source, number / 10))
@@ -99,7 +99,7 @@ def test_a_cut_under_way_is_no_idleness(spark: SparkSession, tmp_path: Path) -> 
 
 
 def test_a_source_that_is_empty_for_so_long_is_closed(spark: SparkSession, tmp_path: Path) -> None:
-    source = tm.memory("at timestamp")
+    source = tm.sources.memory("at timestamp")
     played = Played(spark, tmp_path, tm.watermark(0, close_on_idle="5 seconds"))
     seen: dict[float, int] = {}
     played.at(0, add(source, 0.5))
@@ -123,7 +123,7 @@ def test_files_that_are_not_read_yet_are_no_silence(spark: SparkSession, tmp_pat
     for folder in "ab":
         for number in range(3):
             put(tmp_path / "in" / folder, f"{folder}{number}.json", [number * 2 + each / 5 for each in range(10)])
-    source = tm.files(f"{tmp_path}/in/*/*.json", "at timestamp", partition_by="directory", max_files_per_cut=1)
+    source = tm.sources.files(f"{tmp_path}/in/*/*.json", "at timestamp", partition_by="directory", max_files_per_cut=1)
     policy = tm.watermark(0, idle_after="1 second")
     played = Played(spark, tmp_path / "checkpoint", policy)
     progress = played.run(source, JobCosts(fixed=1, row=150_000), None, run_on_spark)
@@ -136,7 +136,7 @@ def test_a_directory_that_comes_later_holds_the_watermark_back_until_it_is_read(
 ) -> None:
     put(tmp_path / "in" / "a", "a0.json", [0.5])
     (tmp_path / "in" / "b").mkdir()
-    source = tm.files(f"{tmp_path}/in/*/*.json", "at timestamp", partition_by="directory", max_files_per_cut=1)
+    source = tm.sources.files(f"{tmp_path}/in/*/*.json", "at timestamp", partition_by="directory", max_files_per_cut=1)
     played = Played(spark, tmp_path / "checkpoint", tm.watermark(0))
 
     def come() -> None:
@@ -150,7 +150,7 @@ def test_a_directory_that_comes_later_holds_the_watermark_back_until_it_is_read(
 
 
 def test_a_partition_counts_as_silent_also_where_a_cut_takes_longer(spark: SparkSession, tmp_path: Path) -> None:
-    source = tm.memory("at timestamp", partitions=2)
+    source = tm.sources.memory("at timestamp", partitions=2)
     played = Played(spark, tmp_path, tm.watermark(0, idle_after="1 second"), max_rows_per_cut=1)
     played.at(0, add(source, 0.1, 0))
     for number in range(6):
@@ -161,7 +161,7 @@ def test_a_partition_counts_as_silent_also_where_a_cut_takes_longer(spark: Spark
 
 def test_two_streams_of_one_source_have_each_their_own_idleness(spark: SparkSession, tmp_path: Path) -> None:
     """What one of them has read waits for the other."""
-    source, clock, sink = tm.memory("at timestamp"), VirtualClock(NOON), MemorySink()
+    source, clock, sink = tm.sources.memory("at timestamp"), VirtualClock(NOON), MemorySink()
     app = App(spark, tmp_path, clock=clock, poll="20 ms", trigger=0, max_rows_per_cut=1)
     costs = {"fast": JobCosts(100_000, 0), "slow": JobCosts(3_000_000, 0)}
     app._executor = SimulatedExecutor(clock, costs.__getitem__, run_on_spark)

@@ -12,7 +12,7 @@ from transom.api.app import App
 from transom.api.streams import Stream
 from transom.engine.spark.columns import TIME
 from transom.engine.spark.compile import compile_queries
-from transom.sources.memory import MemorySource
+from transom.sources.inmemory import MemorySource
 from transom.sources.schemas import as_struct
 
 SCHEMA = "area string, user string, device string, fare double, unused string, at timestamp"
@@ -23,7 +23,7 @@ def job(spark, tmp_path, streams) -> tuple[DataFrame, Sequence[DataFrame]]:
     app = App(spark, tmp_path / "checkpoint")
     stream = app.stream(MemorySource(as_struct(SCHEMA), 1), event_time="at")
     for i, query in enumerate(streams(stream)):
-        query.to(tm.memory_sink(), f"q{i}")
+        query.to(tm.sinks.memory(), f"q{i}")
     definition = stream.definition()
     schema = as_struct(SCHEMA)
     compiled = compile_queries(spark, schema, definition.rows, definition.queries)

@@ -78,7 +78,7 @@ class Run:
 
     def __init__(self, spark: SparkSession, directory: Path, merge: float, **settings: Any) -> None:
         self.clock = clock = VirtualClock(NOON)
-        self.spark, self.directory, self.sink = spark, directory, tm.memory_sink()
+        self.spark, self.directory, self.sink = spark, directory, tm.sinks.memory()
         self.settings = {"slots": 2, "tier": "cluster", "poll": "20 ms", **settings}
         slow, others = JobCosts(50_000, 0.0, round(merge * SECOND)), JobCosts(50_000, 0.0)
         self.executor = Merging(clock, lambda name: slow if name == "slow" else others)
@@ -96,7 +96,7 @@ class Run:
             self.written.setdefault(results.query, []).extend((clock.now() - end) / SECOND for end in ends)
 
         self.sink.write = timed  # type: ignore[method-assign]
-        self.sources = {name: tm.memory("at timestamp, v bigint") for name in ("slow", "fast")}
+        self.sources = {name: tm.sources.memory("at timestamp, v bigint") for name in ("slow", "fast")}
         for source in self.sources.values():
             for tick in range(100):
                 at = NOON + tick * SECOND // 10

@@ -29,12 +29,12 @@ def static(spark: SparkSession) -> DataFrame:
 
 
 def stream_of(app: App) -> Any:
-    source = tm.memory("at timestamp, k string, v int, a array<int>")
+    source = tm.sources.memory("at timestamp, k string, v int, a array<int>")
     return app.stream(source, event_time="at", watermark=tm.watermark("1 second"))
 
 
 def explained(app: App, rows: Any, **keys: Any) -> None:
-    rows.group_by(**keys).window("10 seconds").agg(n=tm.count()).to(tm.memory_sink(), "q")
+    rows.group_by(**keys).window("10 seconds").agg(n=tm.count()).to(tm.sinks.memory(), "q")
     app.explain()
 
 
@@ -149,14 +149,14 @@ def test_expressions(app: App, text: str, as_column: bool, place: str) -> None:
     rows = stream.where(given) if place == "where" else stream
     grouped = rows.group_by(x=given) if place == "key" else rows.group_by("k")
     aggregate = tm.collect_list(given) if place == "aggregate" else tm.count()
-    grouped.window("10 seconds").agg(n=aggregate).to(tm.memory_sink(), "q")
+    grouped.window("10 seconds").agg(n=aggregate).to(tm.sinks.memory(), "q")
     with pytest.raises(DefinitionError):
         app.explain()
 
 
 @pytest.mark.parametrize("text", ["max(at) over (order by v)", "current_timestamp()", "(select max(at) from x)"])
 def test_event_times(app: App, text: str) -> None:
-    stream = app.stream(tm.memory("at timestamp, v int"), event_time=text, watermark=tm.watermark("1 second"))
+    stream = app.stream(tm.sources.memory("at timestamp, v int"), event_time=text, watermark=tm.watermark("1 second"))
     with pytest.raises(DefinitionError, match="event_time"):
         explained(app, stream)
 

@@ -11,8 +11,8 @@ import transom as tm
 from transom.engine.spark import silence
 from transom.engine.spark.session import private_session
 from transom.failures import worker_traceback
-from transom.sinks.memory import memory as memory_sink
-from transom.sources.memory import memory
+from transom.sinks.inmemory import memory as memory_sink
+from transom.sources.inmemory import memory
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import transom as tm
 from transom.api.app import App
 from transom.engine.changes.records import SetChange
 from transom.model.window import WindowSpec
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 from transom.windows.aggregates.base import Aggregate
 
 SCHEMA = "a string, b int, n int, x double, at timestamp"

@@ -17,9 +17,9 @@ from transom.checkpoint.inspect import describe
 from transom.engine.loop.progress import Progress
 from transom.engine.streams.cuts import LoggedCut
 from transom.model.time import ManualClock
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 from transom.sources.base import Cut, Offset
-from transom.sources.memory import MemorySource
+from transom.sources.inmemory import MemorySource
 from transom.sources.schemas import as_struct
 
 SECOND = 1_000_000

@@ -16,7 +16,7 @@ from pyspark.sql.types import LongType, StructType
 import transom as tm
 from transom.api.app import App
 from transom.model.window import WindowSpec
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 LEFT = "k string, x bigint, at timestamp"
 RIGHT = "K string, y bigint, t timestamp"

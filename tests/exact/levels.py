@@ -18,7 +18,7 @@ import transom as tm
 from transom.api.app import App
 from transom.model.time import MIN_TIME
 from transom.model.window import WindowSpec
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 SCHEMA = "user string, area string, x bigint, at timestamp"
 

@@ -14,7 +14,7 @@ import transom as tm
 from transom.api.app import App
 from transom.engine.control import adapting
 from transom.model.window import WindowSpec
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 from transom.windows.components import Arrangement, key_sets_of
 from transom.windows.splitting import Costs
 

@@ -15,7 +15,7 @@ from test_session_windows import by_spark
 
 import transom as tm
 from transom.api.app import App
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 SCHEMA = "k string, j int, x int, at timestamp"
 QUERIES = ("sessions", "mixed", "fixed", "of_sessions", "busy", "joined")
@@ -51,15 +51,15 @@ def played(
         stream = app.stream(source, event_time="at", watermark=watermark)
         right = app.stream(other, event_time="at", watermark=watermark).where("j = 1")
         grouped, n = stream.group_by("k"), {"n": tm.count(), "s": tm.sum("x")}
-        sessions = grouped.window(tm.session("5 seconds")).agg(**n)
+        sessions = grouped.window(tm.session_window("5 seconds")).agg(**n)
         sessions.to(sink, "sessions")
-        grouped.window(tm.session("3 seconds"), "5 seconds", "8 seconds").agg(**n).to(sink, "mixed")
+        grouped.window(tm.session_window("3 seconds"), "5 seconds", "8 seconds").agg(**n).to(sink, "mixed")
         fixed = grouped.window(tm.sliding("6 seconds", every="2 seconds")).agg(**n)
         fixed.to(sink, "fixed")
         sessions.results().group_by("k").window("10 seconds").agg(m=tm.sum("n"), c=tm.count()).to(sink, "of_sessions")
-        fixed.results().group_by("k").window(tm.session("2 seconds")).agg(m=tm.sum("n")).to(sink, "busy")
+        fixed.results().group_by("k").window(tm.session_window("2 seconds")).agg(m=tm.sum("n")).to(sink, "busy")
         joined = app.join(stream, right.map(renamed), on=["k"], window=tm.tumbling("4 seconds"))
-        joined.group_by("k").window(tm.session("4 seconds")).agg(n=tm.count()).to(sink, "joined")
+        joined.group_by("k").window(tm.session_window("4 seconds")).agg(n=tm.count()).to(sink, "joined")
 
     bench = Bench(spark, directory, define, **settings)
     progress = bench.run()

@@ -15,7 +15,7 @@ import transom as tm
 from transom.api.app import App
 from transom.engine.spark import zones
 from transom.errors import DefinitionError
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 HOUR = 3_600 * SECOND
 FIRST_DAYS = {

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from transom.api.app import App
 from transom.model.window import WindowSpec
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 MOMENTS = st.integers(0, 40 * SECOND)
 ROWS = st.tuples(

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 import transom as tm
 from transom.api.app import App
 from transom.errors import DefinitionError
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 
 def test_watermarks_without_rows_cost_no_job(spark: SparkSession, tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_sessions_into_days(spark: SparkSession, tmp_path: Path) -> None:
 
     def make(app: App, sink: MemorySink) -> None:
         stream = app.stream(source, event_time="at", watermark=tm.watermark("5 minutes", max_ahead=None))
-        sessions = stream.group_by("user").window(tm.session("10 minutes")).agg(n=tm.count())
+        sessions = stream.group_by("user").window(tm.session_window("10 minutes")).agg(n=tm.count())
         long = sessions.results("sessions").map(
             lambda df: df.withColumn("s", F.expr("unix_seconds(window_end) - unix_seconds(window_start)"))
         )

@@ -16,7 +16,7 @@ import transom as tm
 from transom.api.app import App, Stream
 from transom.errors import DefinitionError, JobChangedError
 from transom.model.window import WindowSpec
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 SCHEMA = "k string, area string, x bigint, text string, at timestamp"
 TEN = WindowSpec(10 * SECOND, 10 * SECOND, 0)

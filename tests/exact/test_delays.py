@@ -33,7 +33,7 @@ def test_delays_of_the_rows_that_queries_see_are_summed(
     stream = app.stream(source, event_time="t", watermark=tm.watermark("2 seconds", max_ahead="1 minute"), name="s")
     for number in range(branches):
         rows = stream.map(lambda frame, n=number: frame.where(f"k != {n}"))
-        rows.group_by("k").window("10 seconds").agg(n=tm.count()).to(tm.memory_sink(), f"q{number}")
+        rows.group_by("k").window("10 seconds").agg(n=tm.count()).to(tm.sinks.memory(), f"q{number}")
     app.run(once=True)
     with Checkpoint.open(tmp_path / "checkpoint", clock) as checkpoint:
         assert checkpoint.snapshot is not None

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import transom as tm
 from transom.api.app import App
 from transom.errors import DefinitionError
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 START = NOON - NOON % (60 * SECOND)
 
@@ -106,7 +106,7 @@ def test_a_crash_anywhere_leaves_the_same_last_revisions(spark, tmp_path, undist
 
 
 def test_wrong_timing_is_refused(spark, tmp_path):
-    grouped = tm.App(spark, tmp_path).stream(tm.memory("k string, at timestamp"), event_time="at").group_by("k")
+    grouped = tm.App(spark, tmp_path).stream(tm.sources.memory("k string, at timestamp"), event_time="at").group_by("k")
     with pytest.raises(DefinitionError, match="early: the interval is '0 seconds'"):
         grouped.window("1 minute", early="0 seconds")
     with pytest.raises(DefinitionError, match="lateness: '-1 seconds' is negative"):

@@ -14,7 +14,7 @@ from transom.api.app import App
 from transom.engine.execution.onspark import run_on_spark
 from transom.model.time import FIRST_EVENT, LAST_EVENT, VirtualClock
 from transom.simulation.virtual import JobCosts, SimulatedExecutor
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 LONGEST = f"{(1 << 58) // (86_400 * SECOND)} days"
@@ -25,8 +25,8 @@ WINDOWS = {
     "weeks": tm.calendar("week", zone="America/New_York"),
     "months": tm.calendar("month", zone="Europe/Copenhagen", offset="4 hours"),
     "years": tm.calendar("year", zone="Asia/Kathmandu"),
-    "sessions": tm.session("5 seconds"),
-    "longest_sessions": tm.session(LONGEST),
+    "sessions": tm.session_window("5 seconds"),
+    "longest_sessions": tm.session_window(LONGEST),
 }
 
 
@@ -121,7 +121,7 @@ def test_a_map_that_makes_such_a_time_loses_the_row_only(interpreted: SparkSessi
         stream = app.stream(source, event_time="at", watermark=tm.watermark(0, max_ahead=None))
         mapped = stream.map(lambda df: df.selectExpr("timestamp_micros(micros) AS at"))
         mapped.window("10 seconds").agg(n=tm.count()).to(sink, "q")
-        mapped.window(tm.session("10 seconds")).agg(n=tm.count()).to(sink, "s")
+        mapped.window(tm.session_window("10 seconds")).agg(n=tm.count()).to(sink, "s")
 
     bench = Bench(interpreted, tmp_path, define)
     bench.run()
@@ -131,7 +131,7 @@ def test_a_map_that_makes_such_a_time_loses_the_row_only(interpreted: SparkSessi
 def test_without_spark_the_same_rows_are_taken(interpreted: SparkSession, tmp_path: Path) -> None:
     found = []
     for name, work in (("spark", {"work": run_on_spark}), ("arrow", {})):
-        source, clock, sink = tm.memory("at timestamp"), VirtualClock(0), MemorySink()
+        source, clock, sink = tm.sources.memory("at timestamp"), VirtualClock(0), MemorySink()
         source.add([(each,) for each in (LEAST, FIRST_EVENT - 1, FIRST_EVENT, 1, LAST_EVENT, LAST_EVENT + 1, MOST)])
         app = tm.App(interpreted, tmp_path / name, clock=clock)
         app._executor = SimulatedExecutor(clock, JobCosts(), **work)  # type: ignore[arg-type]
@@ -145,7 +145,7 @@ def test_without_spark_the_same_rows_are_taken(interpreted: SparkSession, tmp_pa
 
 
 def test_a_watermark_at_the_end_of_time_closes_everything(interpreted: SparkSession, tmp_path: Path) -> None:
-    source = tm.memory("at timestamp")
+    source = tm.sources.memory("at timestamp")
     source.add([(SECOND,)])
     source.add_watermark(1 << 70)
     sink = MemorySink()

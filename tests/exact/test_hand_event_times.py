@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 import transom as tm
 from transom.api.app import App
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 
 def bench_of(spark: SparkSession, tmp_path: Path, event_time: str | Column, **options: Any) -> Bench:

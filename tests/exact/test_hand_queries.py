@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 import transom as tm
 from transom.api.app import App, Stream
 from transom.errors import JobChangedError
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 SCHEMA = "k string, text string, x bigint, at timestamp"
 ROWS = [("a", "1", 1, 1), ("b", "2", 2, 2), ("a", "no", 2**63 - 1, 3), ("b", "4", 4, 21), ("a", "5", 2**62, 22)]

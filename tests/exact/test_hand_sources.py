@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import transom as tm
 from transom.api.app import App
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 
 def line(zone: str, second: int) -> str:
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 def bench_of(spark: SparkSession, tmp_path: Path, pattern: str, **options: Any) -> Bench:
     def define(app: App, sink: MemorySink) -> None:
-        source = tm.files(f"{tmp_path}/input/{pattern}", "zone string, at timestamp", **options)
+        source = tm.sources.files(f"{tmp_path}/input/{pattern}", "zone string, at timestamp", **options)
         stream = app.stream(source, event_time="at", watermark=tm.watermark("5 seconds", max_ahead=None))
         stream.group_by("zone").window("10 seconds").agg(n=tm.count()).to(sink, "q")
 
@@ -94,7 +94,9 @@ def test_a_file_of_other_types_counts_for_nobody(spark, tmp_path, folder, one_by
     (folder / "d.parquet").write_text("no parquet")
 
     def define(app: App, sink: MemorySink) -> None:
-        source = tm.files(folder / "*.parquet", "at timestamp, v bigint", max_files_per_cut=1 if one_by_one else None)
+        source = tm.sources.files(
+            folder / "*.parquet", "at timestamp, v bigint", max_files_per_cut=1 if one_by_one else None
+        )
         windowed = app.stream(source, event_time="at", watermark=tm.watermark(0, max_ahead=None)).window("10 seconds")
         for name in queries:
             windowed.agg(n=tm.sum("v") if name == "total" else tm.count()).to(sink, name)

@@ -15,7 +15,7 @@ import transom as tm
 from transom.api.app import App
 from transom.model.watermark import WatermarkPolicy
 from transom.model.window import Window
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 DAY = 86_400 * SECOND
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import transom as tm
 from transom.api.app import App
 from transom.errors import QueryFailedError
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 from transom.windows.aggregates.base import Aggregate
 
 W = (0, 10 * SECOND)

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 import transom as tm
 from transom.api.app import App
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 MOMENTS = st.integers(0, 60 * SECOND)
 KEYS = st.sampled_from(["a", "b", "c", None])

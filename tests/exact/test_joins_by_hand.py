@@ -16,8 +16,7 @@ from pyspark.sql import functions as F
 import transom as tm
 from transom.api.app import App
 from transom.errors import CheckpointCorruptError, DefinitionError
-from transom.model.window import session
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 
 def small(spark: SparkSession, tmp_path: Path, how: str = "inner", pieces: Sequence[int] = (1,)) -> Any:
@@ -215,7 +214,7 @@ def two(app: App) -> tuple[Any, Any]:
         ({"on": "k"}, "two columns 'x'.*map"),
         ({"on": []}, "names no columns"),
         ({"on": "k", "how": "outer"}, "how='outer' is unknown"),
-        ({"on": "k", "window": session("1 minute")}, "depends on the rows"),
+        ({"on": "k", "window": session_window("1 minute")}, "depends on the rows"),
     ],
 )
 def test_joins_that_cannot_work(spark: SparkSession, tmp_path: Path, arguments: Any, message: str) -> None:

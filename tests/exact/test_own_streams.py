@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import transom as tm
 from transom.api.app import App
 from transom.model.time import ManualClock
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 from transom.sources.shared import SharedSource, SourceReader, least
 
 
@@ -64,8 +64,8 @@ def test_files_are_discovered_once_and_released_by_the_slower_reader(spark: Spar
     for number in range(3):
         lines = [f'{{"x": {i}, "at": "2026-01-01T00:00:{number * 10 + i:02d}Z"}}' for i in range(10)]
         (incoming / f"{number}.json").write_text("\n".join(lines))
-    source = tm.files(f"{incoming}/*.json", schema="x int, at timestamp", max_files_per_cut=1)
-    app, sink = tm.App(spark, tmp_path / "checkpoint"), tm.memory_sink()
+    source = tm.sources.files(f"{incoming}/*.json", schema="x int, at timestamp", max_files_per_cut=1)
+    app, sink = tm.App(spark, tmp_path / "checkpoint"), tm.sinks.memory()
     stream = app.stream(source, event_time="at", name="events")
     for name, rows in (("a", stream), ("b", stream.apart("again"))):
         rows.window("10 seconds").agg(n=tm.count()).to(sink, name)

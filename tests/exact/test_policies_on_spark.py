@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import transom as tm
 from transom.api.app import App
 from transom.engine.spark.session import require_pools
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 STREAMS = 3
 

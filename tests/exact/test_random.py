@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 import transom as tm
 from transom.api.app import App
 from transom.model.window import WindowSpec
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 from transom.windows.aggregates.base import Aggregate
 
 SCHEMA = """`the key` string, `a.b` decimal(12,3), dbl double, big bigint, Mixed string,

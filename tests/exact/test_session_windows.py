@@ -16,7 +16,7 @@ from transom.api.app import App
 from transom.engine.spark import jobs
 from transom.engine.streams.cuts import LoggedCut
 from transom.errors import DefinitionError
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 SCHEMA = "k string, j int, x int, at timestamp"
 Row = tuple[Any, ...]
@@ -53,10 +53,14 @@ def test_sessions_equal_those_of_spark_whatever_the_cuts_restarts_and_other_quer
         stream = app.stream(source, event_time="at", watermark=tm.watermark("14 seconds", max_ahead=None))
         keyed = stream.group_by("k", "j")
         many = {"n": tm.count(), "total": tm.sum("x"), "xs": tm.collect_list("x"), "top": tm.max("at")}
-        keyed.window(tm.session("5 seconds")).agg(**many).to(sink, "short")
-        keyed.window(tm.session("9 seconds"), tm.session("5 seconds"), "5 seconds").agg(n=tm.count()).to(sink, "mixed")
-        stream.group_by("k").window(tm.session("5 seconds")).agg(n=tm.count(), mean=tm.avg("x")).to(sink, "coarse")
-        stream.window(tm.session("2 seconds")).agg(n=tm.count()).to(sink, "global")
+        keyed.window(tm.session_window("5 seconds")).agg(**many).to(sink, "short")
+        keyed.window(tm.session_window("9 seconds"), tm.session_window("5 seconds"), "5 seconds").agg(n=tm.count()).to(
+            sink, "mixed"
+        )
+        stream.group_by("k").window(tm.session_window("5 seconds")).agg(n=tm.count(), mean=tm.avg("x")).to(
+            sink, "coarse"
+        )
+        stream.window(tm.session_window("2 seconds")).agg(n=tm.count()).to(sink, "global")
         keyed.window(tm.sliding("6 seconds", every="4 seconds")).agg(n=tm.count()).to(sink, "sliding")
 
     bench = Bench(interpreted, tmp_path, define)
@@ -137,8 +141,10 @@ def test_late_rows_are_exactly_those_whose_own_session_would_be_closed(interpret
 
     def define(app: App, sink: MemorySink) -> None:
         stream = app.stream(source, event_time="at", watermark=tm.watermark("2 seconds", max_ahead=None))
-        stream.group_by("k").window(tm.session(gap * SECOND)).agg(n=tm.count()).to(sink, "alone")
-        stream.group_by("k", "j").window(tm.session(other * SECOND), "1 minute").agg(n=tm.count()).to(sink, "mixed")
+        stream.group_by("k").window(tm.session_window(gap * SECOND)).agg(n=tm.count()).to(sink, "alone")
+        stream.group_by("k", "j").window(tm.session_window(other * SECOND), "1 minute").agg(n=tm.count()).to(
+            sink, "mixed"
+        )
         stream.where("x < 50").group_by("k").window("3 seconds").agg(n=tm.count()).to(sink, "fixed")
 
     bench = Bench(interpreted, tmp_path, define, share=seed % 2 == 0)
@@ -175,7 +181,7 @@ def session_bench(
 
     def define(app: App, sink: MemorySink) -> None:
         stream = app.stream(source, event_time="at", watermark=tm.watermark(delay, max_ahead=None))
-        stream.group_by("k").window(tm.session("10 seconds")).agg(n=tm.count(), total=tm.sum("x")).to(sink, "q")
+        stream.group_by("k").window(tm.session_window("10 seconds")).agg(n=tm.count(), total=tm.sum("x")).to(sink, "q")
         for name, window in more.items():
             stream.group_by("k").window(window).agg(n=tm.count()).to(sink, name)
 
@@ -245,7 +251,7 @@ def test_a_query_that_is_added_emits_sessions_that_miss_nothing(interpreted, tmp
     bench = session_bench(interpreted, tmp_path, source)
     source.add(seconds(("a", 30, 1)))
     bench.run(close_all=False)
-    bench = session_bench(interpreted, tmp_path, source, added=tm.session("5 seconds"))
+    bench = session_bench(interpreted, tmp_path, source, added=tm.session_window("5 seconds"))
     source.add(seconds(("a", 31, 1), ("b", 35, 1), ("c", 35.5, 1), ("a", 60, 1)))
     bench.run()
     assert bench.rows("added") == sorted(
@@ -261,11 +267,11 @@ def test_sessions_are_chained_in_both_directions(interpreted, tmp_path):
 
     def define(app: App, sink: MemorySink) -> None:
         stream = app.stream(source, event_time="at", watermark=tm.watermark("10 seconds", max_ahead=None))
-        sessions = stream.group_by("k").window(tm.session("3 seconds")).agg(n=tm.count())
+        sessions = stream.group_by("k").window(tm.session_window("3 seconds")).agg(n=tm.count())
         sessions.to(sink, "sessions")
         sessions.results().group_by("k").window("1 minute").agg(many=tm.count(), rows=tm.sum("n")).to(sink, "minutes")
         fixed = stream.group_by("k").window("2 seconds").agg(n=tm.count())
-        fixed.results().group_by("k").window(tm.session("4 seconds")).agg(rows=tm.sum("n")).to(sink, "busy")
+        fixed.results().group_by("k").window(tm.session_window("4 seconds")).agg(rows=tm.sum("n")).to(sink, "busy")
 
     bench = Bench(interpreted, tmp_path, define)
     bench.run(crash_at=("committed", 3))
@@ -295,7 +301,7 @@ def test_a_query_with_fixed_windows_that_is_added_finds_no_panes_as_narrow_as_th
     def bench_of(**more: Any) -> Bench:
         def define(app: App, sink: MemorySink) -> None:
             stream = app.stream(source, event_time="at", watermark=tm.watermark(0, max_ahead=None))
-            for name, windows in {"mixed": (tm.session("10 seconds"), "1 minute"), **more}.items():
+            for name, windows in {"mixed": (tm.session_window("10 seconds"), "1 minute"), **more}.items():
                 stream.group_by("k").window(*windows).agg(n=tm.count()).to(sink, name)
 
         return Bench(interpreted, tmp_path, define)
@@ -311,18 +317,18 @@ def test_a_query_with_fixed_windows_that_is_added_finds_no_panes_as_narrow_as_th
 def test_what_sessions_cannot_have_is_an_error(spark, tmp_path, extra):
     stream = tm.App(spark, tmp_path).stream(PiecewiseSource(SCHEMA), event_time="at")
     more = {} if extra == "fill" else {extra: "10 seconds"}
-    builder = stream.window(tm.session("1 minute"), "1 minute", **more).agg(n=tm.count())
+    builder = stream.window(tm.session_window("1 minute"), "1 minute", **more).agg(n=tm.count())
     if extra == "fill":
         builder = builder.fill("zero")
     with pytest.raises(DefinitionError, match=rf"'query1': {extra} does not go with sessions \(session 1 minute\)"):
-        builder.to(tm.memory_sink())
+        builder.to(tm.sinks.memory())
 
 
 def test_sessions_share_panes_and_aggregation_with_fixed_windows(spark, tmp_path):
     app = tm.App(spark, tmp_path)
     grouped = app.stream(PiecewiseSource(SCHEMA), event_time="at").group_by("k")
-    for name, window in {"s": tm.session("1 hour"), "t": tm.tumbling("20 minutes")}.items():
-        grouped.window(window).agg(n=tm.count()).to(tm.memory_sink(), name)
+    for name, window in {"s": tm.session_window("1 hour"), "t": tm.tumbling("20 minutes")}.items():
+        grouped.window(window).agg(n=tm.count()).to(tm.sinks.memory(), name)
     (stream,) = app.explain()["streams"]
     (component,) = stream["components"]
     assert component["panes"] == [{"every": "20 minutes", "offset": "0 seconds"}]

@@ -15,7 +15,7 @@ import transom as tm
 from transom.api.app import App
 from transom.engine.spark import jobs
 from transom.engine.spark.caching import cached
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 SCHEMA = "zone int, fare double, at timestamp"
 

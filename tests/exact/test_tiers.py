@@ -116,10 +116,12 @@ def check_sessions(spark: SparkSession, directory: Any, seed: int, turns: Sequen
     def define(app: tm.App, sink: Any) -> None:
         stream = app.stream(source, event_time="at", watermark=tm.watermark(delay, max_ahead=None))
         values = {"n": tm.count(), "xs": tm.collect_list("x"), "twice": tm.sum(F.col("x") * 2)}
-        both = stream.group_by("k", "j").window(tm.session(gaps[0] * SECOND), tm.session(gaps[1] * SECOND), "7 seconds")
+        both = stream.group_by("k", "j").window(
+            tm.session_window(gaps[0] * SECOND), tm.session_window(gaps[1] * SECOND), "7 seconds"
+        )
         both.agg(**values).to(sink, "both")
-        stream.group_by("k").window(tm.session(gaps[1] * SECOND)).agg(n=tm.count()).to(sink, "coarse")
-        stream.where("x < 50").window(tm.session(gaps[0] * SECOND)).agg(n=tm.count()).to(sink, "few")
+        stream.group_by("k").window(tm.session_window(gaps[1] * SECOND)).agg(n=tm.count()).to(sink, "coarse")
+        stream.where("x < 50").window(tm.session_window(gaps[0] * SECOND)).agg(n=tm.count()).to(sink, "few")
         early = stream.group_by("k").window("5 seconds", early="2 seconds", lateness="2 seconds")
         early.agg(n=tm.count()).to(sink, "early")
 

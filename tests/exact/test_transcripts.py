@@ -17,9 +17,9 @@ from transom.api.app import App
 from transom.engine.execution.onspark import run_on_spark
 from transom.model.time import VirtualClock
 from transom.simulation.virtual import JobCosts, SimulatedExecutor
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 from transom.sources.base import Cut
-from transom.sources.memory import MemorySource
+from transom.sources.inmemory import MemorySource
 from transom.sources.schemas import as_struct
 from transom.windows.aggregates.parse import parse_aggregate
 

@@ -62,17 +62,19 @@ def make_app(spark: Any, root: Path, checkpoint: Path | None = None, **settings:
     """Return the application over `root`/in, with its checkpoint in `root`/checkpoint and results in `root`/out."""
     options = {"max_rows_per_cut": 1, "snapshot_bytes": 6_000, **settings}
     app = tm.App(spark, checkpoint or root / "checkpoint", clock=ManualClock(NOON), **options)
-    source = tm.files(str(root / "in" / "*.json"), schema="zone string, size long, fare double, at double")
+    source = tm.sources.files(str(root / "in" / "*.json"), schema="zone string, size long, fare double, at double")
     stream = app.stream(
         source, event_time="timestamp_micros(CAST(at * 1e6 AS BIGINT))", watermark=tm.watermark("2 seconds")
     )
     keyed = stream.group_by("zone")
     windows = ("5 seconds", tm.sliding("20 seconds", every="10 seconds"))
     fares = keyed.window(*windows).agg(n=tm.count(), size=tm.sum("size"), fare=tm.avg("fare"))
-    fares.to(tm.parquet(root / "out" / "fares"), "fares")
+    fares.to(tm.sinks.parquet(root / "out" / "fares"), "fares")
     ranks = keyed.window("10 seconds").agg(middle=tm.quantile("fare", 0.5), sizes=tm.collect_list("size", limit=1000))
-    ranks.to(tm.parquet(root / "out" / "ranks"), "ranks")
-    stream.window("10 seconds").agg(n=tm.count(), size=tm.sum("size")).to(tm.json(root / "out" / "total"), "total")
+    ranks.to(tm.sinks.parquet(root / "out" / "ranks"), "ranks")
+    stream.window("10 seconds").agg(n=tm.count(), size=tm.sum("size")).to(
+        tm.sinks.json(root / "out" / "total"), "total"
+    )
     return app
 
 

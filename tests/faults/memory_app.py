@@ -69,7 +69,7 @@ def main(directory: Path, bound: float) -> None:
     spark = builder.config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     spark.createDataFrame(pa.table({"a": [1]})).toArrow()
-    source, sink = tm.memory("id bigint, at timestamp"), tm.memory_sink()
+    source, sink = tm.sources.memory("id bigint, at timestamp"), tm.sinks.memory()
     source.add(rows())
     before = resident_bytes()
     app = tm.App(

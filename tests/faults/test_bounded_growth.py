@@ -38,12 +38,12 @@ def test_nothing_grows(spark, tmp_path, monkeypatch):
         return CutPartials(tuple(tables), replace(stats, newest=tuple(t + by for t in stats.newest)))
 
     monkeypatch.setattr(SparkJob, "partials", shifted)
-    rows = tm.memory("key string, at long")
+    rows = tm.sources.memory("key string, at long")
     for second in range(CUTS):
         rows.add([(f"k{i}", second) for i in range(10)])
     app = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON), max_rows_per_cut=10, snapshot_bytes=50_000)
     stream = app.stream(rows, event_time="timestamp_seconds(at)", watermark=tm.watermark(0, max_ahead=None))
-    results = tm.memory_sink()
+    results = tm.sinks.memory()
     sliding = stream.group_by("key").window("1 second", tm.sliding("10 seconds", every="5 seconds"))
     sliding.agg(n=tm.count(), at=tm.collect_list("at", limit=100)).to(results, "sliding")
     stream.window("5 seconds").agg(n=tm.count()).to(results, "all")

@@ -17,7 +17,7 @@ from transom.engine.loop.journal import MOST_NOTES, Journal
 from transom.engine.loop.opened import Opened
 from transom.errors import SinkError
 from transom.model.time import ManualClock
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 NOON = 1_700_000_000_000_000
 MINUTE = 60_000_000
@@ -65,13 +65,13 @@ def run_and_stop(app, clock, began):
 
 
 def test_a_sink_that_hangs_does_not_keep_the_end(spark, tmp_path, short):
-    clock, hanging, good = ManualClock(NOON), Hanging(), tm.memory_sink()
+    clock, hanging, good = ManualClock(NOON), Hanging(), tm.sinks.memory()
     app = build(spark, tmp_path, source(30), {"bad": hanging, "good": good}, clock, stop_timeout="1 minute")
     progress = run_and_stop(app, clock, hanging.began)
     assert progress.stopping
     assert any("Stopped without the sink of bad, which did not end within 1 minute" in note for note in progress.notes)
     assert hanging.closed == 0, "another thread is in it"
-    after = tm.memory_sink()
+    after = tm.sinks.memory()
     build(spark, tmp_path, source(30), {"bad": after, "good": good}).run(once=True, close_all=True)
     assert counts(after, "bad") == counts(good, "good") == of_windows(0, 10, 20)
     hanging.may_end.set()
@@ -86,10 +86,10 @@ def test_a_micro_batch_that_hangs_does_not_keep_the_end(spark, tmp_path, short, 
 
     with monkeypatch.context() as patch:
         patch.setattr(SparkExecutor, "_run", hang)
-        app = build(spark, tmp_path, source(30), {"q": tm.memory_sink()}, clock)
+        app = build(spark, tmp_path, source(30), {"q": tm.sinks.memory()}, clock)
         progress = run_and_stop(app, clock, began)
     assert any("Stopped without a micro-batch of stream1" in note for note in progress.notes)
-    sink = tm.memory_sink()
+    sink = tm.sinks.memory()
     build(spark, tmp_path, source(30), {"q": sink}).run(once=True, close_all=True)
     assert counts(sink, "q") == of_windows(0, 10, 20)
     may_end.set()
@@ -154,7 +154,7 @@ def test_the_sink_of_a_query_that_was_removed_is_closed_while_the_others_go_on(s
 @pytest.mark.parametrize("moment", ["before", "while it begins"])
 def test_stop_when_there_is_no_loop_yet(spark, tmp_path, moment):
     """Before `run` there is nothing to stop; from its first moment on there is."""
-    sink = tm.memory_sink()
+    sink = tm.sinks.memory()
     app = build(spark, tmp_path, source(30), {"q": sink})
     if moment == "before":
         app.stop()
@@ -166,7 +166,7 @@ def test_stop_when_there_is_no_loop_yet(spark, tmp_path, moment):
 
 
 def test_runs_one_after_another(spark, tmp_path):
-    rows, sink = source(15), tm.memory_sink()
+    rows, sink = source(15), tm.sinks.memory()
     app = build(spark, tmp_path, rows, {"q": sink})
     app.run(once=True)
     rows.add([("ab"[i % 2], i) for i in range(15, 30)])

@@ -27,7 +27,7 @@ NOON = 1_700_000_000_000_000
 
 def source(until, of=2):
     """A row per second, alternating between zones."""
-    added = tm.memory("zone string, at long, size long")
+    added = tm.sources.memory("zone string, at long, size long")
     added.add([("ab"[i % of], i, i) for i in range(until)])
     return added
 
@@ -64,7 +64,7 @@ COUNT = {"n": tm.count()}
 
 def test_more_rows_after_all_windows_were_closed(spark, tmp_path):
     """Only the windows that were open are closed; later ones are not."""
-    rows, sink = source(25), tm.memory_sink()
+    rows, sink = source(25), tm.sinks.memory()
     build(spark, tmp_path, rows, {"q": (sink, COUNT)}).run(once=True, close_all=True)
     assert starts(sink, "q") == both(0, 10, 20)
     rows.add([("a", 26, 0), ("b", 30, 0), ("a", 31, 0)])
@@ -89,7 +89,7 @@ def failing_at_close(spark, tmp_path, rows, sinks):
 @pytest.mark.parametrize("step", ["cut logged", "windows closed", "none"])
 def test_a_query_that_fails_when_its_window_closes(spark, tmp_path, step):
     """Killed between the cut and the record of the failure, the failure is found again and not forgotten."""
-    rows, sinks = source(40), {"good": tm.memory_sink(), "bad": tm.memory_sink()}
+    rows, sinks = source(40), {"good": tm.sinks.memory(), "bad": tm.sinks.memory()}
     if step != "none":
         killed_at(failing_at_close(spark, tmp_path, rows, sinks), step, 5)
     progress = failing_at_close(spark, tmp_path, rows, sinks).run(once=True, close_all=True)
@@ -104,14 +104,14 @@ def test_a_query_that_fails_when_its_window_closes(spark, tmp_path, step):
 def test_a_query_that_was_removed_and_comes_back_is_new(spark, tmp_path, snapshot_bytes):
     """Nothing that it left in the log comes out again, and no window that misses the rows of its absence."""
     options = {"snapshot_bytes": snapshot_bytes}
-    rows, n, size = source(35), tm.memory_sink(), tm.memory_sink()
+    rows, n, size = source(35), tm.sinks.memory(), tm.sinks.memory()
     sums = {"size": tm.sum("size")}
     app = build(spark, tmp_path, rows, {"n": (n, COUNT), "size": (size, sums)}, **options)
     killed_at(app, "windows closed", 3)  # window 0 of `size` is perhaps not delivered
     before = starts(size, "size")
     rows.add([("ab"[i % 2], i, i) for i in range(35, 55)])
     killed_at(build(spark, tmp_path, rows, {"n": (n, COUNT)}, **options), "committed", 4)
-    again = tm.memory_sink()
+    again = tm.sinks.memory()
     rows.add([("ab"[i % 2], i, i) for i in range(55, 75)])
     app = build(spark, tmp_path, rows, {"n": (n, COUNT), "size": (again, sums)}, **options)
     app.run(once=True, close_all=True)
@@ -132,12 +132,12 @@ def test_a_query_that_was_removed_and_comes_back_is_new(spark, tmp_path, snapsho
 
 
 def test_a_second_run_is_refused_while_the_first_lives(spark, tmp_path):
-    rows, sink = source(30), tm.memory_sink()
+    rows, sink = source(30), tm.sinks.memory()
     refused = []
 
     def second():
         with pytest.raises(CheckpointInUseError, match="is in use by process"):
-            build(spark, tmp_path, rows, {"q": (tm.memory_sink(), COUNT)}).run(once=True)
+            build(spark, tmp_path, rows, {"q": (tm.sinks.memory(), COUNT)}).run(once=True)
         refused.append(True)
 
     app = build(spark, tmp_path, rows, {"q": (sink, COUNT)})
@@ -154,9 +154,9 @@ def test_a_driver_that_was_replaced_commits_no_more(spark, tmp_path, monkeypatch
     rows, out = source(30), tmp_path / "out"
 
     def replace():
-        build(spark, tmp_path, rows, {"q": (tm.json(out), COUNT)}).run(once=True, close_all=True)
+        build(spark, tmp_path, rows, {"q": (tm.sinks.json(out), COUNT)}).run(once=True, close_all=True)
 
-    app = build(spark, tmp_path, rows, {"q": (tm.json(out), COUNT)})
+    app = build(spark, tmp_path, rows, {"q": (tm.sinks.json(out), COUNT)})
     app._on_step = at_step(step, 1 if step == "before snapshot" else 2, replace)
     with pytest.raises(CheckpointFencedError, match="took over"):
         app.run(once=True, close_all=True)
@@ -167,7 +167,7 @@ def test_a_driver_that_was_replaced_commits_no_more(spark, tmp_path, monkeypatch
 @pytest.mark.parametrize("damage", ["half", "changed", "garbage"])
 def test_the_last_record_is_damaged(spark, tmp_path, damage):
     """What a torn write leaves: the record does not count, and the run goes on before it."""
-    rows, sink = source(40), tm.memory_sink()
+    rows, sink = source(40), tm.sinks.memory()
     killed_at(build(spark, tmp_path, rows, {"q": (sink, COUNT)}), "committed", 3)
     log = max((tmp_path / "checkpoint" / "log").glob("*.log"))
     data = log.read_bytes()
@@ -191,21 +191,21 @@ def test_the_last_record_is_damaged(spark, tmp_path, damage):
 def test_merged_results_are_not_written_again(spark, tmp_path):
     """Results that were written but not logged as delivered, and merged by a compaction before the restart."""
     rows, out = source(45), tmp_path / "out"
-    app = build(spark, tmp_path, rows, {"q": (tm.json(out), COUNT)})
+    app = build(spark, tmp_path, rows, {"q": (tm.sinks.json(out), COUNT)})
     killed_at(app, "delivered", 3)
     (out / "part-999999999999.json").write_text("")  # the newest file is never merged
-    from transom.sinks.compact import compact
+    from transom.sinks.compaction import compact
 
     assert compact(out).files_before > 2
     (out / "part-999999999999.json").unlink()
-    build(spark, tmp_path, rows, {"q": (tm.json(out), COUNT)}).run(once=True, close_all=True)
+    build(spark, tmp_path, rows, {"q": (tm.sinks.json(out), COUNT)}).run(once=True, close_all=True)
     found = faults_app.results(tmp_path, "")["out"]
     assert len(found) == len(set(found)) == 10
 
 
 def test_two_streams_killed_again_and_again(spark, tmp_path):
     """Their records mix in one log, and snapshots find cuts of both under way."""
-    sources, sinks = [source(40), source(50)], [tm.memory_sink(), tm.memory_sink()]
+    sources, sinks = [source(40), source(50)], [tm.sinks.memory(), tm.sinks.memory()]
 
     def two():
         app = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON), max_rows_per_cut=10, snapshot_bytes=3_000)
@@ -243,17 +243,17 @@ def all_kinds(spark, tmp_path, rows, sinks):
     plain = keyed.window("10 seconds").agg(n=tm.count(), size=tm.sum("size"))
     plain.to(sinks["plain"], "plain")
     plain.results().window("20 seconds").agg(size=tm.sum("size")).to(sinks["chain"], "chain")
-    keyed.window(tm.session("3 seconds")).agg(n=tm.count()).to(sinks["sessions"], "sessions")
+    keyed.window(tm.session_window("3 seconds")).agg(n=tm.count()).to(sinks["sessions"], "sessions")
     keyed.window("15 seconds", early="1 second", lateness="5 seconds").agg(n=tm.count()).to(sinks["early"], "early")
     return app
 
 
 def test_a_restart_merges_only_what_is_not_delivered(spark, tmp_path, monkeypatch):
     """What the sinks have, and what the streams behind have read, moves on without being made again."""
-    rows = tm.memory("zone string, at long, size long")
+    rows = tm.sources.memory("zone string, at long, size long")
     rows.add([("ab"[i % 2], i + 10 * (i // 8), i) for i in range(60)])
     names = ("plain", "chain", "sessions", "early")
-    whole, sinks = ({name: tm.memory_sink() for name in names} for _ in range(2))
+    whole, sinks = ({name: tm.sinks.memory() for name in names} for _ in range(2))
     all_kinds(spark, tmp_path / "whole", rows, whole).run(once=True, close_all=True)
 
     merged, asked = [], state.asked
@@ -309,7 +309,7 @@ def test_an_error_of_the_engine_takes_out_its_queries_only_and_is_logged(
         return take(entry, *rest) if entry.key_set.keys else clash()
 
     monkeypatch.setattr(StoreEntry, *(("close", closed) if where == "merging" else ("take", taken)))
-    rows, sinks = source(40), {"good": tm.memory_sink(), "bad": tm.memory_sink()}
+    rows, sinks = source(40), {"good": tm.sinks.memory(), "bad": tm.sinks.memory()}
     if step != "none":
         killed_at(one_and_two(rows, sinks), step, 3)
     progress = one_and_two(rows, sinks).run(once=True, close_all=True)
@@ -323,7 +323,7 @@ def test_an_error_of_the_engine_takes_out_its_queries_only_and_is_logged(
 
 @pytest.mark.parametrize("error", [MemoryError(), CheckpointCorruptError("damaged")])
 def test_what_no_query_can_help_ends_the_run_and_takes_out_none(spark, tmp_path, monkeypatch, error):
-    rows, sinks = source(40), {"q": (tm.memory_sink(), COUNT)}
+    rows, sinks = source(40), {"q": (tm.sinks.memory(), COUNT)}
     with monkeypatch.context() as patch:
         patch.setattr(StoreEntry, "close", lambda *arguments: (_ for _ in ()).throw(error))
         with pytest.raises((SessionError, CheckpointCorruptError)):
@@ -336,7 +336,7 @@ def test_what_no_query_can_help_ends_the_run_and_takes_out_none(spark, tmp_path,
 @pytest.mark.parametrize("snapshot_bytes", [1, 1 << 20], ids=["snapshots", "log"])
 def test_columns_and_functions_are_known_again(spark, tmp_path, snapshot_bytes):
     """Made anew in each run, as the code of an application makes them: they are known by what they read like."""
-    rows, sinks = source(45), [tm.memory_sink() for _ in range(3)]
+    rows, sinks = source(45), [tm.sinks.memory() for _ in range(3)]
 
     def again():
         app = tm.App(
@@ -388,14 +388,14 @@ def test_what_a_checkpoint_could_not_tell_apart_is_refused(spark, tmp_path, kind
     app = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON))
     stream = app.stream(source(5), event_time="timestamp_seconds(at)")
     for number in range(2):
-        kinds_of_columns(stream, kind, number).to(tm.memory_sink(), f"q{number}")
+        kinds_of_columns(stream, kind, number).to(tm.sinks.memory(), f"q{number}")
     with pytest.raises(DefinitionError, match=r"other functions.* name=|different names"):
         app.run(once=True)
 
 
 def test_equal_transformations_are_one(spark, tmp_path):
     """Numbered in the order of the queries, they were taken for each other when one of them had gone."""
-    rows, sinks = source(35), {name: tm.memory_sink() for name in "abc"}
+    rows, sinks = source(35), {name: tm.sinks.memory() for name in "abc"}
 
     def app(names):
         made = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON), max_rows_per_cut=5)
@@ -415,7 +415,7 @@ def test_equal_transformations_are_one(spark, tmp_path):
 
 def test_a_state_that_nobody_knows_is_an_error(spark, tmp_path, monkeypatch):
     """What a class is called in the code does not matter; what states are called does, and is never passed over."""
-    rows, sink = source(25), tm.memory_sink()
+    rows, sink = source(25), tm.sinks.memory()
     killed_at(build(spark, tmp_path, rows, {"q": (sink, {"n": tm.sum("size")})}, snapshot_bytes=1), "after snapshot", 2)
     with monkeypatch.context() as patch:
         patch.setattr(Sum, "key", property(lambda self: '["sum.2", "size"]'))
@@ -429,7 +429,7 @@ def test_a_state_that_nobody_knows_is_an_error(spark, tmp_path, monkeypatch):
 @pytest.mark.parametrize("snapshot_bytes", [1, 1 << 20], ids=["snapshots", "log"])
 def test_a_query_that_failed_and_does_not_compile_any_more_stays_out(spark, tmp_path, snapshot_bytes):
     """With what reads its results; the others start, and it is not forgotten however often that happens."""
-    rows, sinks = source(40), {name: tm.memory_sink() for name in ("good", "bad", "child")}
+    rows, sinks = source(40), {name: tm.sinks.memory() for name in ("good", "bad", "child")}
 
     def app(broken):
         made = tm.App(

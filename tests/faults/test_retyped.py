@@ -30,7 +30,7 @@ def row(at, v, f=0.5, d="1.25", t="x"):
 
 def app(spark, root, schema, queries, **settings):
     made = tm.App(spark, root / "checkpoint", clock=ManualClock(NOON), max_rows_per_cut=1, **settings)
-    source = tm.files(str(root / "in" / "*.json"), schema=schema)
+    source = tm.sources.files(str(root / "in" / "*.json"), schema=schema)
     stream = made.stream(source, event_time="timestamp_seconds(at)", watermark=tm.watermark(0, max_ahead=None))
     for name, (sink, window, values) in queries.items():
         stream.group_by("zone").window(window).agg(**values).to(sink, name)
@@ -58,10 +58,10 @@ def test_states_and_keys_are_widened(spark, tmp_path, snapshot_bytes, tier):
         "least": tm.min("d"),
         "md": tm.avg("d"),
     }
-    sinks = {name: tm.memory_sink() for name in ("plain", "sessions", "early")}
+    sinks = {name: tm.sinks.memory() for name in ("plain", "sessions", "early")}
 
     def again(schema):
-        plain, session = ("60 seconds", values), (tm.session("10 seconds"), values)
+        plain, session = ("60 seconds", values), (tm.session_window("10 seconds"), values)
         queries = {"plain": (sinks["plain"], *plain), "sessions": (sinks["sessions"], *session)}
         return app(spark, tmp_path, schema, queries, **options)
 
@@ -111,12 +111,12 @@ def test_what_cannot_go_on_is_named(spark, tmp_path):
     def again(side):
         made = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON))
         columns = [case[side].replace(case[0], name) for case, name in zip(REFUSED.values(), names, strict=True)]
-        source = tm.files(str(tmp_path / "in" / "*.json"), schema=", ".join(["at long", *columns]))
+        source = tm.sources.files(str(tmp_path / "in" / "*.json"), schema=", ".join(["at long", *columns]))
         stream = made.stream(source, event_time="timestamp_seconds(at)", watermark=tm.watermark(0, max_ahead=None))
         for (query, (part, _, _, aggregate)), name in zip(REFUSED.items(), names, strict=True):
             keys = {"k": name} if part == "zone" else {}
             value = aggregate if part == "zone" else type(aggregate)(*_renamed(aggregate, name))
-            stream.group_by(**keys).window("60 seconds").agg(value=value).to(tm.memory_sink(), query)
+            stream.group_by(**keys).window("60 seconds").agg(value=value).to(tm.sinks.memory(), query)
         return made
 
     write(tmp_path / "in", 1, {"at": 1, **{name: "1" if name.startswith("zone") else 1 for name in names}})
@@ -139,13 +139,13 @@ def _renamed(aggregate, name):
 
 
 def test_kept_rows_of_a_join_are_widened(spark, tmp_path):
-    sink = tm.memory_sink()
+    sink = tm.sinks.memory()
 
     def again(kind):
         made = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON), max_rows_per_cut=1)
         sides = [
             made.stream(
-                tm.files(str(tmp_path / name / "*.json"), schema=f"k {kind}, at long, {name} {kind}"),
+                tm.sources.files(str(tmp_path / name / "*.json"), schema=f"k {kind}, at long, {name} {kind}"),
                 event_time="timestamp_seconds(at)",
                 watermark=tm.watermark(0, max_ahead=None),
                 name=name,

@@ -11,7 +11,7 @@ from transom.engine.loop.delivery import FIRST_RETRY, Delivery, Parcel
 from transom.errors import DefinitionError, QueryFailedError, SinkError
 from transom.model.time import ManualClock
 from transom.sinks.base import WindowResults
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 NOON = 1_700_000_000_000_000
 SECOND = 1_000_000
@@ -34,7 +34,7 @@ class Failing(MemorySink):
 
 
 def source(rows, start=0):
-    added = tm.memory("zone string, at long")
+    added = tm.sources.memory("zone string, at long")
     added.add([("ab"[i % 2], i) for i in range(start, rows)])
     return added
 
@@ -185,12 +185,12 @@ def test_a_sink_that_cannot_be_opened(spark, tmp_path):
     assert good.tables == {}
     (tmp_path / "file").write_text("")
     with pytest.raises(SinkError, match="is or lies in a file"):
-        build(spark, tmp_path, source(30), {"bad": tm.parquet(tmp_path / "file")}).run(once=True)
+        build(spark, tmp_path, source(30), {"bad": tm.sinks.parquet(tmp_path / "file")}).run(once=True)
     build(spark, tmp_path, source(30), {"good": good}).run(once=True, close_all=True)
     assert counts(good, "good") == of_windows(0, 10, 20)
 
 
-@pytest.mark.parametrize("kind", [tm.parquet, tm.json])
+@pytest.mark.parametrize("kind", [tm.sinks.parquet, tm.sinks.json])
 def test_results_of_another_checkpoint(spark, tmp_path, kind):
     """They are neither removed nor mixed with new ones."""
     out = tmp_path / "out"
@@ -213,7 +213,9 @@ def test_results_of_another_checkpoint(spark, tmp_path, kind):
 
 def test_two_queries_in_one_directory(spark, tmp_path):
     with pytest.raises(DefinitionError, match="directory of its own"):
-        build(spark, tmp_path, source(1), {"a": tm.parquet(tmp_path / "out"), "b": tm.json(tmp_path / "out")})
+        build(
+            spark, tmp_path, source(1), {"a": tm.sinks.parquet(tmp_path / "out"), "b": tm.sinks.json(tmp_path / "out")}
+        )
 
 
 def test_stopping_does_not_wait_for_a_failing_sink(spark, tmp_path):

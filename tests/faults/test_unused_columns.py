@@ -17,7 +17,7 @@ FORMER = "zone string, at long, v long, w long"
 
 def build(spark, root, schema, sinks, chain="plain", extra=(), **settings):
     made = tm.App(spark, root / "checkpoint", clock=ManualClock(NOON), max_rows_per_cut=1, **settings)
-    source = tm.files(str(root / "in" / "*.json"), schema=schema)
+    source = tm.sources.files(str(root / "in" / "*.json"), schema=schema)
     stream = made.stream(source, event_time="timestamp_seconds(at)", watermark=tm.watermark(0, max_ahead=None))
     rows = {
         "plain": stream,
@@ -25,7 +25,7 @@ def build(spark, root, schema, sinks, chain="plain", extra=(), **settings):
         "all": stream.map(lambda df: df.withColumn("v", F.size(F.array(*[F.lit(name) for name in df.columns])))),
     }[chain]
     rows.group_by("zone").window("10 seconds").agg(n=tm.count(), v=tm.sum("v")).to(sinks["v"], "v")
-    rows.where("v >= 0").window(tm.session("5 seconds")).agg(v=tm.max("v")).to(sinks["s"], "s")
+    rows.where("v >= 0").window(tm.session_window("5 seconds")).agg(v=tm.max("v")).to(sinks["s"], "s")
     for name in extra:
         rows.group_by("zone").window("10 seconds").agg(most=tm.max(name)).to(sinks[name], name)
     return made
@@ -48,7 +48,7 @@ def line(at, **more):
 @pytest.mark.parametrize("chain", ["plain", "mapped"])
 def test_unused_columns_come_go_and_move(spark, tmp_path, chain, snapshot_bytes):
     options = {"snapshot_bytes": snapshot_bytes, "chain": chain}
-    sinks = {name: tm.memory_sink() for name in ("v", "s", "x")}
+    sinks = {name: tm.sinks.memory() for name in ("v", "s", "x")}
     write(tmp_path / "in", 1, line(1), line(2))
     write(tmp_path / "in", 2, line(3))
     killed(build(spark, tmp_path, FORMER, sinks, **options))
@@ -79,7 +79,7 @@ def test_unused_columns_come_go_and_move(spark, tmp_path, chain, snapshot_bytes)
     ids=["all columns", "gone"],
 )
 def test_what_is_used_must_stay(spark, tmp_path, chain, schema):
-    sinks = {name: tm.memory_sink() for name in ("v", "s", "w")}
+    sinks = {name: tm.sinks.memory() for name in ("v", "s", "w")}
     extra = ["w"] if chain == "plain" else []
     write(tmp_path / "in", 1, line(1))
     build(spark, tmp_path, FORMER, sinks, chain, extra).run(once=True)

@@ -168,7 +168,7 @@ def test_a_sink_is_written_as_a_format(user: SparkSession, tmp_path: Path, event
         (lambda user: tm.gate(user, slots=0), "slots"),
         (lambda user: tm.gate(user, longest_wait=0), "longest wait"),
         (lambda user: tm.gate(user).batch("write"), "function"),
-        (lambda user: tm.gate(user).batch(print, window=tm.session("1 minute")), "session"),
+        (lambda user: tm.gate(user).batch(print, window=tm.session_window("1 minute")), "session"),
         (lambda user: tm.gate(user).batch(print, limit="soon"), "limit"),
     ],
 )

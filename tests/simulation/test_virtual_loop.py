@@ -24,7 +24,7 @@ from transom.errors import DefinitionError
 from transom.model.time import VirtualClock
 from transom.simulation.virtual import JobCosts, SimulatedExecutor
 from transom.sinks.base import WindowResults
-from transom.sinks.memory import MemorySink
+from transom.sinks.inmemory import MemorySink
 
 SECOND = 1_000_000
 NOON = 1_700_000_000 * SECOND
@@ -128,7 +128,7 @@ def play(
     executor = app._executor = RecordingExecutor(clock, costs.__getitem__)
     sink = TimedSink(clock, refuses)
     for name, feed in feeds.items():
-        source = tm.memory("at timestamp, v bigint")
+        source = tm.sources.memory("at timestamp, v bigint")
         stream = app.stream(source, event_time="at", name=name)
         stream.window(f"{feed.window} seconds").agg(n=tm.count()).within(feed.limit).to(sink, name)
         moment = NOON + round(feed.first * SECOND)
@@ -223,7 +223,7 @@ def test_what_only_spark_computes_is_refused(spark: SparkSession, tmp_path: Path
     clock = VirtualClock(NOON)
     app = App(spark, tmp_path, clock=clock)
     app._executor = SimulatedExecutor(clock, JobCosts())
-    source = tm.memory("at timestamp, v bigint")
+    source = tm.sources.memory("at timestamp, v bigint")
     source.add([(NOON, 1)])
     app.stream(source, event_time="at").window("1 second").agg(m=tm.quantile("v", 0.5)).to(MemorySink(), "q")
     with pytest.raises(DefinitionError, match=r"not computed without Spark.*work=run_on_spark"):

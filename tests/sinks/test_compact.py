@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from transom.errors import SinkError
-from transom.sinks import compact as module
+from transom.sinks import compaction as module
 from transom.sinks.base import WindowResults
-from transom.sinks.compact import JOURNAL, compact
-from transom.sinks.files import FileSink, json, parquet
+from transom.sinks.compaction import JOURNAL, compact
+from transom.sinks.directories import FileSink, json, parquet
 from transom.sinks.owner import Claim, Owner
 
 

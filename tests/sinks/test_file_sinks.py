@@ -12,7 +12,7 @@ import pytest
 from transom.errors import SinkError
 from transom.sinks import parts
 from transom.sinks.base import WindowResults
-from transom.sinks.files import FileSink, json, parquet
+from transom.sinks.directories import FileSink, json, parquet
 from transom.sinks.owner import MARK
 from transom.sinks.parts import Part
 

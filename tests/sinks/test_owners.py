@@ -13,10 +13,10 @@ import pytest
 from transom.errors import SinkError
 from transom.sinks import owner
 from transom.sinks.base import Sink, WindowResults
-from transom.sinks.compact import compact
-from transom.sinks.files import json, parquet
+from transom.sinks.compaction import compact
+from transom.sinks.databases import sqlite
+from transom.sinks.directories import json, parquet
 from transom.sinks.owner import MARK, Claim, Owner, owner_of
-from transom.sinks.sqlite import sqlite
 
 MINE, HERS = Owner("c1", "q", "/mine"), Owner("c2", "q", "/hers")
 KINDS = ["parquet", "json", "sqlite"]

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.sinks.base import WindowResults
-from transom.sinks.console import format_results
+from transom.sinks.databases import SqliteSink, sqlite
+from transom.sinks.inmemory import memory
 from transom.sinks.json_lines import write_json_lines
-from transom.sinks.memory import memory
 from transom.sinks.owner import Claim, Owner
-from transom.sinks.sqlite import SqliteSink, sqlite
+from transom.sinks.printing import format_results
 from transom.sinks.values import moment_text, python_values
 
 UTC = pa.timestamp("us", "UTC")

@@ -9,9 +9,9 @@ import pytest
 
 from transom.errors import DefinitionError
 from transom.sinks.base import WindowResults
-from transom.sinks.console import console
-from transom.sinks.foreach import foreach
-from transom.sinks.memory import memory
+from transom.sinks.calling import foreach
+from transom.sinks.inmemory import memory
+from transom.sinks.printing import console
 
 
 def results(query: str, cut: int, *values: int) -> WindowResults:

@@ -10,8 +10,8 @@ import pytest
 
 from transom.errors import SinkError
 from transom.sinks.base import WindowResults
+from transom.sinks.databases import SqliteSink, sqlite
 from transom.sinks.owner import Claim, Owner
-from transom.sinks.sqlite import SqliteSink, sqlite
 
 KEYS = ("window_start", "window_end", "k")
 

@@ -15,9 +15,9 @@ import pytest
 
 from transom.model.time import ManualClock
 from transom.sources.base import ARRIVAL, CORRUPT, PARTITION, Source
-from transom.sources.files import files
-from transom.sources.generator import generator
-from transom.sources.memory import memory
+from transom.sources.filesets.factory import files
+from transom.sources.generated import generator
+from transom.sources.inmemory import memory
 
 SECOND = 1_000_000
 SCHEMA = "id bigint, name string"

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from transom.model.time import ManualClock
-from transom.sources.files import files
-from transom.sources.files_fit import fit, misfit
-from transom.sources.files_source import FileSource
+from transom.sources.filesets.factory import files
+from transom.sources.filesets.fit import fit, misfit
+from transom.sources.filesets.source import FileSource
 from transom.sources.schemas import as_struct
 
 EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from transom.errors import DefinitionError
 from transom.model.time import ManualClock
 from transom.sources.base import CORRUPT
-from transom.sources.files import files
-from transom.sources.files_source import FileSource
+from transom.sources.filesets.factory import files
+from transom.sources.filesets.source import FileSource
 
 SCHEMA = "a bigint, s string, n struct<b: array<struct<c: int>>>"
 GOOD = [

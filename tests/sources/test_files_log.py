@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transom.errors import CheckpointCorruptError
-from transom.sources import files_log
-from transom.sources.files_log import LOG_NAME, FileLog
+from transom.sources.filesets import log as files_log
+from transom.sources.filesets.log import LOG_NAME, FileLog
 
 
 def paths(log: FileLog) -> list[tuple[int, str]]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from transom.model.time import ManualClock
-from transom.sources import files_scan
-from transom.sources.files_scan import FULL_SCAN, PAUSE_PER_NAME, Pattern, Scanner
+from transom.sources.filesets import scan as files_scan
+from transom.sources.filesets.scan import FULL_SCAN, PAUSE_PER_NAME, Pattern, Scanner
 
 HOUR = 3_600 * 1_000_000
 

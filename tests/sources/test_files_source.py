@@ -15,9 +15,9 @@ import pytest
 from transom.errors import CheckpointFullError, DefinitionError, SourceError
 from transom.model.time import ManualClock
 from transom.sources.base import ARRIVAL, CORRUPT, PARTITION
-from transom.sources.files import files
-from transom.sources.files_rows import estimate_rows
-from transom.sources.files_source import RETAINED_NAME, FileSource
+from transom.sources.filesets.factory import files
+from transom.sources.filesets.rows import estimate_rows
+from transom.sources.filesets.source import RETAINED_NAME, FileSource
 
 SECOND = 1_000_000
 NOW = 1_800_000_000 * SECOND
@@ -236,7 +236,7 @@ def test_cut_respects_rows_and_files(spark: Any, tmp_path: Path) -> None:
 
 
 def test_retention(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transom.sources.files_source._FORGET_AFTER", 3)
+    monkeypatch.setattr("transom.sources.filesets.source._FORGET_AFTER", 3)
     paths = [put(tmp_path / f"in/{i}.json", {"id": i}) for i in range(6)]
     source = opened(files(tmp_path / "in/*.json", "id bigint"), spark, tmp_path)
     source.latest()
@@ -278,7 +278,7 @@ def test_a_full_disk_says_so_and_the_file_is_found_again(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("transom.sources.files_log.os.fsync", full)
+        patch.setattr("transom.sources.filesets.log.os.fsync", full)
         with pytest.raises(CheckpointFullError, match="Free some space"):
             source.latest()
     assert source.latest() == 1

@@ -8,7 +8,7 @@ import pytest
 from transom.errors import DefinitionError, SourceError
 from transom.model.time import ManualClock
 from transom.sources.base import PARTITION
-from transom.sources.generator import GeneratorSource, generator
+from transom.sources.generated import GeneratorSource, generator
 
 SECOND = 1_000_000
 COLUMNS = {"at": "event_time", "id": "id", "key": "id % 3"}

@@ -12,7 +12,7 @@ import pytest
 from transom.errors import DefinitionError, SourceError
 from transom.model.time import ManualClock
 from transom.sources.base import ARRIVAL, PARTITION, Cut
-from transom.sources.memory import memory
+from transom.sources.inmemory import memory
 
 UTC = UTC
 SCHEMA = "at timestamp, micros bigint, price decimal(10,2), x double, s string, d date, l array<int>"

@@ -9,8 +9,8 @@ import pytest
 from test_dashboard import progress
 
 import transom as tm
-from transom.sinks.memory import memory as memory_sink
-from transom.sources.memory import memory
+from transom.sinks.inmemory import memory as memory_sink
+from transom.sources.inmemory import memory
 from transom.views.notebook import NotebookView, notebook_display
 
 

@@ -273,7 +273,7 @@ class QueryBuilder:
         that run.
 
         Args:
-            sink: What `parquet`, `json`, `console`, `memory_sink` or `foreach` return.
+            sink: What `tm.sinks.parquet`, `tm.sinks.json`, `tm.sinks.console` and the like return.
             name: Names the query in the checkpoint; default query1, query2, ...
 
         Raises:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from transom.errors import CheckpointError
-from transom.sinks.console import plain_text
+from transom.sinks.printing import plain_text
 from transom.sinks.values import python_values
 
 _FORMATS: dict[str, Any] = {

@@ -13,7 +13,7 @@ from rich.table import Table
 from transom.checkpoint.inspect import describe
 from transom.errors import SinkError
 from transom.model.time import format_time
-from transom.sinks.compact import compact
+from transom.sinks.compaction import compact
 
 
 def compact_results(directory: Path, *, before_cut: int | None) -> None:

@@ -31,7 +31,7 @@ def build(spark: SparkSession, out: Path, show: Callable[[WindowResults], object
         show: Called with the departures of each hour as they become known.
     """
     import transom as tm
-    from transom.sinks.foreach import foreach
+    from transom.sinks.calling import foreach
 
     app = tm.App(
         spark,
@@ -41,7 +41,7 @@ def build(spark: SparkSession, out: Path, show: Callable[[WindowResults], object
         longest_wait="1 second",  # rows whose window is far off are left alone for longer otherwise
     )
     flights = app.stream(
-        tm.files(str(out / "input" / "*.json"), schema=SCHEMA),
+        tm.sources.files(str(out / "input" / "*.json"), schema=SCHEMA),
         event_time="event_time",
         watermark=tm.watermark(DELAY),
         name="flights",
@@ -58,13 +58,13 @@ def build(spark: SparkSession, out: Path, show: Callable[[WindowResults], object
             mean_delay=tm.avg("delay_minutes"),
             p95_delay=tm.quantile("delay_minutes", 0.95),
         )
-        .to(tm.parquet(str(out / "results" / "delays")), name="delays")
+        .to(tm.sinks.parquet(str(out / "results" / "delays")), name="delays")
     )
     # Where people go: the ten busiest destinations of each day, from all airports together.
     (
         flights.window(day)
         .agg(busiest=tm.top_k("dest", 10), flights=tm.count())
-        .to(tm.parquet(str(out / "results" / "destinations")), name="destinations")
+        .to(tm.sinks.parquet(str(out / "results" / "destinations")), name="destinations")
     )
     # The hour that has just passed, every quarter of an hour.
     (
@@ -76,7 +76,7 @@ def build(spark: SparkSession, out: Path, show: Callable[[WindowResults], object
             mean_delay=tm.avg("delay_minutes"),
             worst_delay=tm.max("delay_minutes"),
         )
-        .to(tm.parquet(str(out / "results" / "hourly")), name="hourly")
+        .to(tm.sinks.parquet(str(out / "results" / "hourly")), name="hourly")
     )
     # The same for whole hours, on the screen. It shares panes and aggregates with the query above.
     (

@@ -164,7 +164,7 @@ def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None)
     app = tm.App(spark, checkpoint=directory, name=spec.name, **spec.settings)
     queries = _Queries(spec, app)
     for source in spec.sources:
-        make = tm.files if source.kind == "files" else tm.generator
+        make = tm.sources.files if source.kind == "files" else tm.sources.generator
         with standing_in(spec.file, f"[source] {source.name!r}"):
             queries.rows[source.name] = app.stream(
                 make(source.reads, **source.options),
@@ -222,7 +222,7 @@ class _Queries:
         change: Change | None = None
         if query.sink is not None:
             kind, argument = query.sink
-            change = result.to(getattr(tm, kind)(argument), name=query.name)
+            change = result.to(getattr(tm.sinks, kind)(argument), name=query.name)
         self._results[query.name] = result
         return change
 

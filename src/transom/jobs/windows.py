@@ -53,4 +53,5 @@ def make_window(window: Any) -> Any:
         return window
     arguments = dict(window)
     kind = next(kind for kind in _WINDOWS if kind in arguments)
-    return getattr(tm, kind)(arguments.pop(kind), **arguments)
+    make = tm.session_window if kind == "session" else getattr(tm, kind)
+    return make(arguments.pop(kind), **arguments)

@@ -171,7 +171,7 @@ def calendar(unit: str, *, zone: str = "UTC", week_start: str | None = None, off
     return CalendarSpec(unit, zone, parse_duration(offset, "calendar window offset"), week_start or "monday")
 
 
-def session(gap: Duration) -> SessionSpec:
+def session_window(gap: Duration) -> SessionSpec:
     """Return windows of activity: a session of a key ends when no row follows for longer than the gap.
 
     The window of a result is [first row, last row + gap). A session is complete when the watermark is after its end,

@@ -24,7 +24,7 @@ from transom.model.expression import Expression
 from transom.model.time import FIRST_EVENT, LAST_EVENT, Micros
 from transom.scheduling.arrivals import DelayMoments
 from transom.sources.base import ARRIVAL, PARTITION
-from transom.sources.memory import MemorySource
+from transom.sources.inmemory import MemorySource
 from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.aggregates.count import Count
 from transom.windows.aggregates.extremes import Extreme

@@ -1,1 +1,11 @@
-"""Where results go."""
+"""Sinks: where the results of queries go, each window once."""
+
+from transom.sinks.base import Sink, WindowResults
+from transom.sinks.calling import foreach
+from transom.sinks.compaction import compact
+from transom.sinks.databases import sqlite
+from transom.sinks.directories import json, parquet
+from transom.sinks.inmemory import memory
+from transom.sinks.printing import console
+
+__all__ = ["Sink", "WindowResults", "compact", "console", "foreach", "json", "memory", "parquet", "sqlite"]

@@ -94,7 +94,9 @@ def require_usable(query: str, sink: object, others: Mapping[str, Sink]) -> None
         DefinitionError: It is no sink, the name is taken, or another query writes into the same directory.
     """
     if not hasattr(sink, "write"):
-        raise DefinitionError(f"query {query!r}: {sink!r} is no sink.", 'Write for example to(tm.parquet("out")).')
+        raise DefinitionError(
+            f"query {query!r}: {sink!r} is no sink.", 'Write for example to(tm.sinks.parquet("out")).'
+        )
     if query in others:
         raise DefinitionError(f"query: there are two queries {query!r}.", "Give one of them another name.")
     where = _directory(sink)

@@ -1,1 +1,8 @@
-"""Where rows come from."""
+"""Sources: where the rows of a stream come from."""
+
+from transom.sources.base import Source
+from transom.sources.filesets.factory import files
+from transom.sources.generated import generator
+from transom.sources.inmemory import memory
+
+__all__ = ["Source", "files", "generator", "memory"]

@@ -18,7 +18,7 @@ from transom.errors import DefinitionError
 from transom.model.calendar import CalendarSpec
 from transom.model.time import Micros
 from transom.model.window import SessionSpec, WindowKind
-from transom.sources.files_read import escape_glob
+from transom.sources.filesets.read import escape_glob
 from transom.windows.calendars import calendar_start_sql
 from transom.windows.query import Query
 

@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 from transom.failures import classify, require_blame
 from transom.sources.base import ARRIVAL, CORRUPT, PARTITION
-from transom.sources.files_fit import Remades, read_first, remake
-from transom.sources.files_json import read_json
-from transom.sources.files_rows import why_unreadable
+from transom.sources.filesets.fit import Remades, read_first, remake
+from transom.sources.filesets.jsonlines import read_json
+from transom.sources.filesets.rows import why_unreadable
 from transom.sources.schemas import check_reserved
 
 if TYPE_CHECKING:

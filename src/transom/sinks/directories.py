@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from transom.errors import SinkError
 from transom.sinks.base import WindowResults
-from transom.sinks.compact import finish_compaction
+from transom.sinks.compaction import finish_compaction
 from transom.sinks.json_lines import write_json_lines
 from transom.sinks.owner import Claim, take_directory
 from transom.sinks.parts import (

@@ -9,8 +9,8 @@ from urllib.parse import unquote
 
 from transom.errors import DefinitionError, SourceError
 from transom.model.time import Duration, parse_duration
-from transom.sources.files_read import Format, checked_schema
-from transom.sources.files_source import FileSource
+from transom.sources.filesets.read import Format, checked_schema
+from transom.sources.filesets.source import FileSource
 from transom.sources.schemas import as_struct, has_session
 
 if TYPE_CHECKING:

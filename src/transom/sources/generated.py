@@ -14,7 +14,7 @@ from transom.errors import CheckpointCorruptError, DefinitionError, SourceError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_time
 from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset, Waiting
-from transom.sources.files_log import replace_file
+from transom.sources.filesets.log import replace_file
 from transom.sources.schemas import check_reserved, position
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from transom.errors import CheckpointCorruptError, SourceError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Clock, Micros, format_duration
 from transom.sources.base import Cut, Mark, Offset, Waiting
-from transom.sources.files_fit import Fit, Remades, fit
-from transom.sources.files_log import LOG_NAME, FileEntry, FileLog, explained, replace_file
-from transom.sources.files_read import Format, checked_schema, empty_frame, read_files, unreadable_files
-from transom.sources.files_rows import estimate_rows, parquet_footer
-from transom.sources.files_scan import Pattern, Scanner
+from transom.sources.filesets.fit import Fit, Remades, fit
+from transom.sources.filesets.log import LOG_NAME, FileEntry, FileLog, explained, replace_file
+from transom.sources.filesets.read import Format, checked_schema, empty_frame, read_files, unreadable_files
+from transom.sources.filesets.rows import estimate_rows, parquet_footer
+from transom.sources.filesets.scan import Pattern, Scanner
 from transom.sources.schemas import as_struct, position
 
 if TYPE_CHECKING:
