@@ -214,7 +214,7 @@ def two(app: App) -> tuple[Any, Any]:
         ({"on": "k"}, "two columns 'x'.*map"),
         ({"on": []}, "names no columns"),
         ({"on": "k", "how": "outer"}, "how='outer' is unknown"),
-        ({"on": "k", "window": session_window("1 minute")}, "depends on the rows"),
+        ({"on": "k", "window": tm.session_window("1 minute")}, "depends on the rows"),
     ],
 )
 def test_joins_that_cannot_work(spark: SparkSession, tmp_path: Path, arguments: Any, message: str) -> None:

@@ -172,7 +172,7 @@ def test_the_first_and_the_last_years(zone):
 
 def test_panes_are_shared_with_fixed_windows():
     berlin, hourly = tm.calendar("day", zone="Europe/Berlin"), tm.tumbling("1 hour")
-    grid = Grid.of([berlin, hourly, tm.tumbling("1 day"), berlin, session_window("3 hours")])
+    grid = Grid.of([berlin, hourly, tm.tumbling("1 day"), berlin, tm.session_window("3 hours")])
     assert grid == Grid(((HOUR, 0),), (berlin,))
     kathmandu = Grid.of([tm.calendar("day", zone="Asia/Kathmandu"), hourly])
     begin = micros(2024, 5, 4, 18)
@@ -242,8 +242,8 @@ def test_spark_has_the_same_edges_whatever_the_zone_of_its_session(spark, drawn,
         (lambda: tm.calendar("month", week_start="monday"), "a month has no first day"),
         (lambda: tm.calendar("day", offset="1 day"), "offset of 1 day is not between"),
         (lambda: tm.calendar("day", offset="-1 hour"), "offset of -1 hour is not between"),
-        (lambda: session_window("0 seconds"), "shortest gap is 1 ms"),
-        (lambda: session_window("a while"), "session gap: 'a while' is not a duration"),
+        (lambda: tm.session_window("0 seconds"), "shortest gap is 1 ms"),
+        (lambda: tm.session_window("a while"), "session gap: 'a while' is not a duration"),
     ],
 )
 def test_mistakes_are_named(make, message):
@@ -255,4 +255,4 @@ def test_the_texts_of_windows():
     week = tm.calendar("week", zone="America/New_York", week_start="sunday", offset="4 hours")
     assert str(week) == "week from sunday in America/New_York offset 4 hours"
     assert str(tm.calendar("day", zone="Europe/Berlin")) == "day in Europe/Berlin"
-    assert str(session_window("90 seconds")) == "session 1 minute 30 seconds"
+    assert str(tm.session_window("90 seconds")) == "session 1 minute 30 seconds"
