@@ -134,11 +134,12 @@ def least(
             lower.append(1.0 - len(read))
         places = [(number, column, value) for number, row in enumerate(rows) for column, value in row.items()]
         at, columns, values = zip(*places, strict=True)
+        where = np.array([at, columns], dtype=np.int32)  # wider ones the solver of SciPy 1.11 refuses
         found = milp(
             cost,
             integrality=np.ones(len(cost)),
             bounds=Bounds(0.0, possible),
-            constraints=LinearConstraint(coo_array((values, (at, columns)), shape=(len(rows), len(cost))), lower),
+            constraints=LinearConstraint(coo_array((values, tuple(where)), shape=(len(rows), len(cost))), lower),
             options={"time_limit": seconds, "mip_rel_gap": GAP},
         )
         if found.x is None:
