@@ -35,6 +35,7 @@ RUNTIME_SETTINGS = {
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.files.maxPartitionBytes": str(32 << 20),
+    "spark.sql.json.enableExactStringParsing": "false",  # as from_json, whichever of the two reads a file
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # others read what is written otherwise as nanoseconds
 }
 """Settings of Transom's own session; the user's session keeps its own. Adaptive execution plans each stage anew, which

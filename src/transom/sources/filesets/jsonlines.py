@@ -22,6 +22,32 @@ _ENDS_AT_FIRST_BRACE = f"concat(substring_index({LINE}, '}}', 1), '}}') = {LINE}
 _CLOSES_ARRAY = rf"rlike({LINE}, '\\}}\\s*+\\]')"
 
 
+AS_WRITTEN = "spark.sql.json.enableExactStringParsing"
+_PLAIN_OPTIONS = frozenset(
+    [
+        "timestampformat",
+        "timestampntzformat",
+        "dateformat",
+        "timezone",
+        "locale",
+        "mode",
+        "multiline",
+        "encoding",
+        "charset",
+    ]
+)
+"""Options that change no token of the text."""
+
+
+def may_read_plainly(spark: SparkSession, options: Mapping[str, str]) -> bool:
+    """Tell whether with these options Spark's reader makes the same of a plain file as `read_json` does.
+
+    Of a number or an object in a column of strings `from_json` gives what Jackson would write; so must the reader.
+    """
+    alike = str(spark.conf.get(AS_WRITTEN, "true")).lower() == "false"
+    return alike and all(name.lower() in _PLAIN_OPTIONS for name in options)
+
+
 def read_json(
     spark: SparkSession, uris: Sequence[str], schema: StructType, options: Mapping[str, str], metadata: Sequence[str]
 ) -> DataFrame:

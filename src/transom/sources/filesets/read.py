@@ -13,7 +13,8 @@ from urllib.parse import quote
 from transom.failures import classify, require_blame
 from transom.sources.base import ARRIVAL, CORRUPT, PARTITION
 from transom.sources.filesets.fit import Remades, read_first, remake
-from transom.sources.filesets.jsonlines import read_json
+from transom.sources.filesets.jsonlines import may_read_plainly, read_json
+from transom.sources.filesets.plain import is_plain_file
 from transom.sources.filesets.rows import why_unreadable
 from transom.sources.schemas import check_reserved
 
@@ -103,10 +104,13 @@ def read_files(
     """
     if int(spark.conf.get(_LISTING, "32") or 32) < len(paths):
         spark.conf.set(_LISTING, str(max(len(paths), 1 << 20)))
-    alike: dict[Remades, list[str]] = {}
+    plainly = kind == "json" and may_read_plainly(spark, options)
+    alike: dict[tuple[Remades, bool], list[str]] = {}
     for path in paths:
-        alike.setdefault(remade(path), []).append(path)
-    frames = [_read(spark, some, schema, kind, options, partition, first) for first, some in alike.items()]
+        alike.setdefault((remade(path), plainly and is_plain_file(path)), []).append(path)
+    frames = [
+        _read(spark, some, schema, kind, options, partition, first, plain) for (first, plain), some in alike.items()
+    ]
     return functools.reduce(lambda a, b: a.unionAll(b), frames)
 
 
@@ -118,16 +122,18 @@ def _read(
     options: Mapping[str, str],
     partition: Callable[[str], int] | None,
     remade: Remades,
+    plain: bool,
 ) -> DataFrame:
     from pyspark.sql import functions as F
 
     uris = ["file://" + escape_glob(path) for path in paths]
     fixed = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
-    if kind == "json":
+    exact = kind == "json" and not plain
+    if exact:
         frame = read_json(spark, uris, schema, {**options, **fixed}, [_MODIFIED, *([_PATH] if partition else [])])
-    elif kind == "csv":
+    elif kind != "parquet":
         fixed |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-        given = {"enforceSchema": "false", **options, **fixed}
+        given = {**({"enforceSchema": "false"} if kind == "csv" else {}), **options, **fixed}
         frame = spark.read.format(kind).options(**given).schema(_with_corrupt(schema)).load(uris)
         frame = frame.withColumn(CORRUPT, _corrupt(schema.names))
     else:
@@ -136,7 +142,7 @@ def _read(
         )
         # What is damaged in a column is found whatever columns the queries use.
         frame = frame.where(f"NOT (spark_partition_id() < 0 AND to_json(struct({_listed(schema.names)})) IS NULL)")
-    about = "" if kind == "json" else "_metadata."
+    about = "" if exact else "_metadata."
     columns = [remake(field, remade) for field in schema.fields]
     if kind != "parquet":
         columns.append(F.col(CORRUPT))

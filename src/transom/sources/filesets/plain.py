@@ -1,0 +1,101 @@
+"""Whether a file of JSON lines is plain: each line is at most one object, so that no reader can leave out anything.
+
+Spark's reader takes the first value of a line and drops the rest. Where it is known that nothing can follow the first
+value, whether that value can be parsed or not, it reads exactly. A look at the bytes tells that for most files, at a
+small part of what parsing costs; for a file that is not plain (also one that could be) there is an exact way.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from typing import IO
+
+import numpy as np
+
+BLOCK = 4 << 20
+"""Bytes that are looked at together; a file with a longer line is not plain."""
+_PACKED = (".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
+_NEVER = (b"\0", b"\r", b"\xef\xbb\xbf", b"\\ud", b"\\uD")
+"""A NUL and a byte order mark change how bytes are decoded, at a carriage return a line ends, and of half a character
+(an escaped surrogate) bytes and text make different names."""
+_STRUCTURE = b"\n\"'{}"
+_OTHERS = bytes(set(range(256)) - set(_STRUCTURE))
+_NEWLINE, _QUOTE, _SINGLE, _OPEN, _CLOSE = _STRUCTURE[0], _STRUCTURE[1], _STRUCTURE[2], _STRUCTURE[3], _STRUCTURE[4]
+
+
+def is_plain_file(path: str) -> bool:
+    """Tell whether a file is plain JSON lines; False when it cannot be read or is packed otherwise than by gzip."""
+    if path.endswith(_PACKED):
+        return False
+    try:
+        with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
+            return all(map(is_plain, _blocks(file)))
+    except (OSError, EOFError, zlib.error):
+        return False
+
+
+def _blocks(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
+    """Yield whole lines, each with its end, about `BLOCK` bytes at a time."""
+    rest = b""
+    while block := file.read(BLOCK):
+        lines, newline, block = block.rpartition(b"\n")
+        if newline:
+            yield rest + lines + newline
+            rest = b""
+        rest += block
+        if len(rest) > BLOCK:
+            yield b""
+    if rest:
+        yield rest + b"\n"
+
+
+def is_plain(lines: bytes) -> bool:
+    r"""Tell whether each of some lines, which end in newlines, is at most one object.
+
+    Each begins with an opening and ends with a closing brace, and that is the first that can close the object.
+
+    >>> is_plain(b'{"a":1}\n{"a":{"b":"}"}}\n{"a":\n}\n'), is_plain(b'{"a":1}{"a":2}\n')
+    (False, False)
+    >>> is_plain(b'{"a":1}\n{"a":{"b":"}"}}\n{"a"}\n')
+    True
+    """
+    if not lines.endswith(b"\n") or any(bad in lines for bad in _NEVER) or not _is_utf8(lines):
+        return False
+    letters = np.frombuffer(lines, np.uint8)
+    ends = np.flatnonzero(letters == _NEWLINE)
+    if letters[0] != _OPEN or (letters[ends[:-1] + 1] != _OPEN).any() or (letters[ends - 1] != _CLOSE).any():
+        return False
+    return lines.count(b"}") == len(ends) or _closes_last(lines, len(ends))
+
+
+def _is_utf8(text: bytes) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _closes_last(lines: bytes, count: int) -> bool:
+    """Tell whether the object that each of `count` lines begins with is closed by the last brace, if it is ever closed.
+
+    Text that parses has whole strings, so the braces outside them are those of objects. A single quote outside a string
+    may begin one for Spark: such lines are not plain. In a string no newline is allowed, so each line has all of its.
+    """
+    if b"\\" in lines:
+        lines = lines.replace(b"\\\\", b"").replace(b'\\"', b"")
+    marks = np.frombuffer(lines.translate(None, _OTHERS), np.uint8)
+    quotes = marks == _QUOTE
+    outside = np.bitwise_xor.accumulate(quotes) == 0
+    marks = marks[outside & ~quotes]
+    if np.count_nonzero(marks == _NEWLINE) != count or (marks == _SINGLE).any():
+        return False
+    steps = (marks == _OPEN).astype(np.int8) - (marks == _CLOSE).astype(np.int8)
+    depths = np.cumsum(steps, dtype=np.int32)
+    ends = marks == _NEWLINE
+    # At depth 0 are the newlines and the brace before each; were there another, something would be after an object.
+    return bool((depths[ends] == 0).all() and np.count_nonzero(depths == 0) == 2 * count and depths.min() >= 0)
