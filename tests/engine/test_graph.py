@@ -14,7 +14,7 @@ from rich.console import Console
 
 import transom as tm
 from transom.api.app import App
-from transom.cli.explaining import tree
+from transom.cli.explaining import _plain, tree
 from transom.cli.loading import load
 from transom.engine.explain.explain import explain
 from transom.engine.explain.fused import fused_as_run
@@ -231,3 +231,7 @@ def test_explaining_is_linear_in_the_queries(spark, tmp_path, monkeypatch):
     assert many["aggregates"] <= 4.5 * few["aggregates"]
     assert many["aggregates"] <= 40 * 336
     assert many["java"] <= 1.1 * few["java"]
+
+
+def test_names_do_not_reach_the_terminal_as_commands():
+    assert _plain({"a\x1b[2J": ["b\x07", 1, None]}) == {"a\\x1b[2J": ["b\\x07", 1, None]}

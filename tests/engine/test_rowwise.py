@@ -12,6 +12,7 @@ from pyspark.sql.window import Window
 
 import transom as tm
 from transom.api.app import App
+from transom.engine.spark.plan import plan_text
 from transom.engine.spark.rowwise import parse
 from transom.errors import DefinitionError
 
@@ -176,3 +177,13 @@ def test_a_plan_with_subqueries_and_several_children() -> None:
     (join,) = root.children
     assert [child.name for child in join.children] == ["Project", "LocalRelation"]
     assert len(list(root.walk())) == 9
+
+
+def test_sql_over_a_dataframe_has_the_same_plan_every_time(spark: SparkSession, app: App) -> None:
+    def made(rows: DataFrame) -> str:
+        return plan_text(rows.sparkSession.sql("SELECT *, v + 1 AS w FROM {rows} WHERE v > 1", rows=rows))
+
+    rows = spark.createDataFrame([], "at timestamp, k string, v int")
+    assert made(rows) == made(rows)
+    mapped = stream_of(app).map(lambda d: d.sparkSession.sql("SELECT * FROM {d} WHERE v > 1", d=d))
+    explained(app, mapped, k="k")

@@ -233,3 +233,14 @@ def test_words_and_the_newest_result():
         programs.tell("All is well.")
         programs.headline("17 trips")
     assert out.getvalue() == "All is well.\nFirst result: 17 trips\n"
+
+
+def test_names_do_not_reach_the_terminal_as_commands():
+    bad = "q\x1b[2J\x07"
+    state = progress(61, (f"query {bad} was taken out",))
+    queries = tuple(replace(query, name=bad, failure=bad) for query in state.queries)
+    state = replace(state, queries=queries, streams=tuple(replace(stream, name=bad) for stream in state.streams))
+    for shown in (text(render(state, [bad], words=bad, headline=bad)), "\n".join(log_lines(state))):
+        assert "\x1b[2J" not in shown
+        assert "\x07" not in shown
+        assert "q\\x1b[2J\\x07" in shown

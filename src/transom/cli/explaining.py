@@ -14,6 +14,7 @@ from rich.tree import Tree
 
 from transom.cli.loading import load
 from transom.cli.quiet import spark_session
+from transom.sinks.printing import plain_text
 
 _STYLES = {"map": "blue", "compute": "magenta", "consolidate": "green", "join": "yellow"}
 _HEAD = "bold cyan"
@@ -38,7 +39,7 @@ def explain_job(job: Path, *, master: str, as_json: bool) -> None:
 
 def tree(title: str, plan: Plan) -> Tree:
     """Return what `App.explain` tells, for people: under each stream its components, in them their operators."""
-    root = Tree(Text(title, style=_HEAD))
+    root, plan = Tree(Text(plain_text(title), style=_HEAD)), _plain(plan)
     operators = {operator["name"]: operator for operator in plan["graph"]["operators"]}
     names = {name: component["name"] for component in plan["graph"]["components"] for name in component["operators"]}
     feeds = _feeds(plan, operators, names)
@@ -61,6 +62,15 @@ def tree(title: str, plan: Plan) -> Tree:
                     leaf.add(_operator(operators[name], queries, operators, names, feeds.get(name, ())))
     root.add(Text(_summary(plan), style=_DIM))
     return root
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of JSON whose texts, names of columns and queries among them, leave the terminal alone."""
+    if isinstance(value, dict):
+        return {_plain(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return plain_text(value) if isinstance(value, str) else value
 
 
 def _tier(stream: Plan) -> str:

@@ -21,6 +21,7 @@ from transom.model.time import (
     format_duration,
     format_time,
 )
+from transom.sinks.printing import plain_text
 
 CATCHING_UP_SHOWN = 3
 """Streams whose catching up is told; of more only the number is."""
@@ -45,7 +46,7 @@ def to_json(progress: Progress) -> dict[str, Any]:
 
 def notes(progress: Progress) -> list[str]:
     """Return a log line for each note."""
-    return [f"{format_time(_second(progress.at))} note: {note}" for note in progress.notes]
+    return [f"{format_time(_second(progress.at))} note: {plain_text(note)}" for note in progress.notes]
 
 
 def log_lines(progress: Progress) -> list[str]:
@@ -75,7 +76,7 @@ def log_lines(progress: Progress) -> list[str]:
             + (f", {_counted(query.late_rows, 'late row')}" if query.late_rows else "")
             + f", {_state(query)[0]}"
         )
-    return lines
+    return [plain_text(line) for line in lines]
 
 
 def render(
@@ -100,14 +101,14 @@ def render(
     head = "finishing the micro-batch, Ctrl-C again stops at once" if progress.stopping else hint
     head = "ended" if ended else head
     title = Text.assemble(("transom", "bold cyan"), f"  {ran}  ", (head, "dim"), *_memory(progress))
-    said = [Text(line) for line in (words, *(() if ended else _catching_up(progress))) if line]
+    said = [Text(plain_text(line)) for line in (words, *(() if ended else _catching_up(progress))) if line]
     if headline:
-        said.append(Text.assemble(("Newest result: ", "bold"), headline))
+        said.append(Text.assemble(("Newest result: ", "bold"), plain_text(headline)))
     parts: list[RenderableType] = [title, *said, Streams(progress), _queries(progress)]
     for stream in progress.streams:
         if stream.key_groups:
-            parts.append(Text(f"{stream.name}: {_groups(stream)}", style="dim"))
-    parts.extend(Text.assemble(("! ", "bold yellow"), note) for note in notes)
+            parts.append(Text(plain_text(f"{stream.name}: {_groups(stream)}"), style="dim"))
+    parts.extend(Text.assemble(("! ", "bold yellow"), plain_text(note)) for note in notes)
     return Group(*parts)
 
 
@@ -145,7 +146,7 @@ class Streams:
                 _seconds(stream.batch_micros),
             )
             table.add_row(
-                Text(stream.name, style="bold"),
+                Text(plain_text(stream.name), style="bold"),
                 f"{stream.rows:,}",
                 f"{stream.rows_per_second:,.0f}",
                 Text.assemble(f"{stream.backlog:,}", (_rest(stream, self._progress.at), "dim")),
@@ -161,13 +162,13 @@ def _queries(progress: Progress) -> Table:
     for query in progress.queries:
         state, style = _state(query)
         table.add_row(
-            Text(query.name, style="bold"),
+            Text(plain_text(query.name), style="bold"),
             f"{query.windows:,}",
             f"{query.result_rows:,}",
             *(_latency(query, name) for name in ("p50", "p95", "p99")),
             _target(query) if query.target else "-",
             f"{query.late_rows:,}",
-            Text(state, style=style),
+            Text(plain_text(state), style=style),
         )
     return table
 

@@ -326,5 +326,12 @@ def plan_text(df: DataFrame) -> str:
 
 
 def without_numbers(text: str) -> str:
-    """Return the text of a plan without the numbers that differ from run to run."""
+    """Return the text of a plan without the numbers that differ from run to run.
+
+    PySpark gives each DataFrame in `sql("... {df}", df=...)` a name by chance.
+
+    >>> without_numbers("SubqueryAlias _pyspark_0123456789abcdef0123456789abcdef, a#12L")
+    'SubqueryAlias _pyspark, a'
+    """
+    text = re.sub(r"\b_pyspark_[0-9a-f]{32}\b", "_pyspark", text)
     return re.sub(r"#\d+L?|plan_id=\d+|\[id=[^\]]*\]|@[0-9a-f]+", "", text).strip()

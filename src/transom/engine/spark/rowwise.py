@@ -5,10 +5,11 @@ What depends on several rows (an aggregate, `distinct`, a limit) would depend on
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -242,12 +243,16 @@ def why_not_repeatable(df: DataFrame, text: str) -> str | None:
     """
     if hasattr(df, "_jdf"):
         analysed = df._jdf.queryExecution().analyzed()
-        jvm = df.sparkSession._jvm
-        assert jvm is not None
-        patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
-        chance, clock = not analysed.deterministic(), analysed.containsPattern(patterns.CURRENT_LIKE())
+        chance = not analysed.deterministic()
+        clock = analysed.containsPattern(_current_like(df.sparkSession._jvm))
     else:
         chance, clock = _CHANCE.search(text) is not None, _CLOCK.search(text) is not None
     if chance:
         return "it has an expression that is not deterministic (rand, uuid, input_file_name, such a Python function)"
     return "it depends on the time at which it runs (current_timestamp, now)" if clock else None
+
+
+@functools.lru_cache(maxsize=1)
+def _current_like(jvm: Any) -> Any:
+    """Return Spark's mark of plans that depend on the time, found once: each package on the way is a call of Java."""
+    return jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
