@@ -38,7 +38,7 @@ $(STAMP): pyproject.toml
 	@"$(BIN)/python" -m pip --version >/dev/null 2>&1 || { \
 	  echo "Setting up $(VENV) ..."; rm -rf "$(VENV)" && "$(PYTHON)" -m venv "$(VENV)" || { \
 	  echo "Python could not make a virtual environment: install its venv module (Debian and Ubuntu: apt-get install python3-venv)." >&2; exit 1; }; }
-	"$(BIN)/python" -m pip install --quiet --disable-pip-version-check -e ".[dev,demo,bench]"
+	"$(BIN)/python" -m pip install --quiet --disable-pip-version-check -e ".[dev,demo,bench,recovery]"
 	@touch $@
 
 java:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 from collections.abc import Iterable
 
 
@@ -87,3 +88,21 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
     """
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f"Did you mean {near[0]!r}?" if near else otherwise
+
+
+def require_extra(extra: str, libraries: Iterable[str], what: str) -> None:
+    """Refuse a part of Transom whose libraries are not installed with the rest.
+
+    Args:
+        extra: Its name in `pip install "transom[...]"`.
+        libraries: The modules that it imports.
+        what: The part, for people.
+
+    Raises:
+        DefinitionError: One of them is not installed.
+    """
+    missing = [name for name in libraries if importlib.util.find_spec(name) is None]
+    if missing:
+        raise DefinitionError(
+            f"{what} needs {' and '.join(missing)}, not installed here.", f'Run: pip install "transom[{extra}]".'
+        )

@@ -4,9 +4,11 @@ import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 from typer.testing import CliRunner
 
+import transom as tm
 from transom.cli.deadletters import read_dead_letters
 from transom.cli.java import check_java, parse_java_version
 from transom.cli.loading import load
@@ -187,3 +189,17 @@ def test_a_python_job_with_its_own_checkpoint_refuses_another(tmp_path):
     path.write_text("def build(spark):\n    pass\n")
     with pytest.raises(JobFileError, match=r"Define build\(spark, checkpoint\)"):
         load(path, tmp_path / "ckpt")
+
+
+def test_versions_without_spark(invoke, monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    shown = invoke("--version")
+    assert shown.exit_code == 0
+    transom, spark, java = shown.stdout.splitlines()
+    assert transom == f"Transom {tm.__version__}"
+    assert spark == f"Spark {pyspark.__version__}"
+    assert java == "Java none that Spark can run on: Spark needs Java, and there is none on the PATH."
+    fake_java(tmp_path, "echo 'openjdk version \"21.0.2\"' >&2")
+    (tmp_path / "java").symlink_to(tmp_path / "bin" / "java")
+    assert "Java 21" in invoke("--version").stdout

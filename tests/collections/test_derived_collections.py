@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -223,3 +224,11 @@ def test_a_namespace_has_one_bound(spark: SparkSession, tmp_path: Path) -> None:
         with pytest.raises(tm.DefinitionError, match="to one collection"):
             tm.Collection(spark, "two", ["cell"], 6, namespace="b", recovery=tm.Recovery("6 s", str(tmp_path)))
         tm.Collection(spark, "three", ["cell"], 6, namespace="b").close()
+
+
+def test_the_libraries_of_recovery_are_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "scipy" else found(name))
+    with pytest.raises(tm.DefinitionError, match=r'scipy, not installed here\. Run: pip install "transom\[recovery\]"'):
+        tm.Recovery(within="10 seconds", path="/nowhere")
+    assert tm.Recovery(within="10 seconds", path="/nowhere", policy="edge").seconds == 10

@@ -53,6 +53,28 @@ cli = typer.Typer(
     ),
 )
 
+
+def _show_versions(wanted: bool) -> None:
+    """Print the versions of Transom, Spark and Java, without starting Spark."""
+    if wanted:
+        from transom.cli.versions import versions
+
+        print(versions())
+        raise typer.Exit
+
+
+@cli.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_versions, is_eager=True, help="Show the versions of Transom, Spark, Java."
+        ),
+    ] = False,
+) -> None:
+    """Take the options of `transom` itself."""
+
+
 Job = Annotated[
     Path,
     typer.Argument(

@@ -21,7 +21,7 @@ from pyarrow.fs import FileSystem
 from transom.collections.datasets import Dataset, with_ancestors
 from transom.collections.deriving import copying
 from transom.engine.placed.placed import Tasks
-from transom.errors import DefinitionError
+from transom.errors import DefinitionError, require_extra
 from transom.model.arguments import text
 from transom.model.time import MICROS_PER_SECOND, Duration, parse_duration
 from transom.placement.lineage import Dataset as Node
@@ -50,10 +50,11 @@ class Recovery:
         path: Directory for checkpoints that all executors reach: of a shared file system, or a URI as `hdfs://...`.
         policy: `lookahead` writes the fewest bytes over steps that repeat; `cut` is Stark's minimum cut relaxed by
             `relax`, which is also what `lookahead` does while no step is known to repeat; `edge` writes all leaves.
+            The first two need `pip install "transom[recovery]"`.
         relax: f: the cut costs at most f times the minimum, and comes later again.
 
     Raises:
-        DefinitionError: A value cannot be.
+        DefinitionError: A value cannot be, or the libraries of the policy are not installed.
     """
 
     within: Duration
@@ -69,6 +70,8 @@ class Recovery:
         if not isinstance(self.relax, (int, float)) or not self.relax >= 1:
             raise DefinitionError(f"relax is {self.relax!r}.", "Give a number, at least 1.")
         text(self.path, "path")
+        if self.policy != "edge":
+            require_extra("recovery", ("networkx", "scipy"), f"The policy {self.policy!r} of tm.Recovery")
         try:
             FileSystem.from_uri(self.root)
         except Exception as error:
