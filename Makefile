@@ -6,13 +6,14 @@ STAMP := $(VENV)/.installed
 # Tests run in two processes, each with a Spark of its own.
 TWO := -n 2 --dist worksteal
 
-.PHONY: help demo test test-all lint java clean
+.PHONY: help demo test test-all lint docs java clean
 
 help:
 	@echo "make demo      replay the flights of New York in 2013 as a stream (one to two minutes)"
 	@echo "make test      the tests, without those marked slow"
 	@echo "make test-all  all tests"
 	@echo "make lint      style, types and import rules"
+	@echo "make docs      the documentation as a site, into site/"
 	@echo "make clean     remove .venv, caches and the demo's output"
 	@echo "Choose another Python with: make PYTHON=python3.12 ..."
 
@@ -32,6 +33,11 @@ lint: $(STAMP)
 	$(BIN)/mypy --strict
 	$(BIN)/python -m pytest -q tests/test_layers.py
 
+docs: $(STAMP)
+	"$(BIN)/python" -m pip install --quiet --disable-pip-version-check -e ".[docs]"
+	$(BIN)/python docs/pictures/draw.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 $(STAMP): pyproject.toml
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "Transom needs Python 3.11 or newer, and $(PYTHON) is not: install one, or name it with make PYTHON=python3.12." >&2; exit 1; }
@@ -48,4 +54,4 @@ java:
 	  echo "Spark 4.3 needs Java 17 or newer, and $$JAVA is $${MAJOR:+version }$${MAJOR:-not there}: install one (for example apt-get install openjdk-17-jre-headless), or point JAVA_HOME at it." >&2; exit 1; }
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-out
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-out site

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
 import subprocess
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -178,24 +174,6 @@ def test_a_small_demo(invoke, tmp_path, monkeypatch):
     days = ds.dataset(out / "results" / "destinations").to_table(columns=["flights"])
     late = sum(query["late_rows"] for query in summary["queries"] if query["name"] == "destinations")
     assert sum(days["flights"].to_pylist()) == 4_000 - late
-
-
-def test_the_python_in_the_readme_is_a_job(spark, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
-    names = {}
-    for hour in (6, 7, 8):
-        (tmp_path / "hours" / str(hour)).mkdir(parents=True)
-        rows = pa.table({"cell": ["a", "b", "a"], "fare": [1.0, 2.0, 4.0], "distance": [20.0, 40.0, 60.0]})
-        pq.write_table(rows, tmp_path / "hours" / str(hour) / "part.parquet")
-    blocks = [block.replace("hours/{", f"{tmp_path}/hours/{{") for block in blocks]  # Spark has a directory of its own
-    exec("\n".join(re.sub(r"app\.run\(\).*", "", block) for block in blocks), names)
-    assert names["fares"].sort_by("cell").to_pylist()[0] == {"cell": "a", "fare_count": 4, "fare_mean": 2.5}
-    assert names["long"].count() == 4
-    names["hours"].close()
-    streams = names["app"].explain()["streams"]
-    assert [[query["name"] for query in stream["queries"]] for stream in streams] == [["fares", "query1"], ["busiest"]]
 
 
 @pytest.mark.slow

@@ -242,9 +242,3 @@ def test_a_missing_file(tmp_path):
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.name)
 def test_the_examples_are_jobs(path: Path):
     assert load_job(path).queries
-
-
-def test_the_job_in_the_readme_is_one():
-    readme = (EXAMPLES.parent / "README.md").read_text()
-    (text,) = re.findall(r"```toml\n(.*?)```", readme, re.DOTALL)
-    assert parse_job(text).queries

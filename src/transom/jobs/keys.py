@@ -75,7 +75,7 @@ class Keys:
         value = self.table.get(key)
         tables = [value] if isinstance(value, dict) else value
         if not isinstance(tables, list) or not tables or not all(isinstance(one, dict) for one in tables):
-            raise self.error(f"there is no [{key}] table", "Add one; README shows an example of a job.")
+            raise self.error(f"there is no [{key}] table", "Add one; docs/guide/toml.md shows an example of a job.")
         return tables
 
 

@@ -1,0 +1,105 @@
+"""What the documentation shows runs, and prints what it says."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from tests.docs.pages import ROOT, blocks_of, run_page
+
+import transom as tm
+from transom.demo.flights import load_flights, to_events, write_events
+from transom.jobs import jobfile, joins, windows
+from transom.jobs.jobfile import parse_job
+from transom.settings import Settings
+
+GUIDE = sorted((ROOT / "docs" / "guide").glob("*.md"))
+PAGES = [ROOT / "README.md", *GUIDE, *sorted((ROOT / "docs" / "concepts").glob("*.md"))]
+
+
+def named(page: Path) -> str:
+    return page.stem
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "```python" in page.read_text()], ids=named)
+def test_what_a_page_shows_runs(page: Path, spark, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if page.stem == "first-job":  # what `transom demo` leaves
+        write_events(to_events(load_flights(), 5_000), tmp_path / "demo-out" / "input")
+    run_page(page)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "```toml" in page.read_text()], ids=named)
+def test_jobs_in_toml_are_jobs(page: Path):
+    for block in blocks_of(page.read_text()):
+        if block.kind == "toml" and block.runs and "[[query]]" in block.code:
+            assert parse_job(block.code, page.name).queries
+        elif block.kind == "toml":
+            tomllib.loads(block.code)
+
+
+def test_every_key_of_a_job_is_explained():
+    known = {*jobfile._JOB, *jobfile._SOURCE, *jobfile._QUERY, *jobfile._SINKS, *joins._JOIN, *joins._INPUT}
+    known |= {key for keys in windows._WINDOWS.values() for key in keys}
+    page = (ROOT / "docs/guide/toml.md").read_text()
+    rows = re.findall(r"^\| `(\w+(?:`, `\w+)*)` \|", page, re.MULTILINE)
+    explained = {key for row in rows for key in re.split(r"`, `", row)}
+    assert explained == known
+
+
+def test_every_setting_is_explained():
+    page = (ROOT / "docs/guide/settings.md").read_text()
+    explained = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    assert explained == {field.name for field in fields(Settings)}
+
+
+def test_every_aggregate_has_an_example():
+    page = (ROOT / "docs/guide/aggregates.md").read_text()
+    code = "".join(block.code for block in blocks_of(page) if block.kind == "python")
+    functions = {
+        name for name in tm.__all__ if "aggregates.functions" in str(getattr(getattr(tm, name), "__module__", ""))
+    }
+    assert {name for name in functions if f"tm.{name}(" not in code} == set()
+
+
+def referred() -> set[str]:
+    """Return what the reference describes, as Python finds it."""
+    pages = (ROOT / "docs/reference").glob("*.md")
+    return {path for page in pages for path in re.findall(r"^::: ([\w.]+)$", page.read_text(), re.MULTILINE)}
+
+
+def test_the_reference_has_every_public_name():
+    objects = {id(found(path)) for path in referred()}
+    missing = [
+        name for name in tm.__all__ if not inspect.ismodule(getattr(tm, name)) and id(getattr(tm, name)) not in objects
+    ]
+    assert missing == []
+
+
+def test_what_the_reference_describes_is_documented():
+    for path in sorted(referred()):
+        thing = found(path)
+        assert thing.__doc__, path
+        for name, member in vars(thing).items() if inspect.isclass(thing) else ():
+            if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property)):
+                assert member.__doc__, f"{path}.{name}"
+
+
+def found(path: str) -> object:
+    """Return what a dotted path names."""
+    module, _, name = path.rpartition(".")
+    return getattr(__import__(module, fromlist=[name]), name)
+
+
+def test_prose_ends_at_120_columns():
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    long = []
+    for page in pages:
+        prose = re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+        lines = [line for line in prose.splitlines() if len(line) > 120 and not line.startswith("|")]
+        long += [f"{page.relative_to(ROOT)}: {line}" for line in lines]
+    assert long == []
