@@ -19,6 +19,7 @@ from transom.settings import Settings
 
 GUIDE = sorted((ROOT / "docs" / "guide").glob("*.md"))
 PAGES = [ROOT / "README.md", *GUIDE, *sorted((ROOT / "docs" / "concepts").glob("*.md"))]
+PUBLIC = (tm, tm.sources, tm.sinks)
 
 
 def named(page: Path) -> str:
@@ -74,9 +75,8 @@ def referred() -> set[str]:
 
 def test_the_reference_has_every_public_name():
     objects = {id(found(path)) for path in referred()}
-    missing = [
-        name for name in tm.__all__ if not inspect.ismodule(getattr(tm, name)) and id(getattr(tm, name)) not in objects
-    ]
+    public = {f"{module.__name__}.{name}": getattr(module, name) for module in PUBLIC for name in module.__all__}
+    missing = [name for name, thing in public.items() if not inspect.ismodule(thing) and id(thing) not in objects]
     assert missing == []
 
 
