@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.integrate import trapezoid
 
 from transom.scheduling.arrivals import (
     ENOUGH,
@@ -35,7 +36,7 @@ def history(lags: np.ndarray, **options: bool) -> LagHistory:
 def test_the_expected_arrival_is_the_mean_of_the_truncated_normal(after):
     x = np.linspace(after, 12, 400_001)
     density = np.exp(-x * x / 2)
-    mean = float(np.trapezoid(x * density, x) / np.trapezoid(density, x))
+    mean = float(trapezoid(x * density, x) / trapezoid(density, x))
     assert Arrival(5_000.0, 100.0).expected(int(5_000 + 100 * after)) == pytest.approx(5_000 + 100 * mean, rel=1e-6)
 
 
