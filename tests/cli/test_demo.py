@@ -82,7 +82,8 @@ def test_the_newest_results_in_words():
         {**old, "origin": "EWR", "flights": 1, "mean_delay": 1.0},
         {**hour, "origin": "LGA", "flights": 3, "mean_delay": -2.4},
         {**hour, "origin": "JFK", "flights": 12, "mean_delay": 34.4},
-        {**hour, "origin": "XXX", "flights": 1, "mean_delay": None},
+        {**hour, "origin": "XXX", "flights": 2, "mean_delay": None},
+        {**hour, "origin": "YYY", "flights": 2, "mean_delay": -0.3},
     ]
     told, clock = [], ManualClock(5)
     board = Board(told.append, clock)
@@ -91,7 +92,7 @@ def test_the_newest_results_in_words():
     board(WindowResults("board", 2, pa.Table.from_pylist(rows)))
     assert board.first == 5
     assert told == 2 * [
-        "Sun 10 Mar 2013, 16:00 to 17:00: JFK 12 flights, 34 min late; LGA 3 flights, 2 min early; XXX 1 flights"
+        "Sun 10 Mar 2013, 16:00 to 17:00: JFK 12 flights, 34 min late; LGA 3 flights, 2 min early; XXX 2 flights; YYY 2 flights, on time"
     ]
 
 

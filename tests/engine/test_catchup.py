@@ -33,7 +33,17 @@ def test_nothing_is_known_at_first_and_while_the_rest_grows():
     at.left(SECOND, 100)
     assert at.time_left is None
     at.left(2 * SECOND, 120)
+    at.left(3 * SECOND, 130)
     assert at.time_left is None
+
+
+def test_the_first_micro_batch_is_not_counted_as_it_is_slow():
+    at = CatchUp()
+    at.left(0, 1_000)
+    at.left(100 * SECOND, 900)
+    assert at.time_left is None
+    at.left(101 * SECOND, 800)
+    assert at.time_left == 8 * SECOND
 
 
 def test_the_speed_is_that_of_the_last_seconds():
@@ -49,6 +59,7 @@ def test_the_speed_is_that_of_the_last_seconds():
 @given(st.integers(1, 10**6), st.integers(1, 10**4), st.integers(1, 60))
 def test_at_a_steady_speed_it_is_right(start, step, seconds):
     at = CatchUp()
+    at.left(-SECOND, start + 3 * step)
     for second in range(3):
         at.left(second * seconds * SECOND, start + (2 - second) * step)
     assert abs(at.time_left - start * seconds * SECOND / step) <= 1

@@ -48,7 +48,9 @@ def _airport(row: dict[str, object]) -> str:
     flights, delay = row["flights"], row["mean_delay"]
     if not isinstance(delay, float):
         return f"{row['origin']} {flights} flights"
-    return f"{row['origin']} {flights} flights, {abs(delay):.0f} min {'late' if delay >= 0 else 'early'}"
+    minutes = round(delay)
+    when = "on time" if not minutes else f"{abs(minutes)} min {'late' if minutes > 0 else 'early'}"
+    return f"{row['origin']} {flights} flights, {when}"
 
 
 def _local(moment: object) -> pd.Timestamp:

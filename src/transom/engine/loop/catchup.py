@@ -16,10 +16,10 @@ class CatchUp:
     """One stream of one run, from its start until it has once read all that there was.
 
     >>> at = CatchUp()
-    >>> for second, rows in enumerate([1000, 900, 800]):
+    >>> for second, rows in enumerate([1000, 990, 890, 790]):
     ...     at.left(second * 1_000_000, rows)
     >>> at.time_left
-    8000000
+    7900000
     """
 
     since: Micros | None = None
@@ -27,6 +27,8 @@ class CatchUp:
     waited for the application, and what their results took says nothing of how fast it is."""
     _levels: deque[tuple[Micros, int]] = field(default_factory=deque)
     """Monotonic times, and the rows that were left then; each number once."""
+    _warm: bool = False
+    """Whether a micro-batch has ended: the first is far slower than those that follow, and says nothing of them."""
 
     def looked(self, wall: Micros, more: bool) -> None:
         """Take a look at the source: whether it had more rows than the next micro-batch takes."""
@@ -37,6 +39,9 @@ class CatchUp:
     def left(self, now: Micros, rows: int) -> None:
         """Take the rows that are left at a monotonic time."""
         if not self._levels or self._levels[-1][1] != rows:
+            if self._levels and not self._warm:
+                self._levels.clear()
+                self._warm = True
             self._levels.append((now, rows))
         while len(self._levels) > 2 and self._levels[1][0] < now - OVER:
             self._levels.popleft()
