@@ -92,7 +92,8 @@ def test_the_newest_results_in_words():
     board(WindowResults("board", 2, pa.Table.from_pylist(rows)))
     assert board.first == 5
     assert told == 2 * [
-        "Sun 10 Mar 2013, 16:00 to 17:00: JFK 12 flights, 34 min late; LGA 3 flights, 2 min early; XXX 2 flights; YYY 2 flights, on time"
+        "Sun 10 Mar 2013, 16:00 to 17:00: JFK 12 flights, 34 min late; LGA 3 flights, 2 min early; "
+        "XXX 2 flights; YYY 2 flights, on time"
     ]
 
 
