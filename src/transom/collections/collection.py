@@ -100,7 +100,8 @@ class Collection:
         patient = None if patience is None else parse_duration(patience, "patience")
         if patient is not None and patient < 0:
             raise DefinitionError(f"patience is {patience!r}.", "Give a duration, 0 for not at all.")
-        self._namespace = joined(spark, shared, self.keys, partitions, elastic, bounds, recovery, patient)
+        with explained(f"{self.name}: the collection"):
+            self._namespace = joined(spark, shared, self.keys, partitions, elastic, bounds, recovery, patient)
         self._terms = Terms(longest / MICROS_PER_SECOND)
         self._datasets: Mapping[Any, Dataset] = {}
         """Every change is a new mapping: who reads it needs no lock."""
@@ -124,34 +125,13 @@ class Collection:
             QueryFailedError: The rows cannot be computed.
             SessionError: Executors are missing, or lost again and again, for longer than `patience`.
         """
-        from pyspark.errors import PySparkException
-
         self._check_new(label)
-        _check_frame(frame)
-        keyed = frame
-        if self.keys != self._namespace.keys:  # its keys have other names here
-            for theirs, mine in zip(self._namespace.keys, self.keys, strict=True):
-                if mine not in frame.columns:
-                    raise DefinitionError(f"The dataset has no column {mine}.", f"Columns: {', '.join(frame.columns)}.")
-                keyed = keyed.withColumnRenamed(mine, theirs)
-            column_names(keyed.columns, f"{self.name}: with its keys called as in the namespace, the columns")
-        try:
-            schema = arrow_schema(keyed)
-        except PySparkException as error:
-            raise DefinitionError(
-                f"{self.name}: the columns of {label!r} cannot be: {classify(error).reason}.", "Cast or drop them."
-            ) from None
-        if self._schema is not None and not alike(schema, self._schema):
-            raise DefinitionError(
-                f"{self.name}: the columns of {label!r} are {described(schema)}; "
-                f"before they were {described(self._schema)}.",
-                "Select and cast the same columns in the same order.",
-            )
-        self._namespace.check_keys(keyed, schema)
-        dataset = Dataset(label, plain_frame(keyed, self._namespace.keys), kind=self.name)
-        with explained(f"{self.name}: computing {label!r}"), self._joining(dataset):
-            self._namespace.materialise(dataset)
-            self._join(dataset, schema)
+        with explained(f"{self.name}: computing {label!r}"):
+            keyed, schema = self._checked(label, frame)
+            dataset = Dataset(label, plain_frame(keyed, self._namespace.keys), kind=self.name)
+            with self._joining(dataset):
+                self._namespace.materialise(dataset)
+                self._join(dataset, schema)
 
     def derive(self, label: Any, function: Function, views: Sequence[View]) -> None:
         """Make a dataset from others, partition by partition: one job without an exchange.
@@ -211,6 +191,37 @@ class Collection:
         for known in itertools.islice(self._datasets, 1):
             _comparable(known, label)
 
+    def _checked(self, label: Any, frame: DataFrame) -> tuple[DataFrame, pa.Schema]:
+        """Return the rows of a new dataset with its keys called as in the namespace, and their columns.
+
+        Raises:
+            DefinitionError: They are not those of the collection.
+        """
+        from pyspark.errors import PySparkException
+
+        _check_frame(frame)
+        keyed = frame
+        if self.keys != self._namespace.keys:  # its keys have other names here
+            for theirs, mine in zip(self._namespace.keys, self.keys, strict=True):
+                if mine not in frame.columns:
+                    raise DefinitionError(f"The dataset has no column {mine}.", f"Columns: {', '.join(frame.columns)}.")
+                keyed = keyed.withColumnRenamed(mine, theirs)
+            column_names(keyed.columns, f"{self.name}: with its keys called as in the namespace, the columns")
+        try:
+            schema = arrow_schema(keyed)
+        except PySparkException as error:
+            raise DefinitionError(
+                f"{self.name}: the columns of {label!r} cannot be: {classify(error).reason}.", "Cast or drop them."
+            ) from None
+        if self._schema is not None and not alike(schema, self._schema):
+            raise DefinitionError(
+                f"{self.name}: the columns of {label!r} are {described(schema)}; "
+                f"before they were {described(self._schema)}.",
+                "Select and cast the same columns in the same order.",
+            )
+        self._namespace.check_keys(keyed, schema)
+        return keyed, schema
+
     @contextmanager
     def _joining(self, dataset: Dataset) -> Iterator[None]:
         """Leave nothing of a dataset behind that does not get into the collection, whatever the reason."""
@@ -241,7 +252,8 @@ class Collection:
             DefinitionError: There is no dataset of that label.
         """
         for dataset in self._named(labels):
-            self._namespace.free(dataset)
+            with explained(f"{self.name}: evicting {dataset.label!r}"):
+                self._namespace.free(dataset)
 
     def drop(self, *labels: Any) -> None:
         """Forget some datasets.
@@ -252,7 +264,8 @@ class Collection:
         for dataset in self._named(labels):
             with self._lock:
                 self._datasets = {label: each for label, each in self._datasets.items() if each is not dataset}
-            self._namespace.forget(dataset)
+            with explained(f"{self.name}: dropping {dataset.label!r}"):
+                self._namespace.forget(dataset)
 
     def close(self) -> None:
         """Forget all datasets, and leave the namespace; nothing can be added any more."""
@@ -260,9 +273,10 @@ class Collection:
             closed, self._closed = self._closed, True
             datasets, self._datasets = self._datasets, {}
         if not closed:
-            for dataset in datasets.values():
-                self._namespace.forget(dataset)
-            leave(self._namespace)
+            with explained(f"{self.name}: closing"):
+                for dataset in datasets.values():
+                    self._namespace.forget(dataset)
+                leave(self._namespace)
 
     def __enter__(self) -> Collection:
         return self

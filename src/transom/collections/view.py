@@ -309,7 +309,7 @@ class View:
         rows = self._rows
         with explained(f"{self._namespace.name}: a question"):
             tasks, paths = self._namespace.plan(self._datasets)
-        return tasks.frame(lambda group: rows(tables_of(paths[group])).to_batches(), from_arrow_schema(self.schema))
+            return tasks.frame(lambda group: rows(tables_of(paths[group])).to_batches(), from_arrow_schema(self.schema))
 
 
 def composed(function: Function, views: Sequence[View]) -> tuple[list[Dataset], Function]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from transom.engine.spark.columns import first_line
-from transom.errors import QueryFailedError
-from transom.failures import PASSING, classify, require_blame, worker_traceback
+from transom.errors import QueryFailedError, SessionError
+from transom.failures import PASSING, Kind, classify, require_blame, worker_traceback
 from transom.windows.query import Query
 
 logger = logging.getLogger(__name__)
@@ -123,6 +123,7 @@ def explained(what: str) -> Iterator[None]:
 
     Raises:
         QueryFailedError: It failed; the traceback is in the cause.
+        SessionError: Spark is gone.
     """
     import pyarrow as pa
     from py4j.protocol import Py4JError
@@ -130,12 +131,20 @@ def explained(what: str) -> Iterator[None]:
 
     try:
         yield
-    except PythonException as error:
-        raise QueryFailedError(
-            f"{what} failed at an executor: {classify(error).reason}.",
-            "Mend the function: it gets Arrow tables, and returns an Arrow table.",
-        ) from error
-    except (PySparkException, Py4JError, pa.ArrowException) as error:
-        raise QueryFailedError(
-            f"{what} failed: {classify(error).reason}.", "The cause of this error has all that Spark says."
-        ) from error
+    except Exception as error:
+        failure = classify(error)
+        if failure.ours is None and failure.kind is Kind.SPARK_GONE:
+            raise SessionError(
+                f"{what} failed, as {failure.kind.value}: {failure.reason}.",
+                "Start Spark again, and make and fill the collection again.",
+            ) from error
+        if isinstance(error, PythonException):
+            raise QueryFailedError(
+                f"{what} failed at an executor: {failure.reason}.",
+                "Mend the function: it gets Arrow tables, and returns an Arrow table.",
+            ) from error
+        if isinstance(error, (PySparkException, Py4JError, pa.ArrowException)):
+            raise QueryFailedError(
+                f"{what} failed: {failure.reason}.", "The cause of this error has all that Spark says."
+            ) from error
+        raise
