@@ -95,7 +95,7 @@ def test_collections_of_one_namespace_are_joined(spark: SparkSession, collection
         wanted = trips(spark, 1).join(names.withColumnRenamed("zone", "cell"), "cell")
         assert found.schema.names == wanted.columns
         assert rows_of(found.table()) == spark_rows(wanted)
-        left = collection[1].join(zones["2024"], how="left anti")
+        left = collection[1].join(zones["2024"], how="left_anti")
         assert (
             left.count() == trips(spark, 1).join(names.withColumnRenamed("zone", "cell"), "cell", "left_anti").count()
         )
@@ -158,8 +158,8 @@ def test_ranges_of_ordered_keys_ask_only_the_groups_that_have_them(spark: SparkS
         assert ordered.all().key_range(7, 7).aggregate(["cell"], {"fare": "sum"}).column_names == ["cell", "fare_sum"]
         left, right = ordered.all().key_range(10, 60), others.all().key_range(40, 90)
         rows = [frame.where("cell >= 10 AND cell < 60"), names.where("cell >= 40 AND cell < 90")]
-        for how in ("inner", "full outer", "left anti"):
-            plain = rows[0].join(rows[1], "cell", how.replace(" ", "_"))
+        for how in ("inner", "full", "left_anti", "leftouter", "right_outer", "outer", "semi"):
+            plain = rows[0].join(rows[1], "cell", how)
             assert left.join(right, how).count() == plain.count(), how
     with tm.Collection(spark, "two", ["a", "b"], 2) as two:
         two.add(0, spark.range(3).selectExpr("id AS a", "id AS b"))
@@ -215,7 +215,8 @@ def test_no_session_is_refused() -> None:
         (lambda c: c.all().where(pc.field("far") > 3), "where: No match.*Columns are cell string, fare"),
         (lambda c: c.all().key_range(1, 3), r"key_range: first is 1 \(int\), and the key is string"),
         (lambda c: c.all().select(["cell"]), r"select\[0\] is"),
-        (lambda c: c[0].join(c[1], how="left"), "join: Unsupported join type"),
+        (lambda c: c[0].join(c[1], how="left anti"), "how='left anti' is unknown.*left_anti"),
+        (lambda c: c[0].join(c[1], how="cross"), "how='cross' cannot be had here"),
         (lambda c: c[0].join(c[1].df()), "join: the other side is of type DataFrame"),
         (lambda c: c[0].join(c[1], suffix=""), "join: columns has 'fare' twice"),
         (lambda c: c.all().aggregate(["cell"], {"fare": "avg"}), "aggregate: .*avg.*sum, count"),

@@ -164,11 +164,11 @@ def test_a_join_reads_the_partitions_of_the_side_that_it_cannot_do_without() -> 
         return None if found is None else set(found)
 
     one, other, both = {1, 2}, {2, 3}, {1, 2, 3}
-    for how, expected in {"inner": {2}, "left semi": {2}, "left outer": one, "left anti": one}.items():
+    for how, expected in {"inner": {2}, "left_semi": {2}, "left": one, "left_anti": one}.items():
         assert read(how, one, other) == expected
-        assert read(how, None, other) == (other if how in ("inner", "left semi") else None)
+        assert read(how, None, other) == (other if how in ("inner", "left_semi") else None)
         assert read(how, one, None) == one
-    assert (read("right outer", one, other), read("right anti", None, other)) == (other, other)
-    assert (read("full outer", one, other), read("full outer", one, None)) == (both, None)
+    assert read("right", one, other) == other
+    assert (read("full", one, other), read("full", one, None)) == (both, None)
     limits = Terms(0.1, within=2.0).joined(Terms(0.2, within=1.0), "inner")
     assert (limits.wait, limits.within) == (0.1, 1.0)

@@ -174,7 +174,7 @@ def test_results_are_joined_with_rows_and_joined_again(spark: SparkSession, tmp_
         rows = app.stream(source, event_time="at", watermark=tm.watermark(0, max_ahead=None), name="rows")
         counts = rows.group_by("k").window("5 seconds").agg(n=tm.count()).results("counts")
         counts = counts.map(lambda df: df.select("k", "n", "_event_micros"))
-        first = app.join(rows.where("x < 35"), counts, on="k", window="10 seconds", how="left", name="first")
+        first = app.join(rows.where("x < 35"), counts, on="k", window="10 seconds", how="left_outer", name="first")
         again = first.map(lambda df: df.select("k", F.col("n").alias("m"), "_event_micros"))
         second = app.join(again, counts, on="k", window="20 seconds", name="second")
         second.group_by("k").window("20 seconds").agg(pairs=tm.count(), n=tm.sum("n * m")).to(sink, "q")
@@ -213,7 +213,7 @@ def two(app: App) -> tuple[Any, Any]:
         ({"on": "at"}, "right side has no column 'at'"),
         ({"on": "k"}, "two columns 'x'.*map"),
         ({"on": []}, "names no columns"),
-        ({"on": "k", "how": "outer"}, "how='outer' is unknown"),
+        ({"on": "k", "how": "outer"}, "how='outer' cannot be had here"),
         ({"on": "k", "window": tm.session_window("1 minute")}, "depends on the rows"),
     ],
 )

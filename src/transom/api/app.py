@@ -159,7 +159,7 @@ class App:
             right: The other one.
             on: The columns that must be equal on both sides; null equals nothing.
             window: A length ("10 seconds"), or what `tumbling`, `sliding` or `calendar` return.
-            how: "inner", or "left" for all rows of the left side.
+            how: "inner"; or "left" (also "left_outer", "leftouter") for all rows of the left side.
             name: Names the joined stream; default join1, join2, ...
 
         Raises:

@@ -29,6 +29,7 @@ from transom.engine.placed.mapped import tables_of
 from transom.engine.spark.isolation import explained
 from transom.errors import DefinitionError
 from transom.model.arguments import column_names, shown
+from transom.model.joinkind import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, join_kind
 from transom.model.time import MICROS_PER_SECOND, Duration, parse_duration
 
 if TYPE_CHECKING:
@@ -52,16 +53,27 @@ class Terms:
     def joined(self, other: Terms, how: str) -> Terms:
         """Return the terms of a join, in which rows of a side may do without the other."""
         left, right = self.partitions, other.partitions
-        if how.startswith("full"):
+        if how == FULL:
             partitions = None if left is None or right is None else left | right
-        elif how.startswith("right"):
+        elif how == RIGHT:
             partitions = right
-        elif how in ("inner", "left semi") and left is not None and right is not None:
+        elif how in (INNER, SEMI) and left is not None and right is not None:
             partitions = left & right
         else:
-            partitions = right if how in ("inner", "left semi") and left is None else left
+            partitions = right if how in (INNER, SEMI) and left is None else left
         limits = [limit for limit in (self.within, other.within) if limit is not None]
         return Terms(min(self.wait, other.wait), min(limits, default=None), partitions)
+
+
+ARROW_JOINS = {
+    INNER: "inner",
+    LEFT: "left outer",
+    RIGHT: "right outer",
+    FULL: "full outer",
+    SEMI: "left semi",
+    ANTI: "left anti",
+}
+"""The kinds of joins, and Arrow's names of them."""
 
 
 class View:
@@ -154,7 +166,7 @@ class View:
 
         Args:
             other: The right side.
-            how: A join type of Arrow: `inner`, `left outer`, `left semi`, `left anti`, `right outer`, `full outer`.
+            how: As in PySpark: `inner`, `left`, `right`, `full`, `left_semi`, `left_anti`, and their other names.
             suffix: Of columns on the right whose names are on the left as well.
 
         Raises:
@@ -173,11 +185,14 @@ class View:
             )
         other.check_namespace(self._namespace)
         keys = list(self._namespace.keys)
-        rows = Joined(self._rows, other._rows, len(self._datasets), tuple(keys), how, suffix)
+        kind = join_kind(how, tuple(ARROW_JOINS))
+        rows = Joined(self._rows, other._rows, len(self._datasets), tuple(keys), ARROW_JOINS[kind], suffix)
         right = other.schema.empty_table()
-        schema = self._tried("join", lambda left: left.join(right, keys, join_type=how, right_suffix=suffix)).schema
+        schema = self._tried(
+            "join", lambda left: left.join(right, keys, join_type=ARROW_JOINS[kind], right_suffix=suffix)
+        ).schema
         column_names(schema.names, "join: columns")
-        terms = self._terms.joined(other._terms, how)
+        terms = self._terms.joined(other._terms, kind)
         return View(self._namespace, [*self._datasets, *other._datasets], rows, schema, terms)
 
     def _tried(self, what: str, step: Callable[[pa.Table], pa.Table], hint: str = "") -> pa.Table:

@@ -16,6 +16,7 @@ from transom.engine.spark.plan import StreamPlan
 from transom.engine.spark.rowfiles import KeptRows, files_in
 from transom.errors import DefinitionError
 from transom.model.calendar import CalendarSpec
+from transom.model.joinkind import INNER, LEFT, join_kind
 from transom.model.time import Micros
 from transom.model.window import SessionSpec, WindowKind
 from transom.sources.filesets.read import escape_glob
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 IN_FORCE = "_in_force"
 """Column of kept rows with the watermark in force at their cut: the row is in time for windows that end later."""
 WINDOW_START, WINDOW_END = "window_start", "window_end"
-INNER, LEFT = "inner", "left"
 
 
 def rows_of(raw: DataFrame, stream: StreamPlan, query: Query, ahead: Micros | None) -> DataFrame:
@@ -112,7 +112,7 @@ class WindowJoin:
     """How two streams are joined: on equal keys, within the same window.
 
     Raises:
-        DefinitionError: No keys, or an unknown kind.
+        DefinitionError: No keys, or a kind that is unknown or cannot be had.
     """
 
     on: tuple[str, ...]
@@ -122,8 +122,7 @@ class WindowJoin:
     def __post_init__(self) -> None:
         if not self.on or not all(isinstance(name, str) for name in self.on):
             raise DefinitionError(f"join: on={self.on!r} names no columns.", 'Write for example on=["ad_id"].')
-        if self.how not in (INNER, LEFT):
-            raise DefinitionError(f"join: how={self.how!r} is unknown.", 'Give "inner" or "left".')
+        object.__setattr__(self, "how", join_kind(self.how, (INNER, LEFT)))
         if isinstance(self.window, SessionSpec):
             raise DefinitionError(
                 f"join: {self.window} depends on the rows.", "Join within tumbling, sliding or calendar windows."

@@ -16,10 +16,11 @@ from transom.engine.spark import rows as kept_rows
 from transom.engine.spark.columns import TIME, first_line
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.rowfiles import Files, KeptRows, checked, files_from_json, files_in, files_to_json
-from transom.engine.spark.rows import INNER, WindowJoin
+from transom.engine.spark.rows import WindowJoin
 from transom.engine.state.closing import Closing
 from transom.engine.streams.derived import DerivedSource
 from transom.errors import DefinitionError
+from transom.model.joinkind import INNER
 from transom.model.time import MAX_TIME, MIN_TIME, Clock, Micros
 from transom.sources.base import Offset
 from transom.sources.schemas import check_reserved, position
