@@ -127,6 +127,21 @@ def test_no_csv_line_vanishes(spark: Any, tmp_path: Path, lines: list[bytes]) ->
     assert len(corrupt(source, spark)) == len(expected) + 1
 
 
+def test_csv_that_is_not_utf8_is_corrupt(spark: Any, tmp_path: Path) -> None:
+    """Spark puts U+FFFD for such bytes and takes the row."""
+    source = opened(spark, tmp_path, "1,ü\n2,\ufffd\n".encode(), "a bigint, s string", kind="csv")
+    assert corrupt(source, spark) == [False, False]
+    source.close()
+    (tmp_path / "other").mkdir()
+    source = opened(spark, tmp_path / "other", "1,ü\n2,".encode() + b"x\xff\n3,y\n", "a bigint, s string", kind="csv")
+    found = source.read(spark, 0, 1).coalesce(1).collect()
+    assert [row[CORRUPT] for row in found] == [None, "2,x\ufffd", None]
+    options = {"encoding": "iso-8859-1"}
+    (tmp_path / "latin").mkdir()
+    source = opened(spark, tmp_path / "latin", b"1,\xff\n", "a bigint, s string", kind="csv", options=options)
+    assert [row.s for row in source.read(spark, 0, 1).collect()] == ["ÿ"]
+
+
 def test_a_header_that_names_other_columns(spark: Any, tmp_path: Path) -> None:
     source = opened(spark, tmp_path, b"s,a\n1,2\n", "a bigint, s string", kind="csv", options={"header": "true"})
     assert list(source.unreadable(spark, 0, 1)) == [str(tmp_path / "in/a.csv")]

@@ -36,6 +36,17 @@ def is_plain_file(path: str) -> bool:
         return False
 
 
+def is_utf8_file(path: str) -> bool:
+    """Tell whether a file of text is valid UTF-8; False when it cannot be read or is packed otherwise than by gzip."""
+    if path.endswith(_PACKED):
+        return False
+    try:
+        with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
+            return all(map(_is_utf8, _blocks(file)))
+    except (OSError, EOFError, zlib.error):
+        return False
+
+
 def _blocks(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
     """Yield whole lines, each with its end, about `BLOCK` bytes at a time."""
     rest = b""

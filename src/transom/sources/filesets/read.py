@@ -14,7 +14,7 @@ from transom.failures import classify, require_blame
 from transom.sources.base import ARRIVAL, CORRUPT, PARTITION
 from transom.sources.filesets.fit import Remades, read_first, remake
 from transom.sources.filesets.jsonlines import may_read_plainly, read_json
-from transom.sources.filesets.plain import is_plain_file
+from transom.sources.filesets.plain import is_plain_file, is_utf8_file
 from transom.sources.filesets.rows import why_unreadable
 from transom.sources.schemas import check_reserved
 
@@ -104,14 +104,22 @@ def read_files(
     """
     if int(spark.conf.get(_LISTING, "32") or 32) < len(paths):
         spark.conf.set(_LISTING, str(max(len(paths), 1 << 20)))
-    plainly = kind == "json" and may_read_plainly(spark, options)
+    is_plain = _is_plain(spark, kind, options)
     alike: dict[tuple[Remades, bool], list[str]] = {}
     for path in paths:
-        alike.setdefault((remade(path), plainly and is_plain_file(path)), []).append(path)
+        alike.setdefault((remade(path), is_plain(path)), []).append(path)
     frames = [
         _read(spark, some, schema, kind, options, partition, first, plain) for (first, plain), some in alike.items()
     ]
     return functools.reduce(lambda a, b: a.unionAll(b), frames)
+
+
+def _is_plain(spark: SparkSession, kind: Format, options: Mapping[str, str]) -> Callable[[str], bool]:
+    """Return what tells of a file that Spark's reader leaves nothing out and changes nothing silently."""
+    if kind == "json":
+        return is_plain_file if may_read_plainly(spark, options) else lambda path: False
+    encodings = {str(value).lower() for name, value in options.items() if name.lower() in ("encoding", "charset")}
+    return is_utf8_file if kind == "csv" and encodings <= {"utf-8", "utf8"} else lambda path: True
 
 
 def _read(
@@ -135,7 +143,7 @@ def _read(
         fixed |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
         given = {**({"enforceSchema": "false"} if kind == "csv" else {}), **options, **fixed}
         frame = spark.read.format(kind).options(**given).schema(_with_corrupt(schema)).load(uris)
-        frame = frame.withColumn(CORRUPT, _corrupt(schema.names))
+        frame = frame.withColumn(CORRUPT, _corrupt(schema.names, mended=not plain))
     else:
         frame = (
             spark.read.format(kind).options(**options).options(**fixed).schema(read_first(schema, remade)).load(uris)
@@ -210,17 +218,25 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _corrupt(names: Sequence[str]) -> Column:
+def _corrupt(names: Sequence[str], mended: bool) -> Column:
     """Return _corrupt_record, in a way that depends on all columns.
 
     Spark parses only the columns that a plan uses, and drops rows by pushed-down filters before it parses the
     rest; so it would depend on the queries at hand whether a row is corrupt. The added branch is never taken,
     but the optimizer cannot know that, and it does not push filters below a non-deterministic column.
+
+    Args:
+        names: Of all columns.
+        mended: Whether Spark's reader may have put U+FFFD for bytes that are no text; a row with one is corrupt then.
     """
     from pyspark.sql import functions as F
 
     nulls = " OR ".join(f"{_quoted(name)} IS NULL" for name in names)
-    return F.expr(f"coalesce({CORRUPT}, if(spark_partition_id() < 0 AND ({nulls}), '', NULL))")
+    corrupt = f"coalesce({CORRUPT}, if(spark_partition_id() < 0 AND ({nulls}), '', NULL))"
+    if not mended:
+        return F.expr(corrupt)
+    text = f"to_csv(struct({_listed(names)}))"
+    return F.expr(f"coalesce({corrupt}, if(instr({text}, decode(X'EFBFBD', 'UTF-8')) > 0, {text}, NULL))")
 
 
 def _partition(paths: Sequence[str], partition: Callable[[str], int], where: str) -> Column:
