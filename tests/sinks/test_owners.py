@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def without_mark(kind: str, root: Path) -> None:
     if kind != "sqlite":
         (root / "out" / MARK).unlink()
         return
-    with sqlite3.connect(root / "out" / "r.db") as database:
+    with closing(sqlite3.connect(root / "out" / "r.db")) as database:
         for name in ("checkpoint", "path"):
             database.execute(f"ALTER TABLE transom_results DROP COLUMN {name}")
 
@@ -121,7 +122,7 @@ def test_of_several_that_come_at_once_one_gets_it(
 
 
 def test_a_table_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "r.db") as database:
+    with closing(sqlite3.connect(tmp_path / "r.db")) as database:
         database.execute("CREATE TABLE q (mine)")
     sink = sqlite(tmp_path / "r.db")
     sink.open("q")

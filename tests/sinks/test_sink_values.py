@@ -6,6 +6,7 @@ import io
 import json
 import math
 import sqlite3
+from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -59,7 +60,7 @@ def test_times_of_all_years_are_stored_alike(tmp_path: Path, micros: int) -> Non
     sink = opened(tmp_path / "r.db")
     sink.write(results)
     sink.close()
-    with sqlite3.connect(tmp_path / "r.db") as database:
+    with closing(sqlite3.connect(tmp_path / "r.db")) as database:
         assert database.execute("SELECT window_end, d, n FROM q").fetchone() == (
             text + "Z",
             day,
@@ -86,7 +87,7 @@ def test_nested_values_in_sqlite(tmp_path: Path) -> None:
     sink = opened(tmp_path / "r.db")
     sink.write(WindowResults("q", 0, table, ()))
     sink.close()
-    with sqlite3.connect(tmp_path / "r.db") as database:
+    with closing(sqlite3.connect(tmp_path / "r.db")) as database:
         (stored,) = database.execute("SELECT s FROM q").fetchone()
     assert json.loads(stored) == {"b": "/w==", "f": ["NaN", "-Infinity", 1.5]}
 

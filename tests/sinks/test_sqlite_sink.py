@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -40,7 +41,7 @@ def opened(path, query: str = "q", table: str | None = None) -> SqliteSink:
 
 
 def held(path, table: str = "q") -> list[tuple]:
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database:
         return database.execute(f'SELECT k, "a b", revision FROM "{table}" ORDER BY window_start, k').fetchall()
 
 
@@ -93,7 +94,7 @@ def test_values_of_all_types(tmp_path):
     )
     path = tmp_path / "r.db"
     opened(path).write(WindowResults("q", 0, table, ()))
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database:
         row = database.execute("SELECT * FROM q").fetchone()
     assert row == ("2026-01-01T12:00:00", "1.50", "[1, null]", '{"x": "2.5"}', b"\x00", 1, None)
 
