@@ -45,7 +45,7 @@ def check(spark: SparkSession, example: Example, change: Callable[[int], dict[st
     return most
 
 
-@few_examples(3)
+@few_examples(2)
 @given(EXAMPLES)
 def test_partials_in_files_give_what_plain_spark_gives(interpreted: SparkSession, example: Example) -> None:
     check(interpreted, example, lambda run: {"tier": "cluster", "key_groups": 3})
@@ -79,7 +79,7 @@ def check_turns(spark: SparkSession, example: Example, turns: list[dict[str, Any
         check(spark, example, lambda run: turns[run])
 
 
-@few_examples(3)
+@few_examples(2)
 @given(EXAMPLES, TURNS)
 def test_partials_that_change_their_tier(interpreted: SparkSession, example: Example, turns: list[Any]) -> None:
     check_turns(interpreted, example, turns)
