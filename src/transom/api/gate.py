@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, overload
 
+from transom.engine.spark.session import is_connect
 from transom.errors import DefinitionError, SessionError
 from transom.model.calendar import CalendarSpec
 from transom.model.time import Clock, Duration, Micros, SystemClock, format_duration, parse_duration
@@ -321,7 +322,7 @@ def gate(
         SessionError: `spark` is a Spark Connect session, or Python's threads are not pinned to Java's.
         DefinitionError: There is no such policy, no slot, or the longest wait is not positive.
     """
-    if not hasattr(spark, "_jsparkSession"):
+    if is_connect(spark):
         remedy = "Use a classic session; with Spark Connect the functions run in a process of the server."
         raise SessionError("gate: this is a Spark Connect session, or none.", remedy)
     from py4j.clientserver import ClientServer

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from transom.collections.checkpointing import Recovery
 from transom.collections.namespaces import PATIENCE, Namespace
 from transom.engine.placed.outlasting import outlasting
+from transom.engine.spark.session import is_connect
 from transom.errors import DefinitionError, SessionError
 from transom.model.time import Micros, SystemClock, format_duration
 
@@ -35,7 +36,7 @@ def joined(
         DefinitionError: It exists and is partitioned in another way, or has another bound for recovery.
         SessionError: It is no classic session, or has no executor for as long as `patience`.
     """
-    if not hasattr(spark, "_jsparkSession"):
+    if is_connect(spark):
         raise SessionError(
             f"spark is {type(spark).__name__}: collections need a classic Spark session, not one of Spark Connect.",
             "Make it with session_builder() on the machine of the driver.",

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from transom.engine.spark.session import is_connect
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -60,7 +62,7 @@ class MemoryGauge:
         """Questions to the JVM since garbage was collected."""
         self._known = Shares()
         self._limit = limit or default_limit()
-        self._context: Any = session.sparkContext if hasattr(session, "_jsparkSession") else None
+        self._context: Any = session.sparkContext if not is_connect(session) else None
         self._pools: list[Any] = []
         if self._context is not None:
             beans = self._java.lang.management.ManagementFactory.getMemoryPoolMXBeans()

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from transom.engine.cluster.merges import Merge, Recovered
 from transom.engine.cluster.store import TieredStore
+from transom.engine.spark.session import is_connect
 from transom.engine.streams.stream import Stream
 from transom.errors import SessionError
 from transom.model.time import MIN_TIME, format_duration
@@ -51,7 +52,7 @@ class Tiers:
         """The last loss of executors that people were told of, by stream."""
         self._slow: set[str] = set()
         """Streams whose recovery would take too long, as people were told."""
-        able = all(hasattr(stream.session, "_jsparkSession") for stream in streams.values())
+        able = all(not is_connect(stream.session) for stream in streams.values())
         if settings.tier == "cluster" and not able:
             raise SessionError(
                 "settings: tier 'cluster' needs a classic Spark session; this one is a Spark Connect session.",

@@ -15,7 +15,7 @@ from transom.engine.cluster.merging import DRIVER_BYTES, SparkExecutors
 from transom.engine.cluster.messages import MEMORY
 from transom.engine.loop.unstartable import orphans, unstartable, without
 from transom.engine.spark.compile import Compiled, compile_queries
-from transom.engine.spark.session import is_ansi
+from transom.engine.spark.session import is_ansi, is_connect
 from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.stream import Stream, StreamDefinition
 from transom.errors import SourceError
@@ -76,7 +76,7 @@ def open_streams(
             definition = without(definition, missing)
         letters = checkpoint.directory("dead-letters", definition.name)
         files = checkpoint.directory("files", definition.name)
-        classic = hasattr(session, "_jsparkSession")
+        classic = not is_connect(session)
         executors = (
             SparkExecutors(session, files, clock, key_groups, worker_bytes, driver_bytes) if classic else Here(files)
         )

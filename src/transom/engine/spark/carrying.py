@@ -12,6 +12,7 @@ from transom.engine.partials.tables import branch_of, digest
 from transom.engine.spark import eventtimes, plan
 from transom.engine.spark.columns import TIME, is_case_sensitive, to_column, to_condition
 from transom.engine.spark.plan import Branch, Rows
+from transom.engine.spark.session import is_connect
 from transom.errors import DefinitionError
 from transom.windows.query import Query
 
@@ -94,7 +95,7 @@ def _is_same(session: SparkSession, schema: StructType, rows: Rows, query: Query
     from pyspark.errors import PySparkException
     from pyspark.sql.types import IntegerType, StructField, StructType
 
-    if not before.source or query.keeps_rows or not hasattr(session, "_jsparkSession"):
+    if not before.source or query.keeps_rows or is_connect(session):
         return False
     chain, former = rows.branches[query.branch], StructType.fromJson(json.loads(before.source))
     try:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from transom.engine.spark.session import is_connect
 from transom.errors import SessionError
 from transom.failures import Kind, classify
 
@@ -61,7 +62,7 @@ class Pulse:
 
     def look(self) -> str | None:
         """Return why Spark is gone; None while it is there."""
-        classic = hasattr(self._session, "_jsparkSession")
+        classic = not is_connect(self._session)
         return self._classic() if classic else self._remote()
 
     def reason(self, error: Exception) -> str | None:

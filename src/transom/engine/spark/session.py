@@ -105,7 +105,7 @@ def private_session(spark: SparkSession) -> SparkSession:
     session cannot be copied by every server, the user's own session is used as it is.
     """
     silence_exceptions()
-    if not hasattr(spark, "_jsparkSession"):
+    if is_connect(spark):
         return spark
     from pyspark.sql import SparkSession as Classic
 
@@ -123,9 +123,7 @@ def require_pools(spark: SparkSession) -> None:
     Raises:
         SessionError: The session has none: its scheduler is FIFO, or it is a Spark Connect session.
     """
-    fair = (
-        hasattr(spark, "_jsparkSession") and spark.sparkContext.getConf().get("spark.scheduler.mode", "FIFO") == "FAIR"
-    )
+    fair = not is_connect(spark) and spark.sparkContext.getConf().get("spark.scheduler.mode", "FIFO") == "FAIR"
     if not fair:
         raise SessionError(
             "policy 'fair' runs all streams at once in FAIR pools, which this Spark session does not have.",
@@ -141,7 +139,7 @@ def in_pool(spark: SparkSession, pool: str | None) -> Iterator[None]:
         spark: The session.
         pool: Name of the pool; None for no pool.
     """
-    if pool is None or not hasattr(spark, "_jsparkSession"):
+    if pool is None or is_connect(spark):
         yield
         return
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
@@ -185,7 +183,7 @@ def cancel_jobs(session: SparkSession, ended: threading.Event) -> None:
 @contextmanager
 def active_session_kept(spark: SparkSession) -> Iterator[None]:
     """Leave the active session as it was: PySpark activates whatever session makes a DataFrame, also Transom's own."""
-    if not hasattr(spark, "_jsparkSession"):
+    if is_connect(spark):
         yield
         return
     from py4j.protocol import Py4JError
@@ -221,6 +219,11 @@ def _say_what_is_missing(spark: SparkSession) -> None:
             "make micro-batches faster: %s.",
             ", ".join(missing),
         )
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect, whose driver, context and pools are in another process."""
+    return not hasattr(spark, "_jsparkSession")
 
 
 def is_ansi(spark: SparkSession) -> bool:
