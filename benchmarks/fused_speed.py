@@ -31,13 +31,13 @@ from transom.model.expression import Expression
 from transom.model.time import MAX_TIME
 from transom.model.window import tumbling
 from transom.windows.aggregates import functions
-from transom.windows.query import Key, Query
+from transom.windows.query import Key, WindowedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 OPERATORS = tuple(
-    Query(
+    WindowedQuery(
         f"op{number}",
         0,
         (Key("user", Expression("user")),),
@@ -46,7 +46,7 @@ OPERATORS = tuple(
     )
     for number, minutes in enumerate((1, 5, 10, 20), 1)
 )
-FORMS: dict[str, tuple[tuple[Query, ...], ...]] = {
+FORMS: dict[str, tuple[tuple[WindowedQuery, ...], ...]] = {
     "fused0": tuple((one,) for one in OPERATORS),
     "fused2": (OPERATORS[:2], OPERATORS[2:3], OPERATORS[3:]),
     "fused3": (OPERATORS[:3], OPERATORS[3:]),
@@ -72,7 +72,7 @@ class Stage:
     compiled: Compiled
 
     @classmethod
-    def of(cls, session: SparkSession, queries: Sequence[Query]) -> Stage:
+    def of(cls, session: SparkSession, queries: Sequence[WindowedQuery]) -> Stage:
         """Compile the operators."""
         schema = session.createDataFrame([], SCHEMA).schema
         return cls(compile_queries(session, schema, Rows(Expression("at"), ((),)), queries))

@@ -50,7 +50,7 @@ from transom.model.window import sliding
 from transom.placement.balance import Move
 from transom.placement.migration import Strategy
 from transom.windows.aggregates import functions
-from transom.windows.query import Key, Query
+from transom.windows.query import Key, WindowedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,7 +77,7 @@ FORMS = (NONE, *(strategy.value for strategy in Strategy))
 SHARE = 4
 """No result waits for an instant migration: it adds less than one in so many parts of what a disruptive one adds."""
 REDUCED = "the load moves every 6 cuts, one minute of event time instead of two; one size, 24 migrations or fewer"
-QUERY = Query(
+QUERY = WindowedQuery(
     "q",
     0,
     (Key("user", Expression("user")),),

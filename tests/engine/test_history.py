@@ -13,7 +13,7 @@ from transom.model.time import MAX_TIME, MIN_TIME
 from transom.model.window import SessionSpec, WindowSpec
 from transom.windows.components import KeySet
 from transom.windows.panes import Grid
-from transom.windows.query import Key, Query
+from transom.windows.query import Key, WindowedQuery
 
 KEYS = tuple(Key(name, Expression(name)) for name in "ab")
 AGGREGATES = {"n": tm.count(), "low": tm.min("x"), "total": tm.sum("x"), "mean": tm.avg("x")}
@@ -21,7 +21,7 @@ WINDOWS = [WindowSpec(4000, 4000), WindowSpec(8000, 4000), WindowSpec(6000, 3000
 
 
 def query(name, aggregates=("n",), windows=(WINDOWS[0],), keys=1):
-    return Query(name, 0, KEYS[:keys], tuple(windows), tuple((a, AGGREGATES[a]) for a in aggregates))
+    return WindowedQuery(name, 0, KEYS[:keys], tuple(windows), tuple((a, AGGREGATES[a]) for a in aggregates))
 
 
 def origin(keys=1, branch="rows", condition=""):
@@ -75,8 +75,8 @@ STEPS = st.lists(
 @given(STEPS, QUERIES)
 def test_no_row_of_a_complete_window_was_missed(steps, new):
     """Every row from the promised moment on was aggregated as the new query needs it, in panes cut at its edges."""
-    running: list[tuple[Query, int]] = []
-    rows: list[tuple[int, list[Query]]] = []
+    running: list[tuple[WindowedQuery, int]] = []
+    rows: list[tuple[int, list[WindowedQuery]]] = []
     unseen, dropped = MIN_TIME, MIN_TIME
     for kind, value in steps:
         if kind == "rows":

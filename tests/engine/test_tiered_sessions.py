@@ -35,7 +35,7 @@ from transom.windows.aggregates.reduce import reduce_slots
 from transom.windows.components import KeySet
 from transom.windows.intervals import TIMES
 from transom.windows.panes import Grid
-from transom.windows.query import Key, Query
+from transom.windows.query import Key, WindowedQuery
 
 Row = tuple[int, int, int]
 """Time, key and value."""
@@ -50,7 +50,7 @@ FINE = Origin("branch", ("k",))
 def entry_of(directory: Path, keyed: bool = True, windows: Sequence[Any] = (*GAPS, FIXED)) -> StoreEntry:
     """The store of one query, of key k or of none."""
     keys = (Key("k", Expression("k")),) if keyed else ()
-    query = Query("q", 0, keys, tuple(windows), AGGREGATES)
+    query = WindowedQuery("q", 0, keys, tuple(windows), AGGREGATES)
     key_set = KeySet(0, frozenset(keys), (query,))
     origin = FINE if keyed else Origin("branch", ())
     schema = pa.schema([("k", pa.int64())] if keyed else [])

@@ -45,7 +45,7 @@ from transom.model.window import WindowSpec
 from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.components import ROWS, KeySet
 from transom.windows.panes import Grid
-from transom.windows.query import Key, Query
+from transom.windows.query import Key, WindowedQuery
 
 NAMES = {primitive: primitive.key for primitive in PRIMITIVES}
 ORIGIN = Origin("branch", ("k",))
@@ -252,7 +252,7 @@ def test_what_all_stores_of_a_stream_have_in_files_is_merged_in_one_job(tmp_path
     counts: dict[Primitive, Types] = {ROWS: {"count": pa.int64()}}
     for number, name in enumerate("abc"):
         keys = (Key(name, Expression(name)),)
-        query = Query(name, number, keys, (WindowSpec(MS, MS, 0),), (("n", tm.count()),))
+        query = WindowedQuery(name, number, keys, (WindowSpec(MS, MS, 0),), (("n", tm.count()),))
         queries[name] = CompiledQuery(query, {"n": ()})
         key_set = KeySet(number, frozenset(keys), (query,))
         shapes.append((key_set, Origin("rows", (name,)), pa.schema([(name, pa.int64())]), counts))

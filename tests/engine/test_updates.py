@@ -20,7 +20,7 @@ from transom.model.expression import Expression
 from transom.model.time import MIN_TIME
 from transom.model.window import WindowSpec
 from transom.windows.components import ROWS, KeySet
-from transom.windows.query import Key, Query
+from transom.windows.query import Key, WindowedQuery
 
 ORIGIN = Origin("rows", ("k",))
 COUNTS = {ROWS: {"count": pa.int64()}}
@@ -30,16 +30,16 @@ Row = tuple[int, int]
 """Event time and key."""
 
 
-def query_of(windows: tuple[WindowSpec, ...], early: int | None, lateness: int) -> Query:
+def query_of(windows: tuple[WindowSpec, ...], early: int | None, lateness: int) -> WindowedQuery:
     key = Key("k", Expression("k"))
-    return Query("q", 0, (key,), windows, (("n", tm.count()),), early=early, lateness=lateness)
+    return WindowedQuery("q", 0, (key,), windows, (("n", tm.count()),), early=early, lateness=lateness)
 
 
 @dataclass
 class Machine:
     """A stream's state that is told of cuts, beside the rows that each window should hold."""
 
-    query: Query
+    query: WindowedQuery
     rows: list[tuple[Row, int]] = field(default_factory=list)
     """Rows with the watermark that was in force for them."""
     cut: int = 0

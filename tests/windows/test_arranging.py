@@ -11,7 +11,7 @@ from transom.model.window import WindowSpec
 from transom.windows.aggregates import functions as tm
 from transom.windows.arranging import Flow, Review
 from transom.windows.components import Arrangement, Component, key_sets_of, plan_components
-from transom.windows.query import Key, LatencyTarget, Query
+from transom.windows.query import Key, LatencyTarget, WindowedQuery
 from transom.windows.splitting import Costs
 
 SECOND = 1_000_000
@@ -19,15 +19,15 @@ SLIDING = WindowSpec(60 * SECOND, 10 * SECOND, 0)
 DEAR_ROWS, DEAR_MERGES = Costs(row=1e-5, merge=1e-9), Costs(row=1e-9, merge=1e-5)
 
 
-def query(name: str, *keys: str, window: WindowSpec = SLIDING, **more: object) -> Query:
+def query(name: str, *keys: str, window: WindowSpec = SLIDING, **more: object) -> WindowedQuery:
     named = tuple(Key(key, Expression(key)) for key in keys)
-    return Query(name, 0, named, (window,), (("n", tm.count()),), **more)  # type: ignore[arg-type]
+    return WindowedQuery(name, 0, named, (window,), (("n", tm.count()),), **more)  # type: ignore[arg-type]
 
 
 USERS, AREAS, GLOBAL = query("users", "area", "user"), query("areas", "area"), query("all")
 
 
-def names(queries: Sequence[Query]) -> list[str]:
+def names(queries: Sequence[WindowedQuery]) -> list[str]:
     return [key_set.name for key_set in key_sets_of(queries)]
 
 
@@ -75,7 +75,9 @@ def test_only_fixed_windows_of_different_lengths_are_computed_directly():
     assert not key_sets_of(same_length)[0].can_be_direct
 
 
-def review(costs: Costs, queries: Sequence[Query], flows: dict[str, Flow], before: Review | None = None) -> Review:
+def review(
+    costs: Costs, queries: Sequence[WindowedQuery], flows: dict[str, Flow], before: Review | None = None
+) -> Review:
     start = Review.start(Arrangement()) if before is None else before
     components = plan_components(queries, arrangement=start.arrangement)
     return start.again(components, flows, 60 * SECOND, 600 * SECOND, costs)

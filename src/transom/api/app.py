@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from transom.api.chaining import Derivation, JoinOf, ResultsOf
 from transom.api.running import Running
-from transom.api.streams import QueryBuilder, Rowwise, Stream
+from transom.api.streams import Query, Rowwise, Stream
 from transom.checkpoint.control import Inbox
 from transom.checkpoint.store import Checkpoint
 from transom.engine.changes.remote import Remote
@@ -41,7 +41,7 @@ from transom.sinks.base import Sink, explained, require_usable
 from transom.sources.base import Source
 from transom.sources.shared import SharedSource
 from transom.views.notebook import NotebookView, notebook_display
-from transom.windows.query import Query
+from transom.windows.query import WindowedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -171,8 +171,8 @@ class App:
         join = WindowJoin(keys, window_of(window), how)
         return self._derive(JoinOf(name or f"join{joins + 1}", sides[0], sides[1], join))
 
-    def _results(self, builder: QueryBuilder, name: str | None) -> Stream:
-        return self._derive(ResultsOf(builder, name))
+    def _results(self, of: Query, name: str | None) -> Stream:
+        return self._derive(ResultsOf(of, name))
 
     def _derive(self, derivation: Derivation) -> Stream:
         def twin(name: str | None) -> Stream:
@@ -186,18 +186,18 @@ class App:
         self._derived.append(derivation)
         return stream
 
-    def _add(self, stream: Stream, sink: Sink, name: str | None, query: Callable[[str], Query]) -> Change:
+    def _add(self, stream: Stream, sink: Sink, name: str | None, query: Callable[[str], WindowedQuery]) -> Change:
         with self._lock:
             label = name or next(f"query{i}" for i in itertools.count(1) if f"query{i}" not in self._sinks)
             require_usable(label, sink, self._sinks)
             made = query(label)
-            stream.queries.append(made)
+            stream._queries.append(made)
             self._sinks[label] = sink
             if not self._running:
                 return self._requests.define(label)
             change = Change(label, "add")
             change.when_done(lambda: self._forget_if_refused(change, sink))
-            addition = Addition(stream.name, stream.rows, made, sink)
+            addition = Addition(stream.name, stream._rows, made, sink)
             self._opened.add(sink)
         return self._requests.ask(Request(change, addition))
 
@@ -211,7 +211,7 @@ class App:
         with self._lock:
             del self._sinks[name]
             for stream in (*self._streams.values(), *(derivation.stream for derivation in self._derived)):
-                stream.queries = [query for query in stream.queries if query.name != name]
+                stream._queries = [query for query in stream._queries if query.name != name]
 
     def _release(self, sink: Sink) -> None:
         """Close a sink, unless a query has it."""
@@ -226,7 +226,7 @@ class App:
         with self._lock:
             return tuple(self._sinks)
 
-    def extend_with(self, add: Callable[[str, Sequence[str]], Sequence[Change]]) -> None:
+    def _extend_with(self, add: Callable[[str, Sequence[str]], Sequence[Change]]) -> None:
         """Say how `transom add` adds queries while the application runs.
 
         Args:
@@ -272,10 +272,10 @@ class App:
     def _definitions(self) -> list[StreamDefinition]:
         """Return the streams with queries, parents first."""
         for derivation in reversed(self._derived):  # so that a query read by one that is read comes in, too
-            if derivation.stream.queries:
+            if derivation.stream._queries:
                 derivation.settle()
         streams = [*self._streams.values(), *(derivation.stream for derivation in self._derived)]
-        used = [stream for stream in streams if stream.queries]
+        used = [stream for stream in streams if stream._queries]
         for stream in used:
             if [other.name for other in used].count(stream.name) > 1:
                 raise DefinitionError(f"stream: there are two streams {stream.name!r}.", "Rename the stream or query.")
@@ -283,7 +283,7 @@ class App:
             raise DefinitionError(
                 "The application has no query.", "End one with .to(sink, name=...) before running it."
             )
-        return [stream.definition() for stream in used]
+        return [stream._definition() for stream in used]
 
     def run(
         self,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from transom.api.streams import QueryBuilder, Rowwise, Stream
+from transom.api.streams import Query, Rowwise, Stream
 from transom.engine.spark.rows import WindowJoin
 from transom.engine.streams.derived import DerivedSource, ResultsSource
 from transom.engine.streams.joining import ROWS, JoinSource
 from transom.errors import DefinitionError
 from transom.sinks.nowhere import Nowhere
 from transom.windows.aggregates.functions import count
-from transom.windows.query import Query
+from transom.windows.query import WindowedQuery
 
 
 class Derivation(Protocol):
@@ -35,7 +35,7 @@ class Derivation(Protocol):
 class ResultsOf:
     """The results of a query."""
 
-    builder: QueryBuilder
+    query: Query
     wanted: str | None
     """Name of the query, if it gets no sink."""
     stream: Stream = field(init=False)
@@ -43,7 +43,7 @@ class ResultsOf:
     @property
     def name(self) -> str:
         """Name of the stream, as far as it is known."""
-        return f"{self.builder.label or self.wanted or 'a query'}.results"
+        return f"{self.query.label or self.wanted or 'a query'}.results"
 
     def settle(self) -> None:
         """Add the query without a sink, if it has none; the stream is named after it.
@@ -51,7 +51,7 @@ class ResultsOf:
         Raises:
             DefinitionError: The query has another name than `results` says.
         """
-        label = self.builder.label or self.builder.register(Nowhere(), self.wanted).query
+        label = self.query.label or self.query._register(Nowhere(), self.wanted).query
         if self.wanted not in (None, label):
             raise DefinitionError(
                 f"results: the query is named {label!r} in to() and {self.wanted!r} in results().",
@@ -61,8 +61,8 @@ class ResultsOf:
 
     def source(self) -> DerivedSource:
         """Return a new source, for one run."""
-        assert self.builder.label is not None, "settled first"
-        return ResultsSource(self.builder.windowed.grouped.rows.stream.name, self.builder.label)
+        assert self.query.label is not None, "settled first"
+        return ResultsSource(self.query.windowed.grouped.rows.stream.name, self.query.label)
 
 
 @dataclass(eq=False)
@@ -84,13 +84,13 @@ class JoinOf:
             self.settled = True
 
     def _register(self, rows: Rowwise, label: str) -> None:
-        def query(name: str) -> Query:
-            branch = rows.stream.branch(rows.chain)
-            return Query(
+        def query(name: str) -> WindowedQuery:
+            branch = rows.stream._branch(rows.chain)
+            return WindowedQuery(
                 name, branch, (), (self.join.window,), ((ROWS, count()),), condition=rows.condition, keeps_rows=True
             )
 
-        rows.stream.register(rows.stream, Nowhere(), label, query)
+        rows.stream._register(rows.stream, Nowhere(), label, query)
 
     def source(self) -> DerivedSource:
         """Return a new source, for one run."""

@@ -17,28 +17,28 @@ from transom.model.window import Window, WindowKind, window_of
 from transom.sinks.base import REVISION, Sink
 from transom.sources.base import Source
 from transom.windows.aggregates.base import Aggregate
-from transom.windows.query import Key, LatencyTarget, Query
+from transom.windows.query import Key, LatencyTarget, WindowedQuery
 
 
 @dataclass(eq=False)
 class Stream:
     """Rows of a source; made by `App.stream`, `App.join` and `results`. Transformations return new values."""
 
-    register: Callable[[Stream, Sink, str | None, Callable[[str], Query]], Change]
+    _register: Callable[[Stream, Sink, str | None, Callable[[str], WindowedQuery]], Change]
     """Makes a query part of the application: stream, sink, name if any, and the query given its name."""
-    derive: Callable[[QueryBuilder, str | None], Stream]
+    _derive: Callable[[Query, str | None], Stream]
     """Returns a query's results as a stream; the name is for a query without a sink."""
-    twin: Callable[[str | None], Stream]
+    _twin: Callable[[str | None], Stream]
     """Returns another stream over the same source."""
     name: str
-    make_source: Callable[[], Source]
-    event_time: Expression
-    policy: WatermarkPolicy
-    origin: str = ""
+    _make_source: Callable[[], Source]
+    _event_time: Expression
+    _policy: WatermarkPolicy
+    _origin: str = ""
     """The stream that its source belongs to; empty for itself."""
 
     def __post_init__(self) -> None:
-        self.queries: list[Query] = []
+        self._queries: list[WindowedQuery] = []
         self._branches: list[tuple[Transformation, ...]] = []
 
     def apart(self, name: str | None = None) -> Stream:
@@ -54,7 +54,7 @@ class Stream:
         Raises:
             DefinitionError: The name is taken, the application is running, or the rows come from other queries.
         """
-        return self.twin(name)
+        return self._twin(name)
 
     def map(self, transformation: Transformation, deterministic: bool = True) -> Rowwise:
         """Return the rows after a row-wise PySpark transformation; see `Rowwise.map`."""
@@ -72,16 +72,18 @@ class Stream:
         """Aggregate all rows together, without keys; see `Grouped.window`."""
         return self.group_by().window(*windows, early=early, lateness=lateness)
 
-    def definition(self) -> StreamDefinition:
+    def _definition(self) -> StreamDefinition:
         """Return the stream as the engine takes it."""
-        return StreamDefinition(self.name, self.make_source(), self.rows, self.policy, tuple(self.queries), self.origin)
+        return StreamDefinition(
+            self.name, self._make_source(), self._rows, self._policy, tuple(self._queries), self._origin
+        )
 
     @property
-    def rows(self) -> Rows:
+    def _rows(self) -> Rows:
         """The rows before the queries see them."""
-        return Rows(self.event_time, tuple(self._branches))
+        return Rows(self._event_time, tuple(self._branches))
 
-    def branch(self, chain: tuple[Transformation, ...]) -> int:
+    def _branch(self, chain: tuple[Transformation, ...]) -> int:
         """Return the index of a chain of transformations; the same functions give the same index."""
         if chain not in self._branches:
             self._branches.append(chain)
@@ -199,7 +201,7 @@ class Windowed:
         """Whether a window can be emitted more than once."""
         return self.early is not None or self.lateness > 0
 
-    def agg(self, **aggregates: Aggregate) -> QueryBuilder:
+    def agg(self, **aggregates: Aggregate) -> Query:
         """Say what to compute: a name for each result column and its aggregate, e.g. trips=tm.count()."""
         if not aggregates:
             raise DefinitionError("agg: no aggregate is given.", "Write for example agg(trips=tm.count()).")
@@ -211,7 +213,7 @@ class Windowed:
                 )
         revision = [REVISION] if self.updates else []
         _unique(["window_start", "window_end", *(key.name for key in self.grouped.keys), *aggregates, *revision], "agg")
-        return QueryBuilder(self, tuple(aggregates.items()))
+        return Query(self, tuple(aggregates.items()))
 
 
 @dataclass(eq=False)
@@ -223,7 +225,7 @@ class _Published:
 
 
 @dataclass(frozen=True, eq=False)
-class QueryBuilder:
+class Query:
     """A query that lacks only a sink, or others that read its results; it counts from then on."""
 
     windowed: Windowed
@@ -237,7 +239,7 @@ class QueryBuilder:
         """Name of the query; None as long as it is not part of the application."""
         return self._published.label
 
-    def within(self, limit: Duration, quantile: float = 0.99) -> QueryBuilder:
+    def within(self, limit: Duration, quantile: float = 0.99) -> Query:
         """State a latency target: this share of the results is visible within the limit.
 
         Args:
@@ -251,7 +253,7 @@ class QueryBuilder:
             raise DefinitionError(f"within: the quantile is {quantile}.", "Give a number between 0 and 1.")
         return replace(self, target=LatencyTarget(micros, quantile))
 
-    def fill(self, value: str) -> QueryBuilder:
+    def fill(self, value: str) -> Query:
         """Emit known keys in windows without rows too; `zero`: counts are 0, other values null.
 
         A key is known from its first row on, for as long as the checkpoint lives.
@@ -279,7 +281,7 @@ class QueryBuilder:
         Raises:
             DefinitionError: The name or the sink's directory is taken.
         """
-        return self.register(sink, name)
+        return self._register(sink, name)
 
     def results(self, name: str | None = None) -> Stream:
         """Return the results as a stream on which further queries are built, e.g. 10 s into 30 s into a day.
@@ -293,17 +295,17 @@ class QueryBuilder:
         """
         published = self._published
         if published.results is None:
-            published.results = self.windowed.grouped.rows.stream.derive(self, name)
+            published.results = self.windowed.grouped.rows.stream._derive(self, name)
         return published.results
 
-    def register(self, sink: Sink, name: str | None) -> Change:
+    def _register(self, sink: Sink, name: str | None) -> Change:
         """Make the query part of the application, as `to` and `results` do."""
         rows = self.windowed.grouped.rows
 
-        def query(label: str) -> Query:
-            return Query(
+        def query(label: str) -> WindowedQuery:
+            return WindowedQuery(
                 label,
-                rows.stream.branch(rows.chain),
+                rows.stream._branch(rows.chain),
                 self.windowed.grouped.keys,
                 self.windowed.windows,
                 self.aggregates,
@@ -314,7 +316,7 @@ class QueryBuilder:
                 rows.condition,
             )
 
-        change = rows.stream.register(rows.stream, sink, name, query)
+        change = rows.stream._register(rows.stream, sink, name, query)
         if self._published.label is None:
             self._published.label = change.query
         return change

@@ -178,7 +178,7 @@ def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None)
     for query in spec.queries:
         with standing_in(spec.file, f"[[query]] {query.name!r}"):
             queries.add(query)
-    app.extend_with(queries.extend)
+    app._extend_with(queries.extend)
     return app
 
 

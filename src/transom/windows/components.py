@@ -14,7 +14,7 @@ from transom.windows.aggregates.base import Primitive
 from transom.windows.aggregates.count import Count
 from transom.windows.intervals import TIMES
 from transom.windows.panes import Grid
-from transom.windows.query import Key, Query
+from transom.windows.query import Key, WindowedQuery
 
 ROWS = Count()
 
@@ -30,7 +30,7 @@ class KeySet:
 
     branch: int
     keys: frozenset[Key]
-    queries: tuple[Query, ...]
+    queries: tuple[WindowedQuery, ...]
     condition: Expression | None = None
     """Which rows of the branch these are; all if None."""
     only: str = ""
@@ -177,14 +177,14 @@ class Component:
         return Grid.of(self.windows)
 
 
-def key_sets_of(queries: Sequence[Query], share: bool = True) -> tuple[KeySet, ...]:
+def key_sets_of(queries: Sequence[WindowedQuery], share: bool = True) -> tuple[KeySet, ...]:
     """Return the key sets of some queries, those with more keys first.
 
     Args:
         queries: The queries of a stream.
         share: Whether queries share partials; else each has a key set of its own.
     """
-    grouped: dict[tuple[int, frozenset[Key], Expression | None, str], list[Query]] = {}
+    grouped: dict[tuple[int, frozenset[Key], Expression | None, str], list[WindowedQuery]] = {}
     for query in queries:
         only = "" if share else query.name
         grouped.setdefault((query.branch, frozenset(query.keys), query.condition, only), []).append(query)
@@ -196,7 +196,7 @@ def key_sets_of(queries: Sequence[Query], share: bool = True) -> tuple[KeySet, .
 
 
 def plan_components(
-    queries: Sequence[Query], share: bool = True, arrangement: Arrangement = DEFAULT
+    queries: Sequence[WindowedQuery], share: bool = True, arrangement: Arrangement = DEFAULT
 ) -> tuple[Component, ...]:
     """Group queries into as few components as their keys allow.
 

@@ -35,7 +35,7 @@ class LatencyTarget:
 
 
 @dataclass(frozen=True)
-class Query:
+class WindowedQuery:
     """Aggregates per key and window over one branch of a stream.
 
     Raises:

@@ -10,7 +10,7 @@ from transom.engine.partials.tables import branch_of
 from transom.engine.state.state import QueryState
 from transom.model.time import MIN_TIME, Micros
 from transom.windows.aggregates.widening import goes_on, widens
-from transom.windows.query import Query
+from transom.windows.query import WindowedQuery
 
 RECORD = "queries"
 """Type of the log's records that tell of a change."""
@@ -204,7 +204,7 @@ def without_types(definition: Mapping[str, Any]) -> dict[str, Any]:
     return kept | {"branch": branch_of(definition)}
 
 
-def type_changes(old: Mapping[str, Any], new: Mapping[str, Any], query: Query) -> tuple[bool, list[str]]:
+def type_changes(old: Mapping[str, Any], new: Mapping[str, Any], query: WindowedQuery) -> tuple[bool, list[str]]:
     """Compare the types of two definitions of a query that are the same otherwise.
 
     Args:

@@ -14,7 +14,7 @@ from transom.engine.spark.plan import Rows
 from transom.errors import StoppedError, TransomError
 from transom.model.time import MIN_TIME, Duration, Micros, parse_duration
 from transom.sinks.base import Sink
-from transom.windows.query import Query
+from transom.windows.query import WindowedQuery
 
 Operation = Literal["add", "remove", "pause", "resume"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -93,7 +93,7 @@ class Addition:
     stream: str
     rows: Rows
     """The stream's transformations, with those of the query."""
-    query: Query
+    query: WindowedQuery
     sink: Sink
 
 

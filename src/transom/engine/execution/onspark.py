@@ -29,7 +29,7 @@ from transom.failures import Kind, classify, require_blame
 from transom.model.time import Micros
 from transom.sources.base import ARRIVAL
 from transom.windows.components import Component
-from transom.windows.query import Query
+from transom.windows.query import WindowedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -120,7 +120,7 @@ class SparkJob:
                 require_blame(error, self._what)
                 self._skip_unreadable(error)
 
-    def _attempt(self, queries: Sequence[Query], apart: bool = False) -> tuple[Compiled, CutPartials]:
+    def _attempt(self, queries: Sequence[WindowedQuery], apart: bool = False) -> tuple[Compiled, CutPartials]:
         stream, compiled = self.stream, self._compiled
         if apart or stream.computes_apart:
             compiled = stream.compile_apart(queries)

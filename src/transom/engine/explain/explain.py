@@ -15,7 +15,7 @@ from transom.model.time import format_duration
 from transom.windows.components import Component
 from transom.windows.operators import Attributes, Fused, Kind, Operator, Schema
 from transom.windows.panes import Grid
-from transom.windows.query import Query
+from transom.windows.query import WindowedQuery
 from transom.windows.splitting import Form
 
 Part = tuple[StreamDefinition, Compiled]
@@ -65,7 +65,7 @@ def explain(
     }
 
 
-def _query(query: Query, sink: str) -> dict[str, Any]:
+def _query(query: WindowedQuery, sink: str) -> dict[str, Any]:
     target = query.target
     return {
         "name": query.name,

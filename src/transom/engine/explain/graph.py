@@ -16,7 +16,7 @@ from transom.model.expression import Expression
 from transom.windows.aggregates.base import Primitive
 from transom.windows.components import KeySet
 from transom.windows.operators import ALL, Attributes, Edge, Graph, Kind, Operator, Schema
-from transom.windows.query import Query
+from transom.windows.query import WindowedQuery
 
 TIME = ("event time", "int64")
 PANE = ("pane start", "int64")
@@ -182,10 +182,10 @@ class StreamGraph:
         return Graph(self.operators, self.edges)
 
     @property
-    def _queries(self) -> list[Query]:
+    def _queries(self) -> list[WindowedQuery]:
         return [compiled.query for compiled in self.compiled.queries.values() if self._computes_of(compiled.query)]
 
-    def _computes_of(self, query: Query) -> list[Compute]:
+    def _computes_of(self, query: WindowedQuery) -> list[Compute]:
         return self._by_query.get(query.name, [])
 
     @cached_property

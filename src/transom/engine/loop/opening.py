@@ -23,7 +23,7 @@ from transom.model.time import Clock
 from transom.sources.base import Source
 from transom.sources.shared import SourceReader
 from transom.windows.operators import Schema
-from transom.windows.query import Query
+from transom.windows.query import WindowedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,7 +90,7 @@ def open_streams(
     return streams, lost
 
 
-def _compiled(session: SparkSession, definition: StreamDefinition, share: bool, query: Query) -> Compiled:
+def _compiled(session: SparkSession, definition: StreamDefinition, share: bool, query: WindowedQuery) -> Compiled:
     return compile_queries(session, definition.source.schema, definition.rows, [query], share)
 
 

@@ -9,7 +9,7 @@ from transom.engine.changes.records import KnownQuery
 from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.stream import StreamDefinition
 from transom.errors import TransomError
-from transom.windows.query import Query
+from transom.windows.query import WindowedQuery
 
 
 def orphans(definition: StreamDefinition, lost: Mapping[str, str]) -> dict[str, str]:
@@ -21,7 +21,7 @@ def orphans(definition: StreamDefinition, lost: Mapping[str, str]) -> dict[str, 
 
 
 def unstartable(
-    definition: StreamDefinition, known: Mapping[str, KnownQuery], compiles: Callable[[Query], object]
+    definition: StreamDefinition, known: Mapping[str, KnownQuery], compiles: Callable[[WindowedQuery], object]
 ) -> dict[str, str]:
     """Return the queries of a stream that failed and cannot be compiled any more, with the reason.
 

@@ -16,7 +16,7 @@ from transom.model.window import SessionSpec, WindowKind
 from transom.windows.aggregates.base import Primitive
 from transom.windows.components import KeySet
 from transom.windows.panes import Grid
-from transom.windows.query import Query
+from transom.windows.query import WindowedQuery
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Held:
     """A store of panes as a source of history."""
 
     origin: Origin
-    queries: tuple[tuple[Query, Micros], ...]
+    queries: tuple[tuple[WindowedQuery, Micros], ...]
     """Its queries, and from when on the windows of each are complete; microseconds."""
     dropped: Micros
     """Panes that start earlier may be gone."""
@@ -81,7 +81,7 @@ def sources_of(key_set: KeySet, origin: Origin, held: Sequence[Held], added: fro
     return found
 
 
-def complete_from(query: Query, sources: Sources, unseen: Micros) -> Micros:
+def complete_from(query: WindowedQuery, sources: Sources, unseen: Micros) -> Micros:
     """Return the start of the earliest window of an added query that is complete.
 
     Args:
@@ -97,5 +97,5 @@ def complete_from(query: Query, sources: Sources, unseen: Micros) -> Micros:
     return min(unseen, max(since, default=MAX_TIME))
 
 
-def _primitives(query: Query) -> list[Primitive]:
+def _primitives(query: WindowedQuery) -> list[Primitive]:
     return [primitive for _, aggregate in query.aggregates for primitive in aggregate.primitives]

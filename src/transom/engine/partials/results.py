@@ -16,7 +16,7 @@ from transom.windows.aggregates.base import Primitive, ResultContext, Slots, Sta
 from transom.windows.keys import KeyIndex
 from transom.windows.panes import Times
 from transom.windows.partials import Partial
-from transom.windows.query import Query
+from transom.windows.query import WindowedQuery
 from transom.windows.store import PaneStore
 
 WINDOW_START, WINDOW_END = "window_start", "window_end"
@@ -37,13 +37,13 @@ class ResultRows:
     """A primitive that is missing is neutral."""
 
 
-def result_keys(query: Query) -> tuple[str, ...]:
+def result_keys(query: WindowedQuery) -> tuple[str, ...]:
     """Return the names of the columns that identify a result row."""
     return (WINDOW_START, WINDOW_END, *(key.name for key in query.keys))
 
 
 def result_table(
-    query: Query,
+    query: WindowedQuery,
     store: PaneStore,
     windows: Sequence[tuple[Span, Partial]],
     input_types: dict[str, tuple[pa.DataType, ...]],
@@ -83,7 +83,7 @@ def result_table(
 
 
 def table_of(
-    query: Query,
+    query: WindowedQuery,
     keys: KeyIndex,
     primitives: Mapping[Primitive, Types],
     rows: ResultRows,
@@ -119,7 +119,7 @@ def table_of(
     return pa.table(columns)
 
 
-def in_order(tables: Sequence[pa.Table], query: Query) -> pa.Table:
+def in_order(tables: Sequence[pa.Table], query: WindowedQuery) -> pa.Table:
     """Return the results of several kinds of windows as one table, ordered by the windows' ends and starts.
 
     A session can be the span of a fixed window, or of a session with another gap. It has the same rows then and is one
@@ -134,7 +134,7 @@ def in_order(tables: Sequence[pa.Table], query: Query) -> pa.Table:
     return table.take(pc.sort_indices(table, [(WINDOW_END, "ascending"), (WINDOW_START, "ascending")]))
 
 
-def _with_zeros(table: pa.Table, query: Query, filled: Any) -> pa.Table:
+def _with_zeros(table: pa.Table, query: WindowedQuery, filled: Any) -> pa.Table:
     """Return the table with the aggregates' zeros in the rows that stand for no row, given as booleans."""
     for name, aggregate in query.aggregates:
         if aggregate.zero is not None:

@@ -14,7 +14,7 @@ from transom.model.window import SessionSpec
 from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.components import KeySet
 from transom.windows.intervals import TIMES, Intervals
-from transom.windows.query import Query
+from transom.windows.query import WindowedQuery
 from transom.windows.sessions import SessionStore
 
 Ended: TypeAlias = "Mapping[SessionSpec, Intervals]"
@@ -78,11 +78,11 @@ class Sessions:
         """Return the end of the last session; MIN_TIME without one."""
         return max((store.last_end() for store in self.stores.values()), default=MIN_TIME)
 
-    def first_end(self, query: Query) -> Micros:
+    def first_end(self, query: WindowedQuery) -> Micros:
         """Return the end of the first session of a query to end unless rows come; MAX_TIME without one."""
         return min((s.first_end() for spec, s in self.stores.items() if spec in query.windows), default=MAX_TIME)
 
-    def due(self, query: Query, watermark: Micros, complete_from: Micros) -> bool:
+    def due(self, query: WindowedQuery, watermark: Micros, complete_from: Micros) -> bool:
         """Tell whether the watermark ends sessions of a query that are complete."""
         return any(
             bool((store.due(watermark) >= _complete(spec, complete_from)).any())
@@ -96,7 +96,7 @@ class Sessions:
 
     def results(
         self,
-        query: Query,
+        query: WindowedQuery,
         ended: Ended,
         complete_from: Micros,
         input_types: dict[str, tuple[pa.DataType, ...]],
@@ -123,7 +123,7 @@ class Sessions:
         return tables
 
     @staticmethod
-    def count(query: Query, ended: Ended, complete_from: Micros) -> int:
+    def count(query: WindowedQuery, ended: Ended, complete_from: Micros) -> int:
         """Return the number of rows that `results` would return, of all kinds together."""
         return sum(len(mine) for _, mine in _complete_sessions(query, ended, complete_from))
 
@@ -159,7 +159,9 @@ def sessions_table(store: SessionStore, origin: Origin) -> pa.Table:
     return partial_table(kept, origin, {PANE: times}, keys, states, absent)
 
 
-def _complete_sessions(query: Query, ended: Ended, complete_from: Micros) -> Iterator[tuple[SessionSpec, Intervals]]:
+def _complete_sessions(
+    query: WindowedQuery, ended: Ended, complete_from: Micros
+) -> Iterator[tuple[SessionSpec, Intervals]]:
     """Yield those of the sessions that ended that are results of a query, by kind."""
     for spec, sessions in ended.items():
         if spec in query.windows:

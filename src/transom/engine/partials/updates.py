@@ -14,7 +14,7 @@ from transom.engine.partials.results import Span
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.windows.aggregates.base import Slots
 from transom.windows.panes import closing_windows
-from transom.windows.query import Query
+from transom.windows.query import WindowedQuery
 
 Touched = tuple[Micros, Micros, Slots]
 """Start of a pane, or start and end of a window that is computed directly, and the ids of the keys that changed in it.
@@ -49,7 +49,7 @@ class Updates:
         query: The query.
     """
 
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: WindowedQuery) -> None:
         self.query = query
         self._last_early: Micros | None = None
         """Wall time of the cut that gave the last early results; the first cut counts as one."""

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
 from transom.windows.aggregates.base import Primitive
-from transom.windows.query import Query
+from transom.windows.query import WindowedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 def of_one_branch(
-    queries: Sequence[Query], seen: Mapping[int, DataFrame], texts: Mapping[int, str]
-) -> tuple[Query, ...]:
+    queries: Sequence[WindowedQuery], seen: Mapping[int, DataFrame], texts: Mapping[int, str]
+) -> tuple[WindowedQuery, ...]:
     """Return the queries, those with the same transformations on the same branch, the first of them.
 
     Args:
@@ -44,7 +44,7 @@ def of_one_branch(
     )
 
 
-def check_texts(queries: Sequence[Query]) -> None:
+def check_texts(queries: Sequence[WindowedQuery]) -> None:
     """Refuse Columns of one text and aggregates of one key that are not the same, over the rows of one branch.
 
     Raises:
@@ -72,7 +72,7 @@ def check_texts(queries: Sequence[Query]) -> None:
                     )
 
 
-def _expressions(query: Query) -> Iterator[tuple[Expression, str]]:
+def _expressions(query: WindowedQuery) -> Iterator[tuple[Expression, str]]:
     """Yield what a query evaluates, with where that is written."""
     for key in query.keys:
         yield key.expression, f"query {query.name!r}: the key {key.name!r}"

@@ -14,7 +14,7 @@ from transom.engine.spark.columns import TIME, is_case_sensitive, to_column, to_
 from transom.engine.spark.plan import Branch, Rows
 from transom.engine.spark.session import is_connect
 from transom.errors import DefinitionError
-from transom.windows.query import Query
+from transom.windows.query import WindowedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,7 +64,7 @@ class Carried:
         """Whether a query's rows are what they were, by query and plan as it is now."""
 
     def rows_of(
-        self, session: SparkSession, schema: StructType, rows: Rows, queries: Sequence[Query], text: str
+        self, session: SparkSession, schema: StructType, rows: Rows, queries: Sequence[WindowedQuery], text: str
     ) -> dict[str, KnownRows]:
         """Return under what the rows of each query of a branch are known.
 
@@ -91,7 +91,7 @@ class Carried:
         return found
 
 
-def _is_same(session: SparkSession, schema: StructType, rows: Rows, query: Query, before: KnownRows) -> bool:
+def _is_same(session: SparkSession, schema: StructType, rows: Rows, query: WindowedQuery, before: KnownRows) -> bool:
     from pyspark.errors import PySparkException
     from pyspark.sql.types import IntegerType, StructField, StructType
 
@@ -116,7 +116,7 @@ def _seen(session: SparkSession, schema: StructType, chain: tuple[plan.Transform
     return Branch.of(good, chain, rows.event_time).as_written(good)
 
 
-def _computed(seen: DataFrame, query: Query) -> str:
+def _computed(seen: DataFrame, query: WindowedQuery) -> str:
     """Return how all that a query uses of its rows is computed: the optimized plan, without numbers."""
     from pyspark.sql import functions as F
 

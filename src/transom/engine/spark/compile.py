@@ -24,7 +24,7 @@ from transom.model.expression import Expression
 from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.aggregates.widening import type_name
 from transom.windows.components import DEFAULT, Arrangement, Component, KeySet, key_sets_of, ordered, plan_components
-from transom.windows.query import Key, Query
+from transom.windows.query import Key, WindowedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,7 +57,7 @@ def compile_queries(
     session: SparkSession,
     schema: StructType,
     rows: Rows,
-    queries: Sequence[Query],
+    queries: Sequence[WindowedQuery],
     share: bool = True,
     arrangement: Arrangement = DEFAULT,
     carried: Carried | None = None,
@@ -97,7 +97,7 @@ def _compile(
     session: SparkSession,
     schema: StructType,
     rows: Rows,
-    queries: Sequence[Query],
+    queries: Sequence[WindowedQuery],
     share: bool,
     arrangement: Arrangement,
     carried: Carried,
@@ -221,7 +221,7 @@ def _needed(seen: Mapping[int, DataFrame], components: Sequence[Component], shar
     return tuple(by_branch[component.branch] for component in components)
 
 
-def _inputs(queries: Sequence[Query], branch: int) -> list[Expression]:
+def _inputs(queries: Sequence[WindowedQuery], branch: int) -> list[Expression]:
     mine = [aggregate for query in queries if query.branch == branch for _, aggregate in query.aggregates]
     return [
         *(expression for aggregate in mine for expression in aggregate.inputs),
@@ -229,12 +229,12 @@ def _inputs(queries: Sequence[Query], branch: int) -> list[Expression]:
     ]
 
 
-def _input_types(query: Query, types: Mapping[Expression, pa.DataType]) -> dict[str, tuple[pa.DataType, ...]]:
+def _input_types(query: WindowedQuery, types: Mapping[Expression, pa.DataType]) -> dict[str, tuple[pa.DataType, ...]]:
     return {name: tuple(types[e] for e in aggregate.inputs) for name, aggregate in query.aggregates}
 
 
 def _types(
-    query: Query,
+    query: WindowedQuery,
     keys: Mapping[tuple[int, Key], pa.DataType],
     inputs: Mapping[Expression, pa.DataType],
     seen: DataFrame,

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from transom.engine.spark.columns import first_line
 from transom.errors import QueryFailedError, SessionError
 from transom.failures import PASSING, Kind, classify, require_blame, worker_traceback
-from transom.windows.query import Query
+from transom.windows.query import WindowedQuery
 
 logger = logging.getLogger(__name__)
 
@@ -26,16 +26,16 @@ class Isolated(Generic[T]):
     """A result without the queries that failed."""
 
     value: T
-    queries: tuple[Query, ...]
+    queries: tuple[WindowedQuery, ...]
     """The queries it was made for."""
     failures: dict[str, str] = field(default_factory=dict)
     """Why each of the others failed."""
 
 
 def run_isolated(
-    run: Callable[[Sequence[Query]], T],
-    queries: Sequence[Query],
-    apart: Callable[[Sequence[Query]], T] | None = None,
+    run: Callable[[Sequence[WindowedQuery]], T],
+    queries: Sequence[WindowedQuery],
+    apart: Callable[[Sequence[WindowedQuery]], T] | None = None,
 ) -> Isolated[T]:
     """Run a shared job; when it fails, find the culprits by bisection and run it for the others.
 
@@ -67,8 +67,8 @@ def run_isolated(
         return Isolated(again.value, again.queries, {**failures, **again.failures})
 
 
-def _again_if_it_may_pass(run: Callable[[Sequence[Query]], T]) -> Callable[[Sequence[Query]], T]:
-    def tried(queries: Sequence[Query]) -> T:
+def _again_if_it_may_pass(run: Callable[[Sequence[WindowedQuery]], T]) -> Callable[[Sequence[WindowedQuery]], T]:
+    def tried(queries: Sequence[WindowedQuery]) -> T:
         for left in reversed(range(TRIES)):
             try:
                 return run(queries)
@@ -83,9 +83,9 @@ def _again_if_it_may_pass(run: Callable[[Sequence[Query]], T]) -> Callable[[Sequ
 
 
 def _again(
-    run: Callable[[Sequence[Query]], T],
-    queries: Sequence[Query],
-    apart: Callable[[Sequence[Query]], T] | None,
+    run: Callable[[Sequence[WindowedQuery]], T],
+    queries: Sequence[WindowedQuery],
+    apart: Callable[[Sequence[WindowedQuery]], T] | None,
 ) -> T:
     try:
         return run(queries)
@@ -97,7 +97,9 @@ def _again(
         return apart(queries)
 
 
-def _culprits(run: Callable[[Sequence[Query]], T], queries: list[Query], error: Exception) -> dict[str, str]:
+def _culprits(
+    run: Callable[[Sequence[WindowedQuery]], T], queries: list[WindowedQuery], error: Exception
+) -> dict[str, str]:
     """Return the queries that fail by themselves, given that they fail together; empty when it passed by itself."""
     if len(queries) == 1:
         if trace := worker_traceback(error):

@@ -27,7 +27,7 @@ from transom.sources.base import ARRIVAL, CORRUPT, PARTITION
 from transom.windows.components import ROWS, Component
 from transom.windows.intervals import TIMES
 from transom.windows.panes import Times
-from transom.windows.query import Query
+from transom.windows.query import WindowedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -288,7 +288,7 @@ def _lost(moment: Micros, condition: Expression | None) -> Column:
     return early if condition is None else early & to_condition(condition)
 
 
-def late_moments(queries: Sequence[Query], watermark: Micros) -> dict[str, Micros]:
+def late_moments(queries: Sequence[WindowedQuery], watermark: Micros) -> dict[str, Micros]:
     """Return, for each query, the moment before which its rows are late; MIN_TIME when none is."""
     return {query.name: max(MIN_TIME, query.late_before(watermark)) for query in queries}
 
@@ -357,7 +357,7 @@ def late_rows(table: pa.Table, component: Component, before: Mapping[str, Micros
     return late
 
 
-def _length_up_to(query: Query, moment: Micros) -> Micros:
+def _length_up_to(query: WindowedQuery, moment: Micros) -> Micros:
     """Return the length of windows that lie one after the other up to the moment, which is an edge of theirs."""
     fixed = [window for window in query.windows if isinstance(window, WindowSpec)]
     return next(window.length for window in fixed if (moment - window.offset) % window.slide == 0)

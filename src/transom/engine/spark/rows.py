@@ -21,7 +21,7 @@ from transom.model.time import Micros
 from transom.model.window import SessionSpec, WindowKind
 from transom.sources.filesets.read import escape_glob
 from transom.windows.calendars import calendar_start_sql
-from transom.windows.query import Query
+from transom.windows.query import WindowedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +32,7 @@ IN_FORCE = "_in_force"
 WINDOW_START, WINDOW_END = "window_start", "window_end"
 
 
-def rows_of(raw: DataFrame, stream: StreamPlan, query: Query, ahead: Micros | None) -> DataFrame:
+def rows_of(raw: DataFrame, stream: StreamPlan, query: WindowedQuery, ahead: Micros | None) -> DataFrame:
     """Return the rows that a query sees, with TIME."""
     timed = raw.withColumn(TIME, stream.time)
     seen = stream.branches[query.branch](good_rows(timed, ahead, raw.columns))

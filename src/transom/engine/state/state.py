@@ -27,7 +27,7 @@ from transom.sinks.base import WindowResults
 from transom.sources.base import Offset
 from transom.windows.arranging import Flow
 from transom.windows.partials import Partial, restricted
-from transom.windows.query import Query
+from transom.windows.query import WindowedQuery
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class QueryState:
 class CompiledQuery:
     """What the engine needs to know about a query's types."""
 
-    query: Query
+    query: WindowedQuery
     input_types: dict[str, tuple[pa.DataType, ...]]
     """Arrow types of each aggregate's inputs, by result column."""
 
@@ -98,7 +98,7 @@ class StreamState:
         self._asked: dict[Micros, bool] = {}
         """Watermarks that `has_due` was asked for, and its answers; forgotten with every change."""
 
-    def running(self) -> list[Query]:
+    def running(self) -> list[WindowedQuery]:
         """Return the queries that have not failed and are not paused."""
         return [c.query for name, c in self.compiled.items() if self.queries[name].runs]
 
@@ -202,26 +202,31 @@ class StreamState:
                 entry.expire(self.closed)
         return closings
 
-    def _emissions(self, query: Query, after: Micros, watermark: Micros, now: Micros) -> list[Emission]:
+    def _emissions(self, query: WindowedQuery, after: Micros, watermark: Micros, now: Micros) -> list[Emission]:
         spans = self._due(query, after, watermark)
         updates = self._updates.get(query.name)
         if updates is None:
             return [Emission(span, None, 0) for span in spans]
         return updates.take(spans, after, watermark, now, self.queries[query.name].complete_from)
 
-    def _final(self, query: Query, after: Micros, watermark: Micros) -> list[Span]:
+    def _final(self, query: WindowedQuery, after: Micros, watermark: Micros) -> list[Span]:
         """Return the windows of a query that others read which no row can change any more."""
         if query.name not in self.feeding:
             return []
         until = watermark if watermark >= MAX_TIME else watermark - query.lateness
         return self._due(query, max(MIN_TIME, after - query.lateness), until)
 
-    def _due(self, query: Query, after: Micros, until: Micros) -> list[Span]:
+    def _due(self, query: WindowedQuery, after: Micros, until: Micros) -> list[Span]:
         complete_from = self.queries[query.name].complete_from
         return self.by_query[query.name].due(query, query.closed_by(after), query.closed_by(until), complete_from)
 
     def _passed(
-        self, query: Query, entry: StoreEntry, emissions: Sequence[Emission], final: Sequence[Span], ended: Ended
+        self,
+        query: WindowedQuery,
+        entry: StoreEntry,
+        emissions: Sequence[Emission],
+        final: Sequence[Span],
+        ended: Ended,
     ) -> list[Closing]:
         """Return what tells the readers of a query whose results nobody needs any more that there were some."""
         number = len(emissions) + entry.sessions.count(query, ended, self.queries[query.name].complete_from)
@@ -230,7 +235,7 @@ class StreamState:
 
     def _closing(
         self,
-        query: Query,
+        query: WindowedQuery,
         entry: StoreEntry,
         emissions: Sequence[Emission],
         final: Sequence[Span],
@@ -260,7 +265,7 @@ class StreamState:
             table = result_table(query, entry.store, whole, types, self.ansi)
         return Closing(query.name, windows_emitted, results, table)
 
-    def first_end(self, query: Query) -> Micros | None:
+    def first_end(self, query: WindowedQuery) -> Micros | None:
         """Return the end of the next window of a query that a watermark completes; None while there is no row."""
         return self.by_query[query.name].first_end(query, self.closed)
 

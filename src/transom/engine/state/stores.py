@@ -25,7 +25,7 @@ from transom.windows.components import KeySet
 from transom.windows.intervals import TIMES
 from transom.windows.panes import all_windows
 from transom.windows.partials import Partial
-from transom.windows.query import Query
+from transom.windows.query import WindowedQuery
 
 StoreShape: TypeAlias = "tuple[KeySet, Origin, pa.Schema, Mapping[Primitive, Types]]"
 """Key set, origin, schema of its keys, and its primitives with their types."""
@@ -147,7 +147,7 @@ class StoreEntry:
 
     # ---- windows
 
-    def due(self, query: Query, after: Micros, until: Micros, complete_from: Micros) -> list[Span]:
+    def due(self, query: WindowedQuery, after: Micros, until: Micros, complete_from: Micros) -> list[Span]:
         """Return the windows of a query to emit that end in (after, until], ordered by end and start.
 
         Args:
@@ -164,7 +164,7 @@ class StoreEntry:
                 spans.update(self.store.due(window, after, until))
         return sorted((span for span in spans if span[0] >= complete_from), key=lambda span: (span[1], span[0]))
 
-    def first_end(self, query: Query, closed: Micros) -> Micros | None:
+    def first_end(self, query: WindowedQuery, closed: Micros) -> Micros | None:
         """Return the watermark that completes the next window of a query; None while there is no row."""
         starts = self.store.starts
         after = closed if closed > MIN_TIME else starts[0] if starts else None

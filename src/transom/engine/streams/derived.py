@@ -22,7 +22,7 @@ from transom.model.watermark import WatermarkPolicy
 from transom.sources.base import Cut, Mark, Offset, Waiting
 from transom.sources.schemas import check_reserved, position
 from transom.windows.partials import Partial
-from transom.windows.query import Query
+from transom.windows.query import WindowedQuery
 from transom.windows.store import PaneStore
 
 if TYPE_CHECKING:
@@ -331,7 +331,7 @@ class ResultsSource(DerivedSource):
 
 def result_schema(compiled: Compiled, name: str) -> pa.Schema:
     """Return the columns of a query's results."""
-    query: Query = compiled.queries[name].query
+    query: WindowedQuery = compiled.queries[name].query
     if name not in compiled.store_of:
         raise DefinitionError(f"results: {name!r} computes nothing.", "Give it an aggregate.")
     key_set, _, keys, primitives = compiled.store_of[name]

@@ -26,7 +26,7 @@ from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.watermark import WatermarkPolicy
 from transom.sources.base import Mark, Offset, Source
 from transom.windows.components import DEFAULT, Arrangement, Component
-from transom.windows.query import Query
+from transom.windows.query import WindowedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +44,7 @@ class StreamDefinition:
     source: Source
     rows: Rows
     policy: WatermarkPolicy
-    queries: tuple[Query, ...]
+    queries: tuple[WindowedQuery, ...]
     origin: str = ""
     """The stream that its source belongs to; empty for itself."""
 
@@ -140,7 +140,7 @@ class Stream:
         """Tell whether the jobs of the cuts that come write a component's partials into files."""
         return self.all_in_files or component.finest.name in self.in_files
 
-    def compile(self, queries: Sequence[Query]) -> Compiled:
+    def compile(self, queries: Sequence[WindowedQuery]) -> Compiled:
         """Return some of its queries as the engine runs them.
 
         Raises:
@@ -156,7 +156,7 @@ class Stream:
         """Whether the queries failed together and not one by one, so that none computes anything for another."""
         return self._apart is not None
 
-    def compile_apart(self, queries: Sequence[Query]) -> Compiled:
+    def compile_apart(self, queries: Sequence[WindowedQuery]) -> Compiled:
         """Return queries with a job in which none computes anything for another; the stores stay shared."""
         if self._apart is None or list(self._apart.queries) != [query.name for query in queries]:
             rows = self.definition.rows
@@ -185,7 +185,7 @@ class Stream:
         self.definitions.update(compiled.definitions)
         return compiled
 
-    def offer(self, rows: Rows, query: Query) -> None:
+    def offer(self, rows: Rows, query: WindowedQuery) -> None:
         """Take a query into the definition; it does not run yet.
 
         Args:
