@@ -127,13 +127,13 @@ def skew(sizes: Sequence[float]) -> float:
 def inputs(collection: tm.Collection) -> np.ndarray:
     """Return the bytes of each task's input."""
     held = np.array([[file.bytes for file in each.files] for each in collection._datasets.values()])
-    return collection.groups.grouping.sizes(held.sum(axis=0))
+    return collection._namespace.grouping.sizes(held.sum(axis=0))
 
 
 def best(collection: tm.Collection) -> float:
     """Return the smallest largest-over-mean that any borders of as many groups could give."""
     held = np.array([[file.bytes for file in each.files] for each in collection._datasets.values()]).sum(axis=0)
-    groups = len(collection.groups.grouping)
+    groups = len(collection._namespace.grouping)
     return smallest_largest(held, groups) / (held.sum() / groups)
 
 
@@ -164,7 +164,7 @@ def one_repeat(run: Run, spark: SparkSession, work: Workload, repeat: int) -> Re
     moving = tm.Collection(spark, f"elastic {work.name} {repeat}", ["cell"], PARTITIONS, elastic=elastic, bounds=fine)
     for phase in range(PHASES):
         labels = range(phase * DATASETS, (phase + 1) * DATASETS)
-        before = (moving.groups.grouping, moving.groups.homes)
+        before = (moving._namespace.grouping, moving._namespace.homes)
         frames = []
         for label in labels:
             path = run.work / f"{work.name}-{repeat}-{label}.parquet"
@@ -176,7 +176,7 @@ def one_repeat(run: Run, spark: SparkSession, work: Workload, repeat: int) -> Re
                 collection.add(label, source)
         for collection in (static, moving):
             collection.drop(*[label for label in collection.labels if label not in labels])
-        changed = before != (moving.groups.grouping, moving.groups.homes)
+        changed = before != (moving._namespace.grouping, moving._namespace.homes)
         salts.update(moving.all().salted)
         united = reduce(DataFrame.unionAll, frames)
         asks = {
@@ -223,7 +223,7 @@ def timed_medians(rows: pa.Table) -> pa.Table:
 def measured(collection: tm.Collection) -> Costs:
     """Measure what the simulation is told."""
     rows = collection.all().run(timed_medians)
-    learned = collection.groups.workers.costs
+    learned = collection._namespace.workers.costs
     byte = sum(rows["seconds"].to_pylist()) / sum(rows["bytes"].to_pylist())
     return Costs(learned.job, learned.question + TASK_SECONDS, byte)
 

@@ -150,7 +150,7 @@ def measured(run: Run, forms: Forms, asked: Sequence[Question]) -> Costs:
     stock = max(0.0, alone(forms.asks()["hash"], narrow) - float(plan + plan_dataset))
     rows = forms.collection.all().run(timed)
     byte = sum(rows["seconds"].to_pylist()) / sum(rows["bytes"].to_pylist())
-    learned = forms.collection.groups.workers.costs
+    learned = forms.collection._namespace.workers.costs
     found = Costs(learned.job, further, learned.question, byte, float(plan), float(plan_dataset), stock)
     ours = f"{found.job * 1e3:.0f} ms a job, {further * 1e3:.1f} ms of the driver for each question of it"
     task = f"{found.part * 1e3:.1f} ms a question in a task, {byte * 1e9:.2f} ns a byte"
@@ -239,7 +239,7 @@ def main() -> None:
         for name, searches in found.items():
             run.figure(f"{name}.qps", qps[name])
             run.figure(f"{name}.p95_ms", median(each.best.seconds * 1_000 for each in searches))
-        shared = forms.collection.groups.shared
+        shared = forms.collection._namespace.shared
         run.say(f"transom: {shared.questions} questions in {shared.jobs} jobs")
         for name in ("hash", "cached"):
             ratio = f"{qps['transom'] / qps[name]:.2f}" if qps[name] else "no rate at all was kept by"

@@ -140,7 +140,7 @@ class Trends:
         self.collections: dict[str, tm.Collection] = {}
         for kind in KINDS:
             self.collections[kind] = tm.Collection(spark, kind, ["key"], PARTITIONS, namespace=name, **options)
-        self.namespace: Any = self.collections["kv"].groups
+        self.namespace: Any = self.collections["kv"]._namespace
         self._functions = functions()
 
     def __enter__(self) -> Trends:

@@ -2,11 +2,14 @@
 
 from transom import sinks, sources
 from transom.api.app import App
-from transom.api.gate import gate
+from transom.api.gate import Gate, gate
 from transom.api.running import Running
+from transom.api.streams import Query, Stream
 from transom.collections.checkpointing import Recovery
 from transom.collections.collection import Collection
+from transom.collections.view import View
 from transom.engine.changes.requests import Change
+from transom.engine.explain.explanation import Explanation
 from transom.engine.loop.progress import Progress
 from transom.engine.spark.session import session_builder
 from transom.errors import (
@@ -21,8 +24,11 @@ from transom.errors import (
     TransomError,
 )
 from transom.model.watermark import watermark
-from transom.model.window import calendar, session_window, sliding, tumbling
-from transom.sinks.base import WindowResults
+from transom.model.window import Window, calendar, session_window, sliding, tumbling
+from transom.settings import Settings
+from transom.sinks.base import Sink, WindowResults
+from transom.sources.base import Source
+from transom.windows.aggregates.base import Aggregate
 from transom.windows.aggregates.functions import (
     all_ as all,
 )
@@ -62,21 +68,31 @@ from transom.windows.aggregates.functions import (
 __version__ = "0.2.0"
 
 __all__ = [
+    "Aggregate",
     "App",
     "Change",
     "CheckpointError",
     "Collection",
     "DefinitionError",
+    "Explanation",
+    "Gate",
     "JobChangedError",
     "Progress",
+    "Query",
     "QueryFailedError",
     "Recovery",
     "Running",
     "SessionError",
+    "Settings",
+    "Sink",
     "SinkError",
+    "Source",
     "SourceError",
     "StoppedError",
+    "Stream",
     "TransomError",
+    "View",
+    "Window",
     "WindowResults",
     "all",
     "any",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypedDict
 
 from transom.errors import DefinitionError, did_you_mean
 from transom.model.time import Duration, Micros, format_duration, parse_duration
@@ -14,6 +14,49 @@ TIERS = ("auto", "driver", "cluster")
 _DURATIONS = ("trigger", "poll", "cycle", "longest_wait", "recovery_bound", "stop_timeout")
 _NAMES = {"policy": "klink", "tier": "auto"}
 """Settings that are a name, with an example."""
+
+
+class SettingValues(TypedDict, total=False):
+    """The settings as users write them, each with what it is by default; `Settings` says more of each."""
+
+    trigger: Duration
+    """Least time between two micro-batches of a stream: "200 ms"."""
+    poll: Duration
+    """How often sources are asked for new data: "50 ms"."""
+    max_rows_per_cut: int
+    """Largest micro-batch in rows: 1,000,000."""
+    slots: int
+    """Spark jobs that run at once: 2."""
+    policy: str
+    """Which stream runs next: "klink", "fcfs", "round_robin", "highest_rate", "streambox" or "fair"."""
+    cycle: Duration
+    """About how long a micro-batch may take where there are several streams: ten times the cost of a job."""
+    longest_wait: Duration
+    """A stream that has waited longer goes first: "30 seconds"."""
+    memory_bound: float
+    """Share of memory from which on the streams go first that free most of it: 0.8."""
+    memory_limit: int
+    """Bytes that the driver's process may use: half of the machine's."""
+    sink_workers: int
+    """Sinks that write at once: 4."""
+    max_waiting_bytes: int
+    """Bytes of results that may wait for one sink: 256 MiB."""
+    snapshot_bytes: int
+    """Size from which on log and partials are replaced by a snapshot: 32 MiB."""
+    tier: str
+    """Where partials are: "auto", "driver" or "cluster"."""
+    driver_bytes: int
+    """Bytes of partials that the driver holds with tier "auto": 1 GiB."""
+    key_groups: int
+    """Parts of the keys of partials on the executors: two for each core."""
+    worker_bytes: int
+    """Bytes of merged partials that each Python worker of the executors keeps: 256 MiB."""
+    recovery_bound: Duration
+    """How late windows may be because an executor was lost: "10 seconds"."""
+    stop_timeout: Duration
+    """How long an application that was told to stop waits for micro-batches and sinks: "60 seconds"."""
+    share: bool
+    """Whether queries share partials: True."""
 
 
 @dataclass(frozen=True)

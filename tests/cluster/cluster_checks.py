@@ -54,7 +54,7 @@ class Running:
 
     def _age(self) -> None:
         """Let it be as if what there is had taken longer than the bound."""
-        checkpointer: Any = self.counts.groups.checkpointer
+        checkpointer: Any = self.counts._namespace.checkpointer
         made = [*self.news._datasets.values(), *self.counts._datasets.values()]
         nodes = checkpointer.lineage.datasets
         slow = {each.name: replace(nodes[each.name], reading=20.0, delay=20.0) for each in made}
@@ -99,7 +99,7 @@ def together(spark: SparkSession) -> dict[str, Any]:
         seconds = time.monotonic() - begun
         running.counts.evict(STEPS - 1)
         again = running.found()
-        homes = running.counts.groups.homes
+        homes = running.counts._namespace.homes
         running.counts.close()
         running.news.close()
         plain = reduce(DataFrame.unionAll, (words(spark, step) for step in range(STEPS)))

@@ -100,7 +100,7 @@ def killed(spark: SparkSession) -> dict[str, Any]:
             "rows": sum(each["text_count"] for each in before),
             "lost": len(lost),
             "seconds": time.monotonic() - begun,
-            "homes": victim.executor not in collection.groups.homes,
+            "homes": victim.executor not in collection._namespace.homes,
         }
 
 
@@ -127,7 +127,7 @@ def copies(spark: SparkSession) -> dict[str, Any]:
         return pa.table(values, names=["rows", "sum", "here"])
 
     bounds = list(range(100, 1000, 100))
-    with tm.Collection(spark, "copies", keys=["key"], partitions=10, bounds=bounds, wait="0 s") as collection:
+    with tm.Collection(spark, "copies", keys=["key"], partitions=10, bounds=bounds, locality_wait="0 s") as collection:
         for number, each in enumerate(rows):
             collection.add(number, each)
         hot = collection.all().key_range(0, 100)
@@ -141,7 +141,7 @@ def copies(spark: SparkSession) -> dict[str, Any]:
                 answers = list(pool.map(ask, range(questions)))
             return all(answer == wanted for answer, _ in answers), len({here for _, here in answers})
 
-        known, before = collection.groups, collection.bytes
+        known, before = collection._namespace, collection.bytes
         waits = known.workers.waits()
         first, at_home = ask(0)
         busy = places(12)

@@ -132,7 +132,7 @@ def test_a_closed_collection_takes_nothing_and_frees_its_name(spark: SparkSessio
     with pytest.raises(tm.DefinitionError, match="closed"):
         first.add(0, trips(spark, 0))
     with tm.Collection(spark, "again", keys=["cell"], partitions=3) as second:
-        assert second.groups.partitions == 3
+        assert second._namespace.partitions == 3
 
 
 def groups_asked(view: Any) -> list[int]:
@@ -143,7 +143,7 @@ def test_ranges_of_ordered_keys_ask_only_the_groups_that_have_them(spark: SparkS
     frame = spark.range(1_000).selectExpr("id % 100 AS cell", "id AS fare")
     names = spark.range(0, 100, 3).selectExpr("id AS cell", "id * 2 AS size")
     with (
-        tm.Collection(spark, "ranges", ["cell"], 4, bounds=[25, 50, 75], wait="50 ms") as ordered,
+        tm.Collection(spark, "ranges", ["cell"], 4, bounds=[25, 50, 75], locality_wait="50 ms") as ordered,
         tm.Collection(spark, "names", ["cell"], 4, bounds=[25, 50, 75], namespace="ranges") as others,
         tm.Collection(spark, "hashed", ["cell"], 4) as hashed,
     ):
@@ -173,7 +173,7 @@ def test_ranges_of_ordered_keys_ask_only_the_groups_that_have_them(spark: SparkS
 def test_the_limit_evicts_and_what_is_evicted_is_computed_again(
     spark: SparkSession, order: Any, evicted: list[int]
 ) -> None:
-    with tm.Collection(spark, f"limited-{order}", keys=["cell"], partitions=2, evict=order) as made:
+    with tm.Collection(spark, f"limited-{order}", keys=["cell"], partitions=2, eviction=order) as made:
         for hour in range(3):
             made.add(hour, trips(spark, hour))
         before = made[0].count()
@@ -181,7 +181,7 @@ def test_the_limit_evicts_and_what_is_evicted_is_computed_again(
         made.add(3, trips(spark, 3))
         assert [each for each in made if not made._datasets[each].files] == evicted
         assert "1 of them evicted" in repr(made)
-        assert "2 partitions by cell, groups: 2 at executor driver" in repr(made.groups)
+        assert "2 partitions by cell, groups: 2 at executor driver" in repr(made._namespace)
         assert made[evicted[0]].count() == before
         made.evict(3)
         assert made[3].count() == before
@@ -192,9 +192,9 @@ def test_the_limit_evicts_and_what_is_evicted_is_computed_again(
 def test_groups_follow_the_sizes(spark: SparkSession) -> None:
     with tm.Collection(spark, "elastic", keys=["cell"], partitions=8, elastic=(30_000, 40_000)) as made:
         made.add(0, trips(spark, 0, 20))
-        assert len(made.groups.grouping) == 1
+        assert len(made._namespace.grouping) == 1
         made.add(1, trips(spark, 1, 10_000))
-        assert len(made.groups.grouping) > 4
+        assert len(made._namespace.grouping) > 4
         assert made.all().count() == 10_020
 
 
@@ -256,7 +256,7 @@ def test_what_is_refused_keeps_no_name(spark: SparkSession) -> None:
     with tm.Collection(spark, "free", ["cell"], 2), pytest.raises(tm.DefinitionError, match="partitions is 3"):
         tm.Collection(spark, "other", ["cell"], 3, namespace="free")
     with tm.Collection(spark, "free", ["cell"], 3) as made:
-        assert made.groups.partitions == 3
+        assert made._namespace.partitions == 3
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ def test_other_columns_and_namespaces_are_refused(spark: SparkSession, first_ste
 def test_checkpoints_keep_the_bound_and_old_ones_go(spark: SparkSession, tmp_path: Path, policy: Any) -> None:
     recovery = tm.Recovery("1 hour", str(tmp_path), policy)
     running = Running(spark, recovery=recovery)
-    checkpointer: Any = running.sums.groups.checkpointer
+    checkpointer: Any = running.sums._namespace.checkpointer
     for hour in range(STEPS):
         running.hourly.add(hour, trips(spark, hour))
         # As if it had been measured, but the same on every machine.
@@ -216,7 +216,7 @@ def test_checkpoints_keep_the_bound_and_old_ones_go(spark: SparkSession, tmp_pat
 )
 def test_recoveries_that_cannot_be_are_refused(tmp_path: Path, arguments: Any, message: str) -> None:
     with pytest.raises(tm.DefinitionError, match=message):
-        tm.Recovery(**{"within": "5 s", "path": str(tmp_path), **arguments})
+        tm.Recovery(**{"bound": "5 s", "path": str(tmp_path), **arguments})
 
 
 def test_a_namespace_has_one_bound(spark: SparkSession, tmp_path: Path) -> None:
@@ -230,5 +230,5 @@ def test_the_libraries_of_recovery_are_an_extra(monkeypatch: pytest.MonkeyPatch)
     found = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "scipy" else found(name))
     with pytest.raises(tm.DefinitionError, match=r'scipy, not installed here\. Run: pip install "transom\[recovery\]"'):
-        tm.Recovery(within="10 seconds", path="/nowhere")
-    assert tm.Recovery(within="10 seconds", path="/nowhere", policy="edge").seconds == 10
+        tm.Recovery(bound="10 seconds", path="/nowhere")
+    assert tm.Recovery(bound="10 seconds", path="/nowhere", policy="edge").seconds == 10

@@ -75,7 +75,7 @@ def test_a_key_too_large_for_a_task_is_salted_and_its_partials_merge(spark: Spar
         assert made.all().aggregate(["cell"], {"fare": "count_distinct"}).num_rows == 40
         made.add(1, dataset(1, 4_000))
         assert list(made.all().salted) == [(7,)]
-        assert made.groups.grouping.sizes([f.bytes for f in made._datasets[1].files]).max() < 40_000
+        assert made._namespace.grouping.sizes([f.bytes for f in made._datasets[1].files]).max() < 40_000
         found = made.all().aggregate(["cell"], {"fare": ["count", "mean", "max"]}).sort_by("cell")
         plain = dataset(0, 0).union(dataset(1, 4_000)).groupBy("cell")
         wanted = plain.agg(F.count("fare"), F.mean("fare"), F.max("fare")).orderBy("cell")

@@ -49,7 +49,7 @@ def app(spark, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def plan(app):
-    return app.explain()
+    return app.explain().to_dict()
 
 
 def compiled_as(app, arrangement):
@@ -123,7 +123,7 @@ def test_the_loans_are_fused_as_in_the_paper(spark, tmp_path, monkeypatch):
     """Figure 4: map and computes per area together, their consolidates apart, the global operators each alone."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    graph = load(Path(__file__).resolve().parents[2] / "examples" / "loans.py")(spark).explain()["graph"]
+    graph = load(Path(__file__).resolve().parents[2] / "examples" / "loans.py")(spark).explain().graph
     kinds = {operator["name"]: operator["kind"] for operator in graph["operators"]}
     found = [(sorted(kinds[name] for name in c["operators"]), c["partitioned_by"]) for c in graph["components"]]
     assert found[:2] == [(["compute", "map"], ["area"]), (["consolidate", "consolidate"], ["area"])]
@@ -140,7 +140,7 @@ def test_a_join_is_fused_with_what_is_partitioned_by_its_keys(spark, tmp_path, i
     other = right.map(lambda df: df.selectExpr("user", "area AS place", "_event_micros")) if itself else right
     joined = app.join(left, other, on=["user"], window="1 minute", name="both")
     joined.group_by("user").window("1 hour").agg(n=tm.count()).to(MemorySink(), "users")
-    plan = app.explain()
+    plan = app.explain().to_dict()
     operators = {operator["name"]: operator for operator in plan["graph"]["operators"]}
     join = operators["both/join"]
     assert (join["kind"], join["partitioned_by"]) == ("join", ["user"])
@@ -221,7 +221,7 @@ def work_of(spark, tmp_path, monkeypatch, queries):
     with monkeypatch.context() as patch:
         patch.setattr(Mean, "primitives", property(counted))
         patch.setattr(JavaClient, "send_command", sent)
-        app.explain()
+        app.explain().to_dict()
     return asked
 
 

@@ -191,7 +191,7 @@ def test_a_query_is_named_once(spark: SparkSession, tmp_path: Path) -> None:
 def test_explain_shows_the_chain(spark: SparkSession, tmp_path: Path) -> None:
     app = App(spark, tmp_path / "checkpoint")
     define(app, MemorySink(), PiecewiseSource(SCHEMA), LEVELS)
-    streams = {s["name"]: [q["name"] for q in s["queries"]] for s in app.explain()["streams"]}
+    streams = {s["name"]: [q["name"] for q in s["queries"]] for s in app.explain().streams}
     assert streams == {
         "stream1": ["fine", "plain"],
         "fine.results": ["sibling", "middle"],

@@ -118,7 +118,7 @@ def test_each_query_sees_its_rows(interpreted, tmp_path, plain, share: bool):
             grouped.window(tm.sliding(window.length, every=window.slide)).agg(**made).to(sink, name)
 
     bench = Bench(interpreted, tmp_path, define, share=share)
-    parts = [component["key_sets"] for component in bench.app().explain()["streams"][0]["components"]]
+    parts = [component["key_sets"] for component in bench.app().explain().streams[0]["components"]]
     source.add(rows(40))
     bench.run(close_all=False, crash_at=("committed", 1))
     source.add(rows()[40:])

@@ -233,7 +233,7 @@ def test_joins_that_cannot_work(spark: SparkSession, tmp_path: Path, arguments: 
 def test_explain_shows_the_join(spark: SparkSession, tmp_path: Path) -> None:
     app = App(spark, tmp_path / "checkpoint")
     define(app, MemorySink(), PiecewiseSource(LEFT), PiecewiseSource(RIGHT), Join(tm.tumbling("10 seconds"), "left"))
-    streams = {s["name"]: (s["source"], [q["name"] for q in s["queries"]]) for s in app.explain()["streams"]}
+    streams = {s["name"]: (s["source"], [q["name"] for q in s["queries"]]) for s in app.explain().streams}
     assert streams["left"][1] == ["join1.left"]
     assert streams["join1"] == ("left join of left and right on k within 10 seconds", ["rows", "totals"])
 

@@ -148,7 +148,7 @@ def test_a_stream_read_apart_may_be_the_only_one_and_be_read_by_others(spark: Sp
         tens.results("tens").window("20 seconds").agg(n=tm.sum("n")).to(sink, "twenties")
 
     bench = Bench(spark, tmp_path, defined)
-    streams = bench.app().explain()["streams"]
+    streams = bench.app().explain().streams
     assert [(stream["name"], stream["shares_source_with"]) for stream in streams] == [
         ("own", "a/b"),
         ("tens.results", None),

@@ -329,7 +329,7 @@ def test_sessions_share_panes_and_aggregation_with_fixed_windows(spark, tmp_path
     grouped = app.stream(PiecewiseSource(SCHEMA), event_time="at").group_by("k")
     for name, window in {"s": tm.session_window("1 hour"), "t": tm.tumbling("20 minutes")}.items():
         grouped.window(window).agg(n=tm.count()).to(tm.sinks.memory(), name)
-    (stream,) = app.explain()["streams"]
+    (stream,) = app.explain().streams
     (component,) = stream["components"]
     assert component["panes"] == [{"every": "20 minutes", "offset": "0 seconds"}]
     assert [query["windows"] for query in stream["queries"]] == [["session 1 hour"], ["20 minutes"]]

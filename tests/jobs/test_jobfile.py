@@ -161,7 +161,7 @@ def test_a_query_over_the_results_of_another():
 
 def test_a_chained_job_is_built(spark, tmp_path):
     text = JOB.replace('sink = {parquet = "out/fares"}', "").replace("trips/*.json", f"{tmp_path}/*.json") + CHAINED
-    plan = build_job(parse_job(text), spark, str(tmp_path / "checkpoint")).explain()
+    plan = build_job(parse_job(text), spark, str(tmp_path / "checkpoint")).explain().to_dict()
     assert [(stream["name"], stream["queries"][0]["name"]) for stream in plan["streams"]] == [
         ("source", "fares"),
         ("fares.results", "days"),
@@ -202,7 +202,7 @@ sink = {parquet = "out/counts"}
 
 
 def test_a_join_of_two_sources(spark, tmp_path):
-    plan = build_job(parse_job(JOINED), spark, str(tmp_path / "checkpoint")).explain()
+    plan = build_job(parse_job(JOINED), spark, str(tmp_path / "checkpoint")).explain().to_dict()
     assert [(stream["name"], stream["queries"][0]["name"]) for stream in plan["streams"]] == [
         ("clicks", "pairs.left"),
         ("views", "pairs.right"),

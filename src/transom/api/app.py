@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from transom.api.chaining import Derivation, JoinOf, ResultsOf
 from transom.api.running import Running
@@ -18,6 +18,7 @@ from transom.checkpoint.store import Checkpoint
 from transom.engine.changes.remote import Remote
 from transom.engine.changes.requests import Addition, Change, Request, Requests
 from transom.engine.execution.executors import Executor
+from transom.engine.explain.explanation import Explanation
 from transom.engine.loop.interrupts import run_until_told
 from transom.engine.loop.loop import Loop
 from transom.engine.loop.opened import Opened
@@ -36,7 +37,7 @@ from transom.model.watermark import WatermarkPolicy
 from transom.model.watermark import watermark as make_watermark
 from transom.model.window import Window, window_of
 from transom.scheduling.policies import policy_named
-from transom.settings import Settings
+from transom.settings import Settings, SettingValues
 from transom.sinks.base import Sink, explained, require_usable
 from transom.sources.base import Source
 from transom.sources.shared import SharedSource
@@ -70,14 +71,14 @@ class App:
         *,
         name: str | None = None,
         clock: Clock | None = None,
-        **settings: Duration | float,
+        **settings: Unpack[SettingValues],
     ) -> None:
         if not hasattr(spark, "createDataFrame"):
             raise SessionError(f"{type(spark).__name__} is no Spark session.", "Use session_builder().getOrCreate().")
         self.spark = spark
         self.checkpoint = Path(checkpoint)
         self.name = name or "transom"
-        self.settings = Settings.of(settings)
+        self.settings = Settings.of(cast(Mapping[str, Any], settings))
         self._clock = clock or SystemClock()
         self._streams: dict[str, Stream] = {}
         self._derived: list[Derivation] = []
@@ -442,8 +443,8 @@ class App:
         if self._loop is not None:
             self._loop.stop()
 
-    def explain(self) -> dict[str, Any]:
-        """Return what will run and what is shared, as JSON-able values; runs nothing and leaves the checkpoint alone.
+    def explain(self) -> Explanation:
+        """Return what will run and what is shared; runs nothing and leaves the checkpoint alone.
 
         Raises:
             DefinitionError: A query cannot work on its stream.

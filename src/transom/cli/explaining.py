@@ -30,7 +30,7 @@ def explain_job(job: Path, *, master: str, as_json: bool) -> None:
     """
     build = load(job)
     with spark_session(master, f"transom explain {job.name}") as spark:
-        plan = build(spark).explain()
+        plan = build(spark).explain().to_dict()
     if as_json:
         print(json.dumps(plan, indent=2, default=str), file=sys.stdout)
     else:

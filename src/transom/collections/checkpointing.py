@@ -46,7 +46,7 @@ class Recovery:
     """How soon derived datasets of a namespace are there again after an executor was lost.
 
     Args:
-        within: Bound for reading and deriving what one executor held, from when Spark has noticed the loss.
+        bound: Time for reading and deriving what one executor held, from when Spark has noticed the loss.
         path: Directory for checkpoints that all executors reach: of a shared file system, or a URI as `hdfs://...`.
         policy: `lookahead` writes the fewest bytes over steps that repeat; `cut` is Stark's minimum cut relaxed by
             `relax`, which is also what `lookahead` does while no step is known to repeat; `edge` writes all leaves.
@@ -57,14 +57,14 @@ class Recovery:
         DefinitionError: A value cannot be, or the libraries of the policy are not installed.
     """
 
-    within: Duration
+    bound: Duration
     path: str
     policy: Policy = "lookahead"
     relax: float = 3.0
 
     def __post_init__(self) -> None:
-        if parse_duration(self.within, "within") <= 0:
-            raise DefinitionError(f"within is {self.within!r}.", "Give a time above 0.")
+        if parse_duration(self.bound, "bound") <= 0:
+            raise DefinitionError(f"bound is {self.bound!r}.", "Give a time above 0.")
         if self.policy not in POLICIES:
             raise DefinitionError(f"policy is {self.policy!r}.", f"Give one of {', '.join(POLICIES)}.")
         if not isinstance(self.relax, (int, float)) or not self.relax >= 1:
@@ -80,7 +80,7 @@ class Recovery:
     @property
     def seconds(self) -> float:
         """The bound."""
-        return parse_duration(self.within, "within") / MICROS_PER_SECOND
+        return parse_duration(self.bound, "bound") / MICROS_PER_SECOND
 
     @property
     def root(self) -> str:
@@ -170,7 +170,7 @@ class Checkpointer:
             logger.warning(
                 "%s cannot be recovered within %s: reading it, and starting a job, takes longer. Give more time.",
                 dataset.name,
-                recovery.within,
+                recovery.bound,
             )
         return [self._datasets[name] for name in names]
 

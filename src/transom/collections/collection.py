@@ -14,7 +14,6 @@ from transom.collections.checkpointing import Recovery
 from transom.collections.datasets import Dataset, Function, Recipe
 from transom.collections.deriving import alike, described
 from transom.collections.keyvalues import plain_frame
-from transom.collections.namespaces import Namespace
 from transom.collections.registry import joined, leave
 from transom.collections.view import Terms, View, composed
 from transom.engine.placed.placed import arrow_schema
@@ -53,9 +52,10 @@ class Collection:
         bounds: For ordered keys: the first key of each partition but the first, ascending, so that neighbouring keys
             are in neighbouring partitions. None: partitions by the hash of the keys.
         limit_bytes: With more bytes than this, datasets are evicted; None for no limit.
-        evict: Which first: `oldest` added or `least_used`, the one whose last use is longest ago.
-        wait: How long a task of a question waits for an executor that has its data while others are idle; less where
-            a question's `within` does not allow it. What then cannot be read elsewhere is copied, while it is wanted.
+        eviction: Which first: `oldest` added or `least_used`, the one whose last use is longest ago.
+        locality_wait: How long a task of a question waits for an executor that has its data while others are idle;
+            less where a question's `within` does not allow it. What then cannot be read elsewhere is copied, while it
+            is wanted.
         recovery: How soon derived datasets are there again after a loss, and where they are checkpointed for it; for
             all collections of the namespace. None: derived datasets are made again from the beginning.
         patience: How long a call waits for executors while the cluster has given none, or those that it needs were
@@ -77,24 +77,24 @@ class Collection:
         elastic: tuple[int, int] | None = None,
         bounds: Sequence[Any] | None = None,
         limit_bytes: int | None = None,
-        evict: Literal["oldest", "least_used"] = "oldest",
-        wait: Duration = "100 ms",
+        eviction: Literal["oldest", "least_used"] = "oldest",
+        locality_wait: Duration = "100 ms",
         recovery: Recovery | None = None,
         patience: Duration | None = None,
     ) -> None:
-        if evict not in ("oldest", "least_used"):
-            raise DefinitionError(f"evict is {evict!r}.", "Give 'oldest' or 'least_used'.")
+        if eviction not in ("oldest", "least_used"):
+            raise DefinitionError(f"eviction is {eviction!r}.", "Give 'oldest' or 'least_used'.")
         if limit_bytes is not None:
             whole_number(limit_bytes, "limit_bytes")
-        if (longest := parse_duration(wait, "wait")) < 0:
-            raise DefinitionError(f"wait is {wait!r}.", "Give a duration, 0 for not at all.")
+        if (longest := parse_duration(locality_wait, "locality_wait")) < 0:
+            raise DefinitionError(f"locality_wait is {locality_wait!r}.", "Give a duration, 0 for not at all.")
         if recovery is not None and not isinstance(recovery, Recovery):
-            raise DefinitionError(f"recovery is {shown(recovery)}.", "Give tm.Recovery(within=..., path=...).")
+            raise DefinitionError(f"recovery is {shown(recovery)}.", "Give tm.Recovery(bound=..., path=...).")
         self.name, self.keys, self.limit_bytes, self.order = (
             text(name, "name"),
             column_names(keys, "keys"),
             limit_bytes,
-            evict,
+            eviction,
         )
         shared = text(self.name if namespace is None else namespace, "namespace")
         patient = None if patience is None else parse_duration(patience, "patience")
@@ -337,11 +337,6 @@ class Collection:
             f"{self._namespace.partitions} partitions in {len(self._namespace.grouping)} groups "
             f"on {len(set(self._namespace.homes))} executors)"
         )
-
-    @property
-    def groups(self) -> Namespace:
-        """Partitions, groups and homes, shared with all collections of the namespace."""
-        return self._namespace
 
     # ---- questions
 

@@ -266,7 +266,7 @@ class _Queries:
                 raise JobFileError(f"add: the query {query.name!r} has no sink.", "Give it one.")
         except TransomError as error:
             change = Change(query.name, "add")
-            change.refuse(error)
+            change._refuse(error)
         return change
 
 

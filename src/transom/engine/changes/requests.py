@@ -72,12 +72,12 @@ class Change:
         """Call on the thread that makes it, once it is made or refused; at once if it is."""
         self._future.add_done_callback(lambda _: call())
 
-    def make(self, complete_from: Micros | None) -> None:
+    def _made(self, complete_from: Micros | None) -> None:
         """Say that it is made; the engine does. Nothing happens the second time."""
         if not self._future.done():
             self._future.set_result(complete_from)
 
-    def refuse(self, error: TransomError) -> None:
+    def _refuse(self, error: TransomError) -> None:
         """Say why it is not made; the engine does. Nothing happens the second time."""
         if not self._future.done():
             self._future.set_exception(error)
@@ -133,7 +133,7 @@ class Requests:
         """Say from when on the windows of a query are complete that the application starts with."""
         change = self._defined.pop(name, None)
         if change is not None:
-            change.make(complete_from)
+            change._made(complete_from)
 
     def take(self) -> list[Request]:
         """Return all that wait, and forget them."""
@@ -149,7 +149,7 @@ class Requests:
         """Refuse all that wait: the application ends."""
         self.look = lambda: None
         for request in self.take():
-            request.change.refuse(stopped(request.change))
+            request.change._refuse(stopped(request.change))
 
 
 def stopped(change: Change) -> StoppedError:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from transom.engine.explain.explanation import Explanation
 from transom.engine.explain.fused import fused_as_run
 from transom.engine.explain.graph import StreamGraph, application_graph, partial_text
 from transom.engine.spark.compile import Compiled
@@ -27,7 +28,7 @@ def explain(
     sinks: Mapping[str, str],
     columns: Mapping[str, Schema],
     tier: str = "auto",
-) -> dict[str, Any]:
+) -> Explanation:
     """Return streams, queries, what their queries share, and the graph of operators.
 
     Args:
@@ -46,9 +47,9 @@ def explain(
         )
         for definition, compiled in parts
     ]
-    return {
-        "application": name,
-        "streams": [
+    return Explanation(
+        name,
+        [
             {
                 "name": definition.name,
                 "source": definition.source.describe(),
@@ -61,8 +62,8 @@ def explain(
             }
             for definition, compiled in parts
         ],
-        "graph": _graph(graphs, [definition for definition, _ in parts]),
-    }
+        _graph(graphs, [definition for definition, _ in parts]),
+    )
 
 
 def _query(query: WindowedQuery, sink: str) -> dict[str, Any]:

@@ -127,7 +127,7 @@ class Changer:
                 try:
                     changed = self._fulfil(request) or changed
                 except BaseException:
-                    request.change.refuse(stopped(request.change))
+                    request.change._refuse(stopped(request.change))
                     raise
         finally:
             self._waiting += waiting
@@ -137,7 +137,7 @@ class Changer:
     def close(self) -> None:
         """Refuse what is not made: the application ends."""
         for request in self._waiting:
-            request.change.refuse(stopped(request.change))
+            request.change._refuse(stopped(request.change))
         self._waiting = []
         self.held = frozenset()
         self.requests.refuse_all()
@@ -157,7 +157,7 @@ class Changer:
             stream, proposal = self._added(request.addition) if request.addition else self._changed(change)
         except TransomError as error:
             self._journal.note(f"{change.operation} {change.query}: refused. {error}")
-            change.refuse(error)
+            change._refuse(error)
             return False
         self._make(stream, proposal)
         if request.addition is not None:
@@ -172,7 +172,7 @@ class Changer:
         self._journal.note(
             f"{change.query} was {_PAST[change.operation]}" + ("" if moment is None else f"; {words(moment)}") + "."
         )
-        change.make(moment)
+        change._made(moment)
         return True
 
     def _make(self, stream: Stream, proposal: Proposal, quiet: bool = False) -> None:

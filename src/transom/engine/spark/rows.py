@@ -118,6 +118,7 @@ class WindowJoin:
     on: tuple[str, ...]
     window: WindowKind
     how: str = INNER
+    """INNER or LEFT."""
 
     def __post_init__(self) -> None:
         if not self.on or not all(isinstance(name, str) for name in self.on):

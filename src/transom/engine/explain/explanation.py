@@ -1,0 +1,27 @@
+"""An explanation: the streams, queries and operators that an application will run, and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What `App.explain` returns; all of it is lists, dictionaries, texts and numbers."""
+
+    application: str
+    """Name of the application."""
+    streams: list[Mapping[str, Any]]
+    """Each stream: `name`, `source`, `shares_source_with` (a stream or None), `event_time`, `watermark`,
+    `scans_per_cut`, `queries` (`name`, `where`, `group_by`, `windows`, `aggregates`, `within`, `early`, `lateness`,
+    `sink`), and `components`, the aggregations of its job (`group_by`, `panes`, `partials`, `tier`, `shared`,
+    `key_sets`)."""
+    graph: Mapping[str, Any]
+    """The `operators` (map, compute, consolidate, join), the `edges` between them (`from`, `to`), and the `components`
+    that they are fused into."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as one dictionary that `json.dumps` takes."""
+        return asdict(self)
