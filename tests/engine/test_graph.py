@@ -171,7 +171,7 @@ def test_another_arrangement_is_another_fusion_of_the_same_graph(app, compiled):
     assert len(alone) == 1
     definition = app._definitions()[0]
     shown = explain("taxis", [(definition, after.compiled)], dict.fromkeys(after.compiled.queries, "memory"), {})
-    (operator,) = [o for o in shown["graph"]["operators"] if o["name"] == "trips/compute area"]
+    (operator,) = [o for o in shown.graph["operators"] if o["name"] == "trips/compute area"]
     assert (operator["form"], operator["from_partials_of"]) == ("direct", None)
 
 
