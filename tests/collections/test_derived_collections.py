@@ -206,7 +206,7 @@ def test_checkpoints_keep_the_bound_and_old_ones_go(spark: SparkSession, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"within": "0 s"}, "above 0"),
+        ({"bound": "0 s"}, "above 0"),
         ({"policy": "best"}, "policy is 'best'"),
         ({"relax": 0.5}, "at least 1"),
         ({"relax": "3"}, "relax is '3'"),
