@@ -200,7 +200,7 @@ def fate(register: Register, job: Mapping[str, Mapping[str, Any]]) -> Fate:
 
 def without_types(definition: Mapping[str, Any]) -> dict[str, Any]:
     """Return what makes a query another one when it changes: types may, where states go on; so may unused columns."""
-    kept = {name: value for name, value in definition.items() if name not in ("types", "source")}
+    kept = {name: value for name, value in definition.items() if name not in ("types", "source", "time")}
     return kept | {"branch": branch_of(definition)}
 
 

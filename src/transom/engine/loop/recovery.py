@@ -121,8 +121,10 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream], lost: Set[str
     job = definitions(streams, offered=True)
     unchanged = {name: register.known[name].whole for name in lost if name in register.known}
     result = Recovered(register, fate(register, job | unchanged), learned=saved.get("learned", {}))
+    retimed = _retimed(register, job, streams, result.fate.changed)
+    result.fate = replace(result.fate, changed=tuple(name for name in result.fate.changed if name not in retimed))
     _refuse_changed(register, job, result.fate)
-    result.retyped = _refuse_retyped(register, job, streams)
+    result.retyped = _refuse_retyped(register, job, streams) or bool(retimed)
     begins = _begins(before, checkpoint.records)
     for stream in streams.values():
         known = {name for name in stream.definitions if name in before.known and begins[name] < 0}
@@ -152,6 +154,7 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream], lost: Set[str
     for stream in streams.values():
         if stream.arrangement != DEFAULT:
             stream.follow(stream.arrangement)
+    _refuse_retimed(retimed, streams)
     running = {*lost, *(name for stream in streams.values() for name in stream.state.queries)}
     result.parcels = [parcel for parcel in result.parcels if parcel.query in running]
     return result
@@ -317,6 +320,31 @@ def _refuse_retyped(register: Register, job: Mapping[str, Any], streams: Mapping
     if words:
         raise JobChangedError("Columns have other types than in the checkpoint:\n  " + "\n  ".join(words), REMEDY)
     return any(changed for changed, _ in found)
+
+
+def _retimed(
+    register: Register, job: Mapping[str, Any], streams: Mapping[str, Stream], changed: Sequence[str]
+) -> Set[str]:
+    """Return those of the queries that changed of which nothing did but the expression of the stream's event time."""
+    candidates = {name for stream in streams.values() for name in stream.retimed}.intersection(changed)
+    return {
+        name
+        for name in candidates
+        if without_types(register.known[name].whole) | {"rows": job[name]["rows"]} == without_types(job[name])
+    }
+
+
+def _refuse_retimed(retimed: Set[str], streams: Mapping[str, Stream]) -> None:
+    """Refuse another event time where it would mix with the former one in a window."""
+    for stream in streams.values():
+        names = sorted(retimed & stream.state.queries.keys())
+        if names and stream.has_open_windows():
+            raise JobChangedError(
+                f"The event time of stream {stream.name!r} has another expression than in the checkpoint, which "
+                f"{checkpoint_words(names)} open windows: their rows would have times of both.",
+                "Run once with the former expression and close the windows (transom run --once --close-all), and "
+                "then with the new one; or give the queries new names, which start afresh; the other streams go on.",
+            )
 
 
 def checkpoint_words(changed: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Rows that stay what they were though the source has other columns: what no query uses may come, go and move."""
+"""Rows that stay what they were though the source has other columns, or only their event times are computed anew."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from transom.engine.spark.columns import TIME, is_case_sensitive, to_column, to_
 from transom.engine.spark.plan import Branch, Rows
 from transom.engine.spark.session import is_connect
 from transom.errors import DefinitionError
+from transom.model.expression import Expression
 from transom.windows.query import WindowedQuery
 
 if TYPE_CHECKING:
@@ -35,15 +36,17 @@ class KnownRows:
     """The columns of the source at that time, as JSON; empty if that was not noted."""
     branch: str
     """Name of the branch in the checkpoint."""
+    time: str = ""
+    """The event time as the user wrote it; empty if that was not noted."""
 
     def to_json(self) -> dict[str, str]:
         """Return what the query's definition says of it besides the plan."""
-        return {"source": self.source, "branch": self.branch}
+        return {"source": self.source, "branch": self.branch, "time": self.time}
 
     @classmethod
     def of(cls, definition: Mapping[str, Any]) -> KnownRows:
         """Read it from the definition of a query in a checkpoint."""
-        return cls(definition["rows"], definition.get("source", ""), branch_of(definition))
+        return cls(definition["rows"], definition.get("source", ""), branch_of(definition), definition.get("time", ""))
 
 
 class Carried:
@@ -62,6 +65,8 @@ class Carried:
         """Name for each plan as it is now."""
         self._same: dict[tuple[str, str], bool] = {}
         """Whether a query's rows are what they were, by query and plan as it is now."""
+        self.retimed: set[str] = set()
+        """Queries whose rows are what they were but for the expression of their event times."""
 
     def rows_of(
         self, session: SparkSession, schema: StructType, rows: Rows, queries: Sequence[WindowedQuery], text: str
@@ -79,16 +84,32 @@ class Carried:
         if text not in self._branches:
             former = next((one.branch for one in known.values()), digest(text))
             self._branches[text] = digest(text) if former in self._branches.values() else former
-        now = KnownRows(text, schema.json(), self._branches[text])
+        now = KnownRows(text, schema.json(), self._branches[text], rows.event_time.text)
         found = dict.fromkeys((query.name for query in queries), now)
         for query in queries:
             if query.name in known:
                 before, asked = known[query.name], (query.name, text)
                 if asked not in self._same:
                     self._same[asked] = before.plan == text or _is_same(session, schema, rows, query, before)
+                    if not self._same[asked] and _is_retimed(session, schema, rows, query, before):
+                        self.retimed.add(query.name)
                 if self._same[asked]:
-                    found[query.name] = replace(before, source=before.source or now.source, branch=now.branch)
+                    source, time = before.source or now.source, before.time or now.time
+                    found[query.name] = replace(before, source=source, branch=now.branch, time=time)
         return found
+
+
+def _is_retimed(session: SparkSession, schema: StructType, rows: Rows, query: WindowedQuery, before: KnownRows) -> bool:
+    """Tell whether the plan reads as before once the event time is written as before."""
+    from pyspark.errors import PySparkException
+
+    if before.time in ("", rows.event_time.text):
+        return False
+    former = replace(rows, event_time=Expression(before.time))
+    try:
+        return plan.plan_text(_seen(session, schema, rows.branches[query.branch], former)) == before.plan
+    except (PySparkException, DefinitionError):
+        return False
 
 
 def _is_same(session: SparkSession, schema: StructType, rows: Rows, query: WindowedQuery, before: KnownRows) -> bool:

@@ -261,6 +261,17 @@ class Stream:
                 CORRUPT_REMEDY,
             )
 
+    @property
+    def retimed(self) -> Set[str]:
+        """Queries that the checkpoint knows with another expression of the event time, and that are the same else."""
+        return self._carried.retimed
+
+    def has_open_windows(self) -> bool:
+        """Tell whether rows that were read may still be part of a result, here or where they wait for this stream."""
+        ends = [*(entry.last_end() for entry in self.state.stores), *(reader.last_end for reader in self.readers)]
+        lateness = max((query.lateness for query in self.definition.queries), default=0)
+        return max(ends, default=MIN_TIME) + lateness > self.state.closed
+
     def _closed_by(self, watermark: Micros) -> Micros:
         """Return up to where a cut with the watermark closes windows, here or where they wait for this stream."""
         closed = self.state.closed_by(watermark)
