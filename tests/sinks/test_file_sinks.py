@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from transom.errors import SinkError
-from transom.sinks import parts
 from transom.sinks.base import WindowResults
 from transom.sinks.directories import FileSink, json, parquet
 from transom.sinks.owner import MARK
@@ -97,7 +96,7 @@ def test_a_full_disk_is_an_oserror_and_leaves_nothing(sink: FileSink, monkeypatc
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(parts.os, "fsync", full)
+        patch.setattr(os, "fsync", full)
         for cut in (0, 1):
             with pytest.raises(OSError, match="No space left"):
                 sink.write(results(cut, 2))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 import threading
 from contextlib import closing
@@ -12,7 +14,6 @@ import pyarrow as pa
 import pytest
 
 from transom.errors import SinkError
-from transom.sinks import owner
 from transom.sinks.base import Sink, WindowResults
 from transom.sinks.compaction import compact
 from transom.sinks.databases import sqlite
@@ -96,10 +97,10 @@ def test_of_several_that_come_at_once_one_gets_it(
     kind: str, links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_link(*_: object) -> None:
-        raise OSError(owner.errno.ENOTSUP, "no links here")
+        raise OSError(errno.ENOTSUP, "no links here")
 
     if not links:
-        monkeypatch.setattr(owner.os, "link", no_link)
+        monkeypatch.setattr(os, "link", no_link)
     together, won = threading.Barrier(8), []
 
     def come(number: int) -> None:

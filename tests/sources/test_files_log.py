@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transom.errors import CheckpointCorruptError
-from transom.sources.filesets import log as files_log
 from transom.sources.filesets.log import LOG_NAME, FileLog
 
 
@@ -78,7 +77,7 @@ def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytes
         return write(file, bytes(data)[:7])
 
     with monkeypatch.context() as patch:
-        patch.setattr(files_log.os, "write", half)
+        patch.setattr(os, "write", half)
         with pytest.raises(OSError, match="No space"):
             log.append([("/a/2", 1, 1)])
     assert log.next == 1

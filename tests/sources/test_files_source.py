@@ -278,7 +278,7 @@ def test_a_full_disk_says_so_and_the_file_is_found_again(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("transom.sources.filesets.log.os.fsync", full)
+        patch.setattr("os.fsync", full)
         with pytest.raises(CheckpointFullError, match="Free some space"):
             source.latest()
     assert source.latest() == 1

@@ -1,22 +1,19 @@
-"""Files that are there completely or not at all, and errors of the file system in our words."""
+"""Durable writes of a checkpoint: errors of the file system in our words, and what identifies a file's content."""
 
 from __future__ import annotations
 
-import errno
-import os
-import secrets
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from transom.errors import CheckpointCorruptError, CheckpointError, CheckpointFullError
 from transom.model.lines import CORRUPT_REMEDY
+from transom.storage.durable import create_once, is_full, replacing
 
 _PIECE = 1 << 20
 """Bytes that are read at once."""
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
@@ -34,7 +31,7 @@ def translated(path: Path, action: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if is_full(error):
             raise CheckpointFullError(
                 f"The disk is full: could not {action} {path} ({error.strerror}). All that was committed is safe.",
                 "Free some space on that disk, or raise the quota, and start the application again.",
@@ -83,31 +80,6 @@ def sum_of_file(path: Path) -> Written:
     return Written(length, crc)
 
 
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def sync_file(path: Path) -> None:
-    """Make a file's content durable, whoever wrote it."""
-    sync_directory(path)  # the same calls: a read-only handle is enough for fsync
-
-
-def make_directory(path: Path) -> None:
-    """Create a directory and its parents, durably; nothing happens when it exists."""
-    missing = []
-    while not path.is_dir():
-        missing.append(path)
-        path = path.parent
-    for each in reversed(missing):
-        each.mkdir(exist_ok=True)
-        sync_directory(each.parent)
-
-
 def write_atomically(path: Path, pieces: Iterable[bytes | memoryview], *, sync: bool = True) -> int:
     """Write a file under a hidden temporary name, then give it its own name.
 
@@ -124,24 +96,8 @@ def write_atomically(path: Path, pieces: Iterable[bytes | memoryview], *, sync: 
         CheckpointFullError: The disk is full; the temporary file was removed.
         CheckpointError: Any other error of the file system.
     """
-    temporary = path.with_name(f".{path.name}.tmp")
-    length = 0
-    with translated(path, "write"):
-        try:
-            with open(temporary, "wb") as file:
-                for piece in pieces:
-                    length += file.write(piece)
-                file.flush()
-                if sync:
-                    os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink()
-            raise
-        if sync:
-            sync_directory(path.parent)
-    return length
+    with translated(path, "write"), replacing(path, sync=sync) as file:
+        return sum(file.write(piece) for piece in pieces)
 
 
 def write_once(path: Path, content: bytes) -> None:
@@ -151,27 +107,5 @@ def write_once(path: Path, content: bytes) -> None:
         CheckpointFullError: The disk is full; the temporary file was removed.
         CheckpointError: Any other error of the file system.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     with translated(path, "write"):
-        try:
-            with open(temporary, "xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            try:
-                os.link(temporary, path)
-            except FileExistsError:
-                return
-            except OSError:  # a file system without links
-                os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        sync_directory(path.parent)
-
-
-def remove_temporaries(directory: Path) -> None:
-    """Remove what `write_atomically` leaves behind when the process is killed."""
-    for name in os.listdir(directory):
-        if name.startswith(".") and name.endswith(".tmp"):
-            with suppress(OSError):
-                (directory / name).unlink()
+        create_once(path, content)

@@ -19,10 +19,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from transom.checkpoint.files import sync_directory, translated
+from transom.checkpoint.files import translated
 from transom.checkpoint.names import claim_name, claimed_epoch
 from transom.errors import CheckpointError, CheckpointFencedError, CheckpointInUseError
 from transom.model.time import Micros, format_time
+from transom.storage.durable import sync_directory
 
 _log = logging.getLogger(__name__)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)

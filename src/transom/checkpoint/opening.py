@@ -9,14 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from transom.checkpoint.files import (
-    make_directory,
-    remove_temporaries,
-    sync_directory,
-    sync_file,
-    translated,
-    write_atomically,
-)
+from transom.checkpoint.files import translated, write_atomically
 from transom.checkpoint.history import History, heads, read_history
 from transom.checkpoint.identity import Identity, identify
 from transom.checkpoint.lock import Epoch
@@ -34,6 +27,7 @@ from transom.checkpoint.names import (
 )
 from transom.errors import CheckpointCorruptError, CheckpointError
 from transom.model.lines import CORRUPT_REMEDY
+from transom.storage.durable import make_directory, remove_temporaries, sync_directory, sync_file
 
 _log = logging.getLogger(__name__)
 

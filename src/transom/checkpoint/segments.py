@@ -17,6 +17,7 @@ from transom.checkpoint.log import FORMAT
 from transom.checkpoint.names import Stamp, head_name, segment_name
 from transom.checkpoint.opening import remove_files
 from transom.model.lines import Link, encode
+from transom.storage.durable import write_all
 
 
 class LogWriter:
@@ -126,9 +127,7 @@ class SegmentWriter:
         line, link = encode(record, self.last)
         with translated(self.path, "append to"):
             try:
-                rest = memoryview(line)
-                while rest:
-                    rest = rest[os.write(self._handle, rest) :]
+                write_all(self._handle, line)
             except BaseException:
                 self.broken = True
                 with suppress(OSError):

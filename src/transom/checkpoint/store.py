@@ -26,7 +26,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.checkpoint.container import write_container
-from transom.checkpoint.files import Written, make_directory, translated
+from transom.checkpoint.files import Written, translated
 from transom.checkpoint.history import History, Snapshot
 from transom.checkpoint.identity import Identity
 from transom.checkpoint.lock import Epoch, MachineLock
@@ -46,6 +46,7 @@ from transom.checkpoint.segments import LogWriter
 from transom.checkpoint.tables import TableFiles
 from transom.errors import CheckpointError, CheckpointFencedError
 from transom.model.time import Clock
+from transom.storage.durable import make_directory
 
 
 class Checkpoint:

@@ -20,9 +20,8 @@ from transom.sinks.parts import (
     compaction_lock,
     list_parts,
     local_directory,
-    sync_directory,
-    write_durably,
 )
+from transom.storage.durable import replacing, sync_directory, writing
 
 JOURNAL = ".compact.json"
 TARGET_BYTES = 128 << 20
@@ -129,19 +128,14 @@ def _columns(file: Path) -> pa.Schema | None:
 def _merge(directory: Path, parts: Sequence[Part]) -> None:
     output = Part(parts[0].first, parts[-1].last, parts[0].extension).name
     temporary = f".compact-{output}.tmp"
-    with open(directory / temporary, "wb") as file:
+    with writing(directory / temporary) as file:
         _concatenate(directory, parts, file)
-        file.flush()
-        os.fsync(file.fileno())
     inputs = [part.name for part in parts]
     plan = {"temporary": temporary, "output": output, "inputs": inputs}
-    write_durably(directory, JOURNAL, lambda file: _write(file, plan))
+    with replacing(directory / JOURNAL, unique=True) as file:
+        file.write(json.dumps(plan).encode())
     _switch(directory, temporary, output, inputs)
     (directory / JOURNAL).unlink()
-
-
-def _write(file: IO[bytes], plan: object) -> None:
-    file.write(json.dumps(plan).encode())
 
 
 def _concatenate(directory: Path, parts: Sequence[Part], output: IO[bytes]) -> None:

@@ -19,8 +19,9 @@ import pyarrow as pa
 from transom.errors import SinkError
 from transom.sinks.base import WindowResults
 from transom.sinks.owner import Claim, Owner
-from transom.sinks.parts import local_directory, make_directory
+from transom.sinks.parts import local_directory
 from transom.sinks.values import python_values
+from transom.storage.durable import make_directory
 
 _BOOKS = "transom_results"
 """Table that says which query of which checkpoint writes which table, and up to which cut."""

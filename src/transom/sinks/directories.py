@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 import pyarrow.parquet as pq
 
@@ -18,11 +18,9 @@ from transom.sinks.parts import (
     compaction_lock,
     list_parts,
     local_directory,
-    make_directory,
     remove_temporaries,
-    sync_directory,
-    write_durably,
 )
+from transom.storage.durable import make_directory, replacing, sync_directory
 
 
 def parquet(path: str | os.PathLike[str]) -> FileSink:
@@ -125,16 +123,14 @@ class FileSink:
         Raises:
             OSError: The disk is full or the permission is missing; nothing is left behind.
         """
-
-        def fill(file: IO[bytes]) -> None:
+        if results.cut < self._next_cut and self._is_merged(results.cut):
+            return
+        name = Part(results.cut, results.cut, self._kind).name
+        with replacing(self.directory / name, unique=True) as file:
             if self._kind == "json":
                 write_json_lines(results.table, file)
             else:
                 pq.write_table(results.table, file, compression="zstd")
-
-        if results.cut < self._next_cut and self._is_merged(results.cut):
-            return
-        write_durably(self.directory, Part(results.cut, results.cut, self._kind).name, fill)
 
     def _is_merged(self, cut: int) -> bool:
         return any(part.first <= cut <= part.last != part.first for part in list_parts(self.directory, self._kind))

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import secrets
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from transom.errors import SinkError
-from transom.sinks.parts import list_parts, sync_directory
+from transom.sinks.parts import list_parts
+from transom.storage.durable import create_once
 
 MARK = "_transom"
 """The file; readers of Parquet and JSON pass over names that begin like this one."""
 _WITH_MARK = {"directory": f", with the file {MARK}", "table": ", with its row in transom_results"}
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 @dataclass(frozen=True)
@@ -92,7 +88,9 @@ def take_directory(directory: Path, claim: Claim) -> None:
     """
     has_results = bool(list_parts(directory))
     if claim.allowed(owner_of(directory), has_results, str(directory), "directory"):
-        _mark(directory, claim.owner)
+        owner = claim.owner
+        text = json.dumps({"checkpoint": owner.checkpoint, "query": owner.query, "path": owner.path})
+        create_once(directory / MARK, text.encode() + b"\n")
         claim.allowed(owner_of(directory), has_results, str(directory), "directory")  # somebody may have been faster
 
 
@@ -114,34 +112,3 @@ def owner_of(directory: Path) -> Owner | None:
             f"The file {directory / MARK}, which says whose results these are, is damaged.",
             "Restore it from a copy, or choose another directory.",
         ) from None
-
-
-def _mark(directory: Path, owner: Owner) -> None:
-    """Write who the owner is, durably, unless somebody else has done so meanwhile."""
-    text = json.dumps({"checkpoint": owner.checkpoint, "query": owner.query, "path": owner.path}).encode() + b"\n"
-    temporary = directory / f".{MARK}.{secrets.token_hex(4)}.tmp"
-    try:
-        _create(temporary, text)
-        os.link(temporary, directory / MARK)
-    except FileExistsError:
-        return
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        with suppress(FileExistsError):
-            _create(directory / MARK, text)  # not whole at once, but still only once
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_directory(directory)
-
-
-def _create(path: Path, content: bytes) -> None:
-    """Create a file that does not exist, durably.
-
-    Raises:
-        FileExistsError: It exists.
-    """
-    with open(path, "xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

@@ -10,12 +10,10 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 from urllib.parse import unquote
 
 from transom.errors import SinkError
@@ -64,47 +62,6 @@ def remove_temporaries(directory: Path) -> None:
     for name in os.listdir(directory):
         if _TEMPORARY.fullmatch(name):
             (directory / name).unlink(missing_ok=True)
-
-
-def write_durably(directory: Path, name: str, fill: Callable[[IO[bytes]], None]) -> None:
-    """Make a file visible under `name` when it is complete and durable; it replaces an older one.
-
-    Args:
-        directory: Where.
-        name: Final file name.
-        fill: Writes the content into the open file.
-
-    Raises:
-        OSError: The disk is full or the permission is missing; nothing is left behind.
-    """
-    temporary = directory / f".{name}.{secrets.token_hex(4)}.tmp"
-    try:
-        with open(temporary, "wb") as file:
-            fill(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, directory / name)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync_directory(directory)
-
-
-def make_directory(directory: Path) -> None:
-    """Create a directory and its parents, durably; nothing happens when it exists."""
-    if not directory.is_dir():
-        make_directory(directory.parent)
-        directory.mkdir(exist_ok=True)
-        sync_directory(directory.parent)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make renames and removals in a directory durable."""
-    file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from transom.errors import CheckpointCorruptError, DefinitionError, SourceError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_time
 from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset, Waiting
-from transom.sources.filesets.log import replace_file
 from transom.sources.schemas import check_reserved, position
+from transom.storage.durable import replacing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -223,7 +223,8 @@ class GeneratorSource:
         rate = [self._rate.numerator, self._rate.denominator]
         if not path.exists():
             start = now if self._given_start is None else self._given_start
-            replace_file(path, (json.dumps({"start": start, "rate": rate}) + "\n").encode())
+            with replacing(path) as file:
+                file.write((json.dumps({"start": start, "rate": rate}) + "\n").encode())
             return start
         try:
             known = json.loads(path.read_bytes())

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transom.checkpoint.files import sync_directory, sync_file
 from transom.engine.spark.columns import TIME, is_case_sensitive, to_condition
 from transom.engine.spark.eventtimes import good_rows
 from transom.engine.spark.jobs import SMALL_CUT_ROWS
@@ -20,6 +19,7 @@ from transom.model.joinkind import INNER, LEFT, join_kind
 from transom.model.time import Micros
 from transom.model.window import SessionSpec, WindowKind
 from transom.sources.filesets.read import escape_glob
+from transom.storage.durable import sync_directory, sync_file
 from transom.windows.calendars import calendar_start_sql
 from transom.windows.query import WindowedQuery
 

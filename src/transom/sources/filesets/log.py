@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import errno
 import json
 import logging
 import os
@@ -16,6 +15,7 @@ from typing import Any
 from transom.errors import CheckpointCorruptError, CheckpointFullError
 from transom.model.lines import CORRUPT_REMEDY, START, Link, damaged, decode, encode, read_lines
 from transom.model.time import Micros
+from transom.storage.durable import is_full, replacing, write_all
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ class FileLog:
             entries.append(replace(entry, crc=after.crc))
         data = b"".join(lines)
         try:
-            _write_all(self._file, data)
+            write_all(self._file, data)
             os.fsync(self._file)
         except OSError:
             os.ftruncate(self._file, self._length)
@@ -292,7 +292,8 @@ class FileLog:
             lines.append(line)
             entries.append(replace(entry, crc=after.crc))
         data = b"".join(lines)
-        replace_file(self._path, data)
+        with replacing(self._path) as file:
+            file.write(data)
         self._header, self._entries, self._length = header, entries, len(data)
 
 
@@ -306,42 +307,9 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if not is_full(error):
             raise
         raise CheckpointFullError(
             f"The disk is full: could not write in {path}. All that was committed is safe.",
             "Free some space on that disk and start the application again.",
         ) from error
-
-
-def replace_file(path: Path, data: bytes, durable: bool = True) -> None:
-    """Put `data` in place of the file, atomically and, on request, durably.
-
-    Raises:
-        OSError: It cannot be written; the old file is untouched and no temporary stays behind.
-    """
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-        try:
-            _write_all(file, data)
-            if durable:
-                os.fsync(file)
-        finally:
-            os.close(file)
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    if durable:
-        folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def _write_all(file: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(file, view) :]

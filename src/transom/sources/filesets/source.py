@@ -17,11 +17,12 @@ from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Clock, Micros, format_duration
 from transom.sources.base import Cut, Mark, Offset, Waiting
 from transom.sources.filesets.fit import Fit, Remades, fit
-from transom.sources.filesets.log import LOG_NAME, FileEntry, FileLog, explained, replace_file
+from transom.sources.filesets.log import LOG_NAME, FileEntry, FileLog, explained
 from transom.sources.filesets.read import Format, checked_schema, empty_frame, read_files, unreadable_files
 from transom.sources.filesets.rows import estimate_rows, parquet_footer
 from transom.sources.filesets.scan import Pattern, Scanner
 from transom.sources.schemas import as_struct, position
+from transom.storage.durable import replacing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -231,7 +232,8 @@ class FileSource:
         self._released = max(self._released, oldest)
         value = {"position": self._released, "path": self.retained_from()}
         with explained(directory):
-            replace_file(directory / RETAINED_NAME, (json.dumps(value) + "\n").encode(), durable=False)
+            with replacing(directory / RETAINED_NAME, sync=False) as file:
+                file.write((json.dumps(value) + "\n").encode())
             if self._released - self._forgotten_up_to >= max(_FORGET_AFTER, len(log) // 2):
                 self._forgotten_up_to = self._released
                 log.forget(self._released)

@@ -1,0 +1,129 @@
+"""Durable writes: files that are there whole or not at all, and names that survive a power failure.
+
+Errors are OSError; what they mean to a user is said by the checkpoint, the sinks and the sources.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def is_full(error: OSError) -> bool:
+    """Tell whether an error says that the disk or the quota is full."""
+    return error.errno in _FULL
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_file(path: Path) -> None:
+    """Make a file's content durable, whoever wrote it."""
+    sync_directory(path)  # the same calls: a read-only handle is enough for fsync
+
+
+def make_directory(path: Path) -> None:
+    """Create a directory and its parents, durably; nothing happens when it exists."""
+    missing = []
+    while not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    for each in reversed(missing):
+        each.mkdir(exist_ok=True)
+        sync_directory(each.parent)
+
+
+@contextmanager
+def writing(path: Path, *, sync: bool = True, new: bool = False) -> Iterator[IO[bytes]]:
+    """Open a file whose content is complete and durable when the body has ended without an error.
+
+    Args:
+        path: The file.
+        sync: Whether the content is on disk then; without, it would survive a crash of the process only.
+        new: Whether it must not exist.
+
+    Raises:
+        FileExistsError: It exists, but must not.
+    """
+    with open(path, "xb" if new else "wb") as file:
+        yield file
+        file.flush()
+        if sync:
+            os.fsync(file.fileno())
+
+
+@contextmanager
+def replacing(path: Path, *, sync: bool = True, unique: bool = False) -> Iterator[IO[bytes]]:
+    """Open a file under a hidden temporary name; it gets its own name when the body has ended without an error.
+
+    Args:
+        path: The file; replaced when it exists.
+        sync: Whether content and name are on disk at the end. Without, the file is still whole or absent after a crash
+            of the process, but not after a power failure.
+        unique: Whether the temporary name is one that no other process uses, because another one may write this file.
+
+    Raises:
+        OSError: The file was not written; an older one is as it was, and nothing else is left behind.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp" if unique else f".{path.name}.tmp")
+    try:
+        with writing(temporary, sync=sync) as file:
+            yield file
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    if sync:
+        sync_directory(path.parent)
+
+
+def create_once(path: Path, content: bytes) -> None:
+    """Create a file durably, unless it exists: of several processes that try at once, one succeeds.
+
+    It is whole at once; on a file system without links a reader may see its beginning only.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with writing(temporary, new=True) as file:
+            file.write(content)
+        os.link(temporary, path)
+    except FileExistsError:
+        return
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        with suppress(FileExistsError), writing(path, new=True) as file:
+            file.write(content)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_directory(path.parent)
+
+
+def write_all(handle: int, data: bytes) -> None:
+    """Write all of some bytes at the place of an open file: the system may take a part of them at a time."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
+
+
+def remove_temporaries(directory: Path) -> None:
+    """Remove what `replacing` and `create_once` leave behind when the process is killed."""
+    for name in os.listdir(directory):
+        if name.startswith(".") and name.endswith(".tmp"):
+            with suppress(OSError):
+                (directory / name).unlink()
