@@ -244,6 +244,27 @@ def test_what_no_window_needs_goes(spark: SparkSession, tmp_path: Any, monkeypat
     assert len(list(bench.checkpoint.glob("files/*/*"))) <= 12
 
 
+def test_another_number_of_key_groups_at_a_restart(spark: SparkSession, tmp_path: Any) -> None:
+    """As on another cluster: keys lie in other groups then, while their windows are open."""
+    source = PiecewiseSource("key bigint, at timestamp", (40,))
+    rows = [(i % 7, i * SECOND // 8) for i in range(240)]
+
+    def define(app: tm.App, sink: Any) -> None:
+        grouped = app.stream(source, event_time="at").group_by("key")
+        grouped.window("20 seconds").agg(n=tm.count(), keys=tm.collect_set("key", 2)).to(sink, "q")
+        grouped.window(tm.session_window("10 seconds")).agg(n=tm.count()).to(sink, "s")
+
+    bench = Bench(spark, tmp_path, define, tier="cluster")
+    for number, groups in enumerate((2, 5, 1)):
+        source.add(rows[number * 80 : number * 80 + 80])
+        bench.settings["key_groups"] = groups
+        bench.run(close_all=groups == 1)
+    wanted = Counter((at // SECOND // 20 * 20 * SECOND, key) for key, at in rows)
+    assert Counter({(row[0], row[2]): row[3] for row in bench.rows("q")}) == wanted
+    assert all(row[4] == [row[2]] for row in bench.rows("q"))
+    assert Counter({row[2]: row[3] for row in bench.rows("s")}) == Counter(key for key, _ in rows)
+
+
 def test_a_tier_that_is_none_is_refused(spark: SparkSession, tmp_path: Any) -> None:
     with pytest.raises(tm.TransomError, match="tier is 'executors'"):
         tm.App(spark, tmp_path, tier="executors")
