@@ -25,7 +25,7 @@ from benchmarks.plots import Figure, Form, Panel, Series
 from benchmarks.results import differences
 from benchmarks.trends import KEPT, KINDS, SORTED, PlainTrends, Trends, parsed, raw
 from transom.collections.checkpointing import Checkpointer
-from transom.placement.lineage import Dataset as Node
+from transom.placement.lineage import LineageNode
 from transom.placement.lookahead import HISTORY
 from transom.placement.recovery import due
 
@@ -185,7 +185,7 @@ class Application:
                     )
                     added = kind == "kv"
                     reading = usual[kind] if added else like.bytes / EXECUTORS * pace
-                    node = Node(f"{kind}+{step}", parents, like.bytes, usual[kind], added, reading, kind)
+                    node = LineageNode(f"{kind}+{step}", parents, like.bytes, usual[kind], added, reading, kind)
                     names[step, kind] = node.name
                     lineage = lineage.added(node)
                     made.append(node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
-from transom.windows.operators import Attributes, Edge, Graph, Kind, Operator
+from transom.windows.operators import Attributes, Graph, Operator, OperatorEdge, OperatorKind
 
 ATTRIBUTES = tuple(f"a{number:02}" for number in range(30))
 LARGEST_STEP = 3
@@ -29,7 +29,7 @@ def random_job(operators: int, chooser: random.Random) -> Graph:
     for number in range(operators):
         attributes = chooser.sample(ATTRIBUTES, size)
         schema = tuple((name, "bigint") for name in attributes)
-        made.append(Operator(f"op{number}", Kind.COMPUTE, (schema,), schema, Attributes.of(*attributes)))
+        made.append(Operator(f"op{number}", OperatorKind.COMPUTE, (schema,), schema, Attributes.of(*attributes)))
         size = min(len(ATTRIBUTES), max(1, size + chooser.randint(-LARGEST_STEP, LARGEST_STEP)))
     count = chooser.randint(3, max(3, int(0.75 * operators)))
     bounds = [round(level * operators / count) for level in range(count + 1)]
@@ -41,5 +41,5 @@ def random_job(operators: int, chooser: random.Random) -> Graph:
             for target in below:
                 sent = chooser.uniform(0, left) * chooser.random()
                 left -= sent
-                edges.append(Edge(source.name, target.name, rows=sent))
+                edges.append(OperatorEdge(source.name, target.name, rows=sent))
     return Graph(tuple(made), tuple(edges))

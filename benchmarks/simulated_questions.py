@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.harness import percentile
 from benchmarks.rates import Search, Trial
 from benchmarks.simulated_cluster import Cluster, Machines
-from transom.collections.batching import MOST, RUNNING, Part, Question, bundles
+from transom.collections.batching import MOST, RUNNING, GroupQuestion, Question, bundles
 from transom.collections.workers import TASK_SECONDS
 from transom.placement.grouping import Grouping
 from transom.placement.locality import Assignment
@@ -104,7 +104,7 @@ def transom(cluster: Cluster, costs: Costs, load: Load, groups: int, seed: int =
             each = ranges[group]
             size = datasets * (min(keys.stop, each.stop) - max(keys.start, each.start)) * piece
             paths = {str(home): () for home in (homes[group], *copies.get(group, ()))}
-            parts.append(Part(group, int(size), paths))
+            parts.append(GroupQuestion(group, int(size), paths))
         return Question(parts, bytes, 0.1)
 
     latencies = [0.0] * len(asked)

@@ -17,7 +17,7 @@ from transom.errors import (
     QueryFailedError,
     SessionError,
 )
-from transom.failures import Kind, classify, require_blame, worker_errors
+from transom.failures import FailureKind, classify, require_blame, worker_errors
 
 QUERIES = [SimpleNamespace(name="q"), SimpleNamespace(name="r")]
 
@@ -30,18 +30,18 @@ def caused(error: BaseException, cause: BaseException) -> BaseException:
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (ValueError("No space left on device"), Kind.OTHER),
-        (RuntimeError("CheckpointError, FileNotFoundError, MemoryError"), Kind.OTHER),
-        (OSError(errno.ENOSPC, "whatever the system calls it"), Kind.DISK_FULL),
-        (OSError(errno.EDQUOT, "quota"), Kind.DISK_FULL),
-        (FileNotFoundError(errno.ENOENT, "no"), Kind.FILE_MISSING),
-        (MemoryError(), Kind.MEMORY),
-        (ConnectionRefusedError(errno.ECONNREFUSED, "a user's database"), Kind.OTHER),
-        (CheckpointError("x"), Kind.CHECKPOINT),
-        (JobChangedError("x"), Kind.CHECKPOINT),
-        (CheckpointFullError("x"), Kind.DISK_FULL),
-        (caused(RuntimeError("outside"), CheckpointCorruptError("x")), Kind.CHECKPOINT),
-        (caused(QueryFailedError("outside"), MemoryError()), Kind.MEMORY),
+        (ValueError("No space left on device"), FailureKind.OTHER),
+        (RuntimeError("CheckpointError, FileNotFoundError, MemoryError"), FailureKind.OTHER),
+        (OSError(errno.ENOSPC, "whatever the system calls it"), FailureKind.DISK_FULL),
+        (OSError(errno.EDQUOT, "quota"), FailureKind.DISK_FULL),
+        (FileNotFoundError(errno.ENOENT, "no"), FailureKind.FILE_MISSING),
+        (MemoryError(), FailureKind.MEMORY),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "a user's database"), FailureKind.OTHER),
+        (CheckpointError("x"), FailureKind.CHECKPOINT),
+        (JobChangedError("x"), FailureKind.CHECKPOINT),
+        (CheckpointFullError("x"), FailureKind.DISK_FULL),
+        (caused(RuntimeError("outside"), CheckpointCorruptError("x")), FailureKind.CHECKPOINT),
+        (caused(QueryFailedError("outside"), MemoryError()), FailureKind.MEMORY),
     ],
 )
 def test_python_errors(error, kind):
@@ -92,13 +92,13 @@ def failure(job):
 @pytest.mark.parametrize(
     ("error", "kind", "reason"),
     [
-        (CheckpointCorruptError("damaged", "mend it."), Kind.CHECKPOINT, "damaged mend it."),
-        (CheckpointFullError("full", "tidy."), Kind.DISK_FULL, "full tidy."),
-        (MemoryError("too much"), Kind.MEMORY, "MemoryError: too much"),
-        (FileNotFoundError(2, "gone"), Kind.FILE_MISSING, "FileNotFoundError: [Errno 2] gone"),
-        (OSError(errno.ENOSPC, "No space"), Kind.DISK_FULL, f"OSError: [Errno {errno.ENOSPC}] No space"),
-        (ValueError("transom.errors.CheckpointError: MemoryError"), Kind.OTHER, None),
-        (ConnectionRefusedError("my database"), Kind.OTHER, "ConnectionRefusedError: my database"),
+        (CheckpointCorruptError("damaged", "mend it."), FailureKind.CHECKPOINT, "damaged mend it."),
+        (CheckpointFullError("full", "tidy."), FailureKind.DISK_FULL, "full tidy."),
+        (MemoryError("too much"), FailureKind.MEMORY, "MemoryError: too much"),
+        (FileNotFoundError(2, "gone"), FailureKind.FILE_MISSING, "FileNotFoundError: [Errno 2] gone"),
+        (OSError(errno.ENOSPC, "No space"), FailureKind.DISK_FULL, f"OSError: [Errno {errno.ENOSPC}] No space"),
+        (ValueError("transom.errors.CheckpointError: MemoryError"), FailureKind.OTHER, None),
+        (ConnectionRefusedError("my database"), FailureKind.OTHER, "ConnectionRefusedError: my database"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
@@ -110,19 +110,19 @@ def test_errors_of_workers(spark, error, kind, reason, by):
         found = failure(lambda: spark.sparkContext.parallelize([1], 1).mapPartitions(raising(error)).collect())
     assert found.kind is kind
     assert reason is None or found.reason == reason
-    if kind is Kind.CHECKPOINT:
+    if kind is FailureKind.CHECKPOINT:
         assert type(found.ours) is type(error)
 
 
 def test_errors_of_spark(spark, tmp_path, small_disk):
     assert failure(lambda: spark.sql("SELECT 1 / 0").toArrow()).reason.startswith("[DIVIDE_BY_ZERO] Division by zero")
-    assert failure(lambda: spark.sql("SELECT x").toArrow()).kind is Kind.OTHER
+    assert failure(lambda: spark.sql("SELECT x").toArrow()).kind is FailureKind.OTHER
     udf = F.udf(lambda x: 1 // 0)
     assert failure(lambda: spark.range(1).select(udf("id")).toArrow()).reason.startswith("ZeroDivisionError: ")
-    assert failure(lambda: spark.read.text(str(tmp_path / "none")).toArrow()).kind is Kind.OTHER
+    assert failure(lambda: spark.read.text(str(tmp_path / "none")).toArrow()).kind is FailureKind.OTHER
     disk = small_disk("300k")
     full = failure(lambda: spark.range(1_000_000).write.parquet(str(disk / "out")))
-    assert (full.kind, full.of_query) == (Kind.DISK_FULL, False)
+    assert (full.kind, full.of_query) == (FailureKind.DISK_FULL, False)
 
 
 def test_a_cancelled_job(spark, tmp_path):
@@ -144,7 +144,7 @@ def test_a_cancelled_job(spark, tmp_path):
     thread.start()
     found = failure(lambda: spark.range(1, numPartitions=1).mapInArrow(slow, "id long").toArrow())
     thread.join()
-    assert found.kind is Kind.CANCELLED
+    assert found.kind is FailureKind.CANCELLED
 
 
 def test_nobody_is_to_blame():

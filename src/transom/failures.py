@@ -24,7 +24,7 @@ LONGEST = 500
 """Characters of a reason."""
 
 
-class Kind(Enum):
+class FailureKind(Enum):
     """What went wrong; of several, the first says most."""
 
     CHECKPOINT = "the checkpoint cannot be used"
@@ -38,7 +38,7 @@ class Kind(Enum):
     OTHER = "anything else: what a query, a function or a row of it does"
 
 
-PASSING = frozenset({Kind.CANCELLED, Kind.EXECUTOR_LOST})
+PASSING = frozenset({FailureKind.CANCELLED, FailureKind.EXECUTOR_LOST})
 """What may go well when it is tried again."""
 
 
@@ -46,7 +46,7 @@ PASSING = frozenset({Kind.CANCELLED, Kind.EXECUTOR_LOST})
 class Failure:
     """An error as one decides about it."""
 
-    kind: Kind
+    kind: FailureKind
     reason: str
     """For people: the innermost cause that says something, in a line."""
     ours: TransomError | None = None
@@ -55,7 +55,7 @@ class Failure:
     @property
     def of_query(self) -> bool:
         """Whether a query, or the rows it reads, may be to blame; else trying other queries tells nothing."""
-        return self.kind in (Kind.OTHER, Kind.PARTITION_GONE, Kind.FILE_MISSING)
+        return self.kind in (FailureKind.OTHER, FailureKind.PARTITION_GONE, FailureKind.FILE_MISSING)
 
     def ending(self, what: str) -> TransomError:
         """Return the error that ends the application, for a failure that is not a query's.
@@ -70,12 +70,12 @@ class Failure:
 
 _AGAIN = "Nothing of it was committed"
 _REMEDIES = {
-    Kind.DISK_FULL: f"{_AGAIN}: free some space where Spark keeps its files (spark.local.dir), and run again.",
-    Kind.SPARK_GONE: f"{_AGAIN}: start the application again; it goes on from its checkpoint.",
-    Kind.MEMORY: f"{_AGAIN}: give Spark or Python more memory, or set max_rows_per_cut lower, and run again.",
-    Kind.CANCELLED: f"{_AGAIN}: run again, and let its Spark jobs end.",
-    Kind.EXECUTOR_LOST: f"{_AGAIN}: see in the logs of the executors why they end, and run again.",
-    Kind.CHECKPOINT: "Mend it, and run again.",
+    FailureKind.DISK_FULL: f"{_AGAIN}: free some space where Spark keeps its files (spark.local.dir), and run again.",
+    FailureKind.SPARK_GONE: f"{_AGAIN}: start the application again; it goes on from its checkpoint.",
+    FailureKind.MEMORY: f"{_AGAIN}: give Spark or Python more memory, or set max_rows_per_cut lower, and run again.",
+    FailureKind.CANCELLED: f"{_AGAIN}: run again, and let its Spark jobs end.",
+    FailureKind.EXECUTOR_LOST: f"{_AGAIN}: see in the logs of the executors why they end, and run again.",
+    FailureKind.CHECKPOINT: "Mend it, and run again.",
 }
 
 
@@ -98,7 +98,7 @@ def classify(error: BaseException) -> Failure:
     r"""Return what an error means.
 
     >>> classify(OSError(28, "No space left on device")).kind
-    <Kind.DISK_FULL: 'a disk is full'>
+    <FailureKind.DISK_FULL: 'a disk is full'>
     >>> classify(ValueError("a\nb")).reason
     'ValueError: a'
     """
@@ -107,12 +107,12 @@ def classify(error: BaseException) -> Failure:
     reason = str(ours) if ours is not None else _reason(links, error)
     found = {kind for link in links if (kind := _kind(link)) is not None}
     if _spark_gone(error):
-        found.add(Kind.SPARK_GONE)
+        found.add(FailureKind.SPARK_GONE)
     if isinstance(ours, CheckpointFullError):
-        return Failure(Kind.DISK_FULL, reason, ours)
+        return Failure(FailureKind.DISK_FULL, reason, ours)
     if isinstance(ours, CheckpointError):
-        return Failure(Kind.CHECKPOINT, reason, ours)
-    return Failure(next((kind for kind in Kind if kind in found), Kind.OTHER), reason, ours)
+        return Failure(FailureKind.CHECKPOINT, reason, ours)
+    return Failure(next((kind for kind in FailureKind if kind in found), FailureKind.OTHER), reason, ours)
 
 
 def require_blame(error: BaseException, what: str) -> None:
@@ -142,26 +142,26 @@ _FULL = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exce
 """Java has no class or number for them, only the words of the operating system."""
 
 
-def _kind(link: _Link) -> Kind | None:
+def _kind(link: _Link) -> FailureKind | None:
     """Return what one error by itself says; None if nothing."""
     names, text = set(link.names), link.text
     if link.code in _FULL or ("java.io.IOException" in names and text.endswith((*_FULL.values(), *_words()))):
-        return Kind.DISK_FULL
+        return FailureKind.DISK_FULL
     if names & {"builtins.MemoryError", "java.lang.OutOfMemoryError"}:
-        return Kind.MEMORY
+        return FailureKind.MEMORY
     if "transom.engine.placed.mapped.PartitionGoneError" in names:
-        return Kind.PARTITION_GONE
+        return FailureKind.PARTITION_GONE
     if names & {"builtins.FileNotFoundError", "java.io.FileNotFoundException", "java.nio.file.NoSuchFileException"}:
-        return Kind.FILE_MISSING
+        return FailureKind.FILE_MISSING
     if link.condition == "SPARK_JOB_CANCELLED":
-        return Kind.CANCELLED
+        return FailureKind.CANCELLED
     if "org.apache.spark.SparkException" in names:
         if any(word in text for word in _GONE):
-            return Kind.SPARK_GONE
+            return FailureKind.SPARK_GONE
         if any(word in text for word in _LOST):
-            return Kind.EXECUTOR_LOST
+            return FailureKind.EXECUTOR_LOST
     if "java.lang.IllegalStateException" in names and any(word in text for word in _GONE):
-        return Kind.SPARK_GONE
+        return FailureKind.SPARK_GONE
     return None
 
 

@@ -11,28 +11,38 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transom.errors import DefinitionError
-from transom.windows.operators import ALL, GLOBAL, Attributes, Edge, Fused, Graph, Kind, Operator, components_of
+from transom.windows.operators import (
+    ALL,
+    GLOBAL,
+    Attributes,
+    Fused,
+    Graph,
+    Operator,
+    OperatorEdge,
+    OperatorKind,
+    components_of,
+)
 
 LOAN = tuple((name, "string") for name in ("user", "area", "date", "approval", "amount", "income"))
 
 
-def op(name, partition, kind=Kind.COMPUTE):
+def op(name, partition, kind=OperatorKind.COMPUTE):
     return Operator(name, kind, (LOAN,), LOAN, partition)
 
 
 LOANS = Graph(
     (
-        op("op1", ALL, Kind.MAP),
+        op("op1", ALL, OperatorKind.MAP),
         op("op2", Attributes.of("area")),
         op("op3", Attributes.of("area")),
         op("op4", GLOBAL),
         op("op5", GLOBAL),
     ),
     (
-        Edge("op1", "op2", rows=1_000.0),
-        Edge("op1", "op3", rows=1_000.0),
-        Edge("op2", "op4", rows=10.0),
-        Edge("op3", "op5", rows=10.0),
+        OperatorEdge("op1", "op2", rows=1_000.0),
+        OperatorEdge("op1", "op3", rows=1_000.0),
+        OperatorEdge("op2", "op4", rows=10.0),
+        OperatorEdge("op3", "op5", rows=10.0),
     ),
 )
 """Figure 1 of the paper."""
@@ -51,7 +61,7 @@ def graphs(draw, most=7, measured=True):
     kept = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
     # Few distinct rates, so that there are ties; zero means that nothing flows.
     rates = [float(draw(st.integers(0, 6))) if measured else None for _ in kept]
-    edges = tuple(Edge(f"o{i}", f"o{j}", rows=rate) for (i, j), rate in zip(kept, rates, strict=True))
+    edges = tuple(OperatorEdge(f"o{i}", f"o{j}", rows=rate) for (i, j), rate in zip(kept, rates, strict=True))
     return Graph(tuple(operators), edges)
 
 
@@ -154,14 +164,14 @@ def test_the_search_finds_what_no_pair_of_components_shows():
     user, area = Attributes.of("user"), Attributes.of("area")
     graph = Graph(
         (op("a", Attributes.of("user", "area")), op("b", area), op("c", user), op("d", user)),
-        (Edge("a", "b", rows=5.0), Edge("a", "c", rows=4.0), Edge("a", "d", rows=3.0)),
+        (OperatorEdge("a", "b", rows=5.0), OperatorEdge("a", "c", rows=4.0), OperatorEdge("a", "d", rows=3.0)),
     )
     assert traffic(graph, fuse_greedily(graph, Score.COMM)) == 7
     assert traffic(graph, fuse(graph)) == traffic(graph, optimum(graph)) == 5
 
 
 def test_without_rates_common_attributes_decide():
-    edges = tuple(Edge(edge.source, edge.target) for edge in LOANS.edges)
+    edges = tuple(OperatorEdge(edge.source, edge.target) for edge in LOANS.edges)
     graph = Graph(LOANS.operators, edges)
     assert fuse(graph) == fuse_greedily(graph, Score.PA)
     for unmeasured in (lambda: traffic(graph, fuse(graph)), lambda: fuse_greedily(graph, Score.COMM)):
@@ -174,7 +184,9 @@ def test_a_large_search_for_the_optimum_gives_up():
     attributes = [Attributes.of(*chooser.sample([name for name, _ in LOAN], 2)) for _ in range(30)]
     graph = Graph(
         tuple(op(f"o{i}", partition) for i, partition in enumerate(attributes)),
-        tuple(Edge(f"o{i}", f"o{j}", rows=chooser.random()) for j in range(30) for i in range(max(0, j - 6), j)),
+        tuple(
+            OperatorEdge(f"o{i}", f"o{j}", rows=chooser.random()) for j in range(30) for i in range(max(0, j - 6), j)
+        ),
     )
     assert optimum(graph, nodes=20) is None
 

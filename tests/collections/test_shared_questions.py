@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from transom.collections import batching as sharing
-from transom.collections.batching import Bundle, Part, Question, SharedJobs, bundles
+from transom.collections.batching import Bundle, GroupQuestion, Question, SharedJobs, bundles
 from transom.collections.view import Terms
 from transom.placement.replicas import Place, Task
 
@@ -53,8 +53,8 @@ class SlowWorkers:
         return [function(number) for number in range(len(places))]
 
 
-def part(group: int, size: int = 1, holders: str = "a") -> Part:
-    return Part(group, size, {holder: [[f"{group}@{holder}"]] for holder in holders})
+def part(group: int, size: int = 1, holders: str = "a") -> GroupQuestion:
+    return GroupQuestion(group, size, {holder: [[f"{group}@{holder}"]] for holder in holders})
 
 
 def failing(paths: Any) -> bytes:

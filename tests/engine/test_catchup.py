@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.engine.loop.catchup import OVER, CatchUp
-from transom.engine.loop.delivery import Delivered, Parcel
+from transom.engine.loop.delivery import Delivered, ResultBatch
 from transom.engine.loop.metrics import Metrics
 from transom.sinks.base import WindowResults
 
@@ -78,7 +78,7 @@ def test_latencies_count_from_when_the_stream_and_those_that_feed_it_have_caught
     metrics = Metrics(0, {"hours": hours, "days": days})
 
     def latencies(query: str, ingested: int) -> int:
-        metrics.delivered(Delivered(Parcel(WindowResults(query, 1, pa.table({})), 1, ingested), ingested + 3))
+        metrics.delivered(Delivered(ResultBatch(WindowResults(query, 1, pa.table({})), 1, ingested), ingested + 3))
         return len(metrics._query(query).latencies)
 
     days.more = False

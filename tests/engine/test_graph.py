@@ -25,7 +25,7 @@ from transom.sinks.inmemory import MemorySink
 from transom.sources.inmemory import memory
 from transom.windows.aggregates.mean import Mean
 from transom.windows.components import DEFAULT, Arrangement
-from transom.windows.operators import Fused, Kind
+from transom.windows.operators import Fused, OperatorKind
 
 SCHEMA = "user bigint, area string, fare double, at timestamp"
 
@@ -116,7 +116,7 @@ def test_measured_rates_decide_what_is_fused(compiled):
         (first,) = [component for component in components if "stream/map 0" in component]
         assert (busy in first) or busy != hours
         assert traffic(graph, components) < sum(graph.weights)
-        assert any(operator.kind is Kind.CONSOLIDATE for operator in first), "partials need not travel"
+        assert any(operator.kind is OperatorKind.CONSOLIDATE for operator in first), "partials need not travel"
 
 
 def test_the_loans_are_fused_as_in_the_paper(spark, tmp_path, monkeypatch):

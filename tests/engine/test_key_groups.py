@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from transom.engine.cluster.files import PartialFiles, Slice
 from transom.engine.cluster.groups import KeyGroups
-from transom.engine.cluster.merges import Merge, Part
-from transom.engine.cluster.messages import AskedSessions, Feed, Request
+from transom.engine.cluster.merges import Merge, StoreFiles
+from transom.engine.cluster.messages import AskedSessions, Feed, MergeRequest
 from transom.engine.partials.tables import Contents, Origin
 from transom.model.time import MAX_TIME, MIN_TIME
 from transom.placement.balance import Flux, Move
@@ -32,8 +32,8 @@ def merge_of(cuts: int, spans: list[tuple[int, int]]) -> Merge:
     for cut in range(1, cuts + 1):
         slices = tuple(Slice(f"f{cut}", group, 100 * group, 100, 0, 5) for group in range(GROUPS))
         files = PartialFiles(CONTENTS, cut, slices, ((10 * cut,),), ((),))
-        parts.append(Part(FEED, files, np.array([10 * cut])))
-    return Merge(Request(b""), "s", tuple(parts), tuple(spans))
+        parts.append(StoreFiles(FEED, files, np.array([10 * cut])))
+    return Merge(MergeRequest(b""), "s", tuple(parts), tuple(spans))
 
 
 def placed_on(*executors: str) -> KeyGroups:
@@ -82,7 +82,7 @@ def test_sessions_of_a_group_that_moves_smoothly_are_divided_by_their_beginning(
 
     def routed(*starts: tuple[int, int], write: str = "") -> dict[str, tuple[tuple[int, int], int]]:
         sessions = tuple(AskedSessions(gap, b"", each) for gap, each in enumerate(starts))
-        merge = replace(merge_of(4, []), request=Request(b"", sessions=sessions, write=write))
+        merge = replace(merge_of(4, []), request=MergeRequest(b"", sessions=sessions, write=write))
         found = moved.routed(merge.by_group(moved.home), merge)
         return {one.home: (one.starts, len(one.slices)) for one in found if one.group == 0}
 

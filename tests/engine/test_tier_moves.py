@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from transom.engine.cluster.merges import Recovered, Standing
+from transom.engine.cluster.merges import ExecutorLoss, Standing
 from transom.engine.control.tiers import BALANCE_EVERY, Tiers
 from transom.placement.balance import Move
 from transom.placement.migration import Strategy
@@ -80,10 +80,10 @@ def test_a_loss_is_told_once_with_what_it_cost(took: int, words: str) -> None:
     executors, notes = Executors(), []
     one = stream(executors)
     all_tiers = tiers(one, notes, recovery_bound=1_000_000)
-    executors.standing = Standing(recovered=Recovered(("2",)))
+    executors.standing = Standing(recovered=ExecutorLoss(("2",)))
     all_tiers.balance(one)
     assert notes == [], "it is not known yet what it costs"
-    executors.standing = Standing(recovered=Recovered(("2",), took, 12_000))
+    executors.standing = Standing(recovered=ExecutorLoss(("2",), took, 12_000))
     all_tiers.balance(one)
     all_tiers.balance(one)
     (note,) = notes

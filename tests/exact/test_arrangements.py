@@ -16,7 +16,7 @@ from transom.engine.control import adapting
 from transom.model.window import WindowSpec
 from transom.sinks.inmemory import MemorySink
 from transom.windows.components import Arrangement, key_sets_of
-from transom.windows.splitting import Costs
+from transom.windows.splitting import UnitCosts
 
 SCHEMA = "area string, user string, x bigint, at timestamp"
 SLIDING = WindowSpec(20 * SECOND, 5 * SECOND, SECOND)
@@ -111,7 +111,7 @@ def test_costs_decide_while_it_runs_and_a_restart_goes_on_with_the_decision(spar
     monkeypatch.setattr(adapting, "FEWEST_ROWS", 2)
     source = PiecewiseSource(SCHEMA, (20,))
     current: list[App] = []
-    costs = [Costs(row=1e-9, merge=1.0)]
+    costs = [UnitCosts(row=1e-9, merge=1.0)]
 
     def define(app: App, sink: MemorySink) -> None:
         current[:] = [app]
@@ -135,7 +135,7 @@ def test_costs_decide_while_it_runs_and_a_restart_goes_on_with_the_decision(spar
     for life in range(lives):
         source.add(records[life * 240 // lives : (life + 1) * 240 // lives])
         bench.run(close_all=life == lives - 1, on_step=watch)
-        costs[0] = Costs(row=1e-3, merge=1e-9)
+        costs[0] = UnitCosts(row=1e-3, merge=1e-9)
     assert seen[0] == (1, 0), "one aggregation, by panes, before anything is known"
     assert (2, 1) in seen, "merging takes longer than the target: users are computed window by window"
     spans = [(start, start + 8) for start in range(-6, 48, 2)]

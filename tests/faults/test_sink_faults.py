@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import transom as tm
-from transom.engine.loop.delivery import FIRST_RETRY, Delivery, Parcel
+from transom.engine.loop.delivery import FIRST_RETRY, Delivery, ResultBatch
 from transom.errors import DefinitionError, QueryFailedError, SinkError
 from transom.model.time import ManualClock
 from transom.sinks.base import WindowResults
@@ -68,7 +68,7 @@ def test_retries_back_off_and_keep_the_order():
     sink.clock = clock
     delivery = Delivery({"q": sink, "other": other}, clock, woken.release, 2, 1 << 20)
     for cut in (1, 2):
-        delivery.send(Parcel(results(cut), 1, NOON))
+        delivery.send(ResultBatch(results(cut), 1, NOON))
     delivered = []
     while len(delivered) < 2:
         while delivery.busy:
@@ -81,7 +81,7 @@ def test_retries_back_off_and_keep_the_order():
             assert not delivery.busy
             clock.advance(FIRST_RETRY * 2 ** (delivery.failures("q") - 1) - 1)
             delivered += delivery.collect()
-    assert [item.parcel.results.cut for item in delivered] == [1, 2]
+    assert [item.batch.results.cut for item in delivered] == [1, 2]
     waits = [b - a for a, b in zip(sink.tries[:4], sink.tries[1:5], strict=True)]
     assert waits == [FIRST_RETRY, 2 * FIRST_RETRY, 4 * FIRST_RETRY, 8 * FIRST_RETRY]
     assert delivery.error("q") is None

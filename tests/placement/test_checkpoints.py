@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from transom.errors import DefinitionError
 from transom.placement.checkpoints import checkpoints, edge
-from transom.placement.lineage import Dataset, Lineage
+from transom.placement.lineage import Lineage, LineageNode
 
 BOUND = 10.0
 STEPS = st.lists(
@@ -23,7 +23,7 @@ def grown(steps, choose):
     lineage = Lineage()
     for number, (size, delay, back) in enumerate(steps):
         parents = tuple(f"d{number - one}" for one in sorted(back) if one <= number)
-        lineage = lineage.added(Dataset(f"d{number}", parents, size, float(delay)))
+        lineage = lineage.added(LineageNode(f"d{number}", parents, size, float(delay)))
         before, lineage = lineage, lineage.checkpointed(choose(lineage, [f"d{number}"], BOUND))
         yield before, lineage
 
@@ -74,7 +74,7 @@ def test_on_a_chain_the_exact_cut_is_the_cheapest_of_all(steps) -> None:
 def test_the_paper_s_shape_is_cut_where_it_is_narrow() -> None:
     lineage = Lineage()
     for name, parents, size, delay in [("a", (), 5, 3), ("b", (), 4, 3), ("c", ("a", "b"), 2, 4), ("i", ("c",), 5, 6)]:
-        lineage = lineage.added(Dataset(name, parents, size, delay))
+        lineage = lineage.added(LineageNode(name, parents, size, delay))
     assert checkpoints(lineage, ["i"], BOUND) == ["c"]
     assert checkpoints(lineage, ["i"], BOUND, 3) == ["i"]
     assert checkpoints(lineage, ["i"], 13.0) == []
@@ -85,8 +85,8 @@ def test_the_paper_s_shape_is_cut_where_it_is_narrow() -> None:
     [
         lambda: checkpoints(Lineage(), [], 0),
         lambda: checkpoints(Lineage(), [], 1, 0.5),
-        lambda: Dataset("a", (), -1, 0),
-        lambda: Lineage().added(Dataset("a", ("b",), 0, 0)),
+        lambda: LineageNode("a", (), -1, 0),
+        lambda: Lineage().added(LineageNode("a", ("b",), 0, 0)),
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong) -> None:

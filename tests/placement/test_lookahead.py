@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transom.placement.checkpoints import checkpoints
-from transom.placement.lineage import Dataset, Lineage
+from transom.placement.lineage import Lineage, LineageNode
 from transom.placement.lookahead import continued, least, lookahead, period
 from transom.placement.recovery import due
 
@@ -42,7 +42,7 @@ def graph(parts) -> Lineage:
     for number, (size, delay, back, reading, held) in enumerate(parts):
         parents = tuple(f"d{number - one}" for one in sorted(back) if one <= number)
         lineage = lineage.added(
-            Dataset(f"d{number}", parents, size, float(delay), not parents, float(reading), held=held)
+            LineageNode(f"d{number}", parents, size, float(delay), not parents, float(reading), held=held)
         )
     return lineage
 
@@ -81,7 +81,7 @@ def application(form: str, steps: int, bound: float, noise: float) -> tuple[int,
             names = [f"{each[:-1]}{step - 1}" if each.endswith("-") else f"{each}{step}" for each in parents]
             size, delay = int(size * chance.uniform(1, 1 + noise)), delay * chance.uniform(1, 1 + noise)
             known = tuple(name for name in names if name in lineage.datasets)
-            made.append(Dataset(f"{kind}{step}", known, size, delay, not parents, 0.2 if parents else delay, kind))
+            made.append(LineageNode(f"{kind}{step}", known, size, delay, not parents, 0.2 if parents else delay, kind))
             lineage = lineage.added(made[-1])
             if parents:
                 chosen = due(lineage, made[-1].name, bound, made, policy, relax)
@@ -109,15 +109,17 @@ def test_the_bound_holds_whatever_comes(parts, repeats: int, noise: float, seed:
     for number, (size, delay, back, reading, _) in enumerate(parts * repeats):
         parents = tuple(f"d{number - one}" for one in sorted(back) if one <= number)
         delay *= chance.uniform(1, 1 + noise)
-        made.append(Dataset(f"d{number}", parents, size, delay, not parents, reading, kind=f"k{number % len(parts)}"))
+        made.append(
+            LineageNode(f"d{number}", parents, size, delay, not parents, reading, kind=f"k{number % len(parts)}")
+        )
         lineage = lineage.added(made[-1])
         lineage = lineage.checkpointed(due(lineage, f"d{number}", BOUND, made, "lookahead", 3.0))
         assert lineage.work(f"d{number}") <= max(BOUND, lineage.checkpointed([f"d{number}"]).work(f"d{number}"))
 
 
 def test_a_period_is_what_repeats_the_longest() -> None:
-    def made(kinds: str) -> list[Dataset]:
-        return [Dataset(f"{n}", (f"{n - 1}",) if n else (), 10 * n, 1.0, kind=kind) for n, kind in enumerate(kinds)]
+    def made(kinds: str) -> list[LineageNode]:
+        return [LineageNode(f"{n}", (f"{n - 1}",) if n else (), 10 * n, 1.0, kind=kind) for n, kind in enumerate(kinds)]
 
     assert period(made("abc")) is None
     found = period(made("aabaabaa"))
@@ -133,7 +135,7 @@ def test_a_period_is_what_repeats_the_longest() -> None:
 def test_without_a_period_it_is_the_minimum_cut() -> None:
     lineage, made = Lineage(), []
     for number, size in enumerate([5, 3, 9, 4]):
-        made.append(Dataset(f"d{number}", (f"d{number - 1}",) if number else (), size, 3.0, kind=f"k{number}"))
+        made.append(LineageNode(f"d{number}", (f"d{number - 1}",) if number else (), size, 3.0, kind=f"k{number}"))
         lineage = lineage.added(made[-1])
     assert lookahead(lineage, "d3", BOUND, made) is None
     assert due(lineage, "d3", BOUND, made, "lookahead", 1.0) == checkpoints(lineage, ["d3"], BOUND) == ["d1"]
@@ -142,7 +144,7 @@ def test_without_a_period_it_is_the_minimum_cut() -> None:
 def test_the_work_behind_a_dataset_is_within_the_bound_where_branches_meet() -> None:
     lineage = Lineage()
     for name, parents in [("s", ()), ("a", ("s",)), ("b", ("s",)), ("c", ("a", "b"))]:
-        lineage = lineage.added(Dataset(name, parents, 10, 4.0, not parents, 1.0))
+        lineage = lineage.added(LineageNode(name, parents, 10, 4.0, not parents, 1.0))
     assert lineage.lengths()["c"] == 9.0
     assert lineage.work("c") == 13.0
     assert due(lineage, "c", 13.0, (), "cut", 1.0) == []
@@ -163,7 +165,7 @@ def test_in_series_the_longest_path_is_the_work(parts) -> None:
 def test_what_is_not_there_or_slow_to_read_is_not_chosen() -> None:
     lineage = Lineage()
     for number, size in enumerate([5, 1, 2, 4]):
-        lineage = lineage.added(Dataset(f"d{number}", (f"d{number - 1}",) if number else (), size, 3.0))
+        lineage = lineage.added(LineageNode(f"d{number}", (f"d{number - 1}",) if number else (), size, 3.0))
     for change, chosen in [({}, "d1"), ({"held": False}, "d2"), ({"reading": 9.0}, "d2")]:
         changed = Lineage({**lineage.datasets, "d1": replace(lineage.datasets["d1"], **change)})
         assert checkpoints(changed, ["d3"], BOUND) == least(changed, BOUND) == [chosen]

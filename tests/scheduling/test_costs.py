@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.errors import DefinitionError
-from transom.scheduling.costs import LONGEST_CYCLE, RUNS, CostHistory, Costs, cycle_seconds, line, offered
+from transom.scheduling.costs import LONGEST_CYCLE, RUNS, CostHistory, RunCosts, cycle_seconds, line, offered
 
 FIXED, ROW = 0.1, 3e-5
 
@@ -93,7 +93,7 @@ def test_consolidation_is_learned_apart():
 
 
 def test_what_fits_into_a_cycle():
-    costs = Costs(np.array([0.1, 2.0, 0.1]), np.array([1e-5, 1e-5, 0.0]), np.zeros(3))
+    costs = RunCosts(np.array([0.1, 2.0, 0.1]), np.array([1e-5, 1e-5, 0.0]), np.zeros(3))
     fitting = costs.fitting(1.1)
     assert fitting.tolist() == [pytest.approx(1e5, abs=1), 1.0, np.inf]
     assert costs.job(np.full(3, fitting[0]))[0] <= 1.1 + 1e-9
@@ -115,6 +115,6 @@ def test_full_runs_leave_room_for_all_rows(fixed, busy):
 
 
 def test_the_offered_work_is_all_rows_and_a_job_for_each_window() -> None:
-    costs = Costs(np.array([0.1, 0.2]), np.array([1e-5, 2e-5]), np.zeros(2))
+    costs = RunCosts(np.array([0.1, 0.2]), np.array([1e-5, 2e-5]), np.zeros(2))
     load = offered(costs, np.array([10_000.0, 20_000.0]), np.array([1.0, np.inf]), cores=2)
     assert float(load) == pytest.approx((0.1 + 0.1 + 0.4) / 2)

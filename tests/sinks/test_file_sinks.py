@@ -13,7 +13,7 @@ from transom.errors import SinkError
 from transom.sinks.base import WindowResults
 from transom.sinks.directories import FileSink, json, parquet
 from transom.sinks.owner import MARK
-from transom.sinks.parts import Part
+from transom.sinks.parts import ResultFile
 
 EDGE = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -45,7 +45,7 @@ def test_one_file_per_cut_and_writing_again_replaces(sink: FileSink) -> None:
     sink.write(results(0, 1, 2))
     sink.write(results(7, 3))
     sink.write(results(7, 4))
-    assert [Part.parse(name).first for name in names(sink.directory)] == [0, 7]  # type: ignore[union-attr]
+    assert [ResultFile.parse(name).first for name in names(sink.directory)] == [0, 7]  # type: ignore[union-attr]
     assert values(sink) == [1, 2, 4]
 
 
@@ -121,7 +121,7 @@ def test_a_path_that_cannot_work_is_refused(tmp_path: Path) -> None:
 
 
 def test_part_names() -> None:
-    for part in (Part(3, 3, "json"), Part(0, 12, "parquet"), Part(10**12, 10**12 + 1, "json")):
-        assert Part.parse(part.name) == part
+    for part in (ResultFile(3, 3, "json"), ResultFile(0, 12, "parquet"), ResultFile(10**12, 10**12 + 1, "json")):
+        assert ResultFile.parse(part.name) == part
     for name in (".part-000000000001.json.tmp", "part-1.json", "part-000000000001.csv", "x"):
-        assert Part.parse(name) is None
+        assert ResultFile.parse(name) is None

@@ -12,11 +12,11 @@ from transom.windows.aggregates import functions as tm
 from transom.windows.arranging import Flow, Review
 from transom.windows.components import Arrangement, Component, key_sets_of, plan_components
 from transom.windows.query import Key, LatencyTarget, WindowedQuery
-from transom.windows.splitting import Costs
+from transom.windows.splitting import UnitCosts
 
 SECOND = 1_000_000
 SLIDING = WindowSpec(60 * SECOND, 10 * SECOND, 0)
-DEAR_ROWS, DEAR_MERGES = Costs(row=1e-5, merge=1e-9), Costs(row=1e-9, merge=1e-5)
+DEAR_ROWS, DEAR_MERGES = UnitCosts(row=1e-5, merge=1e-9), UnitCosts(row=1e-9, merge=1e-5)
 
 
 def query(name: str, *keys: str, window: WindowSpec = SLIDING, **more: object) -> WindowedQuery:
@@ -76,7 +76,7 @@ def test_only_fixed_windows_of_different_lengths_are_computed_directly():
 
 
 def review(
-    costs: Costs, queries: Sequence[WindowedQuery], flows: dict[str, Flow], before: Review | None = None
+    costs: UnitCosts, queries: Sequence[WindowedQuery], flows: dict[str, Flow], before: Review | None = None
 ) -> Review:
     start = Review.start(Arrangement()) if before is None else before
     components = plan_components(queries, arrangement=start.arrangement)
@@ -84,7 +84,9 @@ def review(
 
 
 @pytest.mark.parametrize(("costs", "alone"), [(DEAR_ROWS, False), (DEAR_MERGES, True)])
-def test_a_key_set_moves_out_when_merging_finer_partials_costs_more_than_the_rows_once_more(costs: Costs, alone: bool):
+def test_a_key_set_moves_out_when_merging_finer_partials_costs_more_than_the_rows_once_more(
+    costs: UnitCosts, alone: bool
+):
     users, areas = names([USERS, AREAS])
     flows = {
         users: Flow(rows=100_000, cuts=10, fed=90_000, kept=90_000, spans=60),
@@ -124,7 +126,7 @@ def test_a_key_set_moves_to_the_component_that_hands_over_fewest_partials():
 
 
 @pytest.mark.parametrize(("costs", "direct"), [(DEAR_ROWS, False), (DEAR_MERGES, True)])
-def test_both_sides_of_the_crossover_between_panes_and_windows(costs: Costs, direct: bool):
+def test_both_sides_of_the_crossover_between_panes_and_windows(costs: UnitCosts, direct: bool):
     """Nearly every row has a key of its own: panes are no smaller than their rows."""
     (users,) = names([USERS])
     flow = Flow(rows=60_000, cuts=6, fed=59_000, kept=59_000, spans=6, windows=6, window_rows=300_000, inputs=36)
@@ -139,7 +141,7 @@ def test_a_latency_target_decides_before_the_cost():
     one = query("one", "user", target=LatencyTarget(SECOND, 0.99))
     (name,) = names([one])
     flow = Flow(rows=60_000, cuts=60, fed=59_000, kept=59_000, spans=6, windows=6, window_rows=300_000, inputs=36)
-    costs = Costs(row=1e-4, merge=5e-5)
+    costs = UnitCosts(row=1e-4, merge=5e-5)
     assert name in review(costs, [one], {name: flow}).arrangement.direct
     relaxed = query("one", "user", target=LatencyTarget(60 * SECOND, 0.99))
     assert name not in review(costs, [relaxed], {name: flow}).arrangement.direct

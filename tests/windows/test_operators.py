@@ -9,11 +9,11 @@ from transom.windows.operators import (
     ALL,
     GLOBAL,
     Attributes,
-    Edge,
     Fused,
     Graph,
-    Kind,
     Operator,
+    OperatorEdge,
+    OperatorKind,
     components_of,
     labels_of,
     migrate,
@@ -22,22 +22,22 @@ from transom.windows.operators import (
 ROW = (("user", "bigint"), ("area", "string"), ("fare", "double"))
 
 
-def op(name, *attributes, kind=Kind.COMPUTE, keys=None):
+def op(name, *attributes, kind=OperatorKind.COMPUTE, keys=None):
     return Operator(name, kind, (ROW,), ROW, Attributes.of(*attributes), keys)
 
 
-FIRST = Operator("op1", Kind.MAP, (ROW,), ROW, ALL)
+FIRST = Operator("op1", OperatorKind.MAP, (ROW,), ROW, ALL)
 FINE, COARSE, OTHER = op("fine", "user", "area", keys=500), op("coarse", "area", keys=7), op("other", "user", keys=90)
-WHOLE = Operator("total", Kind.CONSOLIDATE, (ROW,), ROW, GLOBAL)
+WHOLE = Operator("total", OperatorKind.CONSOLIDATE, (ROW,), ROW, GLOBAL)
 
 
 def test_kinds_are_those_of_table_1():
-    table = {kind: (kind.stateless, kind.flexible) for kind in Kind}
+    table = {kind: (kind.stateless, kind.flexible) for kind in OperatorKind}
     assert table == {
-        Kind.MAP: (True, True),
-        Kind.COMPUTE: (False, True),
-        Kind.CONSOLIDATE: (True, False),
-        Kind.JOIN: (False, False),
+        OperatorKind.MAP: (True, True),
+        OperatorKind.COMPUTE: (False, True),
+        OperatorKind.CONSOLIDATE: (True, False),
+        OperatorKind.JOIN: (False, False),
     }
 
 
@@ -66,7 +66,7 @@ def test_operators_without_a_common_attribute_are_not_fused(members):
 
 
 def test_a_component_is_flexible_or_stateless_when_all_its_operators_are():
-    merge = op("merge", "area", kind=Kind.CONSOLIDATE)
+    merge = op("merge", "area", kind=OperatorKind.CONSOLIDATE)
     assert (Fused((FIRST,)).stateless, Fused((FIRST,)).flexible) == (True, True)
     assert (Fused((FIRST, FINE)).stateless, Fused((FIRST, FINE)).flexible) == (False, True)
     assert (Fused((merge,)).stateless, Fused((merge,)).flexible) == (True, False)
@@ -78,13 +78,16 @@ def test_a_component_is_flexible_or_stateless_when_all_its_operators_are():
     [
         (lambda: op("x", "city"), "no city to partition by"),
         (lambda: op("x", "area", keys=-1), "-1 keys"),
-        (lambda: Edge("a", "b", rows=-1.0), "rate of -1.0"),
-        (lambda: Edge("a", "b", bytes=math.nan), "rate of nan"),
+        (lambda: OperatorEdge("a", "b", rows=-1.0), "rate of -1.0"),
+        (lambda: OperatorEdge("a", "b", bytes=math.nan), "rate of nan"),
         (lambda: Graph((FINE, FINE)), "'fine'"),
-        (lambda: Graph((FINE,), (Edge("fine", "gone"),)), "'gone'"),
-        (lambda: Graph((FINE, COARSE), (Edge("fine", "coarse"), Edge("fine", "coarse"))), "two edges"),
+        (lambda: Graph((FINE,), (OperatorEdge("fine", "gone"),)), "'gone'"),
+        (lambda: Graph((FINE, COARSE), (OperatorEdge("fine", "coarse"), OperatorEdge("fine", "coarse"))), "two edges"),
         (
-            lambda: Graph((FIRST, FINE, COARSE), (Edge("op1", "fine"), Edge("fine", "coarse"), Edge("coarse", "fine"))),
+            lambda: Graph(
+                (FIRST, FINE, COARSE),
+                (OperatorEdge("op1", "fine"), OperatorEdge("fine", "coarse"), OperatorEdge("coarse", "fine")),
+            ),
             "fine, coarse form a cycle",
         ),
         (lambda: Fused(()), "empty"),
@@ -97,16 +100,21 @@ def test_what_cannot_be_is_refused(make, message):
 
 
 def test_levels_are_the_longest_paths():
-    edges = (Edge("op1", "fine"), Edge("fine", "coarse"), Edge("op1", "coarse"), Edge("coarse", "total"))
+    edges = (
+        OperatorEdge("op1", "fine"),
+        OperatorEdge("fine", "coarse"),
+        OperatorEdge("op1", "coarse"),
+        OperatorEdge("coarse", "total"),
+    )
     assert Graph((WHOLE, COARSE, FINE, FIRST), edges).levels == {"op1": 0, "fine": 1, "coarse": 2, "total": 3}
 
 
 def test_bytes_count_only_when_all_are_known():
     operators = (FIRST, FINE, COARSE)
-    both = (Edge("op1", "fine", rows=2.0, bytes=30.0), Edge("fine", "coarse", rows=1.0))
+    both = (OperatorEdge("op1", "fine", rows=2.0, bytes=30.0), OperatorEdge("fine", "coarse", rows=1.0))
     assert Graph(operators, both).weights == (2.0, 1.0)
-    assert Graph(operators, (*both[:1], Edge("fine", "coarse", bytes=9.0))).weights == (30.0, 9.0)
-    assert Graph(operators, (*both, Edge("op1", "coarse"))).weights is None
+    assert Graph(operators, (*both[:1], OperatorEdge("fine", "coarse", bytes=9.0))).weights == (30.0, 9.0)
+    assert Graph(operators, (*both, OperatorEdge("op1", "coarse"))).weights is None
 
 
 def test_migrate_changes_the_attributes_of_both_components():

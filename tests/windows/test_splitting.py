@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from transom.errors import DefinitionError
 from transom.model.window import sliding, tumbling
-from transom.windows.splitting import GAIN, SECOND, Costs, Decision, Form, Load, choose, cpu, latency, load_of
+from transom.windows.splitting import GAIN, SECOND, Decision, Form, Load, UnitCosts, choose, cpu, latency, load_of
 
-COSTS = Costs(row=1e-6, merge=1e-7, moved=0.5)
+COSTS = UnitCosts(row=1e-6, merge=1e-7, moved=0.5)
 LOAD = Load(
     period=600 * SECOND,
     rows=600_000,
@@ -66,7 +66,7 @@ def test_there_is_one_crossover_in_the_number_of_keys(one, other):
 
 @given(st.floats(1e-9, 1e-3), st.floats(1e-9, 1e-3), st.floats(1, 1e5), st.sampled_from(Form))
 def test_a_form_is_only_left_for_one_that_saves_enough(row, merge, keys, current):
-    load, costs = replace(LOAD, keys=keys, window_keys=keys), Costs(row, merge)
+    load, costs = replace(LOAD, keys=keys, window_keys=keys), UnitCosts(row, merge)
     chosen = choose(load, costs, None, current)
     if chosen is not current:
         assert cpu(chosen, load, costs) < (1 - GAIN) * cpu(current, load, costs)
@@ -118,8 +118,8 @@ def test_the_load_of_windows():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Costs(-1, 1),
-        lambda: Costs(1, float("nan")),
+        lambda: UnitCosts(-1, 1),
+        lambda: UnitCosts(1, float("nan")),
         lambda: replace(LOAD, keys=-1),
         lambda: load_of([], 1, 1, 1, 1),
         lambda: load_of([tumbling("1 second")], -1, 1, 1, 1),

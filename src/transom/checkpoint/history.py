@@ -47,7 +47,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Part:
+class SegmentPart:
     """As much of a segment as counts."""
 
     name: str
@@ -64,7 +64,7 @@ class History:
     """The newest writer that has opened it; 0 when nobody has."""
     snapshot_file: str | None
     snapshot: Snapshot | None
-    segments: tuple[Part, ...]
+    segments: tuple[SegmentPart, ...]
     """The segments after the snapshot, oldest first."""
     open_segments: tuple[str, ...]
     """Those of them that the newest writer wrote, so that their content may not be on disk yet."""
@@ -103,7 +103,7 @@ class _Base:
     """Where the newest writer's own files go on from."""
 
     snapshot: tuple[str, Container] | None
-    parts: Sequence[Part]
+    parts: Sequence[SegmentPart]
     tables: frozenset[str]
     first_segment: int
     tables_after: int
@@ -137,7 +137,7 @@ def read_history(root: Path) -> History:
     names = [segment_name(Stamp(epoch, n)) for n in range(base.first_segment, max(last, base.first_segment) + 1)]
 
     after = _before_first(base)
-    found: list[tuple[Part, Segment]] = []
+    found: list[tuple[SegmentPart, Segment]] = []
     for part in base.parts:
         found.append(_read_segment(root, part.name, part, after))
         after = found[-1][1].last
@@ -179,7 +179,7 @@ def _after_opening(root: Path, epoch: int) -> _Base:
     name = segment_name(Stamp(epoch, 1))
     _, segment = _read_segment(root, name, None, None, may_be_torn=True)
     opening = segment.header["opening"]
-    parts = [Part(*part, *[None] * (3 - len(part))) for part in opening["segments"]]
+    parts = [SegmentPart(*part, *[None] * (3 - len(part))) for part in opening["segments"]]
     snapshot = None
     if isinstance(opening["snapshot"], str):  # format 1
         snapshot = opening["snapshot"], _read_snapshot(root, opening["snapshot"])
@@ -214,8 +214,8 @@ def _before_first(base: _Base) -> Link | None:
 
 
 def _read_segment(
-    root: Path, name: str, part: Part | None, after: Link | None, *, may_be_torn: bool = False
-) -> tuple[Part, Segment]:
+    root: Path, name: str, part: SegmentPart | None, after: Link | None, *, may_be_torn: bool = False
+) -> tuple[SegmentPart, Segment]:
     """Return a segment and how much of it counts.
 
     Args:
@@ -243,4 +243,4 @@ def _read_segment(
     crc = zlib.crc32(data[: segment.length])
     if part is not None and part.crc not in (None, crc):
         raise CheckpointCorruptError(f"The log {path} is not what it was when it was last read.", CORRUPT_REMEDY)
-    return Part(name, segment.length, crc), segment
+    return SegmentPart(name, segment.length, crc), segment

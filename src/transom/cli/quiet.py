@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from transom.cli.java import check_java
 from transom.errors import SessionError
-from transom.failures import Kind, classify
+from transom.failures import FailureKind, classify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,7 +69,7 @@ def spark_session(master: str, name: str, say: Callable[[str], None] | None = No
     try:
         spark.stop()
     except Exception as error:
-        if classify(error).kind is not Kind.SPARK_GONE:
+        if classify(error).kind is not FailureKind.SPARK_GONE:
             raise
 
 

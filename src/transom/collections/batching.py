@@ -34,7 +34,7 @@ LEAST_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
-class Part:
+class GroupQuestion:
     """What a question asks of one group."""
 
     group: int
@@ -47,7 +47,7 @@ class Part:
 class Question:
     """A function of the files of some groups."""
 
-    parts: Sequence[Part]
+    parts: Sequence[GroupQuestion]
     function: Function
     most_wait: float
     """Seconds that a task waits for a holder of its data while others are idle."""
@@ -190,7 +190,7 @@ class SharedJobs:
         return Task(bundle.group, bundle.seconds + TASK_SECONDS, bundle.holders, max(0.0, bound))
 
 
-def _paths(part: Part, place: Place) -> Paths:
+def _paths(part: GroupQuestion, place: Place) -> Paths:
     return next(iter(part.paths.values())) if place.source is None else part.paths[place.source]
 
 

@@ -24,8 +24,7 @@ from transom.engine.placed.placed import Tasks
 from transom.errors import DefinitionError, require_extra
 from transom.model.arguments import text
 from transom.model.time import MICROS_PER_SECOND, Duration, parse_duration
-from transom.placement.lineage import Dataset as Node
-from transom.placement.lineage import Lineage
+from transom.placement.lineage import Lineage, LineageNode
 from transom.placement.lookahead import HISTORY
 from transom.placement.recovery import POLICIES, Policy, due
 
@@ -104,7 +103,7 @@ class Checkpointer:
         """Datasets written so far."""
         self._directory = f"{recovery.root.rstrip('/')}/{name}-{uuid.uuid4().hex[:8]}"
         self._lineage = Lineage()
-        self._made: deque[Node] = deque(maxlen=HISTORY)
+        self._made: deque[LineageNode] = deque(maxlen=HISTORY)
         self._datasets: dict[str, Dataset] = {}
         self._living: set[str] = set()
         self._paths: dict[str, list[str]] = {}
@@ -134,7 +133,7 @@ class Checkpointer:
             if each.name in self._lineage.datasets or not (each.files or each is dataset):
                 continue
             share = _share(each)
-            node = Node(
+            node = LineageNode(
                 each.name,
                 tuple(name for name in each.made_from if name in self._lineage.datasets),
                 each.bytes,

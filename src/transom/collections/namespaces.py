@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from transom.collections.batching import Part, Question, SharedJobs
+from transom.collections.batching import GroupQuestion, Question, SharedJobs
 from transom.collections.checkpointing import Checkpointer, Recovery
 from transom.collections.datasets import Dataset
 from transom.collections.keyvalues import key_types
@@ -29,7 +29,7 @@ from transom.engine.placed import exchange, placed
 from transom.engine.placed.outlasting import outlasting
 from transom.engine.placed.placed import PlacedFile, Tasks
 from transom.errors import DefinitionError
-from transom.failures import Kind, classify
+from transom.failures import FailureKind, classify
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, SystemClock
 from transom.placement.grouping import Grouping
 from transom.placement.layout import Layout
@@ -260,7 +260,7 @@ class Namespace:
             try:
                 self._restore(datasets)
             except Exception as error:
-                if classify(error).kind is not Kind.PARTITION_GONE:
+                if classify(error).kind is not FailureKind.PARTITION_GONE:
                     raise
                 mark_missing(self, datasets)
                 self._restore(datasets)
@@ -308,7 +308,7 @@ class Namespace:
 
         return self._outlasting(made)
 
-    def parts(self, datasets: Sequence[Dataset], partitions: Collection[int] | None = None) -> list[Part]:
+    def parts(self, datasets: Sequence[Dataset], partitions: Collection[int] | None = None) -> list[GroupQuestion]:
         """Return what a question asks of each group, all of it at home.
 
         Args:
@@ -329,7 +329,7 @@ class Namespace:
                     keys = [(number, executor) for number in numbers]
                     if executor in self.alive and all(key in dataset.copies for dataset in datasets for key in keys):
                         paths[executor] = [[dataset.copies[key].path for key in keys] for dataset in datasets]
-                found.append(Part(each.start, sum(file.bytes for one in files for file in one), paths))
+                found.append(GroupQuestion(each.start, sum(file.bytes for one in files for file in one), paths))
             return found
 
     def run(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from transom.engine.loop.progress import Progress
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros
-from transom.views.terminal import View
+from transom.views.terminal import RunView
 
 if TYPE_CHECKING:
     from transom.api.app import App
@@ -48,7 +48,7 @@ class Replay:
     """
 
     def __init__(
-        self, app: App, files: Sequence[tuple[Path, str]], rows: tuple[int, int], view: View, clock: Clock
+        self, app: App, files: Sequence[tuple[Path, str]], rows: tuple[int, int], view: RunView, clock: Clock
     ) -> None:
         self._app, self._files, self._rows, self._view, self._clock = app, files, rows, view, clock
         self._waiting, self._coming = rows

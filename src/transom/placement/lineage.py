@@ -10,7 +10,7 @@ from transom.errors import DefinitionError
 
 
 @dataclass(frozen=True)
-class Dataset:
+class LineageNode:
     """A materialised dataset, as far as recovery is concerned."""
 
     name: str
@@ -48,9 +48,9 @@ class Lineage:
     Of a durable dataset the parents may be forgotten.
     """
 
-    datasets: Mapping[str, Dataset] = field(default_factory=dict)
+    datasets: Mapping[str, LineageNode] = field(default_factory=dict)
 
-    def added(self, new: Dataset) -> Lineage:
+    def added(self, new: LineageNode) -> Lineage:
         """Return the lineage with one more dataset.
 
         Raises:

@@ -18,7 +18,7 @@ from math import ceil
 
 import numpy as np
 
-from transom.placement.lineage import Dataset, Lineage
+from transom.placement.lineage import Lineage, LineageNode
 
 HISTORY = 256
 """Datasets that a period is looked for in."""
@@ -42,12 +42,12 @@ ROUNDS = 100
 class Period:
     """What was made in the last step, and how long ago what it was made from."""
 
-    datasets: tuple[Dataset, ...]
+    datasets: tuple[LineageNode, ...]
     back: tuple[tuple[int, ...], ...]
     """For each dataset: how many datasets before it each of its parents was made."""
 
 
-def period(made: Sequence[Dataset]) -> Period | None:
+def period(made: Sequence[LineageNode]) -> Period | None:
     """Return the period with which the last datasets repeat; None if they do not.
 
     Of all periods whose kinds came twice, the one that goes back furthest, of several the shortest. O(n^2).
@@ -72,14 +72,14 @@ def period(made: Sequence[Dataset]) -> Period | None:
     return Period(tuple(_mean(each) for each in alike), back)
 
 
-def _mean(alike: Sequence[Dataset]) -> Dataset:
+def _mean(alike: Sequence[LineageNode]) -> LineageNode:
     """Return the first of some datasets, with what is measured of all."""
     size = sum(each.size for each in alike) // len(alike)
     delay, reading = (sum(values) / len(alike) for values in zip(*((d.delay, d.reading) for d in alike), strict=True))
     return replace(alike[0], size=size, delay=delay, reading=reading)
 
 
-def continued(lineage: Lineage, made: Sequence[Dataset], found: Period, steps: int) -> Lineage:
+def continued(lineage: Lineage, made: Sequence[LineageNode], found: Period, steps: int) -> Lineage:
     """Return the lineage after some more steps like the last one. O(datasets)."""
     names = [dataset.name for dataset in made]
     datasets = dict(lineage.datasets)
@@ -88,7 +88,7 @@ def continued(lineage: Lineage, made: Sequence[Dataset], found: Period, steps: i
             name = f"{step}+{dataset.name}"
             parents = tuple(parent for one in back if (parent := names[len(names) - one]) in datasets)
             names.append(name)
-            datasets[name] = Dataset(
+            datasets[name] = LineageNode(
                 name, parents, dataset.size, dataset.delay, dataset.durable, dataset.reading, dataset.kind
             )
     return Lineage(datasets)
@@ -216,7 +216,7 @@ def _no_more(lineage: Lineage, made: list[str], bound: float) -> list[str]:
     return list(kept)
 
 
-def lookahead(lineage: Lineage, newest: str, bound: float, made: Sequence[Dataset]) -> list[str] | None:
+def lookahead(lineage: Lineage, newest: str, bound: float, made: Sequence[LineageNode]) -> list[str] | None:
     """Return what to checkpoint so that work is within the bound, for the fewest bytes over the steps to come.
 
     Args:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from transom.placement.checkpoints import checkpoints, edge
-from transom.placement.lineage import Dataset, Lineage
+from transom.placement.lineage import Lineage, LineageNode
 from transom.placement.lookahead import lookahead
 
 Policy: TypeAlias = Literal["lookahead", "cut", "edge"]
@@ -24,7 +24,7 @@ TRIES, SHORTER = 6, 0.9
 
 
 def due(
-    lineage: Lineage, newest: str, bound: float, made: Sequence[Dataset], policy: Policy, relax: float
+    lineage: Lineage, newest: str, bound: float, made: Sequence[LineageNode], policy: Policy, relax: float
 ) -> list[str]:
     """Return what to checkpoint now that a dataset was made; nothing while the work behind it is within the bound.
 

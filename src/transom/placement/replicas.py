@@ -22,7 +22,7 @@ OVERDUE_SHARE = 0.1
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningTask:
     """A task that was submitted and of which no end is known."""
 
     executor: ExecutorId
@@ -37,7 +37,7 @@ class Busy:
     """How long each executor is busy with what was submitted: cores that take tasks in order, expected times."""
 
     cores: Mapping[ExecutorId, int]
-    tasks: Mapping[int, Running] = field(default_factory=dict)
+    tasks: Mapping[int, RunningTask] = field(default_factory=dict)
     """By ticket; tickets ascend with time."""
 
     def __post_init__(self) -> None:
@@ -70,7 +70,7 @@ class Busy:
         """
         for ticket in self.tasks.keys() & places.keys():
             raise DefinitionError(f"Ticket {ticket} is in use.", "Give each task its own number, ascending.")
-        new = {ticket: Running(place.executor, now, place.task.seconds) for ticket, place in places.items()}
+        new = {ticket: RunningTask(place.executor, now, place.task.seconds) for ticket, place in places.items()}
         return replace(self, tasks={**self.tasks, **new})
 
     def ended(self, tickets: Collection[int], now: float) -> Busy:
@@ -78,7 +78,7 @@ class Busy:
 
         Tasks that waited for their cores begin now.
         """
-        kept: dict[int, Running] = {}
+        kept: dict[int, RunningTask] = {}
         before, after = dict.fromkeys(self.cores, 0), dict.fromkeys(self.cores, 0)
         for ticket, task in sorted(self.tasks.items()):
             cores = self.cores.get(task.executor)

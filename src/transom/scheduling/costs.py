@@ -28,7 +28,7 @@ SPREAD = 0.2
 
 
 @dataclass(frozen=True)
-class Costs:
+class RunCosts:
     """What runs cost; each field is an array over the streams, all of the same shape."""
 
     fixed: Floats
@@ -79,7 +79,7 @@ def cycle_seconds(fixed: Floats, busy: Floats) -> Floats:
     return np.asarray(np.minimum(LONGEST_CYCLE, np.maximum(0.01, fixed) * np.maximum(CYCLE, 2.0 / room)))
 
 
-def offered(costs: Costs, rate: Floats, period: Floats, cores: float) -> Floats:
+def offered(costs: RunCosts, rate: Floats, period: Floats, cores: float) -> Floats:
     """Return the work that comes over what the cores can do: all rows, and for each window one job.
 
     Args:
@@ -161,7 +161,7 @@ class CostHistory:
         self._count = np.zeros(shape, dtype=np.int64)
         self._merges = np.zeros(shape, dtype=np.int64)
         self._runs, self._fixed = runs, fixed
-        self.costs = Costs(np.full(shape, fixed), np.full(shape, row), np.full(shape, partial))
+        self.costs = RunCosts(np.full(shape, fixed), np.full(shape, row), np.full(shape, partial))
 
     def ran(self, rows: Floats | float, seconds: Floats | float, where: tuple[Any, ...] = (), fit: bool = True) -> None:
         """Take in finished jobs.

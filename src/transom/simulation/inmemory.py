@@ -46,7 +46,7 @@ def run_in_memory(stream: Stream, cut: LoggedCut, compiled: Compiled) -> CutOutc
     source = stream.source
     if not isinstance(source, MemorySource):
         raise _refused(f"The stream {stream.name!r} reads {source.describe()}")
-    if stream.keepers:
+    if stream.buffers:
         raise _refused(f"Rows of the stream {stream.name!r} are kept for a join")
     rows = source.rows(cut.start, cut.end)
     column = _column(rows, stream.definition.rows.event_time)

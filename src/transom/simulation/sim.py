@@ -21,7 +21,7 @@ import numpy.typing as npt
 from transom.errors import DefinitionError
 from transom.model.time import Micros
 from transom.scheduling.arrivals import expected_arrivals
-from transom.scheduling.costs import CostHistory, Costs, cycle_seconds, offered
+from transom.scheduling.costs import CostHistory, RunCosts, cycle_seconds, offered
 from transom.scheduling.memory import MemoryMode
 from transom.scheduling.policies import Columns, Policy, freeing
 from transom.simulation.outcome import Outcome
@@ -186,7 +186,7 @@ class Simulation:
     def _columns(self, now: float, some: Ints, backlog: Floats) -> Columns:
         """Return what the policies may know in some runs."""
         state, known = self._state, self._costs.costs
-        costs = Costs(known.fixed[some], known.row[some], known.partial[some])
+        costs = RunCosts(known.fixed[some], known.row[some], known.partial[some])
         slide, partials, limit = self._slide[some], self._partials[some], self._limit[some]
         expected = self._foretold(now, some)
         late = np.maximum(0.0, np.floor((now - expected) / slide))
@@ -257,7 +257,7 @@ class Simulation:
     def _start(self, now: float, backlog: Floats, run: Ints, stream: Ints) -> None:
         at, state, costs = (run, stream), self._state, self._costs.costs
         cycle = np.where(self._at_once[run], np.inf, self._cycle[run, 0])
-        rows = np.minimum(backlog, Costs(costs.fixed[at], costs.row[at], costs.partial[at]).fitting(cycle))
+        rows = np.minimum(backlog, RunCosts(costs.fixed[at], costs.row[at], costs.partial[at]).fitting(cycle))
         behind = backlog - rows
         state.cut[at] = state.read[at] + rows
         newest = np.maximum(state.newest[at], now - behind / np.maximum(self._rates[at], 1e-12))

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from transom.errors import SinkError
 from transom.sinks.owner import MARK, owner_of
 from transom.sinks.parts import (
-    Part,
+    ResultFile,
     compaction_lock,
     list_parts,
     local_directory,
@@ -102,9 +102,9 @@ def finish_compaction(directory: Path) -> None:
             (directory / name).unlink(missing_ok=True)
 
 
-def _groups(directory: Path, parts: Sequence[Part], target: int) -> list[list[Part]]:
+def _groups(directory: Path, parts: Sequence[ResultFile], target: int) -> list[list[ResultFile]]:
     """Return runs of neighbouring files to merge: of one schema, together of about `target` bytes."""
-    groups: list[list[Part]] = []
+    groups: list[list[ResultFile]] = []
     size, schema = 0, None
     for part in parts:
         file = directory / part.name
@@ -125,8 +125,8 @@ def _columns(file: Path) -> pa.Schema | None:
     return pq.read_schema(file).remove_metadata() if file.suffix == ".parquet" else None
 
 
-def _merge(directory: Path, parts: Sequence[Part]) -> None:
-    output = Part(parts[0].first, parts[-1].last, parts[0].extension).name
+def _merge(directory: Path, parts: Sequence[ResultFile]) -> None:
+    output = ResultFile(parts[0].first, parts[-1].last, parts[0].extension).name
     temporary = f".compact-{output}.tmp"
     with writing(directory / temporary) as file:
         _concatenate(directory, parts, file)
@@ -138,7 +138,7 @@ def _merge(directory: Path, parts: Sequence[Part]) -> None:
     (directory / JOURNAL).unlink()
 
 
-def _concatenate(directory: Path, parts: Sequence[Part], output: IO[bytes]) -> None:
+def _concatenate(directory: Path, parts: Sequence[ResultFile], output: IO[bytes]) -> None:
     if parts[0].extension == "json":
         for part in parts:
             with open(directory / part.name, "rb") as file:
@@ -165,5 +165,5 @@ def _switch(directory: Path, temporary: str, output: str, inputs: Sequence[str])
     sync_directory(directory)
 
 
-def _bytes(directory: Path, parts: Sequence[Part]) -> int:
+def _bytes(directory: Path, parts: Sequence[ResultFile]) -> int:
     return sum((directory / part.name).stat().st_size for part in parts)

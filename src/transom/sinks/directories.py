@@ -14,7 +14,7 @@ from transom.sinks.compaction import finish_compaction
 from transom.sinks.json_lines import write_json_lines
 from transom.sinks.owner import Claim, take_directory
 from transom.sinks.parts import (
-    Part,
+    ResultFile,
     compaction_lock,
     list_parts,
     local_directory,
@@ -125,7 +125,7 @@ class FileSink:
         """
         if results.cut < self._next_cut and self._is_merged(results.cut):
             return
-        name = Part(results.cut, results.cut, self._kind).name
+        name = ResultFile(results.cut, results.cut, self._kind).name
         with replacing(self.directory / name, unique=True) as file:
             if self._kind == "json":
                 write_json_lines(results.table, file)

@@ -23,7 +23,7 @@ _TEMPORARY = re.compile(r"\.(part-.*|_transom\..*)\.tmp")
 
 
 @dataclass(frozen=True, order=True)
-class Part:
+class ResultFile:
     """A result file by its name."""
 
     first: int
@@ -33,11 +33,11 @@ class Part:
     extension: str
 
     @classmethod
-    def parse(cls, name: str) -> Part | None:
+    def parse(cls, name: str) -> ResultFile | None:
         """Return the part that a file name stands for; None for other names.
 
-        >>> Part.parse("part-000000000003-000000000007.parquet")
-        Part(first=3, last=7, extension='parquet')
+        >>> ResultFile.parse("part-000000000003-000000000007.parquet")
+        ResultFile(first=3, last=7, extension='parquet')
         """
         match = _NAME.fullmatch(name)
         if match is None:
@@ -51,9 +51,9 @@ class Part:
         return f"part-{self.first:012d}{last}.{self.extension}"
 
 
-def list_parts(directory: Path, extension: str | None = None) -> list[Part]:
+def list_parts(directory: Path, extension: str | None = None) -> list[ResultFile]:
     """Return the result files in a directory, by cut."""
-    parts = (Part.parse(name) for name in os.listdir(directory))
+    parts = (ResultFile.parse(name) for name in os.listdir(directory))
     return sorted(part for part in parts if part and extension in (None, part.extension))
 
 

@@ -25,10 +25,10 @@ NOTES_SHOWN = 6
 """Notes that stay in the live view."""
 
 
-class View(Protocol):
+class RunView(Protocol):
     """What shows a run; `update` is given to `App.run` as `on_progress`."""
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> RunView:
         """Start showing."""
 
     def __exit__(
@@ -52,7 +52,7 @@ class View(Protocol):
         """Show the last state of the run, whatever was shown just before."""
 
 
-def make_view(stdout: TextIO, stderr: TextIO, as_json: bool) -> View:
+def make_view(stdout: TextIO, stderr: TextIO, as_json: bool) -> RunView:
     """Return the view that suits the output: JSON when asked for, live on a terminal, else log lines."""
     if as_json:
         return JsonView(stdout, stderr)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from transom.model.time import MICROS_PER_SECOND, Micros
 from transom.model.window import WindowSpec
 from transom.windows.components import Arrangement, Component, KeySet, derivable
-from transom.windows.splitting import GAIN, Costs, Decision, Form, Load, load_of
+from transom.windows.splitting import GAIN, Decision, Form, Load, UnitCosts, load_of
 
 PERSIST = 1.0
 """What a second aggregation in a job costs besides itself, in aggregations: the rows are kept for it. Measured: the CPU
@@ -69,7 +69,7 @@ class Review:
         flows: Mapping[str, Flow],
         span: Micros,
         now: Micros,
-        costs: Costs,
+        costs: UnitCosts,
         gain: float = GAIN,
     ) -> Review:
         """Return the arrangement from now on.
@@ -110,7 +110,7 @@ def _move(
     component: Component,
     components: Sequence[Component],
     flows: Mapping[str, Flow],
-    costs: Costs,
+    costs: UnitCosts,
     gain: float,
 ) -> dict[str, str]:
     """Return where to compute a key set from now on, if it is not where it is: Migrate(O, C_j, C_k), section 4.5.
@@ -155,11 +155,11 @@ def _serves(component: Component, key_set: KeySet) -> bool:
     return component.finest is not key_set and not component.direct and derivable(key_set, component.finest)
 
 
-def _alone(flow: Flow, others: int, costs: Costs) -> float:
+def _alone(flow: Flow, others: int, costs: UnitCosts) -> float:
     """Return what it costs to compute a key set from the rows: the job aggregates them once more."""
     return flow.rows * costs.row * (1 + PERSIST if others == 1 else 1) + flow.kept * costs.merge
 
 
-def _derived(partials: int, costs: Costs) -> float:
+def _derived(partials: int, costs: UnitCosts) -> float:
     """Return what it costs to derive a key set: the driver merges the finer partials."""
     return partials * costs.merge

@@ -17,7 +17,7 @@ OVERHEAD = 512
 
 
 @dataclass(frozen=True, order=True)
-class Part:
+class CoverPart:
     """A span that may be merged instead of the panes in it.
 
     Raises:
@@ -36,7 +36,7 @@ class Part:
             raise ValueError(f"no part of a cover: {self}")
 
 
-def cheapest_cover(costs: Sequence[int], parts: Iterable[Part]) -> tuple[Part, ...]:
+def cheapest_cover(costs: Sequence[int], parts: Iterable[CoverPart]) -> tuple[CoverPart, ...]:
     """Return the parts of the cheapest cover in order of time; panes fill the gaps between them.
 
     O(s log s) for s parts, whatever the number of panes: panes without rows do not exist, and those with rows are
@@ -48,7 +48,7 @@ def cheapest_cover(costs: Sequence[int], parts: Iterable[Part]) -> tuple[Part, .
     """
     ends: list[int] = [-1]
     saved: list[int] = [0]
-    chains: list[tuple[Part, int] | None] = [None]
+    chains: list[tuple[CoverPart, int] | None] = [None]
     """Per entry of `ends`: the last part of the best choice up to that boundary, and the entry it builds on."""
     for part in sorted(parts):
         before = bisect_right(ends, part.start) - 1
@@ -61,7 +61,7 @@ def cheapest_cover(costs: Sequence[int], parts: Iterable[Part]) -> tuple[Part, .
             ends.append(part.end)
             saved.append(total)
             chains.append((part, before))
-    chosen: list[Part] = []
+    chosen: list[CoverPart] = []
     at = chains[-1]
     while at is not None:
         chosen.append(at[0])

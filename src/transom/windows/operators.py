@@ -16,7 +16,7 @@ Schema: TypeAlias = "tuple[tuple[str, str], ...]"
 """Names and types of columns."""
 
 
-class Kind(Enum):
+class OperatorKind(Enum):
     """What an operator does (Enorm, Table 1; joins are ours)."""
 
     MAP = "map"
@@ -31,12 +31,12 @@ class Kind(Enum):
     @property
     def stateless(self) -> bool:
         """Whether nothing is lost with an instance."""
-        return self in (Kind.MAP, Kind.CONSOLIDATE)
+        return self in (OperatorKind.MAP, OperatorKind.CONSOLIDATE)
 
     @property
     def flexible(self) -> bool:
         """Whether the partitioning of the input can change without moving state."""
-        return self in (Kind.MAP, Kind.COMPUTE)
+        return self in (OperatorKind.MAP, OperatorKind.COMPUTE)
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Operator:
     """
 
     name: str
-    kind: Kind
+    kind: OperatorKind
     inputs: tuple[Schema, ...]
     """IS(O): one schema per input; two for a join."""
     output: Schema
@@ -110,7 +110,7 @@ class Operator:
 
 
 @dataclass(frozen=True)
-class Edge:
+class OperatorEdge:
     """A flow of tuples from one operator to another, by name.
 
     Raises:
@@ -139,7 +139,7 @@ class Graph:
     """
 
     operators: tuple[Operator, ...]
-    edges: tuple[Edge, ...] = ()
+    edges: tuple[OperatorEdge, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.index) < len(self.operators):
@@ -163,9 +163,9 @@ class Graph:
         return {operator.name: number for number, operator in enumerate(self.operators)}
 
     @cached_property
-    def downstream(self) -> dict[str, tuple[Edge, ...]]:
+    def downstream(self) -> dict[str, tuple[OperatorEdge, ...]]:
         """Edges out of each operator, by name."""
-        found: dict[str, list[Edge]] = {operator.name: [] for operator in self.operators}
+        found: dict[str, list[OperatorEdge]] = {operator.name: [] for operator in self.operators}
         for edge in self.edges:
             found[edge.source].append(edge)
         return {name: tuple(edges) for name, edges in found.items()}

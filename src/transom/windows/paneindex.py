@@ -20,7 +20,7 @@ MOST_PARTS = 4
 Merge = Callable[[Sequence[Partial]], Partial]
 
 
-class HeldPanes:
+class PaneIndex:
     """Partials by pane. New rows are appended; they are merged when the pane is read.
 
     Args:

@@ -15,20 +15,20 @@ Span = tuple[Micros, Micros]
 """Start and end, half-open."""
 
 
-class Kind(Protocol):
+class PanedWindows(Protocol):
     """Windows of any kind that are made of panes."""
 
     def last_end(self, moment: Micros) -> Micros:
         """Return the end of the last window that holds a row at the moment."""
 
 
-def is_window(kind: Kind, span: Span) -> bool:
+def is_window(kind: PanedWindows, span: Span) -> bool:
     """Tell whether a span is a window of some kind."""
     start, end = span
     return kind.last_end(start) == end and kind.last_end(start - 1) < end
 
 
-def has_longer(kinds: Sequence[Kind], span: Span) -> bool:
+def has_longer(kinds: Sequence[PanedWindows], span: Span) -> bool:
     """Tell whether a longer window holds the span."""
     start, end = span
     return any(kind.last_end(start) > end or kind.last_end(start - 1) >= end for kind in kinds)
@@ -46,7 +46,7 @@ class _Family:
         del self.starts[first:last], self.ends[first:last], self.rows[first:last]
 
 
-class CompleteWindows:
+class ReusableWindows:
     """Windows as parts of longer ones, each only as long as none of its panes changes.
 
     Of overlapping windows of one length only every so many are kept, as many as are enough to form longer ones.

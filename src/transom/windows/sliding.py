@@ -10,7 +10,7 @@ from transom.model.window import WindowSpec
 from transom.windows.aggregates.base import Slots
 from transom.windows.cover import OVERHEAD
 from transom.windows.partials import Partial
-from transom.windows.reusable import Kind, Span
+from transom.windows.reusable import PanedWindows, Span
 from transom.windows.spans import Chain, Leaves, Merge, Read, SpanTree
 
 MERGES = 4
@@ -53,7 +53,7 @@ class SlidingWindows:
         self._slides: dict[Micros, list[_Slide]] = {}
         self._trees: dict[Leaves, SpanTree] = {}
 
-    def arrange(self, kinds: Iterable[Kind]) -> None:
+    def arrange(self, kinds: Iterable[PanedWindows]) -> None:
         """Keep what belongs to these windows, and forget the rest."""
         before = {slide.spec: slide for slides in self._slides.values() for slide in slides}
         self._slides = {}

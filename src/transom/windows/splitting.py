@@ -41,7 +41,7 @@ def _check(value: object) -> None:
 
 
 @dataclass(frozen=True)
-class Costs:
+class UnitCosts:
     """What was measured, or set, in seconds of CPU.
 
     Raises:
@@ -142,7 +142,7 @@ def load_of(
     )
 
 
-def cpu(form: Form, load: Load, costs: Costs) -> float:
+def cpu(form: Form, load: Load, costs: UnitCosts) -> float:
     """Return the seconds of CPU within a period.
 
     Split: T_p E + PW_p K_1 keys + MK_p K_1. Direct: T_p W E + MK_p K_1 PW_p. Two terms that the paper leaves out,
@@ -156,7 +156,7 @@ def cpu(form: Form, load: Load, costs: Costs) -> float:
     return load.rows * load.overlap * costs.row + merged * costs.merge
 
 
-def latency(form: Form, load: Load, costs: Costs) -> float:
+def latency(form: Form, load: Load, costs: UnitCosts) -> float:
     """Return the seconds from the cut that closes a window to its result.
 
     Both: the job of the cut, which is longer when each row goes into several windows. Split: consolidation at the
@@ -175,7 +175,9 @@ class Decision:
     reviewed: Micros | None = None
     """None: never."""
 
-    def review(self, now: Micros, load: Load, costs: Costs, bound: float | None = None, gain: float = GAIN) -> Decision:
+    def review(
+        self, now: Micros, load: Load, costs: UnitCosts, bound: float | None = None, gain: float = GAIN
+    ) -> Decision:
         """Return the decision from now on; at most one review per period, as costs change slowly (section 5.1.2).
 
         Least CPU among the forms whose latency is within the bound; if neither's is, least latency. A
@@ -193,7 +195,7 @@ class Decision:
         return Decision(choose(load, costs, bound, self.form, gain), now)
 
 
-def choose(load: Load, costs: Costs, bound: float | None, current: Form, gain: float = GAIN) -> Form:
+def choose(load: Load, costs: UnitCosts, bound: float | None, current: Form, gain: float = GAIN) -> Form:
     """Return the better form; see `Decision.review`."""
     other = Form.DIRECT if current is Form.SPLIT else Form.SPLIT
     limit = math.inf if bound is None else bound

@@ -11,15 +11,15 @@ import pyarrow as pa
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import WindowKind
 from transom.windows.aggregates.base import Primitive, Slots, State, Types
-from transom.windows.cover import OVERHEAD, Part, cheapest_cover
+from transom.windows.cover import OVERHEAD, CoverPart, cheapest_cover
 from transom.windows.keys import KeyIndex
-from transom.windows.paneindex import MOST_PARTS, HeldPanes
+from transom.windows.paneindex import MOST_PARTS, PaneIndex
 from transom.windows.panes import Grid, Times, closing_windows
 from transom.windows.partials import Partial, concatenated, merge, no_rows, renumbered, split_rows
-from transom.windows.perwindow import DirectWindows
-from transom.windows.reusable import CompleteWindows, Kind, Span, has_longer
+from transom.windows.reusable import PanedWindows, ReusableWindows, Span, has_longer
 from transom.windows.sliding import SlidingWindows
 from transom.windows.spans import KEEP
+from transom.windows.windowpartials import WindowPartials
 
 
 @dataclass
@@ -47,22 +47,22 @@ class PaneStore:
     """
 
     def __init__(
-        self, grid: Grid, keys: pa.Schema, primitives: Mapping[Primitive, Types], kinds: Iterable[Kind] = ()
+        self, grid: Grid, keys: pa.Schema, primitives: Mapping[Primitive, Types], kinds: Iterable[PanedWindows] = ()
     ) -> None:
         self.grid = grid
         self.keys = KeyIndex(keys)
         self.primitives = dict(primitives)
         self.work = Work()
-        self._kinds: tuple[Kind, ...] = ()
-        self._panes = HeldPanes(self._merge)
-        self._direct = DirectWindows()
-        self._complete = CompleteWindows()
+        self._kinds: tuple[PanedWindows, ...] = ()
+        self._panes = PaneIndex(self._merge)
+        self._direct = WindowPartials()
+        self._complete = ReusableWindows()
         self._sliding = SlidingWindows(self._span, self._merge)
         self._late: list[tuple[Micros, Partial]] = []
         """Rows that came for panes that are in spans."""
         self.arrange(self.primitives, kinds)
 
-    def arrange(self, primitives: Mapping[Primitive, Types], kinds: Iterable[Kind]) -> None:
+    def arrange(self, primitives: Mapping[Primitive, Types], kinds: Iterable[PanedWindows]) -> None:
         """Change what is kept and asked for; panes stay, and a primitive that is new is neutral in them.
 
         Args:
@@ -188,9 +188,9 @@ class PaneStore:
         low, high = held.boundary(start), held.boundary(end)
         if low == high:
             return None
-        rows_of: dict[Part, Partial] = {}
+        rows_of: dict[CoverPart, Partial] = {}
         for (begin, stop), rows in self._complete.inside((start, end)):
-            rows_of[Part(held.boundary(stop), held.boundary(begin), len(rows) + OVERHEAD)] = rows
+            rows_of[CoverPart(held.boundary(stop), held.boundary(begin), len(rows) + OVERHEAD)] = rows
         parts: list[Partial] = []
         at = low
         for part in cheapest_cover(held.totals(), rows_of):
@@ -206,7 +206,7 @@ class PaneStore:
         direct = self._direct.ending(kind, after, until)
         return sorted({*spans, *direct}, key=lambda span: (span[1], span[0])) if direct else spans
 
-    def last_end(self, kinds: Sequence[Kind]) -> Micros:
+    def last_end(self, kinds: Sequence[PanedWindows]) -> Micros:
         """Return the end of the last window of some kinds that holds rows; MIN_TIME if none does."""
         ends = [kind.last_end(self.starts[-1]) for kind in kinds] if self.starts else []
         ends += [end for kind in kinds for _, end in self._direct.ending(kind, MIN_TIME, MAX_TIME)]

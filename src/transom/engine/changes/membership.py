@@ -80,7 +80,7 @@ def _complete_from(stream: Stream, name: str, compiled: Compiled, sources: Seque
     query = compiled.queries[name].query
     number = next(i for i, (key_set, *_) in enumerate(compiled.stores) if any(q.name == name for q in key_set.queries))
     moment = complete_from(query, sources[number], unseen(stream))
-    if any(keeper.query == name for keeper in stream.keepers):  # panes there may be, but no rows
+    if any(buffer.query == name for buffer in stream.buffers):  # panes there may be, but no rows
         moment = max(moment, unseen(stream))
     closed = stream.state.closed if query.lateness else MIN_TIME
     return max(moment, closed)

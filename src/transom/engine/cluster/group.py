@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from transom.engine.cluster.messages import Feed, GroupWork, Request, SessionRows, StoreSpec
+from transom.engine.cluster.messages import Feed, GroupWork, MergeRequest, SessionRows, StoreSpec
 from transom.engine.partials.tables import LENGTH, PANE, PartialTable, direct_table, partial_table, store_table
 from transom.model.time import MIN_TIME, Micros
 from transom.windows.intervals import TIMES
@@ -46,7 +46,7 @@ class HeldGroup:
         self._forgot = (MIN_TIME, MIN_TIME, MIN_TIME)
         """`floor`, `ended` and `begun` of the last request: what is before them is gone."""
 
-    def serves(self, request: Request, wanted: Collection[Seen]) -> bool:
+    def serves(self, request: MergeRequest, wanted: Collection[Seen]) -> bool:
         """Tell whether a request can be answered from what it holds and some slices; forget what is not asked for.
 
         It cannot when what was merged or written elsewhere is held here, too, or when an application began again where
@@ -58,7 +58,7 @@ class HeldGroup:
         self.drop_before(request)
         return all(slice_ in wanted for slice_ in self.seen)
 
-    def drop_before(self, request: Request) -> None:
+    def drop_before(self, request: MergeRequest) -> None:
         """Forget what is not asked for from a request on."""
         self._forgot = request.floor, request.ended, request.begun
         self.store.drop_before(request.floor, request.ended)
@@ -156,7 +156,7 @@ class HeldGroup:
         return self.store.nbytes + sum(pieces.nbytes for pieces in self.sessions.values())
 
 
-def _needed(feed: Feed, start: Micros, end: Micros, request: Request) -> bool:
+def _needed(feed: Feed, start: Micros, end: Micros, request: MergeRequest) -> bool:
     """Tell whether windows or sessions may be asked for that have rows of a slice."""
     if feed.sessions is not None and feed.sessions.last >= request.begun:
         return True

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from transom.engine.cluster.files import PartialFiles, Slice
-from transom.engine.cluster.messages import Done, Feed, GroupWork, Request, StoreSpec, Task
+from transom.engine.cluster.messages import Done, Feed, GroupWork, MergeRequest, MergeTask, StoreSpec
 from transom.engine.cluster.worker import run
 from transom.errors import QueryFailedError
 from transom.model.time import Micros
@@ -22,7 +22,7 @@ from transom.windows.reusable import Span
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class StoreFiles:
     """Partials in files that a store is made of, and what it takes of them."""
 
     feed: Feed
@@ -53,10 +53,10 @@ class Part:
 class Merge:
     """What a store asks of the executors."""
 
-    request: Request
+    request: MergeRequest
     store: str
     """Lasting name of the store, among those of its stream."""
-    parts: tuple[Part, ...]
+    parts: tuple[StoreFiles, ...]
     spans: tuple[Span, ...] = ()
     """Windows to return."""
 
@@ -75,7 +75,7 @@ class Merge:
         """What is taken, each once."""
         return tuple(dict.fromkeys(part.feed for part in self.parts))
 
-    def task(self, directory: str, works: Sequence[GroupWork], name: str = "") -> Task:
+    def task(self, directory: str, works: Sequence[GroupWork], name: str = "") -> MergeTask:
         """Return the task for some groups.
 
         Args:
@@ -86,7 +86,7 @@ class Merge:
         request = self.request
         if request.write:
             request = replace(request, write=f"{request.write}{name}")
-        return Task(request, directory, self.feeds, tuple(works))
+        return MergeTask(request, directory, self.feeds, tuple(works))
 
     def by_group(self, home: Callable[[int], str]) -> list[GroupWork]:
         """Return what is to be done, group by group.
@@ -107,7 +107,7 @@ Merged: TypeAlias = "Sequence[Done] | QueryFailedError"
 
 
 @dataclass(frozen=True)
-class Recovered:
+class ExecutorLoss:
     """What the loss of executors cost."""
 
     lost: tuple[ExecutorId, ...]
@@ -125,7 +125,7 @@ class Standing:
     """Number of groups by executor; of those that will go, too."""
     moved: int = 0
     """Groups that have moved since the start, those of lost executors not counted."""
-    recovered: Recovered | None = None
+    recovered: ExecutorLoss | None = None
     """The last loss of executors; None while there was none."""
     recovery: Micros = 0
     """What the loss of the executor with most rows would cost, at most, by the measured speed of reading; 0 while it

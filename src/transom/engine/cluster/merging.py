@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.engine.cluster.groups import KeyGroups
-from transom.engine.cluster.merges import Here, Merge, Merged, Recovered, Standing, load_spec
-from transom.engine.cluster.messages import MEMORY, Done, GroupWork, Task
+from transom.engine.cluster.merges import ExecutorLoss, Here, Merge, Merged, Standing, load_spec
+from transom.engine.cluster.messages import MEMORY, Done, GroupWork, MergeTask
 from transom.engine.cluster.worker import give, run, take
 from transom.engine.placed import placed
 from transom.engine.placed.exchange import exchange
 from transom.engine.placed.outlasting import outlasting
 from transom.errors import QueryFailedError, SessionError
-from transom.failures import Failure, Kind, classify
+from transom.failures import Failure, FailureKind, classify
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros
 from transom.placement.balance import Flux, Move
 from transom.placement.locality import ExecutorId
@@ -36,7 +36,7 @@ READ_AT_ONCE = 500_000
 at most."""
 
 
-_ENDING = (Kind.CHECKPOINT, Kind.DISK_FULL, Kind.SPARK_GONE)
+_ENDING = (FailureKind.CHECKPOINT, FailureKind.DISK_FULL, FailureKind.SPARK_GONE)
 """Failures after which the driver cannot do it either."""
 
 
@@ -107,7 +107,7 @@ class SparkExecutors:
         """Executors that were lost and whose groups not all stores have read again."""
         self._recovering: set[str] = set()
         """Stores that have."""
-        self._recovered: Recovered | None = None
+        self._recovered: ExecutorLoss | None = None
         self._joined = False
         """Whether executors came since loads were last evened out."""
         self._moved = 0
@@ -190,7 +190,7 @@ class SparkExecutors:
         lost = {str(home) for home in before.assignment.homes if home is not None} - self._cores.keys()
         if lost:
             self._lost, self._recovering = frozenset(lost), set()
-            self._recovered = Recovered(tuple(sorted(lost)))
+            self._recovered = ExecutorLoss(tuple(sorted(lost)))
 
     def _note_recovery(self, read: Mapping[str, int], took: Micros) -> None:
         """Count the first merge of each store after a loss, given the rows that stores read together."""
@@ -322,7 +322,7 @@ class SparkExecutors:
         except Exception as error:
             logger.warning("Key groups could not be moved, and are read from files: %s", _going_on(error).reason)
 
-    def _task(self, merge: Merge, works: Sequence[GroupWork], name: str = "") -> Task:
+    def _task(self, merge: Merge, works: Sequence[GroupWork], name: str = "") -> MergeTask:
         return replace(merge.task(str(self.directory), works, name), memory=self._memory)
 
     def _merged(self, jobs: Sequence[tuple[Merge, Sequence[GroupWork]]]) -> list[list[Done]]:
@@ -331,7 +331,7 @@ class SparkExecutors:
         Args:
             jobs: Merges, each with the groups.
         """
-        tasks: dict[tuple[str, int], list[tuple[int, Task]]] = {}
+        tasks: dict[tuple[str, int], list[tuple[int, MergeTask]]] = {}
         for number, (merge, works) in enumerate(jobs):
             names = count()
             for home in dict.fromkeys(work.home for work in works):

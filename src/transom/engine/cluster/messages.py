@@ -16,7 +16,7 @@ from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import SessionSpec
 from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.panes import Grid
-from transom.windows.reusable import Kind, Span
+from transom.windows.reusable import PanedWindows, Span
 
 MEMORY = 256 << 20
 """Bytes of merged panes that a worker keeps; the groups asked for least recently go first."""
@@ -33,7 +33,7 @@ class StoreSpec:
     keys: pa.Schema
     primitives: tuple[tuple[Primitive, Types, str], ...]
     """With their lasting names."""
-    kinds: tuple[Kind, ...]
+    kinds: tuple[PanedWindows, ...]
     """The windows that are made of panes."""
     sessions: tuple[tuple[SessionSpec, tuple[Primitive, ...]], ...] = ()
     """The kinds of sessions, with what is kept for each."""
@@ -148,7 +148,7 @@ class GroupWork:
 
 
 @dataclass(frozen=True)
-class Request:
+class MergeRequest:
     """What is to be done with every group of a store."""
 
     spec: bytes
@@ -173,10 +173,10 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Task:
+class MergeTask:
     """Work on several groups of one store for one place."""
 
-    request: Request
+    request: MergeRequest
     directory: str
     feeds: tuple[Feed, ...]
     works: tuple[GroupWork, ...]

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles, from_bytes, to_bytes, write_partials
-from transom.engine.cluster.merges import Executors, Merge, Part, merged_alone
-from transom.engine.cluster.messages import AskedSessions, Done, Feed, Request, SessionRows, StoreSpec
+from transom.engine.cluster.merges import Executors, Merge, StoreFiles, merged_alone
+from transom.engine.cluster.messages import AskedSessions, Done, Feed, MergeRequest, SessionRows, StoreSpec
 from transom.engine.cluster.sessions import TieredSessions
 from transom.engine.partials.sessions import Ended
 from transom.engine.partials.tables import Contents, Origin, PartialTable, direct_table, store_table
@@ -19,7 +19,7 @@ from transom.windows.aggregates.base import Primitive, Slots, Types
 from transom.windows.components import KeySet
 from transom.windows.panes import Grid, Times, closing_windows
 from transom.windows.partials import Partial
-from transom.windows.reusable import Kind, Span, is_window
+from transom.windows.reusable import PanedWindows, Span, is_window
 from transom.windows.store import PaneStore
 
 READ_AT_ONCE = 32 << 20
@@ -53,7 +53,7 @@ class TieredStore(PaneStore):
         grid: Grid,
         keys: pa.Schema,
         primitives: Mapping[Primitive, Types],
-        kinds: Iterable[Kind],
+        kinds: Iterable[PanedWindows],
         origin: Origin,
         names: Mapping[Primitive, str],
         scope: str,
@@ -62,7 +62,7 @@ class TieredStore(PaneStore):
         self.origin = origin
         self.names = dict(names)
         self.executors = executors
-        self.parts: list[Part] = []
+        self.parts: list[StoreFiles] = []
         """What is in files."""
         self.sessions = TieredSessions(origin)
         self._scope = scope
@@ -73,7 +73,7 @@ class TieredStore(PaneStore):
         """Starts of all panes, with what they were made of."""
         super().__init__(grid, keys, primitives, kinds)
 
-    def arrange(self, primitives: Mapping[Primitive, Types], kinds: Iterable[Kind]) -> None:
+    def arrange(self, primitives: Mapping[Primitive, Types], kinds: Iterable[PanedWindows]) -> None:
         """Change what is kept and asked for, as `PaneStore.arrange` does."""
         super().arrange(primitives, kinds)
         self._spec = None
@@ -100,9 +100,9 @@ class TieredStore(PaneStore):
         feed = Feed(files.contents, condition, frozenset(wanted), sessions)
         panes = files.panes_of(condition) if feed.has_panes and self._kinds else ()
         starts = np.unique(self.grid.start(np.array(panes, np.int64)))
-        self._put([*self.parts, Part(feed, files, starts)])
+        self._put([*self.parts, StoreFiles(feed, files, starts)])
 
-    def _put(self, parts: list[Part]) -> None:
+    def _put(self, parts: list[StoreFiles]) -> None:
         self.parts = parts
         self._version += 1
 
@@ -290,7 +290,7 @@ class TieredStore(PaneStore):
     def _windows(self) -> set[Span]:
         return {span for part in self.parts for span in part.windows}
 
-    def last_end(self, kinds: Sequence[Kind]) -> Micros:
+    def last_end(self, kinds: Sequence[PanedWindows]) -> Micros:
         """Return the end of the last window of some kinds that holds rows; MIN_TIME if none does."""
         ends = (end for kind in kinds for start, end in self._windows() if is_window(kind, (start, end)))
         return max([super().last_end(kinds), *ends])
@@ -375,7 +375,7 @@ class TieredStore(PaneStore):
             asked = tuple((kind, tuple(store.primitives)) for kind, store in self.sessions.stores.items())
             spec = StoreSpec(self._scope, self.origin, self.grid, self.keys.schema, kept, self._kinds, asked)
             self._spec = spec.pickled()
-        request = Request(self._spec, until, self._floor, self._ended, self._begun, write, cut, only, sessions)
+        request = MergeRequest(self._spec, until, self._floor, self._ended, self._begun, write, cut, only, sessions)
         return Merge(request, self.origin.name, tuple(self.parts), spans)
 
     def drop_before(self, moment: Micros, ended: Micros = MIN_TIME, begun: Micros = MAX_TIME) -> None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from transom.engine.cluster.files import from_bytes, to_bytes, write_partials
 from transom.engine.cluster.group import HeldGroup
-from transom.engine.cluster.messages import Done, GroupWork, StoreSpec, Task
+from transom.engine.cluster.messages import Done, GroupWork, MergeTask, StoreSpec
 from transom.engine.partials.tables import PartialTable, direct_table, store_table
 from transom.model.time import Micros, SystemClock
 
@@ -31,7 +31,7 @@ def forget() -> None:
     _KEPT.clear()
 
 
-def run(task: Task, load: Callable[[bytes], StoreSpec]) -> Done:
+def run(task: MergeTask, load: Callable[[bytes], StoreSpec]) -> Done:
     """Merge the windows and sessions of some groups, or write what they hold.
 
     Args:
@@ -70,7 +70,7 @@ def run(task: Task, load: Callable[[bytes], StoreSpec]) -> Done:
     return done
 
 
-def _held(task: Task, spec: StoreSpec, work: GroupWork, done: Done) -> HeldGroup:
+def _held(task: MergeTask, spec: StoreSpec, work: GroupWork, done: Done) -> HeldGroup:
     """Return a group with all its slices."""
     identity = task.request.spec, work.group, work.home
     group = _KEPT.get(identity)
@@ -89,7 +89,7 @@ def _held(task: Task, spec: StoreSpec, work: GroupWork, done: Done) -> HeldGroup
     return group
 
 
-def give(task: Task, load: Callable[[bytes], StoreSpec]) -> Iterator[tuple[int, bytes]]:
+def give(task: MergeTask, load: Callable[[bytes], StoreSpec]) -> Iterator[tuple[int, bytes]]:
     """Yield each group of a task with all that this process knows of it, and forget it here.
 
     Raises:
@@ -103,7 +103,7 @@ def give(task: Task, load: Callable[[bytes], StoreSpec]) -> Iterator[tuple[int, 
         del _KEPT[task.request.spec, work.group, work.home]
 
 
-def take(task: Task, given: dict[int, bytes], load: Callable[[bytes], StoreSpec]) -> None:
+def take(task: MergeTask, given: dict[int, bytes], load: Callable[[bytes], StoreSpec]) -> None:
     """Keep groups of a task as another process gave them (`give`)."""
     spec = load(task.request.spec)
     for work in task.works:
@@ -121,7 +121,7 @@ def take(task: Task, given: dict[int, bytes], load: Callable[[bytes], StoreSpec]
 class _Holdings:
     """What the groups of a task hold, on its way into files: one of panes, of windows, and of each kind of sessions."""
 
-    def __init__(self, task: Task, spec: StoreSpec) -> None:
+    def __init__(self, task: MergeTask, spec: StoreSpec) -> None:
         self._task = task
         self._spec = spec
         self._parts: dict[str | Micros, list[tuple[int, pa.Table]]] = {}

@@ -6,7 +6,7 @@ from transom.engine.streams.stream import Stream
 from transom.model.time import MICROS_PER_SECOND, Micros
 from transom.windows.arranging import Flow, Review
 from transom.windows.components import Arrangement
-from transom.windows.splitting import Costs
+from transom.windows.splitting import UnitCosts
 
 FEWEST_CUTS = 8
 FEWEST_ROWS = 200_000
@@ -23,7 +23,7 @@ class Adapter:
         costs: Costs to go by instead of measured ones.
     """
 
-    def __init__(self, stream: Stream, costs: Costs | None = None) -> None:
+    def __init__(self, stream: Stream, costs: UnitCosts | None = None) -> None:
         self.stream = stream
         self._given = costs
         self._review = Review.start(stream.arrangement)
@@ -70,7 +70,7 @@ class Adapter:
             return None
         flows = {name: flow + Flow(self._rows, self._cuts) for name, flow in stream.state.take_flows().items()}
         merged = sum(flow.fed for flow in flows.values())
-        costs = self._given or Costs(
+        costs = self._given or UnitCosts(
             self._job / MICROS_PER_SECOND / self._aggregated, self._merge / MICROS_PER_SECOND / max(merged, 1)
         )
         self._review = self._review.again(stream.compiled.components, flows, now - self._since, now, costs)
@@ -82,7 +82,7 @@ class Adapters:
     """One for each stream that runs."""
 
     def __init__(self) -> None:
-        self.costs: Costs | None = None
+        self.costs: UnitCosts | None = None
         """Costs to go by instead of measured ones; for tests and experiments, before the first cut."""
         self._known: dict[str, Adapter] = {}
 

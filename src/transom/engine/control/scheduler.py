@@ -16,7 +16,7 @@ from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.stream import Stream
 from transom.model.time import MICROS_PER_SECOND, Micros, format_duration
-from transom.scheduling.costs import Costs, cycle_seconds, offered
+from transom.scheduling.costs import RunCosts, cycle_seconds, offered
 from transom.scheduling.limits import out_of_reach
 from transom.scheduling.memory import MemoryMode, holding
 from transom.scheduling.policies import Policy, StreamView, bounded, freeing, policy_named
@@ -114,7 +114,7 @@ class Scheduler:
         if known:
             fixed, row, partial, rate, period = np.array([each.pace() for each in known]).T
             slots = self._settings.slots
-            self._load = float(offered(Costs(fixed, row, partial), rate, period, slots))
+            self._load = float(offered(RunCosts(fixed, row, partial), rate, period, slots))
             self._cycle = float(cycle_seconds(np.median(fixed), np.asarray((rate * row).sum() / slots)))
         if self._settings.cycle is not None:
             self._cycle = self._settings.cycle / MICROS_PER_SECOND

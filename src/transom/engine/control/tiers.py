@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from transom.engine.cluster.merges import Merge, Recovered
+from transom.engine.cluster.merges import ExecutorLoss, Merge
 from transom.engine.cluster.store import TieredStore
 from transom.engine.spark.session import is_connect
 from transom.engine.streams.stream import Stream
@@ -48,7 +48,7 @@ class Tiers:
         self._note = note
         self._commits = 0
         self._own_commits: Counter[str] = Counter()
-        self._recovered: dict[str, Recovered] = {}
+        self._recovered: dict[str, ExecutorLoss] = {}
         """The last loss of executors that people were told of, by stream."""
         self._slow: set[str] = set()
         """Streams whose recovery would take too long, as people were told."""

@@ -25,7 +25,7 @@ from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.engine.streams.rowbuffer import keep_rows
 from transom.engine.streams.stream import Stream
 from transom.errors import CheckpointError, CheckpointFullError, SourceError
-from transom.failures import Kind, classify, require_blame
+from transom.failures import FailureKind, classify, require_blame
 from transom.model.time import Micros
 from transom.sources.base import ARRIVAL
 from transom.windows.components import Component
@@ -176,7 +176,7 @@ class SparkJob:
     def _rows(self) -> DataFrame:
         """Return the rows of the cut; when several jobs read them in any case, they are parsed once."""
         stream, cut, skip = self.stream, self.cut, tuple(self._skipped)
-        if not stream.keepers:
+        if not stream.buffers:
             return stream.source.read(stream.session, cut.start, cut.end, skip)
         if self._held is None or self._held[0] != skip:
             self.let_go()
@@ -202,11 +202,11 @@ class SparkJob:
         self, compiled: Compiled, late_before: Mapping[str, Micros]
     ) -> tuple[dict[str, KeptRows], dict[str, str]]:
         """Keep the rows that joins need; what it returns is that of `keep_rows`."""
-        keepers = self.stream.keepers
-        if not keepers:
+        buffers = self.stream.buffers
+        if not buffers:
             return {}, {}
         with self._unless_abandoned():
-            kept, failures = keep_rows(keepers, self._rows(), compiled, self.cut, late_before)
+            kept, failures = keep_rows(buffers, self._rows(), compiled, self.cut, late_before)
         if failures and self.stream.abandoned:
             raise _Abandoned
         return kept, failures
@@ -230,9 +230,9 @@ class SparkJob:
                 )
         except Exception as error:
             failure = classify(error)
-            if failure.kind is not Kind.DISK_FULL:
+            if failure.kind is not FailureKind.DISK_FULL:
                 require_blame(error, self._what)
-            kind = CheckpointFullError if failure.kind is Kind.DISK_FULL else CheckpointError
+            kind = CheckpointFullError if failure.kind is FailureKind.DISK_FULL else CheckpointError
             raise kind(
                 f"Could not write the dead letters {directory}: {failure.reason}.",
                 "Nothing of this cut was committed: free some space on that disk, or mend it, and run again.",

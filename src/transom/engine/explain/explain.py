@@ -14,7 +14,7 @@ from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.stream import StreamDefinition
 from transom.model.time import format_duration
 from transom.windows.components import Component
-from transom.windows.operators import Attributes, Fused, Kind, Operator, Schema
+from transom.windows.operators import Attributes, Fused, Operator, OperatorKind, Schema
 from transom.windows.panes import Grid
 from transom.windows.query import WindowedQuery
 from transom.windows.splitting import Form
@@ -160,7 +160,7 @@ def _fused(name: str, stream: StreamGraph, component: Fused) -> dict[str, Any]:
         "name": name,
         "stream": stream.stream,
         "runs_on": "driver"
-        if all(one.kind is Kind.CONSOLIDATE or one.name in stream.derived for one in component)
+        if all(one.kind is OperatorKind.CONSOLIDATE or one.name in stream.derived for one in component)
         else "executors",
         "partitioned_by": _attributes(component.partition),
         "partitions": _cardinality(component.cardinality),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from transom.engine.explain.graph import StreamGraph
-from transom.windows.operators import Fused, Kind, Operator, common
+from transom.windows.operators import Fused, Operator, OperatorKind, common
 
 
 def fused_as_run(graph: StreamGraph) -> tuple[Fused, ...]:
@@ -17,7 +17,7 @@ def fused_as_run(graph: StreamGraph) -> tuple[Fused, ...]:
     by_name = {operator.name: operator for operator in graph.operators}
     jobs = [_aggregation(graph, number, by_name) for number in range(len(graph.compiled.components))]
     groups = _with_maps(graph, jobs, by_name)
-    for join in (operator for operator in graph.operators if operator.kind is Kind.JOIN):
+    for join in (operator for operator in graph.operators if operator.kind is OperatorKind.JOIN):
         if common([join, *groups[0]]):
             groups[0].insert(0, join)
         else:

@@ -15,7 +15,7 @@ from transom.engine.streams.joining import JoinSource
 from transom.model.expression import Expression
 from transom.windows.aggregates.base import Primitive
 from transom.windows.components import KeySet
-from transom.windows.operators import ALL, Attributes, Edge, Graph, Kind, Operator, Schema
+from transom.windows.operators import ALL, Attributes, Graph, Operator, OperatorEdge, OperatorKind, Schema
 from transom.windows.query import WindowedQuery
 
 TIME = ("event time", "int64")
@@ -115,13 +115,13 @@ class StreamGraph:
         """The join, maps, computes and consolidates."""
         partials = {compute.name: self._partials(compute) for compute in self.computes}
         maps = tuple(
-            Operator(self.map_name(branch), Kind.MAP, (self.columns,), self._mapped(branch), ALL)
+            Operator(self.map_name(branch), OperatorKind.MAP, (self.columns,), self._mapped(branch), ALL)
             for branch in sorted({compute.key_set.branch for compute in self.computes})
         )
         computes = tuple(
             Operator(
                 compute.name,
-                Kind.COMPUTE,
+                OperatorKind.COMPUTE,
                 (self._rows(compute.key_set),),
                 partials[compute.name],
                 self._attributes(compute.key_set),
@@ -132,7 +132,7 @@ class StreamGraph:
         consolidates = tuple(
             Operator(
                 self.consolidate_name(query.name),
-                Kind.CONSOLIDATE,
+                OperatorKind.CONSOLIDATE,
                 (_union(*(partials[compute.name] for compute in self._computes_of(query))),),
                 _schema(result_schema(self.compiled, query.name)),
                 self._attributes(self._computes_of(query)[0].key_set),
@@ -151,10 +151,10 @@ class StreamGraph:
             tuple((_as_written(f.name, on), f.dataType.simpleString()) for f in side.columns.fields)
             for side in self.source.sides
         )
-        return (Operator(self.join_name, Kind.JOIN, sides, self.columns, Attributes.of(*on)),)
+        return (Operator(self.join_name, OperatorKind.JOIN, sides, self.columns, Attributes.of(*on)),)
 
     @cached_property
-    def edges(self) -> tuple[Edge, ...]:
+    def edges(self) -> tuple[OperatorEdge, ...]:
         """Rows from maps to computes, partials from computes to consolidates.
 
         A compute operator is fed by its map even when the job derives it from another one's partials: that it can be,
@@ -170,7 +170,7 @@ class StreamGraph:
             for compute in self._computes_of(query)
         ]
         joined = [
-            Edge(self.join_name, self.map_name(branch))
+            OperatorEdge(self.join_name, self.map_name(branch))
             for branch in dict.fromkeys(compute.key_set.branch for compute in self.computes)
             if self._joins
         ]
@@ -258,12 +258,12 @@ def application_graph(streams: Sequence[StreamGraph]) -> Graph:
     """
     by_stream = {graph.stream: graph for graph in streams}
     operators: list[Operator] = []
-    edges: list[Edge] = []
+    edges: list[OperatorEdge] = []
     for graph in streams:
         source = graph.source
         operators += graph.operators
         edges += graph.edges
-        maps = [operator.name for operator in graph.operators if operator.kind is Kind.MAP]
+        maps = [operator.name for operator in graph.operators if operator.kind is OperatorKind.MAP]
         if isinstance(source, ResultsSource):
             parent = by_stream[source.parents[0]]
             flow = parent.rates.results.get(source.query)
@@ -272,9 +272,9 @@ def application_graph(streams: Sequence[StreamGraph]) -> Graph:
             for side in source.sides:
                 parent = by_stream[side.stream]
                 branch = parent.compiled.queries[side.query].query.branch
-                into = Edge(parent.map_name(branch), graph.join_name)
+                into = OperatorEdge(parent.map_name(branch), graph.join_name)
                 edges += [] if into in edges else [into]  # both sides may be the same rows
-                edges.append(Edge(parent.consolidate_name(side.query), graph.join_name))
+                edges.append(OperatorEdge(parent.consolidate_name(side.query), graph.join_name))
     return Graph(tuple(operators), tuple(edges))
 
 
@@ -292,8 +292,8 @@ def _of(key_set: KeySet, branches: int) -> str:
     return f"{keys}{where}{rows}{only}"
 
 
-def _edge(source: str, target: str, flow: Rate | None) -> Edge:
-    return Edge(source, target) if flow is None else Edge(source, target, flow.rows, flow.bytes)
+def _edge(source: str, target: str, flow: Rate | None) -> OperatorEdge:
+    return OperatorEdge(source, target) if flow is None else OperatorEdge(source, target, flow.rows, flow.bytes)
 
 
 def _as_written(column: str, keys: Sequence[str]) -> str:

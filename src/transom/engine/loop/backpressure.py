@@ -16,7 +16,7 @@ TRIES_AT_THE_END = 8
 """At the end of the input a sink that failed so often in a row (for about half a minute) is not waited for."""
 
 
-class Outlets:
+class Backpressure:
     """The sinks as the loop sees them; used on its thread.
 
     Args:
@@ -62,7 +62,7 @@ class Outlets:
         if not delivered:
             return
         self._journal.step("delivered")
-        items = [[item.parcel.query, item.parcel.results.cut] for item in delivered]
+        items = [[item.batch.query, item.batch.results.cut] for item in delivered]
         self._journal.log({"type": "delivered", "items": items}, sync=False)
         self._journal.step("delivery logged")
         for item in delivered:
@@ -86,12 +86,12 @@ class Outlets:
             return True
         return any(self.hold_up(reader.child) for reader in stream.readers)
 
-    def wait_in_vain(self, stopping: bool) -> bool:
+    def blocked_for_ever(self, stopping: bool) -> bool:
         """Tell whether the results that are left, if any, wait for failing sinks only: after one try when stopping."""
         return all(
-            self._delivery.error(parcel.query) is not None
-            and (stopping or self._delivery.failures(parcel.query) >= TRIES_AT_THE_END)
-            for parcel in self._delivery.waiting()
+            self._delivery.error(batch.query) is not None
+            and (stopping or self._delivery.failures(batch.query) >= TRIES_AT_THE_END)
+            for batch in self._delivery.waiting()
         )
 
     def require_all_delivered(self) -> None:
@@ -100,7 +100,7 @@ class Outlets:
         Raises:
             SinkError: Sinks fail.
         """
-        waiting = {parcel.query: self._delivery.error(parcel.query) for parcel in self._delivery.waiting()}
+        waiting = {batch.query: self._delivery.error(batch.query) for batch in self._delivery.waiting()}
         if waiting:
             raise SinkError(
                 "; ".join(f"The sink of {query!r} fails: {error}" for query, error in waiting.items()) + ".",

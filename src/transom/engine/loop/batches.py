@@ -15,7 +15,7 @@ from transom.engine.cluster.store import TieredStore
 from transom.engine.control.adapting import Adapters
 from transom.engine.control.scheduler import Scheduler
 from transom.engine.execution.executors import Executor
-from transom.engine.loop.delivery import Delivery, Parcel
+from transom.engine.loop.delivery import Delivery, ResultBatch
 from transom.engine.loop.journal import Journal
 from transom.engine.loop.quarantine import Quarantine
 from transom.engine.state.closing import Closure
@@ -172,7 +172,7 @@ class Cuts:
             if closing.error is not None:
                 self._quarantine.fail(stream, closing.query, str(closing.error))
             elif closing.results is not None:
-                self._delivery.send(Parcel(closing.results, closing.windows, ingested))
+                self._delivery.send(ResultBatch(closing.results, closing.windows, ingested))
         if stream.readers:
             self._quarantine.end_orphans()
             self._wake()

@@ -19,7 +19,7 @@ LAST_RETRY: Micros = 30 * MICROS_PER_SECOND
 
 
 @dataclass(frozen=True)
-class Parcel:
+class ResultBatch:
     """Results on their way to a sink."""
 
     results: WindowResults
@@ -35,19 +35,19 @@ class Parcel:
 
 @dataclass(frozen=True)
 class Delivered:
-    """A parcel that its sink has made visible."""
+    """A batch that its sink has made visible."""
 
-    parcel: Parcel
+    batch: ResultBatch
     at: Micros
     """Wall time."""
 
 
 @dataclass
 class _Lane:
-    """The parcels of one query."""
+    """The batches of one query."""
 
     sink: Sink
-    waiting: deque[Parcel] = field(default_factory=deque)
+    waiting: deque[ResultBatch] = field(default_factory=deque)
     busy: bool = False
     retry_at: Micros | None = None
     """Monotonic time before which a sink that failed is not tried again."""
@@ -61,7 +61,7 @@ class _Lane:
 
     def held_bytes(self) -> int:
         """Return the size of the results that are not written."""
-        return sum(parcel.results.table.nbytes for parcel in self.waiting)
+        return sum(batch.results.table.nbytes for batch in self.waiting)
 
 
 class Delivery:
@@ -70,7 +70,7 @@ class Delivery:
     Args:
         sinks: Sink of each query.
         clock: The time for back-off.
-        wake: Called from a worker thread when a parcel is done.
+        wake: Called from a worker thread when a batch is done.
         workers: Number of sinks that write at once.
         max_waiting_bytes: Bound on the results that wait for one sink.
         release: Called with each sink that nobody needs any more, as its last query was removed.
@@ -90,7 +90,7 @@ class Delivery:
         self._clock = clock
         self._wake = wake
         self._threads = Threads(workers, "transom-sink")
-        self._done: queue.SimpleQueue[tuple[str, Parcel, BaseException | None, Micros]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[str, ResultBatch, BaseException | None, Micros]] = queue.SimpleQueue()
         self._writing: list[Sink] = []
         self._max_waiting_bytes = max_waiting_bytes
 
@@ -114,10 +114,10 @@ class Delivery:
                 if all(other.sink is not lane.sink for other in self._lanes.values()):
                     self._release(lane.sink)
 
-    def send(self, parcel: Parcel) -> None:
-        """Take a parcel; it is written after the earlier ones of its query."""
-        self._lanes[parcel.query].waiting.append(parcel)
-        self._start(self._lanes[parcel.query])
+    def send(self, batch: ResultBatch) -> None:
+        """Take a batch; it is written after the earlier ones of its query."""
+        self._lanes[batch.query].waiting.append(batch)
+        self._start(self._lanes[batch.query])
 
     def _start(self, lane: _Lane) -> None:
         if lane.busy or not lane.waiting:
@@ -127,29 +127,29 @@ class Delivery:
         lane.busy = True
         self._threads.submit(self._write, lane.sink, lane.waiting[0])
 
-    def _write(self, sink: Sink, parcel: Parcel) -> None:
+    def _write(self, sink: Sink, batch: ResultBatch) -> None:
         error: BaseException | None = None
         self._writing.append(sink)
         try:
-            sink.write(parcel.results)
+            sink.write(batch.results)
         except BaseException as caught:
             error = caught
         self._writing.remove(sink)
-        self._done.put((parcel.query, parcel, error, self._clock.now()))
+        self._done.put((batch.query, batch, error, self._clock.now()))
         self._wake()
 
     def collect(self) -> list[Delivered]:
         """Return what was delivered since the last call, and start what may be tried again."""
         delivered = []
         while not self._done.empty():
-            name, parcel, error, at = self._done.get()
+            name, batch, error, at = self._done.get()
             lane = self._lanes[name]
             lane.busy = False
             lane.error = error
             if error is None:
                 lane.waiting.popleft()
                 lane.backoff, lane.retry_at, lane.failures = FIRST_RETRY, None, 0
-                delivered.append(Delivered(parcel, at))
+                delivered.append(Delivered(batch, at))
             else:
                 logger.warning("The sink of %s failed and is tried again: %r", name, error)
                 lane.failures += 1
@@ -160,10 +160,10 @@ class Delivery:
             self._start(lane)
         return delivered
 
-    def waiting(self, query: str | None = None) -> list[Parcel]:
-        """Return the parcels that are not delivered, of one query or of all."""
+    def waiting(self, query: str | None = None) -> list[ResultBatch]:
+        """Return the batches that are not delivered, of one query or of all."""
         lanes = self._lanes.values() if query is None else [self._lanes[query]] if query in self._lanes else []
-        return [parcel for lane in lanes for parcel in lane.waiting]
+        return [batch for lane in lanes for batch in lane.waiting]
 
     def error(self, query: str) -> BaseException | None:
         """Return why the sink of a query does not take results at the moment."""

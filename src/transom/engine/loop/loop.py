@@ -15,7 +15,7 @@ from transom.engine.control.memory import MemoryGauge
 from transom.engine.control.scheduler import Scheduler
 from transom.engine.control.tiers import Tiers
 from transom.engine.execution.executors import Executor, SparkExecutor
-from transom.engine.loop.backpressure import Outlets
+from transom.engine.loop.backpressure import Backpressure
 from transom.engine.loop.batches import Cuts
 from transom.engine.loop.changing import Changer
 from transom.engine.loop.delivery import Delivery
@@ -98,7 +98,7 @@ class Loop:
         self._metrics = Metrics(clock.monotonic(), self._streams)
         self._delivery = Delivery(sinks, clock, wake, settings.sink_workers, settings.max_waiting_bytes, release)
         self._quarantine = Quarantine(self._streams, self._journal)
-        self._outlets = Outlets(
+        self._backpressure = Backpressure(
             self._streams, self._delivery, self._journal, self._metrics, self._quarantine, settings.max_waiting_bytes
         )
         gauge = MemoryGauge(next(iter(self._streams.values())).session, settings.memory_limit, settings.memory_bound)
@@ -186,7 +186,7 @@ class Loop:
                 for stream, outcome in self._cuts.commit():
                     self._learn(stream, outcome)
                 self._snapshot_wanted |= self._cuts.tidied()
-                self._outlets.look()
+                self._backpressure.look()
                 self._change_queries()
                 self._bound_checkpoint()
                 if not self._stopping and not self._quarantine.all_failed:
@@ -201,7 +201,7 @@ class Loop:
                 self._snapshot()
             self._quarantine.require_a_query()
             if not self._stopping:
-                self._outlets.require_all_delivered()
+                self._backpressure.require_all_delivered()
             return self._progress()
         raise AssertionError
 
@@ -230,8 +230,8 @@ class Loop:
         for name, reason in self._lost.items():
             self._quarantine.stay_out(name, reason, self._sinks[name])
         self._quarantine.end_orphans()
-        for parcel in recovered.parcels:
-            self._delivery.send(parcel)
+        for batch in recovered.batches:
+            self._delivery.send(batch)
         for name, cut in recovered.unfinished.items():
             self._cuts.submit(self._streams[name], cut)
         retiered = self._tiers.begin()
@@ -279,7 +279,7 @@ class Loop:
                 continue
             if snapshot_waits and stream.has_files:  # no other merge begins before the snapshot
                 continue
-            if self._outlets.hold_up(stream):
+            if self._backpressure.hold_up(stream):
                 continue
             cut = stream.next_cut(wall, most[name], False)
             if cut is None and stream.closes_all and stream.source.exhausted(stream.state.offset):
@@ -353,7 +353,7 @@ class Loop:
         ends = self._stopping or self._quarantine.all_failed
         if not ends and not (once and all(stream.ended() for stream in self._streams.values())):
             return False
-        return self._outlets.wait_in_vain(self._stopping)
+        return self._backpressure.blocked_for_ever(self._stopping)
 
     def _overdue(self) -> bool:
         """Tell whether what is under way has had its time since `stop`; it is left then."""

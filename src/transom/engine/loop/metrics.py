@@ -119,14 +119,14 @@ class Metrics:
 
     def delivered(self, delivered: Delivered) -> None:
         """Count results that are visible."""
-        counts = self._query(delivered.parcel.query)
-        counts.windows += delivered.parcel.windows
-        counts.rows += delivered.parcel.results.table.num_rows
-        query = delivered.parcel.query
+        counts = self._query(delivered.batch.query)
+        counts.windows += delivered.batch.windows
+        counts.rows += delivered.batch.results.table.num_rows
+        query = delivered.batch.query
         streams = (name for name, stream in self._running.items() if query in stream.state.queries)
         since = next((self._since(name) for name in streams), None)
-        if since is not None and delivered.parcel.ingested_at >= since:
-            counts.latencies.append(max(0, delivered.at - delivered.parcel.ingested_at))
+        if since is not None and delivered.batch.ingested_at >= since:
+            counts.latencies.append(max(0, delivered.at - delivered.batch.ingested_at))
 
     def progress(
         self,

@@ -14,7 +14,7 @@ from transom.checkpoint.history import Snapshot
 from transom.checkpoint.store import Checkpoint
 from transom.engine.changes.membership import begin_beside, begin_with, repeat
 from transom.engine.changes.records import RECORD, Fate, Register, SetChange, fate, type_changes, without_types
-from transom.engine.loop.delivery import Parcel
+from transom.engine.loop.delivery import ResultBatch
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.stream import Stream
@@ -27,14 +27,14 @@ from transom.windows.components import DEFAULT, Arrangement
 
 
 @dataclass
-class Recovered:
+class RecoveredRun:
     """What the log left to be done."""
 
     register: Register
     """The queries that the checkpoint knows."""
     fate: Fate
     """What becomes of them and of the queries of the job."""
-    parcels: list[Parcel] = field(default_factory=list)
+    batches: list[ResultBatch] = field(default_factory=list)
     """Results that no sink is known to have."""
     unfinished: dict[str, LoggedCut] = field(default_factory=dict)
     """Cuts that were logged and not committed, by stream."""
@@ -48,7 +48,7 @@ def snapshot_of(
     streams: Mapping[str, Stream],
     register: Register,
     logged: Mapping[str, LoggedCut],
-    waiting: Sequence[Parcel],
+    waiting: Sequence[ResultBatch],
     learned: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, pa.Table]]:
     """Return all that `recover` needs instead of the log so far, as JSON and tables.
@@ -84,22 +84,22 @@ def snapshot_of(
             state["streams"][name]["fed"], fed = stream.source.held()
             held.update({f"fed:{item}": rows for item, rows in fed.items()})
         tables.update({f"{name}/{table}": value for table, value in held.items()})
-    for parcel in waiting:
-        number = parcel.results.cut
+    for batch in waiting:
+        number = batch.results.cut
         state["pending"].append(
             {
-                "query": parcel.query,
+                "query": batch.query,
                 "cut": number,
-                "windows": parcel.windows,
-                "ingested_at": parcel.ingested_at,
-                "keys": parcel.results.keys,
+                "windows": batch.windows,
+                "ingested_at": batch.ingested_at,
+                "keys": batch.results.keys,
             }
         )
-        tables[f"pending/{parcel.query}/{number}"] = parcel.results.table
+        tables[f"pending/{batch.query}/{number}"] = batch.results.table
     return state, tables
 
 
-def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream], lost: Set[str] = frozenset()) -> Recovered:
+def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream], lost: Set[str] = frozenset()) -> RecoveredRun:
     """Replay the checkpoint into freshly made streams; queries that it does not know are not in their states then.
 
     Args:
@@ -120,7 +120,7 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream], lost: Set[str
     register = Register.at_end(saved, checkpoint.records)
     job = definitions(streams, offered=True)
     unchanged = {name: register.known[name].whole for name in lost if name in register.known}
-    result = Recovered(register, fate(register, job | unchanged), learned=saved.get("learned", {}))
+    result = RecoveredRun(register, fate(register, job | unchanged), learned=saved.get("learned", {}))
     retimed = _retimed(register, job, streams, result.fate.changed)
     result.fate = replace(result.fate, changed=tuple(name for name in result.fate.changed if name not in retimed))
     _refuse_changed(register, job, result.fate)
@@ -134,10 +134,10 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream], lost: Set[str
     }
     if snapshot is not None:
         _restore(snapshot, streams, result)
-        result.parcels = [
-            parcel
-            for parcel in _pending(snapshot)
-            if (parcel.query, parcel.results.cut) not in delivered and begins.get(parcel.query, 0) < 0
+        result.batches = [
+            batch
+            for batch in _pending(snapshot)
+            if (batch.query, batch.results.cut) not in delivered and begins.get(batch.query, 0) < 0
         ]
     read = _committed(checkpoint.records, streams, result.unfinished)
     for number, record in enumerate(checkpoint.records):
@@ -156,11 +156,11 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream], lost: Set[str
             stream.follow(stream.arrangement)
     _refuse_retimed(retimed, streams)
     running = {*lost, *(name for stream in streams.values() for name in stream.state.queries)}
-    result.parcels = [parcel for parcel in result.parcels if parcel.query in running]
+    result.batches = [batch for batch in result.batches if batch.query in running]
     return result
 
 
-def _restore(snapshot: Snapshot, streams: Mapping[str, Stream], result: Recovered) -> None:
+def _restore(snapshot: Snapshot, streams: Mapping[str, Stream], result: RecoveredRun) -> None:
     """Bring the streams to where they were at the snapshot; cuts that were under way then are unfinished."""
     for name, state in snapshot.state["streams"].items():
         if name not in streams:
@@ -181,14 +181,14 @@ def _restore(snapshot: Snapshot, streams: Mapping[str, Stream], result: Recovere
             stream.require_rows(cut.end, cut.mark)
 
 
-def _pending(snapshot: Snapshot) -> list[Parcel]:
+def _pending(snapshot: Snapshot) -> list[ResultBatch]:
     """Return the results that no sink had at the snapshot."""
-    parcels = []
+    batches = []
     for item in snapshot.state["pending"]:
         table = snapshot.tables[f"pending/{item['query']}/{item['cut']}"]
         results = WindowResults(item["query"], item["cut"], table, tuple(item["keys"]))
-        parcels.append(Parcel(results, item["windows"], item["ingested_at"]))
-    return parcels
+        batches.append(ResultBatch(results, item["windows"], item["ingested_at"]))
+    return batches
 
 
 def _begins(before: Register, records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -227,7 +227,7 @@ def _replay(
     delivered: Set[tuple[str, int]],
     read: Mapping[str, Offset],
     alive: Set[str],
-    result: Recovered,
+    result: RecoveredRun,
 ) -> None:
     """Do again what the record tells of queries that are alive at it."""
     kind = record["type"]
@@ -250,7 +250,7 @@ def _replay(
             if closing.error is not None:  # perhaps it was killed before it could log that
                 stream.fail(closing.query, str(closing.error))
             elif closing.results is not None and (closing.query, cut.number) not in delivered:
-                result.parcels.append(Parcel(closing.results, closing.windows, cut.at))
+                result.batches.append(ResultBatch(closing.results, closing.windows, cut.at))
     elif kind == "commit" and record["stream"] in streams:
         stream = streams[record["stream"]]
         written = record["tables"]
@@ -261,7 +261,7 @@ def _replay(
             stream.fail(query, reason)  # it was killed before it could log that
 
 
-def _logged(result: Recovered, record: Mapping[str, Any]) -> LoggedCut:
+def _logged(result: RecoveredRun, record: Mapping[str, Any]) -> LoggedCut:
     """Return the cut that a commit is of; it is finished.
 
     Raises:

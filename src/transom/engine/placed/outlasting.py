@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from transom.engine.placed.placed import NoExecutorError
 from transom.errors import SessionError, TransomError
-from transom.failures import Kind, classify
+from transom.failures import FailureKind, classify
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_duration
 
 logger = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 def passes(error: BaseException) -> bool:
     """Tell whether an error is one of executors that were lost, so that another try may succeed."""
-    lost = classify(error).kind in (Kind.EXECUTOR_LOST, Kind.PARTITION_GONE)
+    lost = classify(error).kind in (FailureKind.EXECUTOR_LOST, FailureKind.PARTITION_GONE)
     return isinstance(error, NoExecutorError) or (lost and not isinstance(error, TransomError))
 
 

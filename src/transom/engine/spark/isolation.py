@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from transom.engine.spark.columns import first_line
 from transom.errors import QueryFailedError, SessionError
-from transom.failures import PASSING, Kind, classify, require_blame, worker_traceback
+from transom.failures import PASSING, FailureKind, classify, require_blame, worker_traceback
 from transom.windows.query import WindowedQuery
 
 logger = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ def explained(what: str) -> Iterator[None]:
         yield
     except Exception as error:
         failure = classify(error)
-        if failure.ours is None and failure.kind is Kind.SPARK_GONE:
+        if failure.ours is None and failure.kind is FailureKind.SPARK_GONE:
             raise SessionError(
                 f"{what} failed, as {failure.kind.value}: {failure.reason}.",
                 "Start Spark again, and make and fill the collection again.",

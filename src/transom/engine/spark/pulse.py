@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from transom.engine.spark.session import is_connect
 from transom.errors import SessionError
-from transom.failures import Kind, classify
+from transom.failures import FailureKind, classify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +68,7 @@ class Pulse:
     def reason(self, error: Exception) -> str | None:
         """Return why Spark is gone, if that is why an error was raised; else None."""
         reason = self.look()
-        if reason is None and (failure := classify(error)).kind is Kind.SPARK_GONE:
+        if reason is None and (failure := classify(error)).kind is FailureKind.SPARK_GONE:
             reason = failure.reason
         return reason
 

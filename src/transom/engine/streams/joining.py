@@ -45,7 +45,7 @@ class Piece:
     """Where they are; None if nobody has noted that (format 1)."""
 
 
-class Side:
+class JoinInput:
     """One input of a join: reads its query's windows, keeps its rows.
 
     The query counts the rows of each window, so that lateness, dead letters and failures are those of any query.
@@ -155,7 +155,7 @@ class JoinSource(DerivedSource):
     def __init__(self, name: str, join: WindowJoin, left: tuple[str, str], right: tuple[str, str]) -> None:
         super().__init__([left[0], right[0]], MIN_TIME)
         self.name, self.join = name, join
-        self.sides = Side(self, "left", *left), Side(self, "right", *right)
+        self.sides = JoinInput(self, "left", *left), JoinInput(self, "right", *right)
 
     def describe(self) -> str:
         """Return what it is and reads, in one line for people."""
@@ -198,7 +198,7 @@ class JoinSource(DerivedSource):
         for side in self.sides:
             side.running = streams[side.stream]
             side.running.readers.append(side)
-            side.running.keepers.append(side)
+            side.running.buffers.append(side)
             side.running.state.feeding |= {side.query}
 
     def reads(self, query: str) -> bool:
@@ -233,7 +233,7 @@ class JoinSource(DerivedSource):
         """The end of the last window that a side has closed and the other one may not have."""
         return max((end for side in self.sides for end in side.windows), default=MIN_TIME)
 
-    def side_wants(self, side: Side, watermark: Micros, now: Micros) -> bool:
+    def side_wants(self, side: JoinInput, watermark: Micros, now: Micros) -> bool:
         """Tell whether a watermark of one side completes a window, or closes one further down."""
         if self.orphaned() is not None:
             return False

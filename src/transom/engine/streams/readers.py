@@ -54,7 +54,7 @@ class Reader(Protocol):
         """
 
 
-class Keeper(Protocol):
+class RowBuffer(Protocol):
     """Needs the rows that a query sees."""
 
     query: str

@@ -9,9 +9,9 @@ from transom.engine.spark.compile import Compiled
 from transom.engine.spark.rowfiles import KeptRows
 from transom.engine.spark.rows import rows_of, write_rows
 from transom.engine.streams.cuts import LoggedCut
-from transom.engine.streams.readers import Keeper
+from transom.engine.streams.readers import RowBuffer
 from transom.errors import CheckpointFullError
-from transom.failures import Kind, classify, require_blame
+from transom.failures import FailureKind, classify, require_blame
 from transom.model.time import Micros
 
 if TYPE_CHECKING:
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def keep_rows(
-    keepers: Sequence[Keeper], raw: DataFrame, compiled: Compiled, cut: LoggedCut, late_before: Mapping[str, Micros]
+    buffers: Sequence[RowBuffer], raw: DataFrame, compiled: Compiled, cut: LoggedCut, late_before: Mapping[str, Micros]
 ) -> tuple[dict[str, KeptRows], dict[str, str]]:
-    """Write the rows of a cut, one job for each keeper; durable when it returns.
+    """Write the rows of a cut, one job for each buffer; durable when it returns.
 
     Args:
-        keepers: Those whose query failed already are left out.
+        buffers: Those whose query failed already are left out.
         raw: The rows of the cut.
         compiled: The queries.
         cut: The cut.
@@ -40,17 +40,17 @@ def keep_rows(
     """
     kept: dict[str, KeptRows] = {}
     failures: dict[str, str] = {}
-    for keeper in keepers:
-        if keeper.query not in compiled.queries:
+    for buffer in buffers:
+        if buffer.query not in compiled.queries:
             continue
-        query = compiled.queries[keeper.query].query
-        directory = keeper.piece(cut.number)
+        query = compiled.queries[buffer.query].query
+        directory = buffer.piece(cut.number)
         try:
             seen = rows_of(raw, compiled.plan, query, cut.ahead)
             rows = write_rows(seen, cut.watermark, late_before[query.name], cut.rows, directory)
         except Exception as error:
             failure = classify(error)
-            if failure.kind is Kind.DISK_FULL:
+            if failure.kind is FailureKind.DISK_FULL:
                 raise CheckpointFullError(
                     f"Could not keep the rows for a join in {directory}: {failure.reason}.",
                     "Nothing of this cut was committed: free some space on that disk and run again.",

@@ -19,7 +19,7 @@ from transom.engine.state.closing import Closing, Closure
 from transom.engine.state.state import StreamState
 from transom.engine.state.watermarks import Idleness, WatermarkState
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
-from transom.engine.streams.readers import Keeper, Reader
+from transom.engine.streams.readers import Reader, RowBuffer
 from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
@@ -122,7 +122,7 @@ class Stream:
         """Whether the source had more rows than the last planned cut takes."""
         self.readers: list[Reader] = []
         """What is fed with the results of this stream's queries."""
-        self.keepers: list[Keeper] = []
+        self.buffers: list[RowBuffer] = []
         """What needs the rows of this stream's queries."""
         self._looked = now
         """Wall time of the last look for a next cut."""
@@ -384,9 +384,9 @@ class Stream:
                 if name in self.state.queries:
                     self.state.drop_query(name, reason)
             self.rearrange()
-        for keeper in self.keepers:
-            if keeper.query in outcome.kept:
-                keeper.keep(cut.number, outcome.kept[keeper.query])
+        for buffer in self.buffers:
+            if buffer.query in outcome.kept:
+                buffer.keep(cut.number, outcome.kept[buffer.query])
         watermark = self.state.watermark
         if not cut.empty:
             injected = self.source.watermark(cut.end)

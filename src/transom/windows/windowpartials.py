@@ -10,10 +10,10 @@ from transom.model.time import Micros
 from transom.windows.aggregates.base import Primitive, Slots, State, Types
 from transom.windows.panes import Times
 from transom.windows.partials import Partial, concatenated, renumbered
-from transom.windows.reusable import Kind, Span, is_window
+from transom.windows.reusable import PanedWindows, Span, is_window
 
 
-class DirectWindows:
+class WindowPartials:
     """Partials by window and key (Enorm, section 5.1, the combined form).
 
     A record is in the accumulators of all its windows or in one pane, never in both: so windows of records from cuts in
@@ -37,7 +37,7 @@ class DirectWindows:
         """Return the partials of a window."""
         return self._parts.get(span, ())
 
-    def ending(self, kind: Kind, after: Micros, until: Micros) -> list[Span]:
+    def ending(self, kind: PanedWindows, after: Micros, until: Micros) -> list[Span]:
         """Return the windows of a kind that hold rows and end in (after, until]; O(windows held)."""
         return [span for span in self._parts if after < span[1] <= until and is_window(kind, span)]
 
