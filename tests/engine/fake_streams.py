@@ -11,6 +11,7 @@ from transom.engine.spark.jobs import CutStats
 from transom.engine.state.watermarks import WatermarkState
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.engine.streams.derived import ResultsSource
+from transom.engine.streams.feed import OUTSIDE, Feed
 from transom.engine.streams.stream import Stream
 from transom.model.time import MIN_TIME, Micros
 from transom.model.watermark import watermark
@@ -52,6 +53,7 @@ class FakeStream:
     ) -> None:
         self.name = name
         self.source = FakeSource()
+        self.feed: Feed = OUTSIDE
         self.definition = SimpleNamespace(policy=watermark(from_source=injected))
         self.queries = [
             SimpleNamespace(
@@ -121,4 +123,4 @@ def held(stream: FakeStream, rows: int) -> None:
     """Let rows wait in memory."""
     source = ResultsSource("parent", "query")
     source._items = [SimpleNamespace(position=1, rows=rows, table=SimpleNamespace(nbytes=100 * rows))]  # type: ignore[list-item]
-    stream.source = cast(Any, source)
+    stream.feed = source

@@ -10,7 +10,6 @@ from transom.engine.changes.records import SetChange
 from transom.engine.partials.history import Sources, complete_from, sources_of
 from transom.engine.spark.compile import Compiled
 from transom.engine.state.state import QueryState
-from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.stream import Stream
 from transom.errors import DefinitionError, TransomError
 from transom.model.time import MIN_TIME, Micros
@@ -90,7 +89,7 @@ def unseen(stream: Stream) -> Micros:
     """Return the moment from which on a stream will have read all rows, whatever it has read so far."""
     newest = stream.max_event_time()
     moment = MIN_TIME if newest is None else newest + 1
-    return max(moment, stream.source.complete_from()) if isinstance(stream.source, DerivedSource) else moment
+    return max(moment, stream.feed.complete_from())
 
 
 def enact(stream: Stream, proposal: Proposal) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 
 from transom.engine.streams.arriving import came_at, oldest_at
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
-from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.stream import ALL_ROWS, Stream
 from transom.model.time import MICROS_PER_SECOND, MIN_TIME, Micros
 from transom.scheduling.arrivals import Arrival, DelayMoments, LagHistory
@@ -377,8 +376,8 @@ class StreamEstimate:
             closes: Whether a window is likely to close after it.
             cycle: Length of a cycle, seconds.
         """
-        costs, source = self.costs.costs, self.stream.source
-        row = source.held_bytes / max(1, self.backlog) if isinstance(source, DerivedSource) else 0.0
+        costs = self.costs.costs
+        row = self.stream.feed.held_bytes / max(1, self.backlog)
         added, partial = self._kept * self._partial_bytes, self._partial_bytes
         emitted = 1.0 if self.stream.readers else 0.0
         shrinks, operators = added < row, slice(2 if closes else 1)

@@ -13,7 +13,6 @@ from transom.engine.control.estimates import UNSTATED, Deadline, StreamEstimate
 from transom.engine.control.memory import Shares
 from transom.engine.state.closing import Closing
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
-from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.stream import Stream
 from transom.model.time import MICROS_PER_SECOND, Micros, format_duration
 from transom.scheduling.costs import RunCosts, cycle_seconds, offered
@@ -163,7 +162,7 @@ class Scheduler:
     def _tell_who_misses(self, estimate: StreamEstimate) -> None:
         """Say once of each query when its stream is too slow for its limit; the rows of derived streams come once."""
         stream = estimate.stream
-        if isinstance(stream.source, DerivedSource):
+        if stream.feed.is_derived:
             return
         queries = stream.state.running()
         limits = {query.name: UNSTATED if query.target is None else query.target.limit for query in queries}

@@ -20,7 +20,6 @@ from transom.engine.loop.journal import Journal
 from transom.engine.loop.quarantine import Quarantine
 from transom.engine.state.closing import Closure
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
-from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.stream import Stream
 from transom.errors import QueryFailedError
 from transom.model.time import Clock, Micros
@@ -161,9 +160,7 @@ class Cuts:
         self, stream: Stream, cut: LoggedCut, closure: Closure | None, begun: Micros, done: Sequence[Merged]
     ) -> None:
         """Give the results of the windows to the sinks and the readers of the stream."""
-        ingested = self._ingested.get(stream.name, cut.at)
-        if isinstance(stream.source, DerivedSource):
-            ingested = stream.source.ingested_at(cut.start, cut.start) or cut.at
+        ingested = stream.feed.decided_at(cut.start, self._ingested.get(stream.name, cut.at)) or cut.at
         closings = stream.finish_close(cut, closure, ingested, done)
         took = self._clock.monotonic() - begun
         self._adapters.of(stream).merged(took)

@@ -9,7 +9,6 @@ from transom.engine.changes.records import Fate, SetChange
 from transom.engine.changes.requests import Addition, Change, Request, Requests, stopped
 from transom.engine.loop.delivery import Delivery
 from transom.engine.loop.journal import Journal
-from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.stream import Stream
 from transom.errors import DefinitionError, TransomError
 from transom.model.time import MIN_TIME, Micros, format_time
@@ -79,9 +78,7 @@ class Changer:
                     if not quiet:
                         self._journal.note(f"{name} is new; {words(moment)}.")
             stream.tell_readers()
-            if isinstance(stream.source, DerivedSource):
-                stream.source.release(stream.state.offset)
-                stream.source.sweep()
+            stream.feed.settle(stream.state.offset)
         for name in fate.left:
             self._journal.note(f"{name} is not in the job any more; its windows are dropped.")
         for name in fate.dismissed:
@@ -226,7 +223,7 @@ class Changer:
         readers = [
             query.name
             for child in self._streams.values()
-            if operation != "resume" and isinstance(child.source, DerivedSource) and child.source.reads(name)
+            if operation != "resume" and child.feed.reads(name)
             for query in child.state.running()
         ]
         if readers:

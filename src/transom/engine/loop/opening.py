@@ -16,7 +16,6 @@ from transom.engine.cluster.messages import MEMORY
 from transom.engine.loop.unstartable import orphans, unstartable, without
 from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.spark.session import is_ansi, is_connect
-from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.stream import Stream, StreamDefinition
 from transom.errors import SourceError
 from transom.model.time import Clock
@@ -67,8 +66,7 @@ def open_streams(
         if missing := orphans(definition, lost):
             lost.update(missing)
             continue
-        if isinstance(source, DerivedSource):
-            source.learn({name: (stream.definition, stream.compiled) for name, stream in streams.items()}, session)
+        definition.feed.learn({name: (stream.definition, stream.compiled) for name, stream in streams.items()}, session)
         source.open(session, checkpoint.directory("sources", definition.source_name), clock)
         compiles = partial(_compiled, session, definition, share)
         if missing := unstartable(definition, known, compiles):
@@ -83,9 +81,8 @@ def open_streams(
         mine = {name: query.definition for name, query in known.items() if query.stream == definition.name}
         stream = Stream(definition, session, is_ansi(session), letters, clock.now(), share, executors, mine)
         streams[definition.name] = stream
-        if isinstance(source, DerivedSource):
-            source.bind(stream, streams)
-        elif isinstance(source, SourceReader):
+        stream.feed.bind(stream, streams)
+        if isinstance(source, SourceReader):
             source.needed = stream.needed
     return streams, lost
 
@@ -112,8 +109,7 @@ def compile_aside(
     parts: list[tuple[StreamDefinition, Compiled]] = []
     columns: dict[str, Schema] = {}
     for definition in definitions:
-        if isinstance(definition.source, DerivedSource):
-            definition.source.learn({part[0].name: part for part in parts}, session)
+        definition.feed.learn({part[0].name: part for part in parts}, session)
         schema = _schema(definition.source, session, clock)
         columns[definition.name] = tuple((f.name, f.dataType.simpleString()) for f in schema)
         parts.append((definition, compile_queries(session, schema, definition.rows, definition.queries, share)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from transom.engine.loop.journal import Journal
-from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.stream import Stream
 from transom.errors import QueryFailedError
 from transom.sinks.base import Sink, explained
@@ -73,8 +72,7 @@ class Quarantine:
     def end_orphans(self) -> None:
         """Take out the queries that read results of a query which gives no more."""
         for stream in self._streams.values():
-            source = stream.source
-            reason = source.orphaned() if isinstance(source, DerivedSource) else None
+            reason = stream.feed.orphaned()
             if reason is not None:
                 for query in stream.state.running():
                     self.fail(stream, query.name, reason)

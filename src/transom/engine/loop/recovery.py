@@ -16,7 +16,6 @@ from transom.engine.changes.membership import begin_beside, begin_with, repeat
 from transom.engine.changes.records import RECORD, Fate, Register, SetChange, fate, type_changes, without_types
 from transom.engine.loop.delivery import ResultBatch
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
-from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.stream import Stream
 from transom.errors import CheckpointCorruptError, JobChangedError
 from transom.model.lines import CORRUPT_REMEDY
@@ -80,8 +79,8 @@ def snapshot_of(
         state["streams"][name] = {"state": values, "logged": cut, "arrangement": stream.arrangement.to_json()}
         state["streams"][name]["in_files"] = sorted(stream.in_files)
         state["streams"][name]["mark"] = stream.source.mark(stream.state.offset)
-        if isinstance(stream.source, DerivedSource):
-            state["streams"][name]["fed"], fed = stream.source.held()
+        if (waits := stream.feed.held()) is not None:
+            state["streams"][name]["fed"], fed = waits
             held.update({f"fed:{item}": rows for item, rows in fed.items()})
         tables.update({f"{name}/{table}": value for table, value in held.items()})
     for batch in waiting:
@@ -173,9 +172,9 @@ def _restore(snapshot: Snapshot, streams: Mapping[str, Stream], result: Recovere
         stream.arrangement = Arrangement.from_json(state["arrangement"])
         stream.in_files = frozenset(state.get("in_files", ()))
         stream.require_rows(stream.state.offset, state.get("mark"))
-        if isinstance(stream.source, DerivedSource) and "fed" in state:
+        if "fed" in state:
             fed = {table.removeprefix("fed:"): rows for table, rows in tables.items() if table.startswith("fed:")}
-            stream.source.restore(state["fed"], fed)
+            stream.feed.restore(state["fed"], fed)
         if state["logged"]:
             cut = result.unfinished[name] = LoggedCut.from_json(state["logged"])
             stream.require_rows(cut.end, cut.mark)

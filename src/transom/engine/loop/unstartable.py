@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from transom.engine.changes.records import KnownQuery
-from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.stream import StreamDefinition
 from transom.errors import TransomError
 from transom.windows.query import WindowedQuery
@@ -14,8 +13,7 @@ from transom.windows.query import WindowedQuery
 
 def orphans(definition: StreamDefinition, lost: Mapping[str, str]) -> dict[str, str]:
     """Return the queries of a stream whose rows come from a query that cannot start: all or none, with the reason."""
-    source = definition.source
-    read = [name for name in lost if isinstance(source, DerivedSource) and source.reads(name)]
+    read = [name for name in lost if definition.feed.reads(name)]
     why = f"it reads the results of {read[0]}, which failed" if read else ""
     return {query.name: why for query in definition.queries} if read else {}
 

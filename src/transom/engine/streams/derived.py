@@ -15,6 +15,7 @@ import pyarrow as pa
 from transom.engine.partials.results import WINDOW_END, result_table
 from transom.engine.spark.compile import Compiled
 from transom.engine.state.closing import Closing
+from transom.engine.streams.feed import Feed
 from transom.errors import DefinitionError, SourceError
 from transom.model.expression import Expression
 from transom.model.time import MAX_TIME, MIN_TIME, Clock, Micros
@@ -51,7 +52,7 @@ class Item:
     """The rows, where the driver has them."""
 
 
-class DerivedSource(ABC):
+class DerivedSource(Feed, ABC):
     """A queue of items between streams. Watermarks that arrive without rows take no offset and so cost no job.
 
     Offsets are the positions of items, which only grow. What a stream has not committed is in the checkpoint: its
@@ -61,6 +62,8 @@ class DerivedSource(ABC):
         parents: Names of the streams that feed it.
         start: The offset before the first item.
     """
+
+    is_derived = True
 
     def __init__(self, parents: Sequence[str], start: int) -> None:
         self.parents = tuple(parents)
@@ -90,10 +93,6 @@ class DerivedSource(ABC):
     @abstractmethod
     def complete_from(self) -> Micros:
         """Return the moment from which on this source will have all rows, whatever it misses now."""
-
-    def reads(self, query: str) -> bool:
-        """Tell whether it needs a query of a parent."""
-        return False
 
     @abstractmethod
     def orphaned(self) -> str | None:
@@ -166,7 +165,7 @@ class DerivedSource(ABC):
     def describe(self) -> str:
         """Return what it is and reads, in one line for people."""
 
-    def open(self, spark: SparkSession, directory: Path, clock: Clock) -> None:  # noqa: B027
+    def open(self, spark: SparkSession, directory: Path, clock: Clock) -> None:
         """Do nothing: the parents bring everything."""
 
     def start(self) -> Offset:
@@ -226,10 +225,15 @@ class DerivedSource(ABC):
         del self._items[: self._after(oldest_needed)]
         self._newest = max(self._newest, position(oldest_needed))
 
-    def sweep(self) -> None:  # noqa: B027
-        """Remove what earlier runs left behind; called after the log was replayed."""
+    def decided_at(self, offset: Offset, arrived: Micros) -> Micros:
+        """Return when the row of a parent arrived that decided the watermark in force at an offset."""
+        return self.ingested_at(offset, offset)
 
-    def close(self) -> None:  # noqa: B027
+    def settle(self, offset: Offset) -> None:
+        """Forget the items that are committed."""
+        self.release(offset)
+
+    def close(self) -> None:
         """Do nothing: the parents own everything."""
 
 

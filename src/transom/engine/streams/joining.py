@@ -277,8 +277,9 @@ class JoinSource(DerivedSource):
                 del side.windows[end]
         self._tidy()
 
-    def sweep(self) -> None:
-        """Remove what earlier runs left behind: rows of cuts that were not committed, or that nothing needs."""
+    def settle(self, offset: Offset) -> None:
+        """Forget what is committed, and remove rows of cuts that were not, or that nothing needs."""
+        self.release(offset)
         for side in self.sides:
             needed = {side.piece(cut).name for cut in side.pieces}
             with suppress(FileNotFoundError):

@@ -19,6 +19,8 @@ from transom.engine.state.closing import Closing, Closure
 from transom.engine.state.state import StreamState
 from transom.engine.state.watermarks import Idleness, WatermarkState
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.engine.streams.derived import DerivedSource
+from transom.engine.streams.feed import OUTSIDE, Feed
 from transom.engine.streams.readers import Reader, RowBuffer
 from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY
@@ -47,6 +49,11 @@ class StreamDefinition:
     queries: tuple[WindowedQuery, ...]
     origin: str = ""
     """The stream that its source belongs to; empty for itself."""
+
+    @property
+    def feed(self) -> Feed:
+        """What other streams of the application bring to it."""
+        return self.source if isinstance(self.source, DerivedSource) else OUTSIDE
 
     @property
     def source_name(self) -> str:
@@ -82,6 +89,7 @@ class Stream:
         self.definition = definition
         self.name = definition.name
         self.source = definition.source
+        self.feed = definition.feed
         self.session = session
         self.dead_letters = dead_letters
         self.shares = share

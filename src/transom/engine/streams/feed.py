@@ -1,0 +1,74 @@
+"""What the engine itself brings to a stream: nothing by default; rows of other streams where it is derived."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from transom.engine.spark.compile import Compiled
+from transom.model.time import MIN_TIME, Micros
+from transom.sources.base import Offset
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from transom.engine.streams.stream import Stream, StreamDefinition
+
+
+class Feed:
+    """A stream's ties to other streams. Of this class itself: none, its rows come from outside."""
+
+    is_derived = False
+    """Whether the rows come from other streams of the application."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Size of the rows that wait in the driver."""
+        return 0
+
+    def learn(self, parents: Mapping[str, tuple[StreamDefinition, Compiled]], session: SparkSession) -> None:
+        """Find out the schema from the compiled parents, before `schema` is asked for.
+
+        Raises:
+            DefinitionError: The rows cannot be made of them.
+        """
+
+    def bind(self, stream: Stream, streams: Mapping[str, Stream]) -> None:
+        """Connect the running stream with its running parents; called once, after they were made."""
+
+    def reads(self, query: str) -> bool:
+        """Tell whether it needs a query of a parent."""
+        return False
+
+    def orphaned(self) -> str | None:
+        """Return why no more rows will ever come, e.g. because the query failed; None while they can."""
+        return None
+
+    def complete_from(self) -> Micros:
+        """Return the moment from which on it will have all rows, whatever it misses now."""
+        return MIN_TIME
+
+    def decided_at(self, offset: Offset, arrived: Micros) -> Micros:
+        """Return when the row arrived that decided the watermark in force at an offset; 0 if that is not known.
+
+        Args:
+            offset: The offset.
+            arrived: When the newest row before it arrived, as far as its own source tells.
+        """
+        return arrived
+
+    def held(self) -> tuple[dict[str, Any], dict[str, pa.Table]] | None:
+        """Return what the snapshot must hold, as JSON and tables; None for nothing."""
+        return None
+
+    def restore(self, state: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
+        """Take in what `held` returned."""
+
+    def settle(self, offset: Offset) -> None:
+        """Forget what is committed, and remove what earlier runs left behind; called after the log was replayed."""
+
+
+OUTSIDE = Feed()
+"""That of every stream whose source is not the engine's own."""
