@@ -1,4 +1,4 @@
-"""What an error means: who is to blame, told by the classes of the errors behind it, wherever they were raised.
+"""The meaning of an error: who is to blame, told by the classes of the errors behind it, wherever they were raised.
 
 An error of Spark has others behind it: Python's causes, Java's, and those of Python workers, of which only the text of
 their traceback comes back. `classify` follows them all. What has no class of its own in Spark, such as a lost executor,
@@ -25,7 +25,7 @@ LONGEST = 500
 
 
 class FailureKind(Enum):
-    """What went wrong; of several, the first says most."""
+    """The kind of a failure; of several, the first says most."""
 
     CHECKPOINT = "the checkpoint cannot be used"
     DISK_FULL = "a disk is full"

@@ -24,7 +24,7 @@ def job(spark, tmp_path, streams) -> tuple[DataFrame, Sequence[DataFrame]]:
     stream = app.stream(MemorySource(as_struct(SCHEMA), 1), event_time="at")
     for i, query in enumerate(streams(stream)):
         query.to(tm.sinks.memory(), f"q{i}")
-    definition = stream.definition()
+    definition = stream._definition()
     schema = as_struct(SCHEMA)
     compiled = compile_queries(spark, schema, definition.rows, definition.queries)
     plan = compiled.plan

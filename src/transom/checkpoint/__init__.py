@@ -1,4 +1,4 @@
-"""What survives a crash: a log of decisions, tables of partial aggregates, snapshots, and one writer."""
+"""The state that survives a crash: a log of decisions, tables of partial aggregates, snapshots, and one writer."""
 
 from transom.checkpoint.history import Snapshot
 from transom.checkpoint.inspect import describe

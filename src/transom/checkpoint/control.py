@@ -84,7 +84,7 @@ class Inbox:
         return value if isinstance(value, dict) else None
 
     def answer(self, asked: Asked, answer: Mapping[str, Any]) -> None:
-        """Answer a request; when that is not possible, the one who asked waits in vain."""
+        """Answer a request; when that is not possible, the one who asked gets no answer."""
         with suppress(CheckpointError):
             path = self._directory / f"{asked.id}{_ANSWER}"
             write_atomically(path, [json.dumps(answer).encode()], sync=False)

@@ -1,4 +1,4 @@
-"""How far the log had come when it was last made durable: a few bytes beside it, one file per writer.
+"""The length of the log when it was last made durable: a few bytes beside it, one file per writer.
 
 The log alone cannot tell an end that is missing from one that was never written. The head is written after the log was
 made durable and is not made durable itself, so that it costs next to nothing and never tells of more than the log holds

@@ -1,4 +1,4 @@
-"""What a checkpoint holds: found by reading its files, without changing any.
+"""The content of a checkpoint, found by reading its files without changing any.
 
 Only what the newest writer has read or written counts. Its first segment lists what it found when it opened
 the checkpoint: a snapshot, the older segments up to a length, and files of tables. What an older writer adds
@@ -58,7 +58,7 @@ class SegmentPart:
 
 @dataclass(frozen=True)
 class History:
-    """What a checkpoint holds."""
+    """The content of a checkpoint."""
 
     epoch: int
     """The newest writer that has opened it; 0 when nobody has."""
@@ -100,7 +100,7 @@ NOTHING = History(0, None, None, (), (), (), {}, 0)
 
 @dataclass(frozen=True)
 class _Base:
-    """Where the newest writer's own files go on from."""
+    """The state that the newest writer's own files go on from."""
 
     snapshot: tuple[str, Container] | None
     parts: Sequence[SegmentPart]

@@ -1,4 +1,4 @@
-"""Who a checkpoint is, wherever its directory goes: what its results are marked with."""
+"""The identity of a checkpoint, wherever its directory goes: its results are marked with it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SINCE = 2
 
 @dataclass(frozen=True)
 class Identity:
-    """What tells one checkpoint from all others, for ever; a copy of it has the same."""
+    """The id that distinguishes a checkpoint from all others, for ever; a copy of it has the same."""
 
     id: str
     """Random text."""

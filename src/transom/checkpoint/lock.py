@@ -1,4 +1,4 @@
-"""Who may write: a lock against a second application on this machine, an epoch against one elsewhere.
+"""The right to write: a lock against a second application on this machine, an epoch against one elsewhere.
 
 The lock goes away with its process, however that ends. Where it does not reach (another machine on a shared
 file system), the epoch fences: each opening claims the next number by creating a file that must not exist,

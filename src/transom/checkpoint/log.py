@@ -46,7 +46,7 @@ class Segment:
 
     @property
     def last(self) -> Link:
-        """What the next segment goes on from."""
+        """The link that the next segment goes on from."""
         return self.links[-1] if self.links else START
 
 

@@ -29,7 +29,7 @@ _HEAD = re.compile(r"e(\d{6,})\.head")
 
 @dataclass(frozen=True, order=True)
 class Stamp:
-    """Which writer made a file, and as its how many-th; later files are greater."""
+    """The writer of a file and the file's number among that writer's; later files are greater."""
 
     epoch: int
     number: int

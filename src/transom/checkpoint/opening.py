@@ -1,4 +1,4 @@
-"""What is done before a checkpoint is used: check the format, take over from the last writer, tidy up."""
+"""Opening a checkpoint: check the format, take over from the last writer, tidy up."""
 
 from __future__ import annotations
 

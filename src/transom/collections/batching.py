@@ -35,7 +35,7 @@ LEAST_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class GroupQuestion:
-    """What a question asks of one group."""
+    """The part of a question that one group answers."""
 
     group: int
     bytes: int

@@ -114,7 +114,7 @@ class Checkpointer:
 
     @property
     def lineage(self) -> Lineage:
-        """What the living datasets can be made again from, with what was measured."""
+        """The lineage of the living datasets, with what was measured."""
         return self._lineage
 
     @property

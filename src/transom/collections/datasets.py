@@ -24,7 +24,7 @@ _NUMBERS = itertools.count()
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a dataset is made from others, partition by partition, without an exchange."""
+    """The function that makes a dataset from others, partition by partition, without an exchange."""
 
     parents: tuple[Dataset, ...]
     function: Function

@@ -46,7 +46,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Made:
-    """What came of a step."""
+    """The outcome of a step."""
 
     seconds: float
     file: PlacedFile | None = None
@@ -57,7 +57,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Gap:
-    """What is missing of some datasets, and what it takes to make it."""
+    """The missing partitions of some datasets, and what it takes to make them."""
 
     wanted: frozenset[Dataset]
     missing: Mapping[int, tuple[Dataset, ...]]

@@ -123,7 +123,7 @@ class Namespace:
 
     @property
     def grouping(self) -> Grouping:
-        """Which neighbouring partitions are one task."""
+        """The neighbouring partitions that are one task each."""
         return self._layout.grouping
 
     def look(self, now: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Which partition a row belongs to: by the hash of its keys, or by their order, with the heaviest keys spread.
+"""The partition of a row: by the hash of its keys, or by their order, with the heaviest keys spread.
 
 Groups of partitions can be split as far as single partitions, and no partition is smaller than its heaviest key. A key
 too heavy for one task is therefore salted (Stark leaves such keys alone): its rows are spread over several partitions
@@ -38,7 +38,7 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Partitioning:
-    """How rows become partitions; the same for all datasets of a namespace but for its salted keys."""
+    """The rule that assigns rows to partitions; the same for all datasets of a namespace but for its salted keys."""
 
     keys: tuple[str, ...]
     partitions: int

@@ -1,4 +1,4 @@
-"""Which groups of a namespace have copies beside their homes, and of which datasets: made, used and dropped.
+"""Copies of a namespace's groups beside their homes: of which datasets there are some; made, used and dropped.
 
 A copy is a file of each partition of the group at another executor (`Dataset.copies`). Tasks run there as at home, and
 what is lost at home is taken from there. A copy of a dataset goes when the dataset is computed anew or evicted, all

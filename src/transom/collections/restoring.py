@@ -1,4 +1,4 @@
-"""What is missing of datasets is made again: exchanged, read from checkpoints, derived; only what is missing.
+"""Restoring datasets: missing partitions, and only those, are exchanged, read from checkpoints or derived again.
 
 At most two jobs, however much is missing: one exchange for all datasets with a frame whose columns are alike, then one
 task for each group of partitions, which reads what is there and derives the rest (`deriving`).

@@ -1,4 +1,4 @@
-"""What is done with the tables of a group, as values: a question travels to the executors with every job.
+"""Operations on the tables of a group, as values: a question travels to the executors with every job.
 
 A closure is pickled with its code and costs every task of the job some hundred microseconds to unpickle; an object of a
 class that the executors have costs a tenth of that.

@@ -38,7 +38,7 @@ SMOOTHING = 0.1
 
 @dataclass(frozen=True)
 class QuestionCosts:
-    """What questions are expected to take, seconds."""
+    """The time that questions are expected to take, seconds."""
 
     question: float
     """In a task, without bytes."""
@@ -104,7 +104,7 @@ class Workers:
 
     @property
     def costs(self) -> QuestionCosts:
-        """What was learned so far."""
+        """The costs learned so far."""
         costs = self._costs.costs
         return QuestionCosts(float(costs.fixed), float(costs.row), self._overhead)
 

@@ -24,7 +24,7 @@ LOOK = 0.05
 
 @dataclass(frozen=True)
 class Replayed:
-    """What was measured."""
+    """The measurements of a replay."""
 
     final: Progress
     """The run until its stop."""

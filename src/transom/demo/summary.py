@@ -1,4 +1,4 @@
-"""What the demo found, for people and for programs."""
+"""The summary of the demo, for people and for programs."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def decode(line: bytes) -> Line | None:
 
 @dataclass(frozen=True)
 class Lines:
-    """What was read of a file."""
+    """The lines that were read of a file."""
 
     values: tuple[Value, ...]
     links: tuple[Link, ...]

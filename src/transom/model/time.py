@@ -144,7 +144,7 @@ def format_time(moment: Micros) -> str:
 
 
 class Clock(Protocol):
-    """What time it is; passed in, so that tests decide.
+    """A source of the time; passed in, so that tests decide.
 
     The wall time is what people and other machines go by: it dates rows, and may jump when the machine's clock is set.
     How long something took or has to wait is a difference of two monotonic times, never of two wall times.

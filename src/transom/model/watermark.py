@@ -1,4 +1,4 @@
-"""How a stream knows how far its event time has come."""
+"""Policies of watermarks: how far a stream's event time has come."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Where data sits: pure decisions about partitions, groups, executors, replicas and checkpoints."""
+"""Placement of data: pure decisions about partitions, groups, executors, replicas and checkpoints."""

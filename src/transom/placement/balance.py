@@ -1,4 +1,4 @@
-"""Which groups move from which executor to which, so that measured loads even out (Flux; Enorm, section 3).
+"""Moves of groups between executors that even out measured loads (Flux; Enorm, section 3).
 
 Executors are sorted by load; the first gives a group to the last, the second to the second-last, and so on, while the
 variance of the loads falls.

@@ -1,4 +1,4 @@
-"""Which datasets to checkpoint, so that no recovery takes longer than a bound (Stark, section III-D2).
+"""The datasets to checkpoint so that no recovery takes longer than a bound (Stark, section III-D2).
 
 When the longest un-checkpointed path to a dataset exceeds the bound, a minimum vertex cut of the violating paths is
 written. Relaxed by f, the cut is searched from the newest dataset back, and stops at the first datasets whose size is

@@ -1,4 +1,4 @@
-"""Where the partitions of a namespace are: their groups and homes, by the executors and sizes that are known.
+"""The layout of a namespace's partitions: their groups and homes, by the executors and sizes that are known.
 
 Groups follow the sizes of the last datasets, homes follow groups and executors; a change moves nothing by itself, it
 says where partitions belong from now on (Stark, section III-B and III-C).

@@ -1,4 +1,4 @@
-"""Which executor holds which partition: by load at first, then remembered (Stark, section III-B).
+"""The executor of each partition: by load at first, then remembered (Stark, section III-B).
 
 All datasets of a collection are partitioned alike, so one assignment serves them all, and corresponding partitions are
 on the same executor. Key groups of the engine are partitions in this sense.

@@ -1,4 +1,4 @@
-"""Which datasets to checkpoint when the steps to come are known: the fewest bytes in the long run, not now.
+"""The datasets to checkpoint when the steps to come are known: the fewest bytes in the long run, not now.
 
 An application that keeps a running result makes alike datasets from alike datasets, step after step. Then the graph of
 the next steps is the last one repeated, with the sizes and delays that were measured. Over the datasets there are and
@@ -40,7 +40,7 @@ ROUNDS = 100
 
 @dataclass(frozen=True)
 class Period:
-    """What was made in the last step, and how long ago what it was made from."""
+    """The datasets of the last step, and the age of what each was made from."""
 
     datasets: tuple[LineageNode, ...]
     back: tuple[tuple[int, ...], ...]

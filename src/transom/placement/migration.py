@@ -1,4 +1,4 @@
-"""How a key group changes its executor: the three strategies of Enorm (section 5.1).
+"""Migration of a key group to another executor: the three strategies of Enorm (section 5.1).
 
 What each means for the windows of a group is decided by `KeyGroups`.
 """
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class Strategy(Enum):
-    """What happens to the partials that a group has when it moves."""
+    """The treatment of a group's partials when it moves."""
 
     INSTANT = "instant"
     """Nothing waits: the source goes on until the target has read them in the background. (In the paper the target

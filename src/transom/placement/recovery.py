@@ -1,4 +1,4 @@
-"""Which datasets to checkpoint now, so that what is lost is there again within a time: the policies behind one rule.
+"""The datasets to checkpoint now so that what is lost is there again within a time: the policies behind one rule.
 
 The bound of the paper is on paths: it takes branches that meet to be recomputed at the same time. Here a task
 recomputes them one after the other, so what has to be within the bound is the whole work behind a dataset. Looking

@@ -1,4 +1,4 @@
-"""Where tasks run when the holders of their data are busy, and which groups get or lose a replica.
+"""The executors of tasks when the holders of their data are busy, and the groups that get or lose a replica.
 
 Stark (section III-C3) decides in Spark's task scheduler: a task waits for a local executor for a bounded time, then
 takes an idle one, of those the one with the fewest distinct collection partitions (Minimum Contention First), and what
@@ -34,7 +34,7 @@ class RunningTask:
 
 @dataclass(frozen=True)
 class Busy:
-    """How long each executor is busy with what was submitted: cores that take tasks in order, expected times."""
+    """The load of each executor by what was submitted: cores that take tasks in order, expected times."""
 
     cores: Mapping[ExecutorId, int]
     tasks: Mapping[int, RunningTask] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a task runs."""
+    """The place of a task."""
 
     task: Task
     executor: ExecutorId
@@ -190,7 +190,7 @@ Copy = tuple[int, ExecutorId]
 
 @dataclass(frozen=True)
 class Replicas:
-    """Which groups have replicas beside their home, and how much each copy was wanted lately.
+    """The replicas of groups beside their homes, and how much each copy was wanted lately.
 
     A task that wished for an executor without its data says that its group is wanted more than its holders can serve.
     Wants fade by half for every half-life. A group whose unserved wants reach `hot` gets a replica where they were

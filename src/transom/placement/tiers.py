@@ -1,4 +1,4 @@
-"""Which partials are kept by the driver and which by the executors, by a budget of bytes."""
+"""The tier of partials, driver or executors, by a budget of bytes."""
 
 from __future__ import annotations
 

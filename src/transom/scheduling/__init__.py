@@ -1,1 +1,1 @@
-"""Which stream runs next; pure."""
+"""Scheduling: which stream runs next; pure."""

@@ -1,4 +1,4 @@
-"""What the next run of a stream costs, learned from the runs before.
+"""The cost of a stream's next run, learned from the runs before.
 
 A run is one Spark job, whose time is a fixed part and a part per row, and then the driver merges the partials of the
 windows that fall due. Both are timed apart, so each is learned apart. Compilation by the JVM and garbage collection
@@ -29,7 +29,7 @@ SPREAD = 0.2
 
 @dataclass(frozen=True)
 class RunCosts:
-    """What runs cost; each field is an array over the streams, all of the same shape."""
+    """The costs of runs; each field is an array over the streams, all of the same shape."""
 
     fixed: Floats
     """Seconds of a job without rows."""
@@ -84,8 +84,8 @@ def offered(costs: RunCosts, rate: Floats, period: Floats, cores: float) -> Floa
 
     Args:
         costs: Of each stream, (..., streams).
-        rate: Rows per second, likewise.
-        period: Seconds from one window of the stream to the next, likewise; infinite where none is known.
+        rate: Rows per second of each stream.
+        period: Seconds from one window of each stream to the next; infinite where none is known.
         cores: That run jobs.
     """
     return np.asarray((rate * costs.row + costs.fixed / period).sum(axis=-1) / cores)
@@ -133,8 +133,8 @@ class CostHistory:
     Args:
         shape: Of the streams: () for one.
         fixed: Seconds of a job without rows, believed until runs say otherwise.
-        row: Seconds per row, believed likewise.
-        partial: Seconds of consolidation per row of a partial, believed likewise.
+        row: Seconds per row, believed until then, too.
+        partial: Seconds of consolidation per row of a partial, believed until then, too.
         runs: How many runs are remembered; even.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Which stream runs next: pure functions over what is known of the streams.
+"""Policies that choose the stream that runs next: pure functions over what is known of the streams.
 
 A policy gives every stream a number, and the stream with the least runs first. The numbers are computed for all streams
 at once, with any leading axes, so that the same code decides in the engine and in many simulated engines at a time.

@@ -1,4 +1,4 @@
-"""Whose micro-batch runs next among streaming queries that Spark drives itself: what is known of each, and the slots.
+"""Turns of the micro-batches of streaming queries that Spark drives itself: what is known of each, and the slots.
 
 Spark has fixed what a micro-batch reads by the time that it can be held back, and what the batch will read is known
 only when it is done. So everything here is learned from batches that are done, and a held batch is judged by the rate
@@ -75,7 +75,7 @@ def _moment(text: str) -> Micros:
 
 
 class QueryEstimate:
-    """What is known of one query.
+    """The estimate of one query.
 
     Args:
         window: The windows of its results; None for a query without, or with sessions.
@@ -209,7 +209,7 @@ class QueryEstimate:
 
 
 class Turns:
-    """Who runs and who waits; changed by one thread at a time.
+    """The queries that run and those that wait; changed by one thread at a time.
 
     Args:
         policy: The order of those who wait.

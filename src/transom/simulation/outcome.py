@@ -1,4 +1,4 @@
-"""What simulated runs gave: latencies, and the figures that are made of them."""
+"""Outcomes of simulated runs: latencies, and the figures that are made of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What runs gave; the first axis of every array is the run."""
+    """The outcome of runs; the first axis of every array is the run."""
 
     latency: Floats
     """Of each window's result after its sweeping watermark arrived, seconds, (runs, queries, windows); NaN where it did

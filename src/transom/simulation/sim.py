@@ -44,7 +44,7 @@ BOUND_BY_MEMORY = ("klink", "least_slack")
 
 @dataclass(frozen=True)
 class Machine:
-    """What the streams run on, and the scheduler's settings.
+    """The machine that the streams run on, and the scheduler's settings.
 
     Raises:
         DefinitionError: A number is not positive.

@@ -24,7 +24,7 @@ Work = Callable[[Stream, LoggedCut, Compiled], CutOutcome]
 
 @dataclass(frozen=True)
 class JobCosts:
-    """How long the job of a cut takes on one core.
+    """The time that the job of a cut takes on one core.
 
     Raises:
         DefinitionError: A negative cost, no cost at all, or no core.

@@ -1,4 +1,4 @@
-"""What happens outside a simulated engine: rows, windows and the watermarks that complete them, in virtual time.
+"""The world outside a simulated engine: rows, windows and the watermarks that complete them, in virtual time.
 
 Nothing here depends on a policy, so policies are compared on the same arrivals, delays and durations (paired).
 """
@@ -137,7 +137,7 @@ class World:
 
     @property
     def alive(self) -> npt.NDArray[np.bool_]:
-        """Where there is a stream, (runs, streams)."""
+        """The places that hold a stream, (runs, streams)."""
         counts = np.array([len(each) for each in self.streams])
         return np.arange(self.ends.shape[1]) < counts[:, None]
 

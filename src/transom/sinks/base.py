@@ -1,4 +1,4 @@
-"""What a sink is: it takes each window's results once, identified by query and cut."""
+"""The contract of a sink: it takes each window's results once, identified by query and cut."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class WindowResults:
 
 
 class Sink(Protocol):
-    """Where results go. Called from one thread at a time per query."""
+    """A destination of results. Called from one thread at a time per query."""
 
     def describe(self) -> str:
         """Return what it is and writes, in one line for people."""

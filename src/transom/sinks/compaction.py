@@ -29,7 +29,7 @@ TARGET_BYTES = 128 << 20
 
 @dataclass(frozen=True)
 class Compaction:
-    """What `compact` did."""
+    """The outcome of `compact`."""
 
     files_before: int
     files_after: int

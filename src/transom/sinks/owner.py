@@ -1,4 +1,4 @@
-"""Whose results a place holds: a query of one checkpoint. A directory says so in a file, which is made once."""
+"""The owner of the results in a place: a query of one checkpoint. A directory says so in a file, which is made once."""
 
 from __future__ import annotations
 

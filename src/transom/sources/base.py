@@ -1,4 +1,4 @@
-"""What a source is: named, replayable offsets, and a DataFrame for each range of them."""
+"""The contract of a source: named, replayable offsets, and a DataFrame for each range of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Which source partitions have rows that nobody has read yet."""
+    """The source partitions with rows that nobody has read yet."""
 
     partitions: frozenset[int]
     """Their indices into `partitions`. One that was seen, but is not named there yet, has an index behind the last."""

@@ -68,7 +68,7 @@ class SharedSource:
 
 
 class SourceReader:
-    """What one stream sees of a shared source; `transom.sources.base.Source` says what the methods do.
+    """A shared source as one stream sees it; `transom.sources.base.Source` says what the methods do.
 
     Args:
         shared: The source.

@@ -1,1 +1,1 @@
-"""How a run is shown: on a terminal, in a pipe, to programs, in a notebook."""
+"""Views of a run: on a terminal, in a pipe, to programs, in a notebook."""

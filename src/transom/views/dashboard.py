@@ -1,4 +1,4 @@
-"""How a run looks: a picture for a terminal, log lines for files, JSON for programs.
+"""The pictures of a run: a picture for a terminal, log lines for files, JSON for programs.
 
 Pure: a `Progress` in, something to print out. `transom.views.terminal` decides when to print.
 """

@@ -22,7 +22,7 @@ _FORMAT = '<pre style="white-space:pre;overflow-x:auto;line-height:1.25;margin:0
 
 
 class Handle(Protocol):
-    """What IPython returns for an output that can be changed."""
+    """An output of IPython that can be changed."""
 
     def update(self, picture: Any) -> None:
         """Show another picture in the place of the last."""

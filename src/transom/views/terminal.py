@@ -1,4 +1,4 @@
-"""Where a run is shown: a live picture on a terminal, log lines elsewhere, JSON lines for programs.
+"""Views of a run at the command line: a live picture on a terminal, log lines elsewhere, JSON lines for programs.
 
 A view decides when to print by the time in the progress itself, so it needs no clock.
 """
@@ -26,7 +26,7 @@ NOTES_SHOWN = 6
 
 
 class RunView(Protocol):
-    """What shows a run; `update` is given to `App.run` as `on_progress`."""
+    """A view of a run; `update` is given to `App.run` as `on_progress`."""
 
     def __enter__(self) -> RunView:
         """Start showing."""
@@ -61,7 +61,7 @@ def make_view(stdout: TextIO, stderr: TextIO, as_json: bool) -> RunView:
 
 
 class _EveryView:
-    """What the views share: a shortest time between two pictures, and nothing to set up or take down."""
+    """The common part of the views: a shortest time between two pictures, and nothing to set up or take down."""
 
     every: Micros
 

@@ -21,7 +21,7 @@ of a job with two aggregations is 2.5 to 3.4 times that with one."""
 
 @dataclass(frozen=True)
 class Flow:
-    """What was measured of one key set over some cuts."""
+    """The measurements of one key set over some cuts."""
 
     rows: int = 0
     """Rows of the cuts."""
@@ -50,7 +50,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class Review:
-    """What is known after a review, for the next one."""
+    """The memory of a review for the next one."""
 
     arrangement: Arrangement
     decisions: Mapping[str, Decision]

@@ -1,4 +1,4 @@
-"""Which queries share what: components (one aggregation in the job each) and key sets (one store each)."""
+"""Sharing between queries: components (one aggregation in the job each) and key sets (one store each)."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class KeySet:
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Where and how key sets are computed, by their names; what it does not tell follows the rule of `plan_components`.
+    """The form of computing key sets, by their names; what it does not tell follows the rule of `plan_components`.
 
     Results do not depend on it: it may change with every cut.
     """
@@ -151,7 +151,7 @@ class Component:
 
     @cached_property
     def primitives(self) -> tuple[Primitive, ...]:
-        """What is computed per pane and key; the number of rows always, to count the late ones."""
+        """The primitives computed per pane and key; the number of rows always, to count the late ones."""
         return tuple(dict.fromkeys((ROWS, *(p for key_set in self.key_sets for p in key_set.primitives))))
 
     @property
@@ -166,7 +166,7 @@ class Component:
 
     @property
     def copies(self) -> int:
-        """How often each row is aggregated, at most once for each condition."""
+        """The number of times that each row is aggregated, at most once for each condition."""
         fixed = (window for window in self.windows if isinstance(window, WindowSpec))
         overlap = sum(window.length // window.slide for window in fixed) if self.direct else 1
         return overlap * len(self.conditions)

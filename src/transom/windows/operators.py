@@ -17,7 +17,7 @@ Schema: TypeAlias = "tuple[tuple[str, str], ...]"
 
 
 class OperatorKind(Enum):
-    """What an operator does (Enorm, Table 1; joins are ours)."""
+    """The kind of an operator (Enorm, Table 1; joins are ours)."""
 
     MAP = "map"
     """Rows to rows, without state."""

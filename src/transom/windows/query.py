@@ -82,7 +82,7 @@ class WindowedQuery:
 
     @property
     def margin(self) -> Micros:
-        """How far the watermark must be beyond the end of its windows, in microseconds, until they are closed.
+        """The distance of the watermark beyond the end of its windows, in microseconds, at which they are closed.
 
         One for a query with sessions: a row at the watermark is in time, and may lie exactly a gap after the last row
         of a session. Its other windows close when its sessions do, so that what is a span of both is one result.

@@ -1,4 +1,4 @@
-"""Which sliding windows get a tree of spans, decided by what their windows hold at run time."""
+"""The sliding windows that get a tree of spans, decided by what their windows hold at run time."""
 
 from __future__ import annotations
 

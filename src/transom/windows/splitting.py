@@ -25,7 +25,7 @@ GAIN = 0.2
 
 
 class Form(Enum):
-    """How a component makes windows."""
+    """The way in which a component makes windows."""
 
     SPLIT = "split"
     """Partials per pane, consolidated into windows."""
@@ -42,7 +42,7 @@ def _check(value: object) -> None:
 
 @dataclass(frozen=True)
 class UnitCosts:
-    """What was measured, or set, in seconds of CPU.
+    """Costs as measured, or set, in seconds of CPU.
 
     Raises:
         DefinitionError: A cost is negative or not finite.
@@ -61,7 +61,7 @@ class UnitCosts:
 
 @dataclass(frozen=True)
 class Load:
-    """What a component has to do within a period p, the length of its longest window.
+    """The load of a component within a period p, the length of its longest window.
 
     Raises:
         DefinitionError: A number is negative or not finite.
@@ -93,7 +93,7 @@ class Load:
 
     @property
     def inputs_per_close(self) -> float:
-        """What one window is made of on average."""
+        """The number of parts that one window is made of on average."""
         return self.inputs / self.windows if self.windows else 0.0
 
 

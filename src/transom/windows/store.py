@@ -24,7 +24,7 @@ from transom.windows.windowpartials import WindowPartials
 
 @dataclass
 class Work:
-    """What consolidation has done since the store was made."""
+    """The work of consolidation since the store was made."""
 
     windows: int = 0
     """Windows with rows."""

@@ -73,7 +73,7 @@ class SetChange:
 
 @dataclass(frozen=True)
 class KnownQuery:
-    """What a checkpoint knows of a query."""
+    """A query as a checkpoint knows it."""
 
     stream: str
     definition: Mapping[str, Any]
@@ -88,7 +88,7 @@ class KnownQuery:
 
     @property
     def state(self) -> QueryState:
-        """How far it has come."""
+        """Its progress."""
         return QueryState(self.complete_from, self.failure, self.paused)
 
     @property
@@ -161,7 +161,7 @@ class Register:
 
 @dataclass(frozen=True)
 class Fate:
-    """What a restart makes of the queries of the job, given what the checkpoint knows."""
+    """The decision of a restart about each query of the job, given what the checkpoint knows."""
 
     added: tuple[str, ...]
     """The checkpoint does not know them."""

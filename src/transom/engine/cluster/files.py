@@ -76,7 +76,7 @@ class PartialFiles:
     panes: tuple[tuple[Micros, ...], ...]
     """Starts of the panes that hold rows, ascending, for each of the conditions."""
     windows: tuple[tuple[Span, ...], ...]
-    """The windows that hold rows, likewise, if they are windows (`Contents.direct`) instead of panes."""
+    """The same for the windows that hold rows, if they are windows (`Contents.direct`) instead of panes."""
 
     def panes_of(self, condition: str) -> tuple[Micros, ...]:
         """Return the starts of the panes that hold rows of a condition, given by its text."""

@@ -1,4 +1,4 @@
-"""What is held of one key group of a store in memory: panes, windows and pieces of sessions, and of which files."""
+"""One key group of a store in memory: panes, windows and pieces of sessions, and of which files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the key groups of a stream live, and how they move to other executors."""
+"""The homes of a stream's key groups, and their moves to other executors."""
 
 from __future__ import annotations
 

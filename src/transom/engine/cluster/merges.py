@@ -1,4 +1,4 @@
-"""What stores ask of the executors, and who answers: a merge is divided by key group and by place."""
+"""Merges that stores ask of the executors, and who answers: a merge is divided by key group and by place."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class StoreFiles:
 
 @dataclass(frozen=True, eq=False)
 class Merge:
-    """What a store asks of the executors."""
+    """A merge that a store asks of the executors."""
 
     request: MergeRequest
     store: str
@@ -72,7 +72,7 @@ class Merge:
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
-        """What is taken, each once."""
+        """The feeds, each once."""
         return tuple(dict.fromkeys(part.feed for part in self.parts))
 
     def task(self, directory: str, works: Sequence[GroupWork], name: str = "") -> MergeTask:
@@ -108,7 +108,7 @@ Merged: TypeAlias = "Sequence[Done] | QueryFailedError"
 
 @dataclass(frozen=True)
 class ExecutorLoss:
-    """What the loss of executors cost."""
+    """The cost of a loss of executors."""
 
     lost: tuple[ExecutorId, ...]
     took: Micros = 0
@@ -119,7 +119,7 @@ class ExecutorLoss:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where the key groups of a stream are."""
+    """The distribution of a stream's key groups over executors."""
 
     groups: Mapping[ExecutorId, int] = field(default_factory=dict)
     """Number of groups by executor; of those that will go, too."""
@@ -146,11 +146,11 @@ def merged_alone(executors: Executors, merge: Merge) -> Sequence[Done]:
 
 
 class Executors(Protocol):
-    """Where key groups are merged."""
+    """The place where key groups are merged: Spark's executors, or this process."""
 
     @property
     def directory(self) -> Path:
-        """Where the files are."""
+        """The directory of the files."""
 
     @property
     def groups(self) -> int:
@@ -158,7 +158,7 @@ class Executors(Protocol):
 
     @property
     def standing(self) -> Standing:
-        """Where the groups are."""
+        """The distribution of the groups."""
 
     def run(self, merges: Sequence[Merge]) -> Sequence[Merged]:
         """Merge the key groups of stores, all together; return what came of each of the merges.

@@ -117,7 +117,7 @@ class SparkExecutors:
 
     @property
     def standing(self) -> Standing:
-        """Where the groups are."""
+        """The distribution of the groups."""
         homes = Counter(str(home) for home in self.key_groups.assignment.homes if home is not None)
         largest = max(self._held.values(), default=0)
         took = largest * self._reading_time // self._read if self._read else 0

@@ -1,4 +1,4 @@
-"""What stores ask of key groups, and what comes back: values that go from the driver to the workers and back."""
+"""Requests of stores to key groups, and answers: values that go from the driver to the workers and back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEMORY = 256 << 20
 
 @dataclass(frozen=True)
 class StoreSpec:
-    """What a store merges."""
+    """The description of a store for those who merge it."""
 
     scope: str
     """Tells it from all other stores of all applications on these executors."""
@@ -75,7 +75,7 @@ class StoreSpec:
 
 @dataclass(frozen=True)
 class SessionRows:
-    """What some partials hold for sessions."""
+    """The part of some partials that sessions need."""
 
     closed: Micros
     """The watermark that was in force for them: rows whose own session had ended by then count for nothing."""
@@ -96,7 +96,7 @@ class SessionRows:
 
 @dataclass(frozen=True)
 class Feed:
-    """What a store takes of some partials."""
+    """The part of some partials that a store takes."""
 
     contents: Contents
     condition: str
@@ -129,7 +129,7 @@ class AskedSessions:
 
 @dataclass(frozen=True)
 class GroupWork:
-    """What to merge of one key group."""
+    """The work on one key group."""
 
     group: int
     home: str
@@ -149,7 +149,7 @@ class GroupWork:
 
 @dataclass(frozen=True)
 class MergeRequest:
-    """What is to be done with every group of a store."""
+    """The work to be done on every group of a store."""
 
     spec: bytes
     """What the store merges: a pickled `StoreSpec`."""
@@ -186,7 +186,7 @@ class MergeTask:
 
 @dataclass
 class Done:
-    """What a task gave. Rows are Arrow IPC streams."""
+    """The result of a task. Rows are Arrow IPC streams."""
 
     windows: bytes = b""
     """The merged windows in the form of directly computed ones; empty if there is no row."""
@@ -195,7 +195,7 @@ class Done:
     files: list[dict[str, Any]] = field(default_factory=list)
     """The panes and windows that were written, as JSON."""
     session_files: list[tuple[Micros, dict[str, Any]]] = field(default_factory=list)
-    """The sessions that were written, likewise, by gap."""
+    """The sessions that were written, as JSON, by gap."""
     read: int = 0
     """Rows that had to be read from files."""
     reading: Micros = 0

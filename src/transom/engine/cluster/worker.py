@@ -119,7 +119,7 @@ def take(task: MergeTask, given: dict[int, bytes], load: Callable[[bytes], Store
 
 
 class _Holdings:
-    """What the groups of a task hold, on its way into files: one of panes, of windows, and of each kind of sessions."""
+    """The content of a task's groups on its way into files: one of panes, of windows, and of each kind of sessions."""
 
     def __init__(self, task: MergeTask, spec: StoreSpec) -> None:
         self._task = task

@@ -1,4 +1,4 @@
-"""What is known of one stream when it is decided what runs next: arrivals, costs, deadlines."""
+"""Estimates of one stream for the decision what runs next: arrivals, costs, deadlines."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Deadline:
 
 
 class StreamEstimate:
-    """What is known of a stream.
+    """Measurements and estimates of a stream.
 
     Changed only by `looked`, `started`, `finished` and `closed`, on the loop's thread.
 
@@ -121,7 +121,7 @@ class StreamEstimate:
         return True
 
     def is_news(self) -> bool:
-        """Tell whether a look has found something; asked of all streams with every look, mostly in vain."""
+        """Tell whether a look has found something; asked of all streams with every look; mostly it has not."""
         stream = self.stream
         return self._looked != (stream.state.offset, stream.latest) or stream.definition.policy.from_source
 

@@ -1,4 +1,4 @@
-"""How much memory is in use: of the driver's process, of Spark's cache, of the JVM's heap, each against its limit."""
+"""Memory in use: of the driver's process, of Spark's cache, of the JVM's heap, each against its limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which stream runs next and how much of it: what is known of the streams, given to a policy."""
+"""The scheduler: gives what is known of the streams to a policy, which says what runs next and how much of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tier holds the partials of each component, and the files of those that the executors hold."""
+"""The tier of each component's partials, and the files of those that the executors hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the jobs of cuts run: Spark, on threads."""
+"""Runners of the jobs of cuts: Spark, on threads."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ class SparkJob:
             kind = CheckpointFullError if failure.kind is FailureKind.DISK_FULL else CheckpointError
             raise kind(
                 f"Could not write the dead letters {directory}: {failure.reason}.",
-                "Nothing of this cut was committed: free some space on that disk, or mend it, and run again.",
+                "Nothing of this cut was committed: free some space on that disk, or repair it, and run again.",
             ) from error
 
     @contextmanager

@@ -1,1 +1,1 @@
-"""What an application will run, as values for people and programs."""
+"""The plan of an application, as values for people and programs."""

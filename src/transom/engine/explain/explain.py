@@ -1,4 +1,4 @@
-"""What an application will run, as values for people and programs."""
+"""The plan of an application, as values for people and programs."""
 
 from __future__ import annotations
 

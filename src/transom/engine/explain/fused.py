@@ -1,4 +1,4 @@
-"""Which operators of a stream are fused as Transom runs them: the components of the job, and what the driver does."""
+"""The operators of a stream as Transom fuses them: the components of the job, and what the driver does."""
 
 from __future__ import annotations
 

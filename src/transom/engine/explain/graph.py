@@ -32,7 +32,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Rates:
-    """What was measured on a stream; what is missing is unknown."""
+    """Measured rates of a stream; what is missing is unknown."""
 
     rows: Mapping[str, Rate] = field(default_factory=dict)
     """Rows into each compute operator, by its name."""

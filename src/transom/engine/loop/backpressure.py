@@ -1,4 +1,4 @@
-"""What the loop makes of the sinks: what they took is logged, slow ones hold back streams, failing ones end queries."""
+"""The sinks as the loop sees them: what they took is logged, slow ones hold back streams, failing ones end queries."""
 
 from __future__ import annotations
 
@@ -104,5 +104,5 @@ class Backpressure:
         if waiting:
             raise SinkError(
                 "; ".join(f"The sink of {query!r} fails: {error}" for query, error in waiting.items()) + ".",
-                "The results are kept in the checkpoint: mend the sink and run again, then they are written.",
+                "The results are kept in the checkpoint: repair the sink and run again, then they are written.",
             )

@@ -1,4 +1,4 @@
-"""How far a stream still is from what comes now: pure arithmetic on what is left to read."""
+"""The distance of a stream from what comes now: pure arithmetic on what is left to read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CatchUp:
 
     @property
     def time_left(self) -> Micros | None:
-        """How long the rest takes at the speed of the last seconds; None while it is unknown, or the rest grows."""
+        """The time that the rest takes at the speed of the last seconds; None while unknown, or the rest grows."""
         if len(self._levels) < 2:
             return None
         (begin, most), (end, rows) = self._levels[0], self._levels[-1]

@@ -218,7 +218,7 @@ class Changer:
         state = stream.state.queries[name]
         if operation != "remove" and state.failure is not None:
             raise DefinitionError(
-                f"{operation}: {name!r} failed: {state.failure}", "Remove it, mend it, and add it again."
+                f"{operation}: {name!r} failed: {state.failure}", "Remove it, correct it, and add it again."
             )
         readers = [
             query.name

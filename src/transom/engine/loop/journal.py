@@ -1,4 +1,4 @@
-"""What the loop and its parts write down: records of the log, steps for fault tests, notes for people."""
+"""The journal of the loop and its parts: records of the log, steps for fault tests, notes for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run has opened: each sink and source is closed once, whatever another one raises."""
+"""The sinks and sources that a run has opened: each sink and source is closed once, whatever another one raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a running application tells about itself: plain values, made by the engine, shown by front ends."""
+"""The progress of a running application: plain values, made by the engine, shown by front ends."""
 
 from __future__ import annotations
 
@@ -91,5 +91,5 @@ class Progress:
 
     @property
     def ran(self) -> Micros:
-        """How long the run has taken so far."""
+        """The time that the run has taken so far."""
         return self.at - self.started

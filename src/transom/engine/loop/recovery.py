@@ -27,7 +27,7 @@ from transom.windows.components import DEFAULT, Arrangement
 
 @dataclass
 class RecoveredRun:
-    """What the log left to be done."""
+    """The run that the log describes: what is left to be done."""
 
     register: Register
     """The queries that the checkpoint knows."""

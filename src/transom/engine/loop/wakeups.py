@@ -1,4 +1,4 @@
-"""What the loop waits for: a job or a sink that is done, a request, or the next look at the sources."""
+"""The events that the loop waits for: a job or a sink that is done, a request, or the next look at the sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the panes that are there can do for queries that come later. Pure: no effects, no Spark.
+"""The panes that can serve queries that come later. Pure: no effects, no Spark.
 
 A store of panes serves another query's aggregate when it comes from the same rows, its keys are the same or finer, and
 it has the aggregate's primitives. From when on is known without bookkeeping: a query whose windows are complete from

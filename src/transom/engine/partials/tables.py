@@ -46,7 +46,7 @@ def branch_of(definition: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where partials come from; identifies them across restarts and changes of the job."""
+    """The origin of partials; identifies them across restarts and changes of the job."""
 
     branch: str
     """Identity of the transformations."""
@@ -75,7 +75,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class TableNote:
-    """What a table of partials holds."""
+    """The description of a table of partials."""
 
     origin: Origin
     primitives: tuple[Primitive, ...]
@@ -106,7 +106,7 @@ def describe_table(table: pa.Table, note: TableNote) -> pa.Table:
 
 @dataclass(frozen=True)
 class Contents:
-    """What partials hold, wherever they are."""
+    """The description of partials, wherever they are."""
 
     origin: Origin
     primitives: tuple[str, ...]
@@ -236,7 +236,7 @@ class HasContents(Protocol):
 
     @property
     def contents(self) -> Contents:
-        """What they hold."""
+        """Their description."""
 
 
 P = TypeVar("P", bound=HasContents)

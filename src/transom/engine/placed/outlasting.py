@@ -1,4 +1,4 @@
-"""What is done again when executors are lost under it, until a bound, as a Spark job waits for its cluster.
+"""Work that is done again when executors are lost under it, until a bound, as a Spark job waits for its cluster.
 
 A Spark job that loses a task to a killed executor runs it again; but what decides where tasks run can find no executor
 at all, one that is gone by the time the task is made, or files that went with one. All of this passes.

@@ -1,4 +1,4 @@
-"""What a checkpoint could not tell apart is found when queries are compiled: texts that stand for different things."""
+"""Texts that read alike and mean different things, found when queries are compiled: no checkpoint could tell them."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Compiled:
 
     @property
     def components(self) -> tuple[Component, ...]:
-        """What the job aggregates."""
+        """The components that the job aggregates."""
         return self.plan.components
 
     @cached_property

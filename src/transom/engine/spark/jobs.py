@@ -79,7 +79,7 @@ class CutStats:
 
 @dataclass(frozen=True)
 class CutPartials:
-    """What the job of a cut brought back."""
+    """The partials that the job of a cut brought back."""
 
     tables: tuple[pa.Table, ...]
     """One table per component: PANE (int64), TAG (int32) if it has several conditions, keys by name, states. Of one

@@ -27,7 +27,7 @@ GROUP = "_key_group"
 
 @dataclass(frozen=True)
 class Packing:
-    """Where the tasks of a cut write the partials of a component."""
+    """The place where the tasks of a cut write the partials of a component."""
 
     directory: Path
     cut: int

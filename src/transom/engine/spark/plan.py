@@ -31,7 +31,7 @@ WINDOW, WINDOW_NUMBER = "_event_window", "_event_window_number"
 
 @dataclass(frozen=True)
 class Rows:
-    """What a stream's rows are before any query sees them."""
+    """The rows of a stream before any query sees them."""
 
     event_time: Expression
     branches: tuple[tuple[Transformation, ...], ...]
@@ -104,7 +104,7 @@ class Branch:
 
 @dataclass(frozen=True, eq=False)
 class Needed:
-    """What the components of a branch need of its rows: event time, keys, inputs and conditions, each evaluated once.
+    """Columns that the components of a branch need: event time, keys, inputs and conditions, each evaluated once.
 
     Where several components read the rows, only this is kept for them.
     """

@@ -109,7 +109,7 @@ def read_rows(spark: SparkSession, paths: Sequence[Path], columns: StructType) -
 
 @dataclass(frozen=True)
 class WindowJoin:
-    """How two streams are joined: on equal keys, within the same window.
+    """A join of two streams: on equal keys, within the same window.
 
     Raises:
         DefinitionError: No keys, or a kind that is unknown or cannot be had.

@@ -98,7 +98,7 @@ class Operator:
 
     @property
     def name(self) -> str:
-        """What kind it is."""
+        """Its kind."""
         return self.text.split(" ", 1)[0].lstrip("'!").split("(")[0]
 
     def walk(self) -> Iterator[Operator]:

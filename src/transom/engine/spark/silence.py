@@ -1,4 +1,4 @@
-"""What PySpark and Java write to standard error about errors that Transom reports itself, and keeping it from there.
+"""Silence on standard error about errors that Transom reports itself: PySpark and Java write about them, too.
 
 Only what Transom causes is kept back: errors of the user's own calls and all other lines of Spark are written as ever.
 """

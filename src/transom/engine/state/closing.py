@@ -35,7 +35,7 @@ Wanted: TypeAlias = "Mapping[str, tuple[Sequence[Emission], Sequence[Span]]]"
 
 @dataclass(frozen=True)
 class Closing:
-    """What a cut gave for a query: results of windows that closed or changed, or the failure of the query."""
+    """The outcome of a cut for a query: results of windows that closed or changed, or the failure of the query."""
 
     query: str
     windows: int
@@ -50,7 +50,7 @@ class Closing:
 
 
 def failure_of(query: str, error: Exception) -> QueryFailedError:
-    """Return why a query fails of whose windows an error came; what is not for its user to mend goes to the log, too.
+    """Return why a query fails of whose windows an error came; what its user cannot repair goes to the log, too.
 
     Raises:
         TransomError: The query is not to blame.
@@ -64,7 +64,7 @@ def failure_of(query: str, error: Exception) -> QueryFailedError:
 
 @dataclass(frozen=True)
 class StoreAsk:
-    """What is asked of one store."""
+    """A request to one store."""
 
     entry: StoreEntry
     names: Sequence[str]
@@ -79,7 +79,7 @@ class StoreAsk:
 
 @dataclass(frozen=True)
 class Closure:
-    """What a logged cut closes of a stream, until it is finished."""
+    """The windows that a logged cut closes, until they are finished."""
 
     after: Micros
     """The watermark in force before."""
@@ -93,7 +93,7 @@ class Closure:
 
     @property
     def merges(self) -> list[Merge]:
-        """What has to be merged of files, one for each store that asks for some."""
+        """The merges of files that are needed, one for each store that asks for some."""
         return [ask.merge for ask in self.asks if ask.merge is not None]
 
 

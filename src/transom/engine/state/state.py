@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class QueryState:
-    """How far one query has come."""
+    """The progress of one query."""
 
     complete_from: Micros = MIN_TIME
     """Windows that start earlier miss rows read before the query was added; they are not emitted."""
@@ -49,7 +49,7 @@ class QueryState:
 
 @dataclass(frozen=True)
 class CompiledQuery:
-    """What the engine needs to know about a query's types."""
+    """The types of a query, as far as the engine needs them."""
 
     query: WindowedQuery
     input_types: dict[str, tuple[pa.DataType, ...]]

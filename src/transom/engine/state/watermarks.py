@@ -45,7 +45,7 @@ class Idleness:
 
 @dataclass(frozen=True)
 class WatermarkState:
-    """What is known about event time after some commits; all in microseconds. JSON-able by `to_json`."""
+    """Event time as known after some commits; all in microseconds. JSON-able by `to_json`."""
 
     newest: tuple[Micros | None, ...]
     """Largest event time of each source partition; None before its first row."""

@@ -1,4 +1,4 @@
-"""What decides a cut of a stream, and what its job gave."""
+"""A cut of a stream as it was decided, and the outcome of its job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from transom.sources.base import Mark, Offset
 
 @dataclass(frozen=True)
 class LoggedCut:
-    """What decided a cut; in the log before anything happens."""
+    """The decisions of a cut; in the log before anything happens."""
 
     number: int
     start: Offset
@@ -55,7 +55,7 @@ class LoggedCut:
 
 @dataclass(frozen=True)
 class CutOutcome:
-    """What the job of a cut gave."""
+    """The outcome of the job of a cut."""
 
     cut: LoggedCut
     tables: tuple[pa.Table, ...] = ()

@@ -273,7 +273,7 @@ class ResultsSource(DerivedSource):
 
     @property
     def behind(self) -> Micros:
-        """How far its watermark is behind that of the parent: as long as windows that end there can change."""
+        """The distance of its watermark behind the parent's: as long as windows that end there can change."""
         query = self._streams[0].state.compiled[self.query].query
         return query.lateness + query.margin
 

@@ -1,4 +1,4 @@
-"""What the engine itself brings to a stream: nothing by default; rows of other streams where it is derived."""
+"""Feeds: the ties of a stream to other streams of the application, none where its rows come from outside."""
 
 from __future__ import annotations
 

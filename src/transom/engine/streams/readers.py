@@ -1,4 +1,4 @@
-"""What one stream of an application gives to others: results of windows, or rows."""
+"""The readers of a stream: what it gives to other streams, results of windows, or rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Reader(Protocol):
 
     @property
     def behind(self) -> Micros:
-        """How far its watermark is behind that of this stream."""
+        """The distance of its watermark behind this stream's."""
 
     @property
     def held_bytes(self) -> int:

@@ -52,7 +52,7 @@ class StreamDefinition:
 
     @property
     def feed(self) -> Feed:
-        """What other streams of the application bring to it."""
+        """Its ties to other streams of the application."""
         return self.source if isinstance(self.source, DerivedSource) else OUTSIDE
 
     @property

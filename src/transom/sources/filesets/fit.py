@@ -28,7 +28,7 @@ Remades: TypeAlias = "tuple[tuple[str, Remade], ...]"
 
 @dataclass(frozen=True)
 class Fit:
-    """What a file's footer says of it."""
+    """A file as its footer describes it."""
 
     rows: int
     why_not: str | None = None

@@ -217,7 +217,7 @@ class FileLog:
 
     @property
     def _last(self) -> Link:
-        """What the next line goes on from."""
+        """The link that the next line goes on from."""
         if self._entries and self._entries[-1].position >= self.start:
             return Link(self.next, self._entries[-1].crc)
         return self._header.start

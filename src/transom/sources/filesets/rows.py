@@ -1,4 +1,4 @@
-"""What can be learnt about a file without Spark: how many rows it has, and why it cannot be read."""
+"""Facts about a file that need no Spark: how many rows it has, and why it cannot be read."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class Pattern:
 
 @dataclass
 class _Directory:
-    """What the last scan saw of a directory."""
+    """A directory as the last scan saw it."""
 
     poll: int
     """Number of the poll that looked at it last."""

@@ -1,4 +1,4 @@
-"""What an aggregate is: primitives (mergeable states that Spark computes) and a result made from them.
+"""The contract of an aggregate: primitives (mergeable states that Spark computes) and a result made from them.
 
 A *state* is columns of one length, one slot per key. Spark computes it once per (pane, key); on the driver it
 is only ever merged. Queries share primitives: `stddev(x)` and `var_pop(x)` use the same moments.
@@ -50,7 +50,7 @@ class Primitive(Protocol):
 
     @property
     def key(self) -> str:
-        """What its states are called in checkpoints, for ever: a `state_key`. Primitives of equal keys are the same."""
+        """The name of its states in checkpoints, for ever: a `state_key`. Primitives of equal keys are the same."""
 
     @property
     def inputs(self) -> tuple[Expression, ...]:
@@ -87,7 +87,7 @@ class Primitive(Protocol):
 
 @dataclass(frozen=True)
 class ResultContext:
-    """What a result may depend on besides the states."""
+    """The context of a result: what it may depend on besides the states."""
 
     inputs: tuple[pa.DataType, ...]
     """Arrow types of the aggregate's own input expressions, in order."""

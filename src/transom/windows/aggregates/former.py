@@ -1,4 +1,4 @@
-"""What states were called in checkpoints of format 1: frozen, whatever becomes of the classes named here."""
+"""The names of states in checkpoints of format 1: frozen, whatever becomes of the classes named here."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _DIVISION_SCALE = 39
 
 @dataclass(frozen=True)
 class MeanSum(SmallPrimitive):
-    """What a mean needs; unlike `sum` it cannot overflow for integers, which Spark's avg adds as doubles.
+    """The sum that a mean needs; unlike `sum` it cannot overflow for integers, which Spark's avg adds as doubles.
 
     State: `count` int64; `sum` float64; for decimals also `exact`, unscaled Python integers, None once
     overflowed. The SQL does not know the type of its input: `exact` is a column of nulls unless that is a

@@ -1,4 +1,4 @@
-"""What primitives and aggregates of one expression have in common."""
+"""The common part of primitives and aggregates of one expression."""
 
 from __future__ import annotations
 

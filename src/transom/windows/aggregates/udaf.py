@@ -148,7 +148,7 @@ class UserAggregate:
 
     @property
     def zero(self) -> Any:
-        """What nothing means, only the user knows."""
+        """The state of no rows, which only the user knows."""
         return None
 
     def result(self, states: Sequence[State], context: ResultContext) -> pa.Array:
