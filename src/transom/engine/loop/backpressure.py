@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from transom.engine.loop.delivery import Delivery
 from transom.engine.loop.journal import Journal
+from transom.engine.loop.logrecords import Delivered
 from transom.engine.loop.metrics import Metrics
 from transom.engine.loop.quarantine import Quarantine
 from transom.engine.streams.stream import Stream
@@ -62,8 +63,8 @@ class Backpressure:
         if not delivered:
             return
         self._journal.step("delivered")
-        items = [[item.batch.query, item.batch.results.cut] for item in delivered]
-        self._journal.log({"type": "delivered", "items": items}, sync=False)
+        items = tuple((item.batch.query, item.batch.results.cut) for item in delivered)
+        self._journal.log(Delivered(items).to_json(), sync=False)
         self._journal.step("delivery logged")
         for item in delivered:
             self._metrics.delivered(item)

@@ -17,6 +17,7 @@ from transom.engine.control.scheduler import Scheduler
 from transom.engine.execution.executors import Executor
 from transom.engine.loop.delivery import Delivery, ResultBatch
 from transom.engine.loop.journal import Journal
+from transom.engine.loop.logrecords import Begun
 from transom.engine.loop.quarantine import Quarantine
 from transom.engine.state.closing import Closure
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
@@ -125,7 +126,7 @@ class Cuts:
     def start(self, stream: Stream, cut: LoggedCut) -> None:
         """Log what decides the cut, start its job, and close, or begin to, the windows that its watermark completes."""
         due = stream.has_due(cut.watermark, cut.at)
-        self._journal.log({"type": "cut", "stream": stream.name, "cut": cut.to_json()}, sync=due)
+        self._journal.log(Begun(stream.name, cut).to_json(), sync=due)
         self._journal.step("cut logged")
         self.submit(stream, cut)
         self._begin_close(stream, self._jobs[stream.name])

@@ -20,6 +20,7 @@ from transom.engine.loop.batches import Cuts
 from transom.engine.loop.changing import Changer
 from transom.engine.loop.delivery import Delivery
 from transom.engine.loop.journal import Journal
+from transom.engine.loop.logrecords import Planned
 from transom.engine.loop.metrics import Metrics
 from transom.engine.loop.progress import Progress
 from transom.engine.loop.quarantine import Quarantine
@@ -312,8 +313,7 @@ class Loop:
 
     def follow(self, stream: Stream, arrangement: Arrangement) -> None:
         """Compute a stream's key sets in another way from its next cut on; no cut of it is under way."""
-        record = {"type": "plan", "stream": stream.name, "arrangement": arrangement.to_json()}
-        self._journal.log(record, sync=False)
+        self._journal.log(Planned(stream.name, arrangement).to_json(), sync=False)
         stream.follow(arrangement)
 
     # ---- checkpoint

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from transom.engine.loop.journal import Journal
+from transom.engine.loop.logrecords import Failed
 from transom.engine.streams.stream import Stream
 from transom.errors import QueryFailedError
 from transom.sinks.base import Sink, explained
@@ -32,7 +33,7 @@ class Quarantine:
         if stream.name in self.resting:
             self._postponed.setdefault((stream.name, query), reason)
             return
-        self._journal.log({"type": "failed", "query": query, "error": reason}, sync=True)
+        self._journal.log(Failed(query, reason).to_json(), sync=True)
         stream.fail(query, reason)
         self.tell(query, reason)
 
@@ -61,7 +62,7 @@ class Quarantine:
         """
         known = self._journal.register.known.get(query)
         if known is not None and known.failure is None:  # it was killed before it could log that
-            self._journal.log({"type": "failed", "query": query, "error": why}, sync=True)
+            self._journal.log(Failed(query, why).to_json(), sync=True)
         with explained(query, sink):
             sink.claim(self._journal.claim(query))
         failure = why if known is None or known.failure is None else known.failure

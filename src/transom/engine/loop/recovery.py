@@ -12,15 +12,15 @@ import pyarrow as pa
 
 from transom.checkpoint.history import Snapshot
 from transom.checkpoint.store import Checkpoint
-from transom.engine.changes.membership import begin_beside, begin_with, repeat
-from transom.engine.changes.records import RECORD, Fate, Register, SetChange, fate, type_changes, without_types
+from transom.engine.changes.membership import begin_beside, begin_with
+from transom.engine.changes.records import RECORD, Fate, Register, fate, type_changes, without_types
 from transom.engine.loop.delivery import ResultBatch
-from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.engine.loop.logrecords import Begun, record_of
+from transom.engine.loop.replay import Replay, committed_in, delivered_in
+from transom.engine.streams.cuts import LoggedCut
 from transom.engine.streams.stream import Stream
-from transom.errors import CheckpointCorruptError, JobChangedError
-from transom.model.lines import CORRUPT_REMEDY
+from transom.errors import JobChangedError
 from transom.sinks.base import WindowResults
-from transom.sources.base import Offset
 from transom.windows.aggregates.widening import REMEDY
 from transom.windows.components import DEFAULT, Arrangement
 
@@ -118,19 +118,14 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream], lost: Set[str
     before = Register.of(saved)
     register = Register.at_end(saved, checkpoint.records)
     job = definitions(streams, offered=True)
-    unchanged = {name: register.known[name].whole for name in lost if name in register.known}
-    result = RecoveredRun(register, fate(register, job | unchanged), learned=saved.get("learned", {}))
-    retimed = _retimed(register, job, streams, result.fate.changed)
-    result.fate = replace(result.fate, changed=tuple(name for name in result.fate.changed if name not in retimed))
-    _refuse_changed(register, job, result.fate)
-    result.retyped = _refuse_retyped(register, job, streams) or bool(retimed)
+    result, retimed = _compared(register, job, streams, lost)
+    result.learned = saved.get("learned", {})
     begins = _begins(before, checkpoint.records)
     for stream in streams.values():
         known = {name for name in stream.definitions if name in before.known and begins[name] < 0}
         begin_with(stream, {name: before.known[name].state for name in known})
-    delivered = {
-        (item[0], item[1]) for record in checkpoint.records if record["type"] == "delivered" for item in record["items"]
-    }
+    records = [record_of(record) for record in checkpoint.records]
+    delivered = delivered_in(records)
     if snapshot is not None:
         _restore(snapshot, streams, result)
         result.batches = [
@@ -138,13 +133,38 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream], lost: Set[str
             for batch in _pending(snapshot)
             if (batch.query, batch.results.cut) not in delivered and begins.get(batch.query, 0) < 0
         ]
-    read = _committed(checkpoint.records, streams, result.unfinished)
-    for number, record in enumerate(checkpoint.records):
-        alive = {name for name in job if begins.get(name, number + 1) <= number}
-        _replay(checkpoint, record, streams, delivered, read, alive, result)
-    begun = {*saved.get("streams", {}), *(r["stream"] for r in checkpoint.records if r["type"] == "cut")}
-    begin_beside(streams, begun)
-    for name in result.fate.dismissed:
+    read = committed_in(records, streams, result.unfinished)
+    replay = Replay(checkpoint, streams, delivered, read, result.unfinished)
+    for number, record in enumerate(records):
+        result.batches.extend(replay.apply(record, {name for name in job if begins.get(name, number + 1) <= number}))
+    begin_beside(streams, {*saved.get("streams", {}), *(each.stream for each in records if isinstance(each, Begun))})
+    _arrange(streams, result.fate)
+    _refuse_retimed(retimed, streams)
+    running = {*lost, *(name for stream in streams.values() for name in stream.state.queries)}
+    result.batches = [batch for batch in result.batches if batch.query in running]
+    return result
+
+
+def _compared(
+    register: Register, job: Mapping[str, Any], streams: Mapping[str, Stream], lost: Set[str]
+) -> tuple[RecoveredRun, Set[str]]:
+    """Return what becomes of the queries, and those of which only the event time changed.
+
+    Raises:
+        JobChangedError: A query has another definition than in the checkpoint.
+    """
+    unchanged = {name: register.known[name].whole for name in lost if name in register.known}
+    result = RecoveredRun(register, fate(register, {**job, **unchanged}))
+    retimed = _retimed(register, job, streams, result.fate.changed)
+    result.fate = replace(result.fate, changed=tuple(name for name in result.fate.changed if name not in retimed))
+    _refuse_changed(register, job, result.fate)
+    result.retyped = _refuse_retyped(register, job, streams) or bool(retimed)
+    return result, retimed
+
+
+def _arrange(streams: Mapping[str, Stream], verdict: Fate) -> None:
+    """Compile the streams for the queries that are left, as the log says."""
+    for name in verdict.dismissed:
         for stream in streams.values():
             stream.withdraw(name)
     for stream in streams.values():
@@ -153,10 +173,6 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream], lost: Set[str
     for stream in streams.values():
         if stream.arrangement != DEFAULT:
             stream.follow(stream.arrangement)
-    _refuse_retimed(retimed, streams)
-    running = {*lost, *(name for stream in streams.values() for name in stream.state.queries)}
-    result.batches = [batch for batch in result.batches if batch.query in running]
-    return result
 
 
 def _restore(snapshot: Snapshot, streams: Mapping[str, Stream], result: RecoveredRun) -> None:
@@ -197,83 +213,6 @@ def _begins(before: Register, records: Sequence[Mapping[str, Any]]) -> dict[str,
         if record["type"] == RECORD:
             begins.update(dict.fromkeys(record["added"], number))
     return begins
-
-
-def _committed(
-    records: Sequence[Mapping[str, Any]], streams: Mapping[str, Stream], unfinished: Mapping[str, LoggedCut]
-) -> dict[str, Offset]:
-    """Return up to where each stream has committed its rows at the end of the log; both others as of the snapshot."""
-    ends = {name: stream.state.offset for name, stream in streams.items()}
-    logged = dict(unfinished)
-    for record in records:
-        if record["type"] == "cut":
-            logged[record["stream"]] = LoggedCut.from_json(record["cut"])
-        elif record["type"] == "commit" and record["stream"] in logged:
-            ends[record["stream"]] = logged[record["stream"]].end
-    return ends
-
-
-def _settled(stream: Stream, cut: int, delivered: Set[tuple[str, int]], read: Mapping[str, Offset]) -> frozenset[str]:
-    """Return the queries whose results of a cut nobody needs: the sink has them, and so have the streams that read."""
-    waiting = {reader.query for reader in stream.readers if not reader.has_read(cut, read[reader.child.name])}
-    return frozenset(name for name in stream.state.queries if (name, cut) in delivered and name not in waiting)
-
-
-def _replay(
-    checkpoint: Checkpoint,
-    record: Mapping[str, Any],
-    streams: Mapping[str, Stream],
-    delivered: Set[tuple[str, int]],
-    read: Mapping[str, Offset],
-    alive: Set[str],
-    result: RecoveredRun,
-) -> None:
-    """Do again what the record tells of queries that are alive at it."""
-    kind = record["type"]
-    if kind == RECORD and record["stream"] in streams:
-        change = SetChange.from_json(record).only(alive)
-        if change.names:
-            repeat(streams[change.stream], change)
-    elif kind == "failed":
-        for stream in streams.values():
-            if record["query"] in stream.state.queries and record["query"] in alive:
-                stream.fail(record["query"], record["error"])
-    elif kind == "plan" and record["stream"] in streams:
-        streams[record["stream"]].arrangement = Arrangement.from_json(record["arrangement"])
-    elif kind == "cut" and record["stream"] in streams:
-        stream = streams[record["stream"]]
-        cut = LoggedCut.from_json(record["cut"])
-        result.unfinished[stream.name] = cut
-        stream.require_rows(cut.end, cut.mark)
-        for closing in stream.close(cut, cut.at, _settled(stream, cut.number, delivered, read)):
-            if closing.error is not None:  # perhaps it was killed before it could log that
-                stream.fail(closing.query, str(closing.error))
-            elif closing.results is not None and (closing.query, cut.number) not in delivered:
-                result.batches.append(ResultBatch(closing.results, closing.windows, cut.at))
-    elif kind == "commit" and record["stream"] in streams:
-        stream = streams[record["stream"]]
-        written = record["tables"]
-        tables = list(checkpoint.read_tables(written["name"], written).values()) if written else []
-        outcome = CutOutcome.recorded(_logged(result, record), record)
-        failures = {query: why for query, why in outcome.failures.items() if query in alive}
-        for query, reason in stream.commit(replace(outcome, failures=failures), tables).items():
-            stream.fail(query, reason)  # it was killed before it could log that
-
-
-def _logged(result: RecoveredRun, record: Mapping[str, Any]) -> LoggedCut:
-    """Return the cut that a commit is of; it is finished.
-
-    Raises:
-        CheckpointCorruptError: It is not in the log, as can be where lines are not numbered (format 1).
-    """
-    cut = result.unfinished.pop(record["stream"], None)
-    if cut is None or cut.number != record["number"]:
-        raise CheckpointCorruptError(
-            f"The log lacks a record: the cut of stream {record['stream']!r} that is committed as number "
-            f"{record['number']}.",
-            CORRUPT_REMEDY,
-        )
-    return cut
 
 
 def definitions(streams: Mapping[str, Stream], offered: bool = False) -> dict[str, dict[str, Any]]:

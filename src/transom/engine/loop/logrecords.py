@@ -1,0 +1,95 @@
+"""Records of the log as values: each class knows how it is written, and `record_of` reads any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from transom.engine.changes.records import RECORD, SetChange
+from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.windows.components import Arrangement
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """Results that sinks have made visible, by query and cut."""
+
+    items: tuple[tuple[str, int], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as the log keeps it."""
+        return {"type": "delivered", "items": self.items}
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A query that was taken out."""
+
+    query: str
+    error: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as the log keeps it."""
+        return {"type": "failed", "query": self.query, "error": self.error}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The way in which a stream's key sets are computed from here on."""
+
+    stream: str
+    arrangement: Arrangement
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as the log keeps it."""
+        return {"type": "plan", "stream": self.stream, "arrangement": self.arrangement.to_json()}
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A cut of a stream, before anything of it happens."""
+
+    stream: str
+    cut: LoggedCut
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as the log keeps it."""
+        return {"type": "cut", "stream": self.stream, "cut": self.cut.to_json()}
+
+
+@dataclass(frozen=True)
+class Committed:
+    """The outcome of a cut; `CutOutcome.record` writes it."""
+
+    stream: str
+    number: int
+    """The cut's."""
+    tables: Mapping[str, Any] | None
+    """Where its partials are; None where there are none, or only in files."""
+    record: Mapping[str, Any]
+
+    def outcome(self, cut: LoggedCut) -> CutOutcome:
+        """Return what the job of the cut gave, without the tables."""
+        return CutOutcome.recorded(cut, self.record)
+
+
+LogRecord: TypeAlias = SetChange | Delivered | Failed | Planned | Begun | Committed
+
+
+def record_of(record: Mapping[str, Any]) -> LogRecord | None:
+    """Return a record of the log as a value; None for one that replaying does not need."""
+    match record["type"]:
+        case "delivered":
+            return Delivered(tuple((query, cut) for query, cut in record["items"]))
+        case "failed":
+            return Failed(record["query"], record["error"])
+        case "plan":
+            return Planned(record["stream"], Arrangement.from_json(record["arrangement"]))
+        case "cut":
+            return Begun(record["stream"], LoggedCut.from_json(record["cut"]))
+        case "commit":
+            return Committed(record["stream"], record["number"], record["tables"], record)
+        case kind if kind == RECORD:
+            return SetChange.from_json(record)
+    return None

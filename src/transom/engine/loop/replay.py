@@ -1,0 +1,113 @@
+"""Replaying the log: one reducer, which does again what each record says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+
+from transom.checkpoint.store import Checkpoint
+from transom.engine.changes.membership import repeat
+from transom.engine.changes.records import SetChange
+from transom.engine.loop.delivery import ResultBatch
+from transom.engine.loop.logrecords import Begun, Committed, Delivered, Failed, LogRecord, Planned
+from transom.engine.streams.cuts import LoggedCut
+from transom.engine.streams.stream import Stream
+from transom.errors import CheckpointCorruptError
+from transom.model.lines import CORRUPT_REMEDY
+from transom.sources.base import Offset
+
+
+def delivered_in(records: Sequence[LogRecord | None]) -> frozenset[tuple[str, int]]:
+    """Return the results that sinks are known to have, by query and cut."""
+    return frozenset(item for record in records if isinstance(record, Delivered) for item in record.items)
+
+
+def committed_in(
+    records: Sequence[LogRecord | None], streams: Mapping[str, Stream], unfinished: Mapping[str, LoggedCut]
+) -> dict[str, Offset]:
+    """Return up to where each stream has committed its rows at the end of the log; both others as of the snapshot."""
+    ends = {name: stream.state.offset for name, stream in streams.items()}
+    logged = dict(unfinished)
+    for record in records:
+        if isinstance(record, Begun):
+            logged[record.stream] = record.cut
+        elif isinstance(record, Committed) and record.stream in logged:
+            ends[record.stream] = logged[record.stream].end
+    return ends
+
+
+@dataclass
+class Replay:
+    """The streams as they are after the records so far. Only what concerns living queries is done again."""
+
+    checkpoint: Checkpoint
+    streams: Mapping[str, Stream]
+    delivered: Set[tuple[str, int]]
+    """Results that sinks have at the end of the log."""
+    read: Mapping[str, Offset]
+    """Up to where each stream has committed its rows at the end of the log."""
+    unfinished: dict[str, LoggedCut] = field(default_factory=dict)
+    """Cuts that were logged and not committed so far, by stream."""
+
+    def apply(self, record: LogRecord | None, alive: Set[str]) -> Iterator[ResultBatch]:
+        """Do again what a record says; yield the results that no sink is known to have.
+
+        Args:
+            record: The record.
+            alive: The queries whose present life has begun by then.
+
+        Raises:
+            CheckpointCorruptError: A table is missing or damaged, or an earlier record is missing.
+        """
+        match record:
+            case SetChange(stream=name) if name in self.streams:
+                change = record.only(alive)
+                if change.names:
+                    repeat(self.streams[name], change)
+            case Failed(query, error) if query in alive:
+                for stream in self.streams.values():
+                    if query in stream.state.queries:
+                        stream.fail(query, error)
+            case Planned(name, arrangement) if name in self.streams:
+                self.streams[name].arrangement = arrangement
+            case Begun(name, cut) if name in self.streams:
+                yield from self._begin(self.streams[name], cut)
+            case Committed(stream=name) if name in self.streams:
+                self._commit(self.streams[name], record, alive)
+
+    def _begin(self, stream: Stream, cut: LoggedCut) -> Iterator[ResultBatch]:
+        self.unfinished[stream.name] = cut
+        stream.require_rows(cut.end, cut.mark)
+        for closing in stream.close(cut, cut.at, self._settled(stream, cut.number)):
+            if closing.error is not None:  # perhaps it was killed before it could log that
+                stream.fail(closing.query, str(closing.error))
+            elif closing.results is not None and (closing.query, cut.number) not in self.delivered:
+                yield ResultBatch(closing.results, closing.windows, cut.at)
+
+    def _settled(self, stream: Stream, cut: int) -> frozenset[str]:
+        """Return the queries whose results of a cut nobody needs: the sink has them, and so have those who read."""
+        waiting = {reader.query for reader in stream.readers if not reader.has_read(cut, self.read[reader.child.name])}
+        return frozenset(name for name in stream.state.queries if (name, cut) in self.delivered and name not in waiting)
+
+    def _commit(self, stream: Stream, record: Committed, alive: Set[str]) -> None:
+        written = record.tables
+        tables = list(self.checkpoint.read_tables(written["name"], written).values()) if written else []
+        outcome = record.outcome(self._finished(record))
+        failures = {query: why for query, why in outcome.failures.items() if query in alive}
+        for query, reason in stream.commit(replace(outcome, failures=failures), tables).items():
+            stream.fail(query, reason)  # it was killed before it could log that
+
+    def _finished(self, record: Committed) -> LoggedCut:
+        """Return the cut that a commit is of.
+
+        Raises:
+            CheckpointCorruptError: It is not in the log, as can be where lines are not numbered (format 1).
+        """
+        cut = self.unfinished.pop(record.stream, None)
+        if cut is None or cut.number != record.number:
+            raise CheckpointCorruptError(
+                f"The log lacks a record: the cut of stream {record.stream!r} that is committed as number "
+                f"{record.number}.",
+                CORRUPT_REMEDY,
+            )
+        return cut
