@@ -35,7 +35,7 @@ from benchmarks.harness import Run, benchmark, mean_interval
 from benchmarks.plots import Figure, Form, Panel, Series
 from transom.engine.cluster.files import PartialFiles
 from transom.engine.cluster.groups import KeyGroups
-from transom.engine.cluster.merging import SparkExecutors
+from transom.engine.cluster.merging import SparkGroupExecutors
 from transom.engine.placed import placed
 from transom.engine.spark import jobs
 from transom.engine.spark.compile import Compiled, compile_queries
@@ -147,7 +147,7 @@ class Application:
     """
 
     def __init__(self, session: SparkSession, cuts: Cuts, form: str) -> None:
-        self.executors = SparkExecutors(session, cuts.directory, SystemClock(), GROUPS, WORKER_BYTES)
+        self.executors = SparkGroupExecutors(session, cuts.directory, SystemClock(), GROUPS, WORKER_BYTES)
         watermark = WatermarkState.start(1)
         scope = f"{cuts.directory}-{form}"
         self.state = StreamState(cuts.compiled.queries, watermark, 0, True, self.executors, scope)

@@ -61,7 +61,7 @@ class SettingValues(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Settings:
-    """How an application runs; durations in microseconds."""
+    """The settings of an application; durations in microseconds."""
 
     trigger: Micros = 200_000
     """Least time between the starts of two micro-batches of a stream, unless its backlog fills a whole cut."""

@@ -19,7 +19,7 @@ from transom.engine.execution.onspark import run_on_spark
 from transom.engine.loop.progress import Progress
 from transom.engine.state.watermarks import Idleness, WatermarkState
 from transom.model.time import VirtualClock
-from transom.simulation.virtual import JobCosts, SimulatedExecutor
+from transom.simulation.virtual import JobCosts, SimulatedCutRunner
 from transom.sinks.inmemory import MemorySink
 from transom.sources.base import Source, Waiting
 
@@ -41,7 +41,7 @@ class Played:
 
     def run(self, source: Source, costs: JobCosts, until: float | None, work: Any = None) -> Progress:
         app = App(self.spark, self.directory, clock=self.clock, **self.settings)
-        app._executor = SimulatedExecutor(self.clock, costs, **({} if work is None else {"work": work}))
+        app._runner = SimulatedCutRunner(self.clock, costs, **({} if work is None else {"work": work}))
         stream = app.stream(source, event_time="at", watermark=self.policy)
         stream.window("1 second").agg(n=tm.count()).to(self.sink, "q")
         if until is None:
@@ -164,7 +164,7 @@ def test_two_streams_of_one_source_have_each_their_own_idleness(spark: SparkSess
     source, clock, sink = tm.sources.memory("at timestamp"), VirtualClock(NOON), MemorySink()
     app = App(spark, tmp_path, clock=clock, poll="20 ms", trigger=0, max_rows_per_cut=1)
     costs = {"fast": JobCosts(100_000, 0), "slow": JobCosts(3_000_000, 0)}
-    app._executor = SimulatedExecutor(clock, costs.__getitem__, run_on_spark)
+    app._runner = SimulatedCutRunner(clock, costs.__getitem__, run_on_spark)
     stream = app.stream(source, event_time="at", watermark=tm.watermark(0, close_on_idle="1 second"), name="fast")
     for name, read in (("q", stream), ("slow", stream.apart("slow"))):
         read.window("1 second").agg(n=tm.count()).to(sink, name)

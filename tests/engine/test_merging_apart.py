@@ -25,7 +25,7 @@ from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.engine.streams.stream import Stream
 from transom.model.time import VirtualClock
 from transom.simulation.inmemory import run_in_memory
-from transom.simulation.virtual import JobCosts, SimulatedExecutor
+from transom.simulation.virtual import JobCosts, SimulatedCutRunner
 
 SECOND = 1_000_000
 NOON = 1_700_000_000 * SECOND
@@ -52,7 +52,7 @@ def into_files(stream: Stream, cut: LoggedCut, compiled: Compiled) -> CutOutcome
     return replace(outcome, tables=(), files=files)
 
 
-class Merging(SimulatedExecutor):
+class Merging(SimulatedCutRunner):
     """Notes the merges, and lets something happen while one runs."""
 
     def __init__(self, clock: VirtualClock, costs: Callable[[str], JobCosts]) -> None:
@@ -107,7 +107,7 @@ class Run:
     def made(self) -> App:
         """Return the application, anew as after a crash."""
         app = App(self.spark, self.directory, clock=self.clock, **self.settings)
-        app._executor = self.executor
+        app._runner = self.executor
         for name, source in self.sources.items():
             stream = app.stream(source, event_time="at", name=name)
             for query in (name, f"{name} too"):
@@ -131,7 +131,7 @@ class Run:
 @pytest.fixture(autouse=True)
 def on_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let merges be made in this process, and jobs in memory write their partials into files."""
-    monkeypatch.setattr("transom.engine.loop.opening.SparkExecutors", lambda session, files, *_: Here(files, 2))
+    monkeypatch.setattr("transom.engine.loop.opening.SparkGroupExecutors", lambda session, files, *_: Here(files, 2))
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from transom.engine.cluster import merging
-from transom.engine.cluster.merging import PATIENCE, SparkExecutors
+from transom.engine.cluster.merging import PATIENCE, SparkGroupExecutors
 from transom.engine.placed.placed import NoExecutorError
 from transom.errors import CheckpointCorruptError, QueryFailedError
 from transom.model.time import ManualClock
@@ -27,7 +27,7 @@ def clock() -> ManualClock:
 def executors(tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Executors whose tries fail with the errors of a list, then give their number of merges."""
     session: Any = None
-    made: Any = SparkExecutors(session, tmp_path, clock, groups=2, driver_bytes=100)
+    made: Any = SparkGroupExecutors(session, tmp_path, clock, groups=2, driver_bytes=100)
     made.errors, made.tries = [], []
 
     def on_spark(merges: Sequence[Any]) -> list[Any]:

@@ -13,7 +13,7 @@ import transom as tm
 from transom.api.app import App
 from transom.engine.execution.onspark import run_on_spark
 from transom.model.time import FIRST_EVENT, LAST_EVENT, VirtualClock
-from transom.simulation.virtual import JobCosts, SimulatedExecutor
+from transom.simulation.virtual import JobCosts, SimulatedCutRunner
 from transom.sinks.inmemory import MemorySink
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
@@ -134,7 +134,7 @@ def test_without_spark_the_same_rows_are_taken(interpreted: SparkSession, tmp_pa
         source, clock, sink = tm.sources.memory("at timestamp"), VirtualClock(0), MemorySink()
         source.add([(each,) for each in (LEAST, FIRST_EVENT - 1, FIRST_EVENT, 1, LAST_EVENT, LAST_EVENT + 1, MOST)])
         app = tm.App(interpreted, tmp_path / name, clock=clock)
-        app._executor = SimulatedExecutor(clock, JobCosts(), **work)  # type: ignore[arg-type]
+        app._runner = SimulatedCutRunner(clock, JobCosts(), **work)  # type: ignore[arg-type]
         stream = app.stream(source, event_time="at", watermark=tm.watermark(0, max_ahead=None))
         stream.window("10 seconds").agg(n=tm.count()).to(sink, "q")
         progress = app.run(once=True, close_all=True)

@@ -16,7 +16,7 @@ import transom as tm
 from transom.api.app import App
 from transom.engine.execution.onspark import run_on_spark
 from transom.model.time import VirtualClock
-from transom.simulation.virtual import JobCosts, SimulatedExecutor
+from transom.simulation.virtual import JobCosts, SimulatedCutRunner
 from transom.sinks.inmemory import MemorySink
 from transom.sources.base import Cut
 from transom.sources.inmemory import MemorySource
@@ -68,7 +68,7 @@ class SimulatedBench(Bench):
     def app(self) -> App:
         clock = self.clock = VirtualClock(self.clock.now())
         app = super().app()
-        app._executor = SimulatedExecutor(clock, JobCosts(), **({} if self.work is None else {"work": self.work}))
+        app._runner = SimulatedCutRunner(clock, JobCosts(), **({} if self.work is None else {"work": self.work}))
         return app
 
 

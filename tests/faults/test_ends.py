@@ -10,7 +10,7 @@ import pytest
 from test_sink_faults import Failing, build, counts, of_windows, source
 
 import transom as tm
-from transom.engine.execution.executors import SparkExecutor
+from transom.engine.execution.runners import SparkCutRunner
 from transom.engine.execution.threads import Threads
 from transom.engine.loop import loop
 from transom.engine.loop.journal import MOST_NOTES, Journal
@@ -85,7 +85,7 @@ def test_a_micro_batch_that_hangs_does_not_keep_the_end(spark, tmp_path, short, 
         may_end.wait()
 
     with monkeypatch.context() as patch:
-        patch.setattr(SparkExecutor, "_run", hang)
+        patch.setattr(SparkCutRunner, "_run", hang)
         app = build(spark, tmp_path, source(30), {"q": tm.sinks.memory()}, clock)
         progress = run_and_stop(app, clock, began)
     assert any("Stopped without a micro-batch of stream1" in note for note in progress.notes)

@@ -22,7 +22,7 @@ from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.engine.streams.stream import Stream
 from transom.errors import DefinitionError
 from transom.model.time import VirtualClock
-from transom.simulation.virtual import JobCosts, SimulatedExecutor
+from transom.simulation.virtual import JobCosts, SimulatedCutRunner
 from transom.sinks.base import WindowResults
 from transom.sinks.inmemory import MemorySink
 
@@ -46,7 +46,7 @@ class Feed:
     last: float = 1e9
 
 
-class RecordingExecutor(SimulatedExecutor):
+class RecordingRunner(SimulatedCutRunner):
     """Notes when the job of which stream started."""
 
     def __init__(self, clock: VirtualClock, costs: Callable[[str], JobCosts]) -> None:
@@ -125,7 +125,7 @@ def play(
     for second, by in steps:
         clock.at(NOON + round(second * SECOND), lambda by=by: clock.step(by))  # type: ignore[misc]
     app = App(spark, directory, clock=clock, **{"slots": 1, "trigger": "100 ms", "poll": "20 ms", **settings})
-    executor = app._executor = RecordingExecutor(clock, costs.__getitem__)
+    runner = app._runner = RecordingRunner(clock, costs.__getitem__)
     sink = TimedSink(clock, refuses)
     for name, feed in feeds.items():
         source = tm.sources.memory("at timestamp, v bigint")
@@ -145,7 +145,7 @@ def play(
         for name, table in tables.items()
         if table is not None
     }
-    return Played(executor.starts, executor.ends, sink.latencies, seconds, learned, clock.waits, counts)
+    return Played(runner.starts, runner.ends, sink.latencies, seconds, learned, clock.waits, counts)
 
 
 def costs_of(app: App) -> dict[str, float]:
@@ -222,7 +222,7 @@ def test_fair_runs_all_streams_at_once_and_they_share_the_cores(spark: SparkSess
 def test_what_only_spark_computes_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     clock = VirtualClock(NOON)
     app = App(spark, tmp_path, clock=clock)
-    app._executor = SimulatedExecutor(clock, JobCosts())
+    app._runner = SimulatedCutRunner(clock, JobCosts())
     source = tm.sources.memory("at timestamp, v bigint")
     source.add([(NOON, 1)])
     app.stream(source, event_time="at").window("1 second").agg(m=tm.quantile("v", 0.5)).to(MemorySink(), "q")

@@ -16,8 +16,8 @@ from transom.api.streams import Query, Rowwise, Stream
 from transom.checkpoint.control import Inbox
 from transom.checkpoint.store import Checkpoint
 from transom.engine.changes.remote import Remote
-from transom.engine.changes.requests import Addition, Change, Request, Requests
-from transom.engine.execution.executors import Executor
+from transom.engine.changes.requests import Addition, Change, ChangeRequest, Requests
+from transom.engine.execution.runners import CutRunner
 from transom.engine.explain.explanation import Explanation
 from transom.engine.loop.interrupts import run_until_told
 from transom.engine.loop.loop import Loop
@@ -95,7 +95,7 @@ class App:
         self._opened = Opened()
         self._extend: Callable[[str, Sequence[str]], Sequence[Change]] | None = None
         self._on_step: Callable[[str], None] = lambda step: None
-        self._executor: Executor | None = None
+        self._runner: CutRunner | None = None
 
     def stream(
         self,
@@ -200,7 +200,7 @@ class App:
             change.when_done(lambda: self._forget_if_refused(change, sink))
             addition = Addition(stream.name, stream._rows, made, sink)
             self._opened.add(sink)
-        return self._requests.ask(Request(change, addition))
+        return self._requests.ask(ChangeRequest(change, addition))
 
     def _forget_if_refused(self, change: Change, sink: Sink) -> None:
         if change.refused:
@@ -254,21 +254,21 @@ class App:
 
         A restart leaves it paused. May be called from any thread, also before `run`, which then begins with it.
         """
-        return self._requests.ask(Request(Change(name, "pause")))
+        return self._requests.ask(ChangeRequest(Change(name, "pause")))
 
     def resume(self, name: str) -> Change:
         """Let a paused query run again; `Change.wait` tells from when on its windows are complete.
 
         Earlier windows than that are not emitted, nor are those that ended while it was paused.
         """
-        return self._requests.ask(Request(Change(name, "resume")))
+        return self._requests.ask(ChangeRequest(Change(name, "resume")))
 
     def remove(self, name: str) -> Change:
         """Take a query out for good: its open windows are dropped, results that were written stay.
 
         Its name is free again, also for another definition. A restart with the same definition leaves it out.
         """
-        return self._requests.ask(Request(Change(name, "remove")))
+        return self._requests.ask(ChangeRequest(Change(name, "remove")))
 
     def _definitions(self) -> list[StreamDefinition]:
         """Return the streams with queries, parents first."""
@@ -416,7 +416,7 @@ class App:
                 self._on_step,
                 requests=self._requests,
                 forget=self._forget,
-                executor=self._executor,
+                runner=self._runner,
                 release=self._release,
                 lost=lost,
             )
@@ -424,7 +424,7 @@ class App:
             if self._stop:
                 loop.stop()
             self._requests.look = Remote(Inbox(checkpoint.path, self._clock), self._clock, self._asked).look
-            if self._executor is None:
+            if self._runner is None:
                 pulse.watch(loop.fail)
             return run_until_told(loop, session, pulse, once, close_all)
         raise AssertionError

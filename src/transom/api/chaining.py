@@ -16,7 +16,7 @@ from transom.windows.query import WindowedQuery
 
 
 class Derivation(Protocol):
-    """What a derived stream is made from; its stream is named by `settle`, as soon as a query reads it."""
+    """The origin of a derived stream; its stream is named by `settle`, as soon as a query reads it."""
 
     stream: Stream
 

@@ -37,7 +37,7 @@ QUERIES = 1_000
 
 
 class Driver(Protocol):
-    """What the gate asks of Spark, on the thread of the query that calls."""
+    """The calls of the gate to Spark, on the thread of the query that calls."""
 
     def query(self) -> str | None:
         """Return the id of the streaming query whose micro-batch this thread runs; None outside of one."""

@@ -218,7 +218,7 @@ class Windowed:
 
 @dataclass(eq=False)
 class _Published:
-    """What became of a query after it was built."""
+    """The fate of a query after it was built."""
 
     label: str | None = None
     results: Stream | None = None

@@ -42,7 +42,7 @@ JOBS = 16
 
 @dataclass(frozen=True)
 class Recovery:
-    """How soon derived datasets of a namespace are there again after an executor was lost.
+    """A bound on how soon derived datasets are there again after an executor was lost.
 
     Args:
         bound: Time for reading and deriving what one executor held, from when Spark has noticed the loss.

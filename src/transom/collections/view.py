@@ -1,4 +1,4 @@
-"""What is asked of some datasets of a collection: rows that are filtered, joined, aggregated where they lie."""
+"""Questions to some datasets of a collection: rows that are filtered, joined, aggregated where they lie."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MERGED = {"sum": "sum", "count": "sum", "min": "min", "max": "max"}
 
 @dataclass(frozen=True)
 class Terms:
-    """How and where the rows of a view are read."""
+    """The terms of a view: how and where its rows are read."""
 
     wait: float
     """Seconds that a task waits for an executor with its data while others are idle."""

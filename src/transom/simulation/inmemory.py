@@ -1,4 +1,4 @@
-"""The job of a cut without Spark: partials of rows that are in memory, by Arrow, for simulated executors.
+"""The job of a cut without Spark: partials of rows that are in memory, by Arrow, for simulated runners.
 
 It knows what transcripts need: rows of a memory source without transformations, keys and inputs that are plain columns,
 fixed and calendar windows, and count, sum, min and max. Anything else is refused, never computed in another way.
@@ -32,7 +32,7 @@ from transom.windows.aggregates.sums import Sum
 from transom.windows.components import Component
 from transom.windows.panes import Times
 
-REMEDY = "Let the simulated executor compute with Spark: work=run_on_spark."
+REMEDY = "Let the simulated runner compute with Spark: work=run_on_spark."
 
 
 def run_in_memory(stream: Stream, cut: LoggedCut, compiled: Compiled) -> CutOutcome:

@@ -56,7 +56,7 @@ class _Job:
     """Microseconds of one core."""
 
 
-class SimulatedExecutor:
+class SimulatedCutRunner:
     """Runs jobs at the cost that a model says; what they bring is there when the clock has come so far.
 
     Args:

@@ -98,7 +98,7 @@ class Addition:
 
 
 @dataclass(frozen=True)
-class Request:
+class ChangeRequest:
     """A change, and what is needed to make it."""
 
     change: Change
@@ -109,7 +109,7 @@ class Requests:
     """The requests of one application, in the order in which they came. May be used from any thread."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Request] = deque()
+        self._waiting: deque[ChangeRequest] = deque()
         self._lock = threading.Lock()
         self._defined: dict[str, Change] = {}
         self.wake: Callable[[], None] = lambda: None
@@ -117,7 +117,7 @@ class Requests:
         self.look: Callable[[], None] = lambda: None
         """Called before requests are taken: looks for some that came another way."""
 
-    def ask(self, request: Request) -> Change:
+    def ask(self, request: ChangeRequest) -> Change:
         """Take in a request, and return its change."""
         with self._lock:
             self._waiting.append(request)
@@ -135,7 +135,7 @@ class Requests:
         if change is not None:
             change._made(complete_from)
 
-    def take(self) -> list[Request]:
+    def take(self) -> list[ChangeRequest]:
         """Return all that wait, and forget them."""
         self.look()
         if not self._waiting:

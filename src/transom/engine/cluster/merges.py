@@ -132,7 +132,7 @@ class Standing:
     is not known."""
 
 
-def merged_alone(executors: Executors, merge: Merge) -> Sequence[Done]:
+def merged_alone(executors: GroupExecutors, merge: Merge) -> Sequence[Done]:
     """Return what comes of one merge.
 
     Raises:
@@ -145,7 +145,7 @@ def merged_alone(executors: Executors, merge: Merge) -> Sequence[Done]:
     return found
 
 
-class Executors(Protocol):
+class GroupExecutors(Protocol):
     """The place where key groups are merged: Spark's executors, or this process."""
 
     @property

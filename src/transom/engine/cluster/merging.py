@@ -65,7 +65,7 @@ class _Reading:
     done: Future[None]
 
 
-class SparkExecutors:
+class SparkGroupExecutors:
     """Merges the key groups of a stream where they live; a task for each core of an executor has several of them.
 
     Spark runs a task elsewhere, or again, when its executor is gone; what the group's memory held is read from files.

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles, from_bytes, to_bytes, write_partials
-from transom.engine.cluster.merges import Executors, Merge, StoreFiles, merged_alone
+from transom.engine.cluster.merges import GroupExecutors, Merge, StoreFiles, merged_alone
 from transom.engine.cluster.messages import AskedSessions, Done, Feed, MergeRequest, SessionRows, StoreSpec
 from transom.engine.cluster.sessions import TieredSessions
 from transom.engine.partials.sessions import Ended
@@ -57,7 +57,7 @@ class TieredStore(PaneStore):
         origin: Origin,
         names: Mapping[Primitive, str],
         scope: str,
-        executors: Executors,
+        executors: GroupExecutors,
     ) -> None:
         self.origin = origin
         self.names = dict(names)

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Explanation:
-    """What `App.explain` returns; all of it is lists, dictionaries, texts and numbers."""
+    """The explanation that `App.explain` returns; all of it is lists, dictionaries, texts and numbers."""
 
     application: str
     """Name of the application."""

@@ -14,7 +14,7 @@ from transom.engine.cluster.merges import Merge, Merged
 from transom.engine.cluster.store import TieredStore
 from transom.engine.control.adapting import Adapters
 from transom.engine.control.scheduler import Scheduler
-from transom.engine.execution.executors import Executor
+from transom.engine.execution.runners import CutRunner
 from transom.engine.loop.delivery import Delivery, ResultBatch
 from transom.engine.loop.journal import Journal
 from transom.engine.loop.logrecords import Begun
@@ -62,7 +62,7 @@ class Cuts:
     Args:
         streams: The streams that run.
         journal: The log.
-        executor: Runs the jobs.
+        runner: Runs the jobs.
         scheduler: Learns from them.
         adapters: Measure them.
         delivery: Takes the results of windows.
@@ -75,7 +75,7 @@ class Cuts:
         self,
         streams: Mapping[str, Stream],
         journal: Journal,
-        executor: Executor,
+        runner: CutRunner,
         scheduler: Scheduler,
         adapters: Adapters,
         delivery: Delivery,
@@ -85,7 +85,7 @@ class Cuts:
     ) -> None:
         self._streams = streams
         self._journal = journal
-        self._executor = executor
+        self._runner = runner
         self._scheduler = scheduler
         self._adapters = adapters
         self._delivery = delivery
@@ -142,7 +142,7 @@ class Cuts:
             future: Future[CutOutcome] = Future()
             future.set_result(CutOutcome(cut))
         else:
-            future = self._executor.submit(stream, cut, stream.compiled)
+            future = self._runner.submit(stream, cut, stream.compiled)
         self._jobs[stream.name] = _UnderWay(cut, future)
         future.add_done_callback(lambda _: self._wake())
 
@@ -153,7 +153,7 @@ class Cuts:
             self._finish_close(stream, under_way.cut, closure, begun, ())
             return
         self._quarantine.resting.add(stream.name)
-        merge = self._executor.merge(stream, lambda: stream.merge(closure))
+        merge = self._runner.merge(stream, lambda: stream.merge(closure))
         under_way.closing = _Closing(closure, merge, begun)
         merge.add_done_callback(lambda _: self._wake())
 
@@ -204,7 +204,7 @@ class Cuts:
         """Begin to make fewer files of those of some stores of a stream that has no cut under way."""
         merges = [merge for _, merge in stores]
         self._quarantine.resting.add(stream.name)
-        future = self._executor.merge(stream, lambda: stream.state.executors.run(merges))
+        future = self._runner.merge(stream, lambda: stream.state.executors.run(merges))
         self._tidying[stream.name] = _Tidying(stores, future)
         future.add_done_callback(lambda _: self._wake())
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Mapping
 
 from transom.engine.changes.membership import Proposal, enact, propose
 from transom.engine.changes.records import Fate, SetChange
-from transom.engine.changes.requests import Addition, Change, Request, Requests, stopped
+from transom.engine.changes.requests import Addition, Change, ChangeRequest, Requests, stopped
 from transom.engine.loop.delivery import Delivery
 from transom.engine.loop.journal import Journal
 from transom.engine.streams.stream import Stream
@@ -42,7 +42,7 @@ class Changer:
         self._journal = journal
         self.requests = requests
         self._forget = forget
-        self._waiting: list[Request] = []
+        self._waiting: list[ChangeRequest] = []
         self.held: frozenset[str] = frozenset()
         """Streams that start no cut until the change that waits for their running one is made."""
         self.sink_texts = {name: sink.describe() for name, sink in sinks.items()}
@@ -139,7 +139,7 @@ class Changer:
         self.held = frozenset()
         self.requests.refuse_all()
 
-    def _stream_of(self, request: Request) -> str | None:
+    def _stream_of(self, request: ChangeRequest) -> str | None:
         """Return the stream that a request concerns; None when there is no such query."""
         name = request.change.query
         if request.addition is not None:
@@ -147,7 +147,7 @@ class Changer:
         asked = [r.addition.stream for r in self._waiting if r.addition is not None and r.change.query == name]
         return next((s.name for s in self._streams.values() if name in s.state.queries), asked[0] if asked else None)
 
-    def _fulfil(self, request: Request) -> bool:
+    def _fulfil(self, request: ChangeRequest) -> bool:
         """Make one change, or refuse it; return whether it was made."""
         change = request.change
         try:

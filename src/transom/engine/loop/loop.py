@@ -14,7 +14,7 @@ from transom.engine.control.adapting import Adapters
 from transom.engine.control.memory import MemoryGauge
 from transom.engine.control.scheduler import Scheduler
 from transom.engine.control.tiers import Tiers
-from transom.engine.execution.executors import Executor, SparkExecutor
+from transom.engine.execution.runners import CutRunner, SparkCutRunner
 from transom.engine.loop.backpressure import Backpressure
 from transom.engine.loop.batches import Cuts
 from transom.engine.loop.changing import Changer
@@ -53,7 +53,7 @@ class Loop:
         on_step: Called with the name of each step that a crash could follow; for fault tests.
         requests: Changes of the set of queries that are asked for while it runs.
         forget: Called with the name of each query that leaves.
-        executor: Runs the jobs of cuts; Spark if None.
+        runner: Runs the jobs of cuts; Spark if None.
         release: Called with each sink that is not needed any more while it runs.
         lost: Queries that failed earlier and are in no stream, since they cannot be compiled any more; with the reason.
     """
@@ -69,7 +69,7 @@ class Loop:
         on_step: Callable[[str], None] = lambda step: None,
         requests: Requests | None = None,
         forget: Callable[[str], None] = lambda name: None,
-        executor: Executor | None = None,
+        runner: CutRunner | None = None,
         release: Callable[[Sink], None] = lambda sink: None,
         lost: Mapping[str, str] | None = None,
     ) -> None:
@@ -104,12 +104,12 @@ class Loop:
         )
         gauge = MemoryGauge(next(iter(self._streams.values())).session, settings.memory_limit, settings.memory_bound)
         self._scheduler = Scheduler(self._streams, settings, gauge.measure, self._journal.note)
-        self._executor = executor or SparkExecutor(self._scheduler.slots, self._scheduler.pools, len(streams))
+        self._runner = runner or SparkCutRunner(self._scheduler.slots, self._scheduler.pools, len(streams))
         self.adapters = Adapters()
         self._cuts = Cuts(
             self._streams,
             self._journal,
-            self._executor,
+            self._runner,
             self._scheduler,
             self.adapters,
             self._delivery,
@@ -152,7 +152,7 @@ class Loop:
     def end_at_once(self) -> None:
         """End `run` without waiting for what is under way; may be called from anywhere."""
         self.abandon()
-        if self._executor.in_real_time:
+        if self._runner.in_real_time:
             cancel_jobs(next(iter(self._streams.values())).session, self._ended)
         self.fail(StoppedError("The run was stopped at once.", "The next one goes on from the last micro-batch."))
 
@@ -213,7 +213,7 @@ class Loop:
         with ExitStack() as ending:
             ending.callback(lambda: self.still_writing.extend(self._delivery.close(longest if finished else 0)))
             ending.callback(self._ended.set)
-            ending.callback(lambda: self._executor.close(longest))
+            ending.callback(lambda: self._runner.close(longest))
 
     # ---- start
 
@@ -369,7 +369,7 @@ class Loop:
                 "missing is in the checkpoint, and the next run goes on with it."
             )
             self.abandon()
-            if self._cuts.jobs and self._executor.in_real_time:
+            if self._cuts.jobs and self._runner.in_real_time:
                 cancel_jobs(next(iter(self._streams.values())).session, self._ended)
         return True
 
@@ -399,5 +399,5 @@ class Loop:
         poll, busy = self._settings.poll, self._cuts.busy
         if busy and all(name in busy for name in self._streams):
             poll = max(poll, PROGRESS_EVERY)
-        runs = bool(busy) and self._executor.in_real_time
+        runs = bool(busy) and self._runner.in_real_time
         self._wakeups.wait(poll, busy=runs or self._delivery.busy)

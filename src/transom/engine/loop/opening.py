@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from transom.checkpoint.store import Checkpoint
 from transom.engine.changes.records import Register
 from transom.engine.cluster.merges import Here
-from transom.engine.cluster.merging import DRIVER_BYTES, SparkExecutors
+from transom.engine.cluster.merging import DRIVER_BYTES, SparkGroupExecutors
 from transom.engine.cluster.messages import MEMORY
 from transom.engine.loop.unstartable import orphans, unstartable, without
 from transom.engine.spark.compile import Compiled, compile_queries
@@ -76,7 +76,9 @@ def open_streams(
         files = checkpoint.directory("files", definition.name)
         classic = not is_connect(session)
         executors = (
-            SparkExecutors(session, files, clock, key_groups, worker_bytes, driver_bytes) if classic else Here(files)
+            SparkGroupExecutors(session, files, clock, key_groups, worker_bytes, driver_bytes)
+            if classic
+            else Here(files)
         )
         mine = {name: query.definition for name, query in known.items() if query.stream == definition.name}
         stream = Stream(definition, session, is_ansi(session), letters, clock.now(), share, executors, mine)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles
-from transom.engine.cluster.merges import Executors, Here, Merged
+from transom.engine.cluster.merges import GroupExecutors, Here, Merged
 from transom.engine.partials.history import Held, Sources
 from transom.engine.partials.results import Span, in_order, result_keys, result_table
 from transom.engine.partials.sessions import Ended
@@ -76,7 +76,7 @@ class StreamState:
         watermark: WatermarkState,
         offset: Offset,
         ansi: bool,
-        executors: Executors | None = None,
+        executors: GroupExecutors | None = None,
         scope: str = "",
     ) -> None:
         self.compiled = dict(compiled)

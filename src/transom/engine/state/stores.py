@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles
-from transom.engine.cluster.merges import Executors, Merge
+from transom.engine.cluster.merges import GroupExecutors, Merge
 from transom.engine.cluster.messages import Done, SessionRows
 from transom.engine.cluster.store import TieredStore
 from transom.engine.partials.history import Sources
@@ -47,7 +47,12 @@ class StoreEntry:
 
     @classmethod
     def arranged(
-        cls, shape: StoreShape, sources: Sources, before: Mapping[Origin, StoreEntry], scope: str, executors: Executors
+        cls,
+        shape: StoreShape,
+        sources: Sources,
+        before: Mapping[Origin, StoreEntry],
+        scope: str,
+        executors: GroupExecutors,
     ) -> StoreEntry:
         """Return the store of a key set, with the panes that are there for it.
 

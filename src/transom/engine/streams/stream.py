@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles
-from transom.engine.cluster.merges import Executors, Here, Merged
+from transom.engine.cluster.merges import GroupExecutors, Here, Merged
 from transom.engine.partials.tables import PartialTable
 from transom.engine.spark.carrying import Carried
 from transom.engine.spark.compile import Compiled, compile_queries
@@ -83,7 +83,7 @@ class Stream:
         dead_letters: Path,
         now: Micros,
         share: bool = True,
-        executors: Executors | None = None,
+        executors: GroupExecutors | None = None,
         known: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self.definition = definition

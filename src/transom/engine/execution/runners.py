@@ -16,7 +16,7 @@ from transom.engine.streams.stream import Stream
 Result = TypeVar("Result")
 
 
-class Executor(Protocol):
+class CutRunner(Protocol):
     """Runs the jobs of cuts. Called on the loop's thread."""
 
     @property
@@ -44,7 +44,7 @@ class Executor(Protocol):
         """Wait for the jobs that run, at most so many seconds; those that have not begun never do."""
 
 
-class SparkExecutor:
+class SparkCutRunner:
     """Runs `run_on_spark` on threads, each of which waits for its Spark jobs.
 
     Args:
