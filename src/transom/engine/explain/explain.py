@@ -10,7 +10,6 @@ from transom.engine.explain.explanation import Explanation
 from transom.engine.explain.fused import fused_as_run
 from transom.engine.explain.graph import StreamGraph, application_graph, partial_text
 from transom.engine.spark.compile import Compiled
-from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.stream import StreamDefinition
 from transom.model.time import format_duration
 from transom.windows.components import Component
@@ -43,7 +42,7 @@ def explain(
             compiled,
             definition.name,
             columns.get(definition.name, ()),
-            source=definition.source if isinstance(definition.source, DerivedSource) else None,
+            feed=definition.feed,
         )
         for definition, compiled in parts
     ]

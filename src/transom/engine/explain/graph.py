@@ -10,7 +10,8 @@ from functools import cached_property
 import pyarrow as pa
 
 from transom.engine.spark.compile import Compiled
-from transom.engine.streams.derived import DerivedSource, ResultsSource, result_schema
+from transom.engine.streams.derived import ResultsSource, result_schema
+from transom.engine.streams.feed import OUTSIDE, Feed
 from transom.engine.streams.joining import JoinSource
 from transom.model.expression import Expression
 from transom.windows.aggregates.base import Primitive
@@ -63,14 +64,14 @@ class StreamGraph:
         stream: Name of the stream; it is in front of the operators' names.
         columns: What the source gives, if known.
         rates: What was measured.
-        source: What other streams of the application it reads.
+        feed: What other streams of the application it reads.
     """
 
     compiled: Compiled
     stream: str
     columns: Schema = ()
     rates: Rates = field(default_factory=Rates)
-    source: DerivedSource | None = None
+    feed: Feed = OUTSIDE
 
     @cached_property
     def computes(self) -> tuple[Compute, ...]:
@@ -144,12 +145,12 @@ class StreamGraph:
 
     @property
     def _joins(self) -> tuple[Operator, ...]:
-        if not isinstance(self.source, JoinSource):
+        if not isinstance(self.feed, JoinSource):
             return ()
-        on = self.source.join.on
+        on = self.feed.join.on
         sides = tuple(
             tuple((_as_written(f.name, on), f.dataType.simpleString()) for f in side.columns.fields)
-            for side in self.source.sides
+            for side in self.feed.sides
         )
         return (Operator(self.join_name, OperatorKind.JOIN, sides, self.columns, Attributes.of(*on)),)
 
@@ -260,7 +261,7 @@ def application_graph(streams: Sequence[StreamGraph]) -> Graph:
     operators: list[Operator] = []
     edges: list[OperatorEdge] = []
     for graph in streams:
-        source = graph.source
+        source = graph.feed
         operators += graph.operators
         edges += graph.edges
         maps = [operator.name for operator in graph.operators if operator.kind is OperatorKind.MAP]
