@@ -104,7 +104,7 @@ def test_windows_hold_all_rows_wherever_they_are(specs: list[WindowSpec], seed: 
             for span, partial in store.consolidate(spans, watermark).items():
                 assert values_of(store, partial) == expected(rows, span), span
             store.drop_before(min(spec.late_before(watermark) for spec in specs), watermark)
-            store.tidy()
+            store.compact()
 
 
 def test_another_grid_and_another_store_take_what_is_in_files(tmp_path: Path) -> None:

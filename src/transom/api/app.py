@@ -6,11 +6,11 @@ import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from transom.api.chaining import Derivation, JoinOf, ResultsOf
+from transom.api.chaining import Derivation, JoinOf, ResultsOf, settled
 from transom.api.running import Running
 from transom.api.streams import Query, Rowwise, Stream
 from transom.checkpoint.control import Inbox
@@ -46,6 +46,17 @@ from transom.windows.query import WindowedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class RunOrder:
+    """A run that is to be made."""
+
+    definitions: list[StreamDefinition]
+    sinks: dict[str, Sink]
+    """Sink of each query."""
+    once: bool
+    close_all: bool
 
 
 class App:
@@ -271,20 +282,7 @@ class App:
         return self._requests.ask(ChangeRequest(Change(name, "remove")))
 
     def _definitions(self) -> list[StreamDefinition]:
-        """Return the streams with queries, parents first."""
-        for derivation in reversed(self._derived):  # so that a query read by one that is read comes in, too
-            if derivation.stream._queries:
-                derivation.settle()
-        streams = [*self._streams.values(), *(derivation.stream for derivation in self._derived)]
-        used = [stream for stream in streams if stream._queries]
-        for stream in used:
-            if [other.name for other in used].count(stream.name) > 1:
-                raise DefinitionError(f"stream: there are two streams {stream.name!r}.", "Rename the stream or query.")
-        if not used:
-            raise DefinitionError(
-                "The application has no query.", "End one with .to(sink, name=...) before running it."
-            )
-        return [stream._definition() for stream in used]
+        return settled(list(self._streams.values()), self._derived)
 
     def run(
         self,
@@ -313,12 +311,12 @@ class App:
                 process or server ended, or its context was stopped. Found within 10 s, also while nothing runs.
             KeyboardInterrupt: The second Ctrl-C.
         """
-        definitions, sinks = self._begin("run", once, close_all)
+        order = self._begin("run", once, close_all)
         display = notebook_display() if on_progress is None else None
         if display is None:
-            return self._run_begun(definitions, sinks, once, close_all, on_progress)
+            return self._run_begun(order, on_progress)
         view = NotebookView(display)
-        final = self._run_begun(definitions, sinks, once, close_all, view.update)
+        final = self._run_begun(order, view.update)
         view.finish(final)
         return final
 
@@ -336,7 +334,7 @@ class App:
         Raises:
             DefinitionError: The application has no query, or is running. What else `run` raises, `Running.wait` does.
         """
-        definitions, sinks = self._begin("start", once, close_all)
+        order = self._begin("start", once, close_all)
 
         def run(show: Callable[[Progress], None]) -> Progress:
             def both(progress: Progress) -> None:
@@ -344,11 +342,11 @@ class App:
                 if on_progress is not None:
                     on_progress(progress)
 
-            return self._run_begun(definitions, sinks, once, close_all, both)
+            return self._run_begun(order, both)
 
         return Running(run, self.stop, self._stop_at_once, self.name)
 
-    def _begin(self, what: str, once: bool, close_all: bool) -> tuple[list[StreamDefinition], dict[str, Sink]]:
+    def _begin(self, what: str, once: bool, close_all: bool) -> RunOrder:
         if close_all and not once:
             raise DefinitionError(f"{what}: close_all needs once=True.", "A stream that goes on has no last window.")
         with self._lock:
@@ -357,22 +355,14 @@ class App:
                     f"{what}: the application is running.",
                     "Stop that run and wait for its end first, or make another App with a checkpoint of its own.",
                 )
-            definitions = self._definitions()
-            sinks = dict(self._sinks)
-            self._opened = Opened([*sinks.values(), *(definition.source for definition in definitions)])
+            order = RunOrder(self._definitions(), dict(self._sinks), once, close_all)
+            self._opened = Opened([*order.sinks.values(), *(definition.source for definition in order.definitions)])
             self._running, self._stop = True, False
-        return definitions, sinks
+        return order
 
-    def _run_begun(
-        self,
-        definitions: list[StreamDefinition],
-        sinks: dict[str, Sink],
-        once: bool,
-        close_all: bool,
-        on_progress: Callable[[Progress], None] | None,
-    ) -> Progress:
+    def _run_begun(self, order: RunOrder, on_progress: Callable[[Progress], None] | None) -> Progress:
         try:
-            return self._run(definitions, sinks, once, close_all, on_progress)
+            return self._run(order, on_progress)
         finally:
             with self._lock:
                 self._running = False
@@ -383,14 +373,7 @@ class App:
         if (loop := self._loop) is not None:
             loop.end_at_once()
 
-    def _run(
-        self,
-        definitions: list[StreamDefinition],
-        sinks: dict[str, Sink],
-        once: bool,
-        close_all: bool,
-        on_progress: Callable[[Progress], None] | None,
-    ) -> Progress:
+    def _run(self, order: RunOrder, on_progress: Callable[[Progress], None] | None) -> Progress:
         if policy_named(self.settings.policy).at_once:
             require_pools(self.spark)
         session = private_session(self.spark)
@@ -402,15 +385,15 @@ class App:
             ending.push(lambda kind, error, trace: self._close(error))
             share, groups, kept = self.settings.share, self.settings.key_groups, self.settings.worker_bytes
             here = self.settings.driver_bytes
-            streams, lost = open_streams(definitions, session, checkpoint, self._clock, share, groups, kept, here)
-            for name, sink in sinks.items():
+            streams, lost = open_streams(order.definitions, session, checkpoint, self._clock, share, groups, kept, here)
+            for name, sink in order.sinks.items():
                 with explained(name, sink):
                     sink.open(name)
             loop = Loop(
                 streams,
-                sinks,
+                order.sinks,
                 checkpoint,
-                replace(self.settings, trigger=0) if once else self.settings,
+                replace(self.settings, trigger=0) if order.once else self.settings,
                 self._clock,
                 on_progress,
                 self._on_step,
@@ -426,7 +409,7 @@ class App:
             self._requests.look = Remote(Inbox(checkpoint.path, self._clock), self._clock, self._asked).look
             if self._runner is None:
                 pulse.watch(loop.fail)
-            return run_until_told(loop, session, pulse, once, close_all)
+            return run_until_told(loop, session, pulse, order.once, order.close_all)
         raise AssertionError
 
     def _close(self, error: BaseException | None) -> None:

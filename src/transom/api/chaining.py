@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -9,6 +10,7 @@ from transom.api.streams import Query, Rowwise, Stream
 from transom.engine.spark.rows import WindowJoin
 from transom.engine.streams.derived import DerivedSource, ResultsSource
 from transom.engine.streams.joining import ROWS, JoinSource
+from transom.engine.streams.stream import StreamDefinition
 from transom.errors import DefinitionError
 from transom.sinks.nowhere import Nowhere
 from transom.windows.aggregates.functions import count
@@ -96,3 +98,25 @@ class JoinOf:
         """Return a new source, for one run."""
         left, right = self.left.stream.name, self.right.stream.name
         return JoinSource(self.name, self.join, (left, f"{self.name}.left"), (right, f"{self.name}.right"))
+
+
+def settled(streams: Sequence[Stream], derived: Sequence[Derivation]) -> list[StreamDefinition]:
+    """Return the streams with queries as the engine takes them, parents first.
+
+    Args:
+        streams: Those over sources.
+        derived: Those over queries; what they read becomes part of the application, if somebody reads them.
+
+    Raises:
+        DefinitionError: There is no query, or two streams have one name.
+    """
+    for derivation in reversed(derived):  # so that a query read by one that is read comes in, too
+        if derivation.stream._queries:
+            derivation.settle()
+    used = [stream for stream in (*streams, *(each.stream for each in derived)) if stream._queries]
+    for stream in used:
+        if [other.name for other in used].count(stream.name) > 1:
+            raise DefinitionError(f"stream: there are two streams {stream.name!r}.", "Rename the stream or query.")
+    if not used:
+        raise DefinitionError("The application has no query.", "End one with .to(sink, name=...) before running it.")
+    return [stream._definition() for stream in used]

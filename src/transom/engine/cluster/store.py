@@ -395,7 +395,3 @@ class TieredStore(PaneStore):
     def nbytes(self) -> int:
         """Bytes that panes, windows, sessions and their keys take here; those of sketches are estimated."""
         return super().nbytes + self.sessions.nbytes
-
-    def tidy(self) -> None:
-        """Forget the keys that only came with windows of files; ids that others hold lose their meaning."""
-        self.compact()

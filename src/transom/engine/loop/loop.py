@@ -189,7 +189,8 @@ class Loop:
                 self._snapshot_wanted |= self._cuts.tidied()
                 self._backpressure.look()
                 self._change_queries()
-                self._bound_checkpoint()
+                if self._snapshot_due and not self._cuts.merging:
+                    self._snapshot()
                 if not self._stopping and not self._quarantine.all_failed:
                     self._start_cuts()
                 if self._finished(once):
@@ -322,11 +323,6 @@ class Loop:
     def _snapshot_due(self) -> bool:
         limit = max(self._settings.snapshot_bytes, self._snapshot_size)
         return self._snapshot_wanted or self._checkpoint.total_bytes > limit
-
-    def _bound_checkpoint(self) -> None:
-        """Make the snapshot that is due, as soon as no stream is merging files."""
-        if self._snapshot_due and not self._cuts.merging:
-            self._snapshot()
 
     def _snapshot(self) -> None:
         """Replace the log and the partials by the state that they lead to."""

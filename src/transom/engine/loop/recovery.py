@@ -16,7 +16,7 @@ from transom.engine.changes.membership import begin_beside, begin_with
 from transom.engine.changes.records import RECORD, Fate, Register, fate, type_changes, without_types
 from transom.engine.loop.delivery import ResultBatch
 from transom.engine.loop.logrecords import Begun, record_of
-from transom.engine.loop.replay import Replay, committed_in, delivered_in
+from transom.engine.loop.replay import Replay, committed_in, delivered_in, require_rows
 from transom.engine.streams.cuts import LoggedCut
 from transom.engine.streams.stream import Stream
 from transom.errors import JobChangedError
@@ -187,13 +187,13 @@ def _restore(snapshot: Snapshot, streams: Mapping[str, Stream], result: Recovere
         stream.state.restore(state["state"], tables)
         stream.arrangement = Arrangement.from_json(state["arrangement"])
         stream.in_files = frozenset(state.get("in_files", ()))
-        stream.require_rows(stream.state.offset, state.get("mark"))
+        require_rows(stream, stream.state.offset, state.get("mark"))
         if "fed" in state:
             fed = {table.removeprefix("fed:"): rows for table, rows in tables.items() if table.startswith("fed:")}
             stream.feed.restore(state["fed"], fed)
         if state["logged"]:
             cut = result.unfinished[name] = LoggedCut.from_json(state["logged"])
-            stream.require_rows(cut.end, cut.mark)
+            require_rows(stream, cut.end, cut.mark)
 
 
 def _pending(snapshot: Snapshot) -> list[ResultBatch]:

@@ -14,7 +14,7 @@ from transom.engine.streams.cuts import LoggedCut
 from transom.engine.streams.stream import Stream
 from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY
-from transom.sources.base import Offset
+from transom.sources.base import Mark, Offset
 
 
 def delivered_in(records: Sequence[LogRecord | None]) -> frozenset[tuple[str, int]]:
@@ -77,7 +77,7 @@ class Replay:
 
     def _begin(self, stream: Stream, cut: LoggedCut) -> Iterator[ResultBatch]:
         self.unfinished[stream.name] = cut
-        stream.require_rows(cut.end, cut.mark)
+        require_rows(stream, cut.end, cut.mark)
         for closing in stream.close(cut, cut.at, self._settled(stream, cut.number)):
             if closing.error is not None:  # perhaps it was killed before it could log that
                 stream.fail(closing.query, str(closing.error))
@@ -111,3 +111,18 @@ class Replay:
                 CORRUPT_REMEDY,
             )
         return cut
+
+
+def require_rows(stream: Stream, offset: Offset, mark: Mark) -> None:
+    """Return when the source of a stream has the rows before an offset that the log tells of, as far as it knows.
+
+    Raises:
+        CheckpointCorruptError: It has others, or lacks some.
+    """
+    found = stream.source.mark(offset) if mark is not None else None
+    if found not in (None, mark):
+        raise CheckpointCorruptError(
+            f"Stream {stream.name!r}: what the checkpoint keeps in sources/{stream.definition.source_name} tells of "
+            f"other rows before offset {offset} than its log.",
+            CORRUPT_REMEDY,
+        )

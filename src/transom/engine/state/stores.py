@@ -221,7 +221,7 @@ class StoreEntry:
             self.dropped = max(self.dropped, needed)
         self.store.drop_before(needed, ended, self.sessions.begun(closed))
         if self.store.parts and not self.key_set.remembers_keys:
-            self.store.tidy()
+            self.store.compact()
 
     # ---- snapshot
 

@@ -22,11 +22,9 @@ from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.feed import OUTSIDE, Feed
 from transom.engine.streams.readers import Reader, RowBuffer
-from transom.errors import CheckpointCorruptError
-from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.watermark import WatermarkPolicy
-from transom.sources.base import Mark, Offset, Source
+from transom.sources.base import Offset, Source
 from transom.windows.components import DEFAULT, Arrangement, Component
 from transom.windows.query import WindowedQuery
 
@@ -254,20 +252,6 @@ class Stream:
             at=now,
             mark=self.source.mark(end) if end != state.offset else None,
         )
-
-    def require_rows(self, offset: Offset, mark: Mark) -> None:
-        """Return when the source has the rows before an offset that the log tells of, as far as it knows.
-
-        Raises:
-            CheckpointCorruptError: It has others, or lacks some.
-        """
-        found = self.source.mark(offset) if mark is not None else None
-        if found not in (None, mark):
-            raise CheckpointCorruptError(
-                f"Stream {self.name!r}: what the checkpoint keeps in sources/{self.definition.source_name} tells of "
-                f"other rows before offset {offset} than its log.",
-                CORRUPT_REMEDY,
-            )
 
     @property
     def retimed(self) -> Set[str]:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 SAMPLE_BYTES = 1 << 16
 _CHUNK = 1 << 20
-_ERRORS = (OSError, EOFError, zlib.error, pa.ArrowException, NotImplementedError)
+_ERRORS = (OSError, EOFError, zlib.error, pa.ArrowException)
 
 Bytes: TypeAlias = int
 
