@@ -12,3 +12,7 @@ def main() -> None:
     from transom.cli import main
 
     main()
+
+
+if __name__ == "__main__":  # spark-submit runs files
+    main()

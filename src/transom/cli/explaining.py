@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
+from transom.cli.choice import SparkChoice
 from transom.cli.loading import load
 from transom.cli.quiet import spark_session
 from transom.sinks.printing import plain_text
@@ -22,15 +23,15 @@ _DIM = "dim"
 Plan = Mapping[str, Any]
 
 
-def explain_job(job: Path, *, master: str, as_json: bool) -> None:
+def explain_job(job: Path, *, spark: SparkChoice, as_json: bool) -> None:
     """Print what a job would do.
 
     Raises:
         TransomError: The job cannot be loaded.
     """
     build = load(job)
-    with spark_session(master, f"transom explain {job.name}") as spark:
-        plan = build(spark).explain().to_dict()
+    with spark_session(spark, f"transom explain {job.name}") as session:
+        plan = build(session).explain().to_dict()
     if as_json:
         print(json.dumps(plan, indent=2, default=str), file=sys.stdout)
     else:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
+from transom.cli.choice import SparkChoice, parse_conf
 from transom.errors import TransomError
 
 OLDEST_PYTHON = (3, 11)
@@ -83,7 +84,20 @@ Job = Annotated[
         "Relative paths in a job are relative to the working directory.",
     ),
 ]
-Master = Annotated[str, typer.Option(metavar="URL", help="Spark master.")]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="Spark master; without it spark-submit's, or else this machine.", show_default=False
+    ),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated. Others see it: no secrets."),
+]
+Packages = Annotated[
+    str | None,
+    typer.Option(metavar="G:A:V,...", help="Jars for Spark by their Maven coordinates, such as connectors."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Application = Annotated[
     Path, typer.Argument(metavar="APP", help="The checkpoint directory of an application, or its TOML job.")
@@ -104,7 +118,9 @@ def run(
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Checkpoint to use instead of the job's.")
     ] = None,
-    master: Master = "local[*]",
+    master: Master = None,
+    conf: Conf = None,
+    packages: Packages = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a job until Ctrl-C, or over what is there now (--once).
@@ -118,18 +134,25 @@ def run(
 
     if close_all and not once:
         raise typer.BadParameter("--close-all goes with --once: a run that goes on never knows the end of its input.")
-    run_job(job, once=once, close_all=close_all, checkpoint=checkpoint, master=master, as_json=as_json)
+    spark = SparkChoice(master, parse_conf(conf or ()), packages)
+    run_job(job, once=once, close_all=close_all, checkpoint=checkpoint, spark=spark, as_json=as_json)
 
 
 @cli.command()
-def explain(job: Job, master: Master = "local[1]", as_json: AsJson = False) -> None:
+def explain(
+    job: Job,
+    master: Master = "local[1]",
+    conf: Conf = None,
+    packages: Packages = None,
+    as_json: AsJson = False,
+) -> None:
     """Show what a job would do: its streams, queries, panes, and what they share. Reads no data.
 
     Example: [bold]transom explain job.toml[/bold]
     """
     from transom.cli.explaining import explain_job
 
-    explain_job(job, master=master, as_json=as_json)
+    explain_job(job, spark=SparkChoice(master, parse_conf(conf or ()), packages), as_json=as_json)
 
 
 @cli.command()
@@ -147,7 +170,7 @@ def demo(
     """
     from transom.cli.running import run_demo
 
-    run_demo(out, rows=rows, master=master, as_json=as_json)
+    run_demo(out, rows=rows, spark=SparkChoice(master), as_json=as_json)
 
 
 @cli.command("dead-letters")

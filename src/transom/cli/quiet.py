@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transom.cli.choice import SparkChoice
 from transom.cli.java import check_java
 from transom.errors import SessionError
 from transom.failures import FailureKind, classify
@@ -42,18 +43,21 @@ logger.tasksets.level = off
 _NOISE = ("WARNING: Using incubator modules", "Warning: Java versions > Java 11 can only operate in restricted")
 """Starts of lines that Java and DataSketches print at every start, and about which nobody can do anything."""
 
+_ERRORS_OF_FETCHING = ("Exception", "UNRESOLVED", "unresolved", "not found:")
+"""What is in the lines that say why a jar cannot be had."""
+
 LONGEST = 3.0
 """Seconds that Ctrl-C waits for Spark to clean up after itself; it then ends in any case."""
 
 
 @contextmanager
-def spark_session(master: str, name: str, say: Callable[[str], None] | None = None) -> Iterator[SparkSession]:
+def spark_session(choice: SparkChoice, name: str, say: Callable[[str], None] | None = None) -> Iterator[SparkSession]:
     """Start a session, as `start_spark` does, that is stopped with the block; after Ctrl-C within `LONGEST`.
 
     Raises:
         SessionError: Java is missing or too old, or Spark does not start.
     """
-    spark = start_spark(master, name, say)
+    spark = start_spark(choice, name, say)
     try:
         yield spark
     except KeyboardInterrupt:
@@ -73,13 +77,13 @@ def spark_session(master: str, name: str, say: Callable[[str], None] | None = No
             raise
 
 
-def start_spark(master: str, name: str, say: Callable[[str], None] | None = None) -> SparkSession:
+def start_spark(choice: SparkChoice, name: str, say: Callable[[str], None] | None = None) -> SparkSession:
     """Return a new session with Spark's log at level ERROR.
 
     Ctrl-C raises `KeyboardInterrupt`, also when it comes while Spark starts, of which nothing is left then.
 
     Args:
-        master: Spark master URL, e.g. `local[2]`.
+        choice: Where Spark runs, and its settings.
         name: Name of the Spark application.
         say: Told each line that Java writes to standard error; None leaves it on standard error.
 
@@ -94,24 +98,21 @@ def start_spark(master: str, name: str, say: Callable[[str], None] | None = None
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     settings = Path(directory, "log4j2.properties")
     settings.write_text(_LOG4J, encoding="utf-8")
-    builder = (
-        session_builder()
-        .master(master)
-        .appName(name)
-        .config("spark.driver.defaultJavaOptions", f"-Dlog4j2.configurationFile={settings.as_uri()}")
-    )
-    if master.startswith("local"):
-        # Otherwise the name of the machine must resolve, which it often does not in a container.
-        builder = builder.config("spark.driver.host", "127.0.0.1")
+    quiet = {"spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={settings.as_uri()}"}
+    builder = session_builder().appName(name)
+    asked = choice.settings(submitted="PYSPARK_GATEWAY_PORT" in os.environ)
+    for key, value in {**quiet, **asked}.items():
+        builder = builder.config(key, value)
     try:
-        with _no_java_left(), _interrupts_kept(), _standard_error(say):
+        with _no_java_left(), _interrupts_kept(), _standard_error(say, fetching=choice.packages is not None):
             return builder.getOrCreate()
     except SessionError:
         raise
     except Exception as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise SessionError(
-            f"Spark does not start on master {master!r}: {reason[0]}", "Check --master and the lines above."
+            f"Spark does not start on master {asked.get('spark.master', 'of spark-submit')!r}: {reason[0]}",
+            "Check --master, --conf, --packages and the lines above.",
         ) from error
 
 
@@ -183,14 +184,21 @@ def _end(process: subprocess.Popen[Any]) -> None:
 
 
 @contextmanager
-def _standard_error(say: Callable[[str], None] | None) -> Iterator[None]:
-    """Filter what processes started inside write to standard error, for as long as they live; nothing after Ctrl-C."""
-    interrupted = threading.Event()
+def _standard_error(say: Callable[[str], None] | None, *, fetching: bool) -> Iterator[None]:
+    """Filter what processes started inside write to standard error, for as long as they live; nothing after Ctrl-C.
+
+    Args:
+        say: See `start_spark`.
+        fetching: Whether they begin with fetching jars, of which only errors are worth reading.
+    """
+    interrupted, started = threading.Event(), threading.Event()
+    if not fetching:
+        started.set()
     keep = os.dup(2)
     reading, writing = os.pipe()
     os.dup2(writing, 2)
     os.close(writing)
-    arguments = (reading, keep, say, interrupted)
+    arguments = (reading, keep, say, interrupted, started)
     threading.Thread(target=_copy_lines, args=arguments, daemon=True, name="transom-stderr").start()
     try:
         yield
@@ -198,13 +206,22 @@ def _standard_error(say: Callable[[str], None] | None) -> Iterator[None]:
         interrupted.set()
         raise
     finally:
+        started.set()
         os.dup2(keep, 2)
 
 
-def _copy_lines(reading: int, keep: int, say: Callable[[str], None] | None, interrupted: threading.Event) -> None:
+def _copy_lines(
+    reading: int,
+    keep: int,
+    say: Callable[[str], None] | None,
+    interrupted: threading.Event,
+    started: threading.Event,
+) -> None:
     with open(reading, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if line.startswith(_NOISE) or interrupted.is_set():
+                continue
+            if not started.is_set() and not any(word in line for word in _ERRORS_OF_FETCHING):
                 continue
             if say is None:
                 os.write(keep, line.encode())

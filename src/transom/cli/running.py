@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from transom.cli.choice import SparkChoice
 from transom.cli.loading import load
 from transom.cli.quiet import spark_session
 from transom.errors import QueryFailedError
@@ -15,7 +16,9 @@ from transom.model.time import SystemClock
 from transom.views.terminal import make_view
 
 
-def run_job(job: Path, *, once: bool, close_all: bool, checkpoint: Path | None, master: str, as_json: bool) -> None:
+def run_job(
+    job: Path, *, once: bool, close_all: bool, checkpoint: Path | None, spark: SparkChoice, as_json: bool
+) -> None:
     """Run the job of a file until it ends or is interrupted.
 
     Raises:
@@ -25,8 +28,8 @@ def run_job(job: Path, *, once: bool, close_all: bool, checkpoint: Path | None, 
     view = make_view(sys.stdout, sys.stderr, as_json)
     view.say("Starting Spark ...")
     try:
-        with spark_session(master, f"transom {job.name}", view.say) as spark, view:
-            final = build(spark).run(once=once, close_all=close_all, on_progress=view.update)
+        with spark_session(spark, f"transom {job.name}", view.say) as session, view:
+            final = build(session).run(once=once, close_all=close_all, on_progress=view.update)
             view.finish(final)
     except KeyboardInterrupt:
         print("Stopped at once; the next run goes on from the last committed micro-batch.", file=sys.stderr)
@@ -39,7 +42,7 @@ def run_job(job: Path, *, once: bool, close_all: bool, checkpoint: Path | None, 
         )
 
 
-def run_demo(out: Path, *, rows: int | None, master: str, as_json: bool) -> None:
+def run_demo(out: Path, *, rows: int | None, spark: SparkChoice, as_json: bool) -> None:
     """Replay the flights and print a summary.
 
     Raises:
@@ -62,10 +65,10 @@ def run_demo(out: Path, *, rows: int | None, master: str, as_json: bool) -> None
     console.print(f"{written:,} flights in {count:,} files. Starting Spark ...")
     view = make_view(sys.stdout, sys.stderr, as_json)
     try:
-        with spark_session(master, "transom demo", view.say) as spark, view:
+        with spark_session(spark, "transom demo", view.say) as session, view:
             board = Board(view.headline, clock)
             started = clock.monotonic()
-            app = build(spark, out, board)
+            app = build(session, out, board)
             coming = sum(text.count("\n") for _, text in files)
             replayed = Replay(app, files, (written, coming), view, clock).run()
     except KeyboardInterrupt:
