@@ -12,7 +12,7 @@ from transom.engine.state.watermarks import WatermarkState
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.engine.streams.derived import ResultsSource
 from transom.engine.streams.feed import OUTSIDE, Feed
-from transom.engine.streams.stream import Stream
+from transom.engine.streams.stream import RunningStream
 from transom.model.time import MIN_TIME, Micros
 from transom.model.watermark import watermark
 from transom.model.window import WindowSpec
@@ -97,8 +97,8 @@ class FakeStream:
         scheduler.looked([fake(self)], now + took)
 
 
-def fake(stream: FakeStream) -> Stream:
-    return cast(Stream, stream)
+def fake(stream: FakeStream) -> RunningStream:
+    return cast(RunningStream, stream)
 
 
 def scheduler(*streams: FakeStream, **settings: Any) -> Scheduler:

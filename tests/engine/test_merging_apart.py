@@ -22,7 +22,7 @@ from transom.engine.control import tiers
 from transom.engine.partials.tables import PartialTable
 from transom.engine.spark.compile import Compiled
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
-from transom.engine.streams.stream import Stream
+from transom.engine.streams.stream import RunningStream
 from transom.model.time import VirtualClock
 from transom.simulation.inmemory import run_in_memory
 from transom.simulation.virtual import JobCosts, SimulatedCutRunner
@@ -31,7 +31,7 @@ SECOND = 1_000_000
 NOON = 1_700_000_000 * SECOND
 
 
-def into_files(stream: Stream, cut: LoggedCut, compiled: Compiled) -> CutOutcome:
+def into_files(stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> CutOutcome:
     """Compute the partials of a cut in memory and write them into files, if that is where they belong."""
     outcome = run_in_memory(stream, cut, compiled)
     place = stream.state.executors
@@ -61,7 +61,7 @@ class Merging(SimulatedCutRunner):
         self.ended = False
         self.meanwhile: Callable[[], object] = lambda: None
 
-    def merge(self, stream: Stream, work: Callable[[], Any]) -> Future[Any]:
+    def merge(self, stream: RunningStream, work: Callable[[], Any]) -> Future[Any]:
         self.merges.append(stream.name)
         self.ended |= stream.ended()
         if len(self.merges) == 6:

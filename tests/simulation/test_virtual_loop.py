@@ -19,7 +19,7 @@ import transom as tm
 from transom.api.app import App
 from transom.engine.spark.compile import Compiled
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
-from transom.engine.streams.stream import Stream
+from transom.engine.streams.stream import RunningStream
 from transom.errors import DefinitionError
 from transom.model.time import VirtualClock
 from transom.simulation.virtual import JobCosts, SimulatedCutRunner
@@ -55,7 +55,7 @@ class RecordingRunner(SimulatedCutRunner):
         self.starts: list[tuple[float, str, int]] = []
         self.ends: list[tuple[float, str]] = []
 
-    def submit(self, stream: Stream, cut: LoggedCut, compiled: Compiled) -> Future[CutOutcome]:
+    def submit(self, stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> Future[CutOutcome]:
         self.starts.append((self.now(), stream.name, cut.rows))
         future = super().submit(stream, cut, compiled)
         future.add_done_callback(lambda _: self.ends.append((self.now(), stream.name)))

@@ -18,7 +18,7 @@ from transom.engine.spark import jobs
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.jobs import CutStats
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
-from transom.engine.streams.stream import Stream
+from transom.engine.streams.stream import RunningStream
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
 from transom.model.time import FIRST_EVENT, LAST_EVENT, Micros
@@ -35,7 +35,7 @@ from transom.windows.panes import Times
 REMEDY = "Let the simulated runner compute with Spark: work=run_on_spark."
 
 
-def run_in_memory(stream: Stream, cut: LoggedCut, compiled: Compiled) -> CutOutcome:
+def run_in_memory(stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> CutOutcome:
     """Return what the job of a cut brings, as `run_on_spark` does; late rows are counted, not written as dead letters.
 
     O(rows x components).

@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 
 from transom.engine.spark.compile import Compiled
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
-from transom.engine.streams.stream import Stream
+from transom.engine.streams.stream import RunningStream
 from transom.errors import DefinitionError
 from transom.model.time import MICROS_PER_SECOND, Micros, VirtualClock
 from transom.simulation.inmemory import run_in_memory
 
 Result = TypeVar("Result")
-Work = Callable[[Stream, LoggedCut, Compiled], CutOutcome]
+Work = Callable[[RunningStream, LoggedCut, Compiled], CutOutcome]
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,12 @@ class SimulatedCutRunner:
         self._cores = 0
         self._version = 0
 
-    def submit(self, stream: Stream, cut: LoggedCut, compiled: Compiled) -> Future[CutOutcome]:
+    def submit(self, stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> Future[CutOutcome]:
         """Start the job of a cut; an error of it is there as late as its result would be."""
         costs = self._costs_of(stream.name)
         return self._begin(lambda: self._work(stream, cut, compiled), costs.fixed + costs.row * cut.rows, costs.cores)
 
-    def merge(self, stream: Stream, work: Callable[[], Result]) -> Future[Result]:
+    def merge(self, stream: RunningStream, work: Callable[[], Result]) -> Future[Result]:
         """Start to merge files of a stream."""
         costs = self._costs_of(stream.name)
         return self._begin(work, costs.merge, costs.cores)

@@ -10,7 +10,7 @@ from transom.engine.changes.records import SetChange
 from transom.engine.partials.history import Sources, complete_from, sources_of
 from transom.engine.spark.compile import Compiled
 from transom.engine.state.state import QueryState
-from transom.engine.streams.stream import Stream
+from transom.engine.streams.stream import RunningStream
 from transom.errors import DefinitionError, TransomError
 from transom.model.time import MIN_TIME, Micros
 
@@ -27,7 +27,7 @@ class Proposal:
 
 
 def propose(
-    stream: Stream,
+    stream: RunningStream,
     added: Sequence[str] = (),
     resumed: Sequence[str] = (),
     paused: Sequence[str] = (),
@@ -70,7 +70,7 @@ def propose(
     return Proposal(change, compiled, sources)
 
 
-def _complete_from(stream: Stream, name: str, compiled: Compiled, sources: Sequence[Sources]) -> Micros:
+def _complete_from(stream: RunningStream, name: str, compiled: Compiled, sources: Sequence[Sources]) -> Micros:
     """Return the start of the earliest complete window of a query that comes.
 
     Corrections of a window that closed before the query came would come without its first result, so that the windows
@@ -85,14 +85,14 @@ def _complete_from(stream: Stream, name: str, compiled: Compiled, sources: Seque
     return max(moment, closed)
 
 
-def unseen(stream: Stream) -> Micros:
+def unseen(stream: RunningStream) -> Micros:
     """Return the moment from which on a stream will have read all rows, whatever it has read so far."""
     newest = stream.max_event_time()
     moment = MIN_TIME if newest is None else newest + 1
     return max(moment, stream.feed.complete_from())
 
 
-def enact(stream: Stream, proposal: Proposal) -> None:
+def enact(stream: RunningStream, proposal: Proposal) -> None:
     """Make a change; it was proposed for the stream as it is now."""
     state, change = stream.state, proposal.change
     for name, moment in change.begun.items():
@@ -107,7 +107,7 @@ def enact(stream: Stream, proposal: Proposal) -> None:
     state.arrange(proposal.compiled.stores, proposal.sources)
 
 
-def repeat(stream: Stream, change: SetChange) -> None:
+def repeat(stream: RunningStream, change: SetChange) -> None:
     """Make a change of the log again.
 
     The windows of a query are complete no earlier than the panes allow that are there now: those of a query that was
@@ -123,7 +123,7 @@ def repeat(stream: Stream, change: SetChange) -> None:
     enact(stream, replace(proposal, change=later))
 
 
-def begin_beside(streams: Mapping[str, Stream], begun: Set[str]) -> None:
+def begin_beside(streams: Mapping[str, RunningStream], begun: Set[str]) -> None:
     """Let streams that are new to a checkpoint start where another stream of the same source has come to.
 
     What is before that may have been released. For their queries it is as if they were added to that stream.
@@ -139,7 +139,7 @@ def begin_beside(streams: Mapping[str, Stream], begun: Set[str]) -> None:
             stream.state.begin_at(next((other for other in others if other.name == name), others[0]).state)
 
 
-def begin_with(stream: Stream, states: dict[str, QueryState]) -> None:
+def begin_with(stream: RunningStream, states: dict[str, QueryState]) -> None:
     """Let a stream that was just made have only some of its queries, in given states."""
     state = stream.state
     if dict(state.queries) == states:

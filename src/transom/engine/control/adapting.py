@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transom.engine.streams.stream import Stream
+from transom.engine.streams.stream import RunningStream
 from transom.model.time import MICROS_PER_SECOND, Micros
 from transom.windows.arranging import Flow, Review
 from transom.windows.components import Arrangement
@@ -23,7 +23,7 @@ class Adapter:
         costs: Costs to go by instead of measured ones.
     """
 
-    def __init__(self, stream: Stream, costs: UnitCosts | None = None) -> None:
+    def __init__(self, stream: RunningStream, costs: UnitCosts | None = None) -> None:
         self.stream = stream
         self._given = costs
         self._review = Review.start(stream.arrangement)
@@ -86,7 +86,7 @@ class Adapters:
         """Costs to go by instead of measured ones; for tests and experiments, before the first cut."""
         self._known: dict[str, Adapter] = {}
 
-    def of(self, stream: Stream) -> Adapter:
+    def of(self, stream: RunningStream) -> Adapter:
         """Return that of a stream."""
         if stream.name not in self._known:
             self._known[stream.name] = Adapter(stream, self.costs)

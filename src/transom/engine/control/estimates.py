@@ -11,7 +11,7 @@ import numpy as np
 
 from transom.engine.streams.arriving import came_at, oldest_at
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
-from transom.engine.streams.stream import ALL_ROWS, Stream
+from transom.engine.streams.stream import ALL_ROWS, RunningStream
 from transom.model.time import MICROS_PER_SECOND, MIN_TIME, Micros
 from transom.scheduling.arrivals import Arrival, DelayMoments, LagHistory
 from transom.scheduling.costs import RUNS, CostHistory
@@ -55,7 +55,7 @@ class StreamEstimate:
         now: Monotonic time, as in all methods. What happens in rows and sources has a wall time.
     """
 
-    def __init__(self, stream: Stream, now: Micros) -> None:
+    def __init__(self, stream: RunningStream, now: Micros) -> None:
         self.stream = stream
         self.ahead: Micros = 0
         """By how much the wall clock was ahead of the monotonic one at the last look."""

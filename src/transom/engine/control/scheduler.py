@@ -13,7 +13,7 @@ from transom.engine.control.estimates import UNSTATED, Deadline, StreamEstimate
 from transom.engine.control.memory import Shares
 from transom.engine.state.closing import Closing
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
-from transom.engine.streams.stream import Stream
+from transom.engine.streams.stream import RunningStream
 from transom.model.time import MICROS_PER_SECOND, Micros, format_duration
 from transom.scheduling.costs import RunCosts, cycle_seconds, offered
 from transom.scheduling.limits import out_of_reach
@@ -41,7 +41,7 @@ class Scheduler:
 
     def __init__(
         self,
-        streams: Mapping[str, Stream],
+        streams: Mapping[str, RunningStream],
         settings: Settings,
         measure: Callable[[], Shares] | None = None,
         note: Callable[[str], None] = lambda text: None,
@@ -74,7 +74,7 @@ class Scheduler:
         self.spent = 0.0
         """Seconds of processor time that scheduling has taken."""
 
-    def of(self, stream: Stream, now: Micros) -> StreamEstimate:
+    def of(self, stream: RunningStream, now: Micros) -> StreamEstimate:
         """Return what is known of a stream."""
         known = self._estimates.get(stream.name)
         if known is None or known.stream is not stream:
@@ -129,7 +129,7 @@ class Scheduler:
 
     # ---- what happens
 
-    def looked(self, streams: Iterable[Stream], now: Micros, ahead: Micros = 0) -> None:
+    def looked(self, streams: Iterable[RunningStream], now: Micros, ahead: Micros = 0) -> None:
         """Take in what the sources of some streams have.
 
         Args:
@@ -146,11 +146,11 @@ class Scheduler:
                 known.looked(now)
         self.spent += time.thread_time() - begun
 
-    def started(self, stream: Stream, cut: LoggedCut, now: Micros) -> None:
+    def started(self, stream: RunningStream, cut: LoggedCut, now: Micros) -> None:
         """Note that the job of a cut was submitted."""
         self.of(stream, now).started(cut, now)
 
-    def finished(self, stream: Stream, outcome: CutOutcome, now: Micros) -> None:
+    def finished(self, stream: RunningStream, outcome: CutOutcome, now: Micros) -> None:
         """Note that a job is done and its rows are in the state."""
         begun = time.thread_time()
         estimate = self.of(stream, now)
@@ -175,7 +175,7 @@ class Scheduler:
                     "stream.apart(), or own_stream = true in TOML."
                 )
 
-    def closed(self, stream: Stream, closings: Iterable[Closing], took: Micros, now: Micros) -> None:
+    def closed(self, stream: RunningStream, closings: Iterable[Closing], took: Micros, now: Micros) -> None:
         """Note that windows were consolidated."""
         tables = [closing.results.table for closing in closings if closing.results is not None]
         self.of(stream, now).closed(sum(table.num_rows for table in tables), took)

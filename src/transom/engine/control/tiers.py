@@ -10,7 +10,7 @@ from contextlib import suppress
 from transom.engine.cluster.merges import ExecutorLoss, Merge
 from transom.engine.cluster.store import TieredStore
 from transom.engine.spark.session import is_connect
-from transom.engine.streams.stream import Stream
+from transom.engine.streams.stream import RunningStream
 from transom.errors import SessionError
 from transom.model.time import MIN_TIME, format_duration
 from transom.placement.balance import Move
@@ -42,7 +42,7 @@ class Tiers:
         SessionError: The executors are to hold partials, and the session is a Spark Connect session.
     """
 
-    def __init__(self, streams: Mapping[str, Stream], settings: Settings, note: Callable[[str], None]) -> None:
+    def __init__(self, streams: Mapping[str, RunningStream], settings: Settings, note: Callable[[str], None]) -> None:
         self._streams = streams
         self._settings = settings
         self._note = note
@@ -72,7 +72,7 @@ class Tiers:
             stream.in_files = frozenset()
         return changed
 
-    def committed(self, stream: Stream) -> bool:
+    def committed(self, stream: RunningStream) -> bool:
         """Decide again now and then, after a commit; return whether a snapshot is due."""
         self._commits += 1
         if not self._auto or self._commits % REVIEW_EVERY:
@@ -93,7 +93,7 @@ class Tiers:
             each.in_files = names
         return changed
 
-    def overfull(self, stream: Stream) -> list[tuple[TieredStore, Merge]]:
+    def overfull(self, stream: RunningStream) -> list[tuple[TieredStore, Merge]]:
         """Return what makes fewer files of a stream's stores, if one has too many; until then it rests."""
         stores = [entry.store for entry in stream.state.stores]
         if all(len(store.parts) <= MOST_FILES for store in stores):
@@ -102,7 +102,7 @@ class Tiers:
         cut = stream.state.cut
         return [(store, store.ask_fewer(cut, f"{cut:012d}-{uuid.uuid4().hex}-merged")) for store in many]
 
-    def balance(self, stream: Stream) -> None:
+    def balance(self, stream: RunningStream) -> None:
         """Move key groups of a stream after a commit: from executors that will go, now and then also to even out loads.
 
         Only instant migration is used: no window waits for it.
@@ -118,7 +118,7 @@ class Tiers:
             self._note(f"Key groups of {stream.name} move: {text}.")
         self._tell_of_recovery(stream)
 
-    def _tell_of_recovery(self, stream: Stream) -> None:
+    def _tell_of_recovery(self, stream: RunningStream) -> None:
         """Tell of executors that were lost, and once when the loss of one would cost more than the bound."""
         standing, bound = stream.state.executors.standing, self._settings.recovery_bound
         known = standing.recovered
@@ -138,7 +138,7 @@ class Tiers:
                 f"the bound of {format_duration(bound)}: give more executors, or raise recovery_bound."
             )
 
-    def _footprints(self, stream: Stream) -> dict[str, Footprint]:
+    def _footprints(self, stream: RunningStream) -> dict[str, Footprint]:
         """Return the footprint of each component, by the name of its finest key set."""
         stores = {entry.key_set.name: entry.store for entry in stream.state.stores}
         found = {}
@@ -182,7 +182,7 @@ class Tiers:
                         path.unlink()
 
 
-def migrate(stream: Stream, moves: Sequence[Move], strategy: Strategy) -> None:
+def migrate(stream: RunningStream, moves: Sequence[Move], strategy: Strategy) -> None:
     """Let key groups of a stream live elsewhere from its next cut on (Enorm, section 5.1).
 
     Instant: the new homes read what the groups have in the background, and are used then. Disruptive: returns when all
@@ -198,7 +198,7 @@ def migrate(stream: Stream, moves: Sequence[Move], strategy: Strategy) -> None:
     stream.state.executors.migrate(moves, strategy, stream.state.cut + 1, boundary, _in_files(stream))
 
 
-def _in_files(stream: Stream) -> list[Merge]:
+def _in_files(stream: RunningStream) -> list[Merge]:
     return [entry.store.in_files() for entry in stream.state.stores if entry.store.parts]
 
 

@@ -23,7 +23,7 @@ from transom.engine.spark.plan import StreamPlan
 from transom.engine.spark.rowfiles import KeptRows
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.engine.streams.rowbuffer import keep_rows
-from transom.engine.streams.stream import Stream
+from transom.engine.streams.stream import RunningStream
 from transom.errors import CheckpointError, CheckpointFullError, SourceError
 from transom.failures import FailureKind, classify, require_blame
 from transom.model.time import Micros
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def run_on_spark(stream: Stream, cut: LoggedCut, compiled: Compiled) -> CutOutcome:
+def run_on_spark(stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> CutOutcome:
     """Return what the job of a cut brings; called on a worker thread, changes no state.
 
     Args:
@@ -70,7 +70,7 @@ class SparkJob:
         compiled: The queries.
     """
 
-    def __init__(self, stream: Stream, cut: LoggedCut, compiled: Compiled) -> None:
+    def __init__(self, stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> None:
         self.stream = stream
         self.cut = cut
         self._compiled = compiled

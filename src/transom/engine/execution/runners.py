@@ -11,7 +11,7 @@ from transom.engine.execution.threads import Threads
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.session import in_pool
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
-from transom.engine.streams.stream import Stream
+from transom.engine.streams.stream import RunningStream
 
 Result = TypeVar("Result")
 
@@ -23,7 +23,7 @@ class CutRunner(Protocol):
     def in_real_time(self) -> bool:
         """Whether jobs end by themselves while real time passes; else the clock's moving ends them."""
 
-    def submit(self, stream: Stream, cut: LoggedCut, compiled: Compiled) -> Future[CutOutcome]:
+    def submit(self, stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> Future[CutOutcome]:
         """Start the job of a cut that reads rows.
 
         Args:
@@ -32,7 +32,7 @@ class CutRunner(Protocol):
             compiled: The queries that ran when it was logged.
         """
 
-    def merge(self, stream: Stream, work: Callable[[], Result]) -> Future[Result]:
+    def merge(self, stream: RunningStream, work: Callable[[], Result]) -> Future[Result]:
         """Start to merge files of a stream; it waits for no job of a cut.
 
         Args:
@@ -59,15 +59,15 @@ class SparkCutRunner:
         self._threads = Threads(slots + streams, "transom-job")
         self._pools = pools
 
-    def submit(self, stream: Stream, cut: LoggedCut, compiled: Compiled) -> Future[CutOutcome]:
+    def submit(self, stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> Future[CutOutcome]:
         """Start the job of a cut."""
         return self._threads.submit(self._run, stream, cut, compiled)
 
-    def _run(self, stream: Stream, cut: LoggedCut, compiled: Compiled) -> CutOutcome:
+    def _run(self, stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> CutOutcome:
         with in_pool(stream.session, stream.name if self._pools else None):
             return run_on_spark(stream, cut, compiled)
 
-    def merge(self, stream: Stream, work: Callable[[], Result]) -> Future[Result]:
+    def merge(self, stream: RunningStream, work: Callable[[], Result]) -> Future[Result]:
         """Start to merge files of a stream."""
 
         def run() -> Result:

@@ -9,7 +9,7 @@ from transom.engine.loop.journal import Journal
 from transom.engine.loop.logrecords import Delivered
 from transom.engine.loop.metrics import Metrics
 from transom.engine.loop.quarantine import Quarantine
-from transom.engine.streams.stream import Stream
+from transom.engine.streams.stream import RunningStream
 from transom.errors import SinkError
 from transom.failures import classify
 
@@ -31,7 +31,7 @@ class Backpressure:
 
     def __init__(
         self,
-        streams: Mapping[str, Stream],
+        streams: Mapping[str, RunningStream],
         delivery: Delivery,
         journal: Journal,
         metrics: Metrics,
@@ -81,7 +81,7 @@ class Backpressure:
                 self._quarantine.fail(stream, query, reason)
                 self._quarantine.end_orphans()
 
-    def hold_up(self, stream: Stream) -> bool:
+    def hold_up(self, stream: RunningStream) -> bool:
         """Tell whether to read no more rows of a stream until what is fed by it, at any level, has caught up."""
         if not self._slow.isdisjoint(stream.state.queries) or stream.waits_for_readers(self._max_waiting_bytes):
             return True

@@ -21,7 +21,7 @@ from transom.engine.loop.logrecords import Begun
 from transom.engine.loop.quarantine import Quarantine
 from transom.engine.state.closing import Closure
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
-from transom.engine.streams.stream import Stream
+from transom.engine.streams.stream import RunningStream
 from transom.errors import QueryFailedError
 from transom.model.time import Clock, Micros
 
@@ -73,7 +73,7 @@ class Cuts:
 
     def __init__(
         self,
-        streams: Mapping[str, Stream],
+        streams: Mapping[str, RunningStream],
         journal: Journal,
         runner: CutRunner,
         scheduler: Scheduler,
@@ -123,7 +123,7 @@ class Cuts:
         """Return the monotonic time at which the last job of a stream started; None before the first."""
         return self._started.get(stream)
 
-    def start(self, stream: Stream, cut: LoggedCut) -> None:
+    def start(self, stream: RunningStream, cut: LoggedCut) -> None:
         """Log what decides the cut, start its job, and close, or begin to, the windows that its watermark completes."""
         due = stream.has_due(cut.watermark, cut.at)
         self._journal.log(Begun(stream.name, cut).to_json(), sync=due)
@@ -131,7 +131,7 @@ class Cuts:
         self.submit(stream, cut)
         self._begin_close(stream, self._jobs[stream.name])
 
-    def submit(self, stream: Stream, cut: LoggedCut) -> None:
+    def submit(self, stream: RunningStream, cut: LoggedCut) -> None:
         """Start the job of a logged cut."""
         now = self._clock.monotonic()
         if not cut.empty:
@@ -146,7 +146,7 @@ class Cuts:
         self._jobs[stream.name] = _UnderWay(cut, future)
         future.add_done_callback(lambda _: self._wake())
 
-    def _begin_close(self, stream: Stream, under_way: _UnderWay) -> None:
+    def _begin_close(self, stream: RunningStream, under_way: _UnderWay) -> None:
         begun = self._clock.monotonic()
         closure = stream.begin_close(under_way.cut)
         if closure is None or not closure.merges:
@@ -158,7 +158,7 @@ class Cuts:
         merge.add_done_callback(lambda _: self._wake())
 
     def _finish_close(
-        self, stream: Stream, cut: LoggedCut, closure: Closure | None, begun: Micros, done: Sequence[Merged]
+        self, stream: RunningStream, cut: LoggedCut, closure: Closure | None, begun: Micros, done: Sequence[Merged]
     ) -> None:
         """Give the results of the windows to the sinks and the readers of the stream."""
         ingested = stream.feed.decided_at(cut.start, self._ingested.get(stream.name, cut.at)) or cut.at
@@ -176,7 +176,7 @@ class Cuts:
             self._wake()
         self._journal.step("windows closed")
 
-    def commit(self) -> Iterator[tuple[Stream, CutOutcome]]:
+    def commit(self) -> Iterator[tuple[RunningStream, CutOutcome]]:
         """Close the windows that are merged, commit the cuts whose jobs are done after that, and yield them one by one.
 
         Raises:
@@ -200,7 +200,7 @@ class Cuts:
 
     # ---- fewer files
 
-    def tidy(self, stream: Stream, stores: Sequence[tuple[TieredStore, Merge]]) -> None:
+    def tidy(self, stream: RunningStream, stores: Sequence[tuple[TieredStore, Merge]]) -> None:
         """Begin to make fewer files of those of some stores of a stream that has no cut under way."""
         merges = [merge for _, merge in stores]
         self._quarantine.resting.add(stream.name)
@@ -229,7 +229,7 @@ class Cuts:
             self._quarantine.fail_postponed(self._streams[name])
         return changed
 
-    def _commit(self, stream: Stream, outcome: CutOutcome, done_at: Micros) -> None:
+    def _commit(self, stream: RunningStream, outcome: CutOutcome, done_at: Micros) -> None:
         """Make the partials durable, then the commit, then use them."""
         self._journal.step("job done")
         cut = outcome.cut

@@ -9,7 +9,7 @@ from transom.engine.changes.records import Fate, SetChange
 from transom.engine.changes.requests import Addition, Change, ChangeRequest, Requests, stopped
 from transom.engine.loop.delivery import Delivery
 from transom.engine.loop.journal import Journal
-from transom.engine.streams.stream import Stream
+from transom.engine.streams.stream import RunningStream
 from transom.errors import DefinitionError, TransomError
 from transom.model.time import MIN_TIME, Micros, format_time
 from transom.sinks.base import Sink, explained
@@ -29,7 +29,7 @@ class Changer:
 
     def __init__(
         self,
-        streams: Mapping[str, Stream],
+        streams: Mapping[str, RunningStream],
         sinks: Mapping[str, Sink],
         delivery: Delivery,
         journal: Journal,
@@ -93,7 +93,7 @@ class Changer:
                 self.requests.begun(name, query.complete_from)
         return bool(fate.added or fate.left)
 
-    def _recover_sink(self, stream: Stream, name: str, sink: Sink) -> None:
+    def _recover_sink(self, stream: RunningStream, name: str, sink: Sink) -> None:
         with explained(name, sink):
             sink.claim(self._journal.claim(name))
             sink.recover(name, stream.state.cut + 1)
@@ -172,13 +172,13 @@ class Changer:
         change._made(moment)
         return True
 
-    def _make(self, stream: Stream, proposal: Proposal, quiet: bool = False) -> None:
+    def _make(self, stream: RunningStream, proposal: Proposal, quiet: bool = False) -> None:
         self._journal.log(proposal.change.to_json(), sync=True)
         if not quiet:
             self._journal.step("change logged")
         enact(stream, proposal)
 
-    def _added(self, addition: Addition) -> tuple[Stream, Proposal]:
+    def _added(self, addition: Addition) -> tuple[RunningStream, Proposal]:
         """Prepare a query that is to be added."""
         name, stream = addition.query.name, self._streams.get(addition.stream)
         if stream is None:
@@ -205,7 +205,7 @@ class Changer:
             raise
         return stream, proposal
 
-    def _changed(self, change: Change) -> tuple[Stream, Proposal]:
+    def _changed(self, change: Change) -> tuple[RunningStream, Proposal]:
         """Prepare another change."""
         name, operation = change.query, change.operation
         stream = next((s for s in self._streams.values() if name in s.state.queries), None)

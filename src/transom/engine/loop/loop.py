@@ -28,7 +28,7 @@ from transom.engine.loop.recovery import recover, snapshot_of
 from transom.engine.loop.wakeups import Wakeups
 from transom.engine.spark.session import cancel_jobs
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
-from transom.engine.streams.stream import Stream
+from transom.engine.streams.stream import RunningStream
 from transom.errors import StoppedError, TransomError
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_duration
 from transom.settings import Settings
@@ -60,7 +60,7 @@ class Loop:
 
     def __init__(
         self,
-        streams: Mapping[str, Stream],
+        streams: Mapping[str, RunningStream],
         sinks: Mapping[str, Sink],
         checkpoint: Checkpoint,
         settings: Settings,
@@ -273,7 +273,7 @@ class Loop:
     def _possible_cuts(self, now: Micros, wall: Micros) -> dict[str, LoggedCut]:
         """Return the next cut of each stream that has none under way and something to read or to close."""
         cuts: dict[str, LoggedCut] = {}
-        looked: list[Stream] = []
+        looked: list[RunningStream] = []
         most, busy = self._scheduler.max_rows(now), self._cuts.busy
         snapshot_waits = bool(self._cuts.merging) and self._snapshot_due
         for name, stream in self._streams.items():
@@ -298,7 +298,7 @@ class Loop:
         started = self._cuts.started_at(name)
         return started is not None and now < started + self._settings.trigger and not self._streams[name].more
 
-    def _learn(self, stream: Stream, outcome: CutOutcome) -> None:
+    def _learn(self, stream: RunningStream, outcome: CutOutcome) -> None:
         """Count a cut that was committed, and look whether its partials are better computed or kept otherwise."""
         now = self._clock.monotonic()
         self._metrics.committed(stream.name, outcome, now, now - (self._cuts.started_at(stream.name) or now))
@@ -312,7 +312,7 @@ class Loop:
         if stores := self._tiers.overfull(stream):
             self._cuts.tidy(stream, stores)
 
-    def follow(self, stream: Stream, arrangement: Arrangement) -> None:
+    def follow(self, stream: RunningStream, arrangement: Arrangement) -> None:
         """Compute a stream's key sets in another way from its next cut on; no cut of it is under way."""
         self._journal.log(Planned(stream.name, arrangement).to_json(), sync=False)
         stream.follow(arrangement)

@@ -13,7 +13,7 @@ from transom.engine.loop.catchup import CatchUp
 from transom.engine.loop.delivery import Delivered, Delivery
 from transom.engine.loop.progress import Progress, QueryProgress, StreamProgress
 from transom.engine.streams.cuts import CutOutcome
-from transom.engine.streams.stream import Stream
+from transom.engine.streams.stream import RunningStream
 from transom.model.time import MICROS_PER_SECOND, Micros
 
 LATENCIES = 2_000
@@ -52,7 +52,7 @@ class Metrics:
         running: The streams.
     """
 
-    def __init__(self, started: Micros, running: Mapping[str, Stream]) -> None:
+    def __init__(self, started: Micros, running: Mapping[str, RunningStream]) -> None:
         self._started = started
         self._running = running
         self._streams: dict[str, _StreamCounts] = {}
@@ -83,7 +83,7 @@ class Metrics:
         known = [time for time in times if time is not None]
         return max(known) if len(known) == len(times) else None
 
-    def looked(self, stream: Stream, wall: Micros) -> None:
+    def looked(self, stream: RunningStream, wall: Micros) -> None:
         """Take the look for a stream's next cut at a wall time."""
         self._stream(stream.name).catch_up.looked(wall, stream.more)
 
@@ -130,7 +130,7 @@ class Metrics:
 
     def progress(
         self,
-        streams: Mapping[str, Stream],
+        streams: Mapping[str, RunningStream],
         delivery: Delivery,
         sinks: Mapping[str, str],
         now: Micros,
@@ -152,7 +152,7 @@ class Metrics:
             notes=notes,
         )
 
-    def _stream_progress(self, stream: Stream, now: Micros) -> StreamProgress:
+    def _stream_progress(self, stream: RunningStream, now: Micros) -> StreamProgress:
         counts = self._stream(stream.name)
         counts.forget(now)
         span = min(RATE_OVER, max(now - self._started, 1))
@@ -186,7 +186,9 @@ class Metrics:
             time_left=counts.catch_up.time_left if catching_up else None,
         )
 
-    def _query_progress(self, stream: Stream, name: str, delivery: Delivery, sinks: Mapping[str, str]) -> QueryProgress:
+    def _query_progress(
+        self, stream: RunningStream, name: str, delivery: Delivery, sinks: Mapping[str, str]
+    ) -> QueryProgress:
         counts = self._query(name)
         latency: dict[str, Micros] = {}
         if counts.latencies:

@@ -16,7 +16,7 @@ from transom.engine.cluster.messages import MEMORY
 from transom.engine.loop.unstartable import orphans, unstartable, without
 from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.spark.session import is_ansi, is_connect
-from transom.engine.streams.stream import Stream, StreamDefinition
+from transom.engine.streams.stream import RunningStream, StreamDefinition
 from transom.errors import SourceError
 from transom.model.time import Clock
 from transom.sources.base import Source
@@ -38,7 +38,7 @@ def open_streams(
     key_groups: int | None = None,
     worker_bytes: int = MEMORY,
     driver_bytes: int = DRIVER_BYTES,
-) -> tuple[dict[str, Stream], dict[str, str]]:
+) -> tuple[dict[str, RunningStream], dict[str, str]]:
     """Return the streams, ready for recovery, and the queries that failed earlier and cannot be compiled any more.
 
     Args:
@@ -58,7 +58,7 @@ def open_streams(
         DefinitionError: A query cannot work on its stream.
         SourceError: A source cannot be opened.
     """
-    streams: dict[str, Stream] = {}
+    streams: dict[str, RunningStream] = {}
     lost: dict[str, str] = {}
     known = Register.at_end(checkpoint.snapshot.state if checkpoint.snapshot else {}, checkpoint.records).known
     for definition in definitions:
@@ -81,7 +81,7 @@ def open_streams(
             else Here(files)
         )
         mine = {name: query.definition for name, query in known.items() if query.stream == definition.name}
-        stream = Stream(definition, session, is_ansi(session), letters, clock.now(), share, executors, mine)
+        stream = RunningStream(definition, session, is_ansi(session), letters, clock.now(), share, executors, mine)
         streams[definition.name] = stream
         stream.feed.bind(stream, streams)
         if isinstance(source, SourceReader):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from transom.engine.loop.journal import Journal
 from transom.engine.loop.logrecords import Failed
-from transom.engine.streams.stream import Stream
+from transom.engine.streams.stream import RunningStream
 from transom.errors import QueryFailedError
 from transom.sinks.base import Sink, explained
 
@@ -19,7 +19,7 @@ class Quarantine:
         journal: Where failures are logged.
     """
 
-    def __init__(self, streams: Mapping[str, Stream], journal: Journal) -> None:
+    def __init__(self, streams: Mapping[str, RunningStream], journal: Journal) -> None:
         self._streams = streams
         self._journal = journal
         self._lost: list[str] = []
@@ -28,7 +28,7 @@ class Quarantine:
         """Streams whose states may not change for now: their windows are being merged."""
         self._postponed: dict[tuple[str, str], str] = {}
 
-    def fail(self, stream: Stream, query: str, reason: str) -> None:
+    def fail(self, stream: RunningStream, query: str, reason: str) -> None:
         """Take out a query, of a stream that rests as soon as it does no more: logged first, for restarts."""
         if stream.name in self.resting:
             self._postponed.setdefault((stream.name, query), reason)
@@ -37,7 +37,7 @@ class Quarantine:
         stream.fail(query, reason)
         self.tell(query, reason)
 
-    def fail_postponed(self, stream: Stream) -> None:
+    def fail_postponed(self, stream: RunningStream) -> None:
         """Take out the queries that failed while their stream rested, unless they left or failed meanwhile."""
         for name, query in [key for key in self._postponed if key[0] == stream.name]:
             reason = self._postponed.pop((name, query))

@@ -18,7 +18,7 @@ from transom.engine.loop.delivery import ResultBatch
 from transom.engine.loop.logrecords import Begun, record_of
 from transom.engine.loop.replay import Replay, committed_in, delivered_in, require_rows
 from transom.engine.streams.cuts import LoggedCut
-from transom.engine.streams.stream import Stream
+from transom.engine.streams.stream import RunningStream
 from transom.errors import JobChangedError
 from transom.sinks.base import WindowResults
 from transom.windows.aggregates.widening import REMEDY
@@ -44,7 +44,7 @@ class RecoveredRun:
 
 
 def snapshot_of(
-    streams: Mapping[str, Stream],
+    streams: Mapping[str, RunningStream],
     register: Register,
     logged: Mapping[str, LoggedCut],
     waiting: Sequence[ResultBatch],
@@ -98,7 +98,7 @@ def snapshot_of(
     return state, tables
 
 
-def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream], lost: Set[str] = frozenset()) -> RecoveredRun:
+def recover(checkpoint: Checkpoint, streams: Mapping[str, RunningStream], lost: Set[str] = frozenset()) -> RecoveredRun:
     """Replay the checkpoint into freshly made streams; queries that it does not know are not in their states then.
 
     Args:
@@ -146,7 +146,7 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, Stream], lost: Set[str
 
 
 def _compared(
-    register: Register, job: Mapping[str, Any], streams: Mapping[str, Stream], lost: Set[str]
+    register: Register, job: Mapping[str, Any], streams: Mapping[str, RunningStream], lost: Set[str]
 ) -> tuple[RecoveredRun, Set[str]]:
     """Return what becomes of the queries, and those of which only the event time changed.
 
@@ -162,7 +162,7 @@ def _compared(
     return result, retimed
 
 
-def _arrange(streams: Mapping[str, Stream], verdict: Fate) -> None:
+def _arrange(streams: Mapping[str, RunningStream], verdict: Fate) -> None:
     """Compile the streams for the queries that are left, as the log says."""
     for name in verdict.dismissed:
         for stream in streams.values():
@@ -175,7 +175,7 @@ def _arrange(streams: Mapping[str, Stream], verdict: Fate) -> None:
             stream.follow(stream.arrangement)
 
 
-def _restore(snapshot: Snapshot, streams: Mapping[str, Stream], result: RecoveredRun) -> None:
+def _restore(snapshot: Snapshot, streams: Mapping[str, RunningStream], result: RecoveredRun) -> None:
     """Bring the streams to where they were at the snapshot; cuts that were under way then are unfinished."""
     for name, state in snapshot.state["streams"].items():
         if name not in streams:
@@ -215,7 +215,7 @@ def _begins(before: Register, records: Sequence[Mapping[str, Any]]) -> dict[str,
     return begins
 
 
-def definitions(streams: Mapping[str, Stream], offered: bool = False) -> dict[str, dict[str, Any]]:
+def definitions(streams: Mapping[str, RunningStream], offered: bool = False) -> dict[str, dict[str, Any]]:
     """Return the definitions of the queries that the application has, as the checkpoint keeps them.
 
     Args:
@@ -246,7 +246,7 @@ def _refuse_changed(register: Register, job: Mapping[str, Any], verdict: Fate) -
         )
 
 
-def _refuse_retyped(register: Register, job: Mapping[str, Any], streams: Mapping[str, Stream]) -> bool:
+def _refuse_retyped(register: Register, job: Mapping[str, Any], streams: Mapping[str, RunningStream]) -> bool:
     """Return whether columns have other types than in the checkpoint; raise when a query cannot go on with them."""
     queries = {query.name: query for stream in streams.values() for query in stream.definition.queries}
     found = [
@@ -261,7 +261,7 @@ def _refuse_retyped(register: Register, job: Mapping[str, Any], streams: Mapping
 
 
 def _retimed(
-    register: Register, job: Mapping[str, Any], streams: Mapping[str, Stream], changed: Sequence[str]
+    register: Register, job: Mapping[str, Any], streams: Mapping[str, RunningStream], changed: Sequence[str]
 ) -> Set[str]:
     """Return those of the queries that changed of which nothing did but the expression of the stream's event time."""
     candidates = {name for stream in streams.values() for name in stream.retimed}.intersection(changed)
@@ -272,7 +272,7 @@ def _retimed(
     }
 
 
-def _refuse_retimed(retimed: Set[str], streams: Mapping[str, Stream]) -> None:
+def _refuse_retimed(retimed: Set[str], streams: Mapping[str, RunningStream]) -> None:
     """Refuse another event time where it would mix with the former one in a window."""
     for stream in streams.values():
         names = sorted(retimed & stream.state.queries.keys())

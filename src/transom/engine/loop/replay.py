@@ -11,7 +11,7 @@ from transom.engine.changes.records import SetChange
 from transom.engine.loop.delivery import ResultBatch
 from transom.engine.loop.logrecords import Begun, Committed, Delivered, Failed, LogRecord, Planned
 from transom.engine.streams.cuts import LoggedCut
-from transom.engine.streams.stream import Stream
+from transom.engine.streams.stream import RunningStream
 from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.sources.base import Mark, Offset
@@ -23,7 +23,7 @@ def delivered_in(records: Sequence[LogRecord | None]) -> frozenset[tuple[str, in
 
 
 def committed_in(
-    records: Sequence[LogRecord | None], streams: Mapping[str, Stream], unfinished: Mapping[str, LoggedCut]
+    records: Sequence[LogRecord | None], streams: Mapping[str, RunningStream], unfinished: Mapping[str, LoggedCut]
 ) -> dict[str, Offset]:
     """Return up to where each stream has committed its rows at the end of the log; both others as of the snapshot."""
     ends = {name: stream.state.offset for name, stream in streams.items()}
@@ -41,7 +41,7 @@ class Replay:
     """The streams as they are after the records so far. Only what concerns living queries is done again."""
 
     checkpoint: Checkpoint
-    streams: Mapping[str, Stream]
+    streams: Mapping[str, RunningStream]
     delivered: Set[tuple[str, int]]
     """Results that sinks have at the end of the log."""
     read: Mapping[str, Offset]
@@ -75,7 +75,7 @@ class Replay:
             case Committed(stream=name) if name in self.streams:
                 self._commit(self.streams[name], record, alive)
 
-    def _begin(self, stream: Stream, cut: LoggedCut) -> Iterator[ResultBatch]:
+    def _begin(self, stream: RunningStream, cut: LoggedCut) -> Iterator[ResultBatch]:
         self.unfinished[stream.name] = cut
         require_rows(stream, cut.end, cut.mark)
         for closing in stream.close(cut, cut.at, self._settled(stream, cut.number)):
@@ -84,12 +84,12 @@ class Replay:
             elif closing.results is not None and (closing.query, cut.number) not in self.delivered:
                 yield ResultBatch(closing.results, closing.windows, cut.at)
 
-    def _settled(self, stream: Stream, cut: int) -> frozenset[str]:
+    def _settled(self, stream: RunningStream, cut: int) -> frozenset[str]:
         """Return the queries whose results of a cut nobody needs: the sink has them, and so have those who read."""
         waiting = {reader.query for reader in stream.readers if not reader.has_read(cut, self.read[reader.child.name])}
         return frozenset(name for name in stream.state.queries if (name, cut) in self.delivered and name not in waiting)
 
-    def _commit(self, stream: Stream, record: Committed, alive: Set[str]) -> None:
+    def _commit(self, stream: RunningStream, record: Committed, alive: Set[str]) -> None:
         written = record.tables
         tables = list(self.checkpoint.read_tables(written["name"], written).values()) if written else []
         outcome = record.outcome(self._finished(record))
@@ -113,7 +113,7 @@ class Replay:
         return cut
 
 
-def require_rows(stream: Stream, offset: Offset, mark: Mark) -> None:
+def require_rows(stream: RunningStream, offset: Offset, mark: Mark) -> None:
     """Return when the source of a stream has the rows before an offset that the log tells of, as far as it knows.
 
     Raises:

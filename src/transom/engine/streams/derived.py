@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from transom.engine.streams.stream import Stream, StreamDefinition
+    from transom.engine.streams.stream import RunningStream, StreamDefinition
 
 WINDOW_TIME = Expression(f"timestamp_micros(unix_micros({WINDOW_END}) - 1)")
 """Event time of rows that stand for a whole window: its last microsecond, so that they fall into the windows around."""
@@ -72,8 +72,8 @@ class DerivedSource(Feed, ABC):
         self._watermark: Micros = MIN_TIME
         self._ingested: Micros = 0
         self._schema: StructType | None = None
-        self._streams: tuple[Stream, ...] = ()
-        self._child: Stream
+        self._streams: tuple[RunningStream, ...] = ()
+        self._child: RunningStream
 
     # ---- what the application does before a run
 
@@ -85,7 +85,7 @@ class DerivedSource(Feed, ABC):
             DefinitionError: The rows cannot be made of them.
         """
 
-    def bind(self, stream: Stream, streams: Mapping[str, Stream]) -> None:
+    def bind(self, stream: RunningStream, streams: Mapping[str, RunningStream]) -> None:
         """Connect the running stream of this source with the running parents; called once, after they were made."""
         self._child = stream
         self._streams = tuple(streams[name] for name in self.parents)
@@ -99,7 +99,7 @@ class DerivedSource(Feed, ABC):
         """Return why no more rows will ever come, e.g. because the query failed; None while they can."""
 
     @property
-    def child(self) -> Stream:
+    def child(self) -> RunningStream:
         """The stream that reads this source."""
         return self._child
 
@@ -265,7 +265,7 @@ class ResultsSource(DerivedSource):
         check_reserved(schema.names, f"results of {self.query}")
         self._schema = from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
-    def bind(self, stream: Stream, streams: Mapping[str, Stream]) -> None:
+    def bind(self, stream: RunningStream, streams: Mapping[str, RunningStream]) -> None:
         """Connect with the running parent."""
         super().bind(stream, streams)
         self._streams[0].readers.append(self)

@@ -14,7 +14,7 @@ from transom.sources.base import Offset
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from transom.engine.streams.stream import Stream, StreamDefinition
+    from transom.engine.streams.stream import RunningStream, StreamDefinition
 
 
 class Feed:
@@ -35,7 +35,7 @@ class Feed:
             DefinitionError: The rows cannot be made of them.
         """
 
-    def bind(self, stream: Stream, streams: Mapping[str, Stream]) -> None:
+    def bind(self, stream: RunningStream, streams: Mapping[str, RunningStream]) -> None:
         """Connect the running stream with its running parents; called once, after they were made."""
 
     def reads(self, query: str) -> bool:

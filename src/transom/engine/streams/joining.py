@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from transom.engine.streams.stream import Stream, StreamDefinition
+    from transom.engine.streams.stream import RunningStream, StreamDefinition
 
 ROWS = "rows"
 """The one aggregate of a side's query: how many rows a window holds."""
@@ -66,7 +66,7 @@ class JoinInput:
         self.name, self.stream, self.query = name, stream, query
         self.directory = Path()
         self.columns: StructType
-        self.running: Stream
+        self.running: RunningStream
         self.until: Micros = MIN_TIME
         """Windows up to here are closed."""
         self.windows: dict[Micros, int] = {}
@@ -76,7 +76,7 @@ class JoinInput:
         self._source = source
 
     @property
-    def child(self) -> Stream:
+    def child(self) -> RunningStream:
         """The stream of the joined rows."""
         return self._source.child
 
@@ -192,7 +192,7 @@ class JoinSource(DerivedSource):
         for side in self.sides:
             side.directory = directory / side.name
 
-    def bind(self, stream: Stream, streams: Mapping[str, Stream]) -> None:
+    def bind(self, stream: RunningStream, streams: Mapping[str, RunningStream]) -> None:
         """Connect with the running parents."""
         super().bind(stream, streams)
         for side in self.sides:

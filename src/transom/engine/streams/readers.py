@@ -12,7 +12,7 @@ from transom.model.time import Micros
 from transom.sources.base import Offset
 
 if TYPE_CHECKING:
-    from transom.engine.streams.stream import Stream
+    from transom.engine.streams.stream import RunningStream
 
 
 class Reader(Protocol):
@@ -22,7 +22,7 @@ class Reader(Protocol):
     """The query of this stream whose results it takes."""
 
     @property
-    def child(self) -> Stream:
+    def child(self) -> RunningStream:
         """The stream that is fed."""
 
     @property

@@ -59,7 +59,7 @@ class StreamDefinition:
         return self.origin or self.name
 
 
-class Stream:
+class RunningStream:
     """A stream that runs.
 
     Args:
