@@ -13,7 +13,7 @@ from transom.errors import SinkError
 from transom.sinks import compaction as module
 from transom.sinks.base import WindowResults
 from transom.sinks.compaction import JOURNAL, compact
-from transom.sinks.directories import FileSink, json, parquet
+from transom.sinks.directories import FileSink, csv, json, parquet
 from transom.sinks.owner import Claim, Owner
 
 
@@ -34,6 +34,10 @@ def rows(directory: Path) -> list[int]:
             found += pq.read_table(directory / name)["n"].to_pylist()
         elif name.endswith(".json") and not name.startswith("."):
             found += [int(line[5:-1]) for line in (directory / name).read_text().splitlines()]
+        elif name.endswith(".csv") and not name.startswith("."):
+            lines = (directory / name).read_text().splitlines()
+            assert lines.pop(0) == "n"
+            found += map(int, lines)
     return found
 
 
@@ -44,7 +48,7 @@ def visible(directory: Path) -> list[str]:
 EXPECTED = [value for cut in range(10) for value in (10 * cut, 10 * cut + 1)]
 
 
-@pytest.mark.parametrize("make", [parquet, json])
+@pytest.mark.parametrize("make", [parquet, json, csv])
 def test_it_merges_all_but_the_newest_and_keeps_rows_and_order(make: type, tmp_path: Path) -> None:
     sink = make(tmp_path)  # type: ignore[call-arg]
     write(sink, range(10))

@@ -11,7 +11,7 @@ import pytest
 
 from transom.errors import SinkError
 from transom.sinks.base import WindowResults
-from transom.sinks.directories import FileSink, json, parquet
+from transom.sinks.directories import FileSink, csv, json, parquet
 from transom.sinks.owner import MARK
 from transom.sinks.parts import ResultFile
 
@@ -27,9 +27,9 @@ def names(directory: Path) -> list[str]:
     return sorted(name for name in os.listdir(directory) if name not in (".compact.lock", MARK))
 
 
-@pytest.fixture(params=["parquet", "json"])
+@pytest.fixture(params=["parquet", "json", "csv"])
 def sink(request: pytest.FixtureRequest, tmp_path: Path) -> FileSink:
-    make = {"parquet": parquet, "json": json}[request.param]
+    make = {"parquet": parquet, "json": json, "csv": csv}[request.param]
     made = make(tmp_path / "out put" / "q")
     made.open("q")
     return made
@@ -37,7 +37,7 @@ def sink(request: pytest.FixtureRequest, tmp_path: Path) -> FileSink:
 
 def values(sink: FileSink) -> list[int]:
     duckdb = pytest.importorskip("duckdb")
-    kind = "parquet" if "parquet" in sink.describe() else "json"
+    kind = sink.describe().split()[0]
     return [row[0] for row in duckdb.sql(f"SELECT n FROM '{sink.directory}/*.{kind}' ORDER BY n").fetchall()]
 
 
@@ -77,7 +77,7 @@ def test_recover_removes_temporaries_and_newer_cuts_and_nothing_else(sink: FileS
 
 
 def test_recover_refuses_to_lose_merged_history(sink: FileSink) -> None:
-    kind = "parquet" if "parquet" in sink.describe() else "json"
+    kind = sink.describe().split()[0]
     merged = sink.directory / f"part-000000000000-000000000005.{kind}"
     merged.write_text("x")
     sink.write(results(6, 6))
@@ -121,7 +121,12 @@ def test_a_path_that_cannot_work_is_refused(tmp_path: Path) -> None:
 
 
 def test_part_names() -> None:
-    for part in (ResultFile(3, 3, "json"), ResultFile(0, 12, "parquet"), ResultFile(10**12, 10**12 + 1, "json")):
+    for part in (
+        ResultFile(3, 3, "json"),
+        ResultFile(0, 12, "parquet"),
+        ResultFile(5, 5, "csv"),
+        ResultFile(10**12, 10**12 + 1, "json"),
+    ):
         assert ResultFile.parse(part.name) == part
-    for name in (".part-000000000001.json.tmp", "part-1.json", "part-000000000001.csv", "x"):
+    for name in (".part-000000000001.json.tmp", "part-1.json", "part-000000000001.txt", "x"):
         assert ResultFile.parse(name) is None

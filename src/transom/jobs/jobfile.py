@@ -33,7 +33,7 @@ _QUERY = (
     *("name", "source", "from", "where", "select", "group_by", "windows", "aggregates"),
     *("early", "lateness", "fill", "within", "quantile", "sink", "own_stream"),
 )
-_SINKS: dict[str, type] = {"parquet": str, "json": str, "sqlite": str, "console": int}
+_SINKS: dict[str, type] = {"parquet": str, "json": str, "csv": str, "sqlite": str, "console": int}
 
 
 @dataclass(frozen=True)

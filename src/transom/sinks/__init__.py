@@ -4,8 +4,8 @@ from transom.sinks.base import Sink, WindowResults
 from transom.sinks.calling import foreach
 from transom.sinks.compaction import compact
 from transom.sinks.databases import sqlite
-from transom.sinks.directories import json, parquet
+from transom.sinks.directories import csv, json, parquet
 from transom.sinks.inmemory import memory
 from transom.sinks.printing import console
 
-__all__ = ["Sink", "WindowResults", "compact", "console", "foreach", "json", "memory", "parquet", "sqlite"]
+__all__ = ["Sink", "WindowResults", "compact", "console", "csv", "foreach", "json", "memory", "parquet", "sqlite"]

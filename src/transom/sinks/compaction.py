@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transom.errors import SinkError
+from transom.sinks.csv_lines import header_of
 from transom.sinks.owner import MARK, owner_of
 from transom.sinks.parts import (
     ResultFile,
@@ -43,7 +44,7 @@ def compact(
     target_bytes: int = TARGET_BYTES,
     keep_newest: int = 1,
 ) -> Compaction:
-    """Merge the result files of old cuts in a directory of `parquet` or `json`.
+    """Merge the result files of old cuts in a directory of `parquet`, `json` or `csv`.
 
     It may run while an application writes newer files. Merged files keep the order of the cuts. Files with
     other columns or types than their neighbours are merged among themselves only. A reader that lists the
@@ -75,7 +76,7 @@ def compact(
         finish_compaction(directory)
         parts = list_parts(directory)
         before = len(parts), _bytes(directory, parts)
-        for extension in ("parquet", "json"):
+        for extension in ("parquet", "json", "csv"):
             some = [part for part in parts if part.extension == extension]
             old = some[: len(some) - max(keep_newest, 1)]
             if before_cut is not None:
@@ -121,7 +122,11 @@ def _groups(directory: Path, parts: Sequence[ResultFile], target: int) -> list[l
     return [group for group in groups if len(group) > 1]
 
 
-def _columns(file: Path) -> pa.Schema | None:
+def _columns(file: Path) -> pa.Schema | bytes | None:
+    """Return what files must have in common to be merged."""
+    if file.suffix == ".csv":
+        with open(file, "rb") as rows:
+            return header_of(rows)
     return pq.read_schema(file).remove_metadata() if file.suffix == ".parquet" else None
 
 
@@ -139,9 +144,11 @@ def _merge(directory: Path, parts: Sequence[ResultFile]) -> None:
 
 
 def _concatenate(directory: Path, parts: Sequence[ResultFile], output: IO[bytes]) -> None:
-    if parts[0].extension == "json":
+    if parts[0].extension in ("json", "csv"):
         for part in parts:
             with open(directory / part.name, "rb") as file:
+                if part.extension == "csv" and part != parts[0]:
+                    header_of(file)  # the first one has it
                 shutil.copyfileobj(file, output, 1 << 20)
         return
     with pq.ParquetWriter(output, pq.read_schema(directory / parts[0].name), compression="zstd") as writer:

@@ -1,16 +1,17 @@
-"""Results as Parquet or JSON files, one file for each cut that closed windows."""
+"""Results as Parquet, JSON or CSV files, one file for each cut that closed windows."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import pyarrow.parquet as pq
 
 from transom.errors import SinkError
 from transom.sinks.base import WindowResults
 from transom.sinks.compaction import finish_compaction
+from transom.sinks.csv_lines import write_csv
 from transom.sinks.json_lines import write_json_lines
 from transom.sinks.owner import Claim, take_directory
 from transom.sinks.parts import (
@@ -21,6 +22,8 @@ from transom.sinks.parts import (
     remove_temporaries,
 )
 from transom.storage.durable import make_directory, replacing, sync_directory
+
+Kind: TypeAlias = Literal["parquet", "json", "csv"]
 
 
 def parquet(path: str | os.PathLike[str]) -> FileSink:
@@ -54,10 +57,26 @@ def json(path: str | os.PathLike[str]) -> FileSink:
     return FileSink(local_directory(path, "json"), "json")
 
 
-class FileSink:
-    """See `parquet` and `json`, which make it. A file is complete and durable before it gets its name."""
+def csv(path: str | os.PathLike[str]) -> FileSink:
+    """Write results as CSV files, each with the names of the columns, into a directory that belongs to one query.
 
-    def __init__(self, directory: Path, kind: Literal["parquet", "json"]) -> None:
+    Null is an empty field, an empty text is `""`. Times are ISO 8601 in UTC, NaN and the infinities are NaN, Infinity
+    and -Infinity, binary values are base64, structs and lists JSON. Quotes are doubled, which Spark's reader takes with
+    the option `escape='"'`; texts with line breaks need its option `multiLine`, too.
+
+    Args:
+        path: A local directory or file:// URI; created when it does not exist.
+
+    Raises:
+        SinkError: Another kind of path.
+    """
+    return FileSink(local_directory(path, "csv"), "csv")
+
+
+class FileSink:
+    """See `parquet`, `json` and `csv`, which make it. A file is complete and durable before it gets its name."""
+
+    def __init__(self, directory: Path, kind: Kind) -> None:
         self.directory = directory
         """Where the files are; no two queries may share it."""
         self._kind = kind
@@ -129,6 +148,8 @@ class FileSink:
         with replacing(self.directory / name, unique=True) as file:
             if self._kind == "json":
                 write_json_lines(results.table, file)
+            elif self._kind == "csv":
+                write_csv(results.table, file)
             else:
                 pq.write_table(results.table, file, compression="zstd")
 

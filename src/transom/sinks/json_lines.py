@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import IO, Any
@@ -32,9 +33,13 @@ def _lines(batch: pa.RecordBatch) -> memoryview:
     pieces: list[Any] = []
     lead = "{"
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        pieces += [f"{lead}{_quote(name)}:", pc.fill_null(_encode(column), "null")]
+        pieces += [f"{lead}{_quote(name)}:", pc.fill_null(encoded(column), "null")]
         lead = ","
-    pieces += ["}\n" if pieces else "{}\n"]
+    return joined([*pieces, "}\n" if pieces else "{}\n"])
+
+
+def joined(pieces: Sequence[Any]) -> memoryview:
+    """Return columns of text, and texts that are the same in each row, joined row by row."""
     texts = pc.binary_join_element_wise(*[_large(piece) for piece in pieces], pa.scalar("", pa.large_string()))
     offsets = memoryview(texts.buffers()[1]).cast("q")
     start, end = offsets[texts.offset], offsets[texts.offset + len(texts)]
@@ -47,11 +52,11 @@ def _large(piece: Any) -> Any:
     return piece.cast(pa.large_string())
 
 
-def _encode(column: pa.Array) -> pa.Array:
+def encoded(column: pa.Array) -> pa.Array:
     """Return the JSON text of each value; null where there is none."""
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return _encode(column.dictionary_decode())
+        return encoded(column.dictionary_decode())
     if pa.types.is_null(kind):
         return pa.nulls(len(column), pa.string())
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind):

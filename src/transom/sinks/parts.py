@@ -1,8 +1,8 @@
 """Result files in a directory: their names, and how a crash leaves only whole ones.
 
 A directory holds `part-{cut}.parquet` with the results of one cut, and `part-{first}-{last}.parquet`, which
-`transom compact` made of the files of several cuts (json alike). The file `_transom` says whose they are. Names that
-start with "." are temporary or internal.
+`transom compact` made of the files of several cuts (json and csv alike). The file `_transom` says whose they are. Names
+that start with "." are temporary or internal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from transom.errors import SinkError
 
-_NAME = re.compile(r"part-(\d{12,})(?:-(\d{12,}))?\.(parquet|json)")
+_NAME = re.compile(r"part-(\d{12,})(?:-(\d{12,}))?\.(parquet|json|csv)")
 _TEMPORARY = re.compile(r"\.(part-.*|_transom\..*)\.tmp")
 
 
