@@ -1,17 +1,21 @@
 """Durable writes: files that are there whole or not at all, and names that survive a power failure.
 
-Errors are OSError; what they mean to a user is said by the checkpoint, the sinks and the sources.
+On this machine that takes temporary names, renames, links and `fsync`; a store of objects does it by itself. Errors are
+OSError; what they mean to a user is said by the checkpoint, the sinks and the sources.
 """
 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
+
+from transom.storage.places import ObjectPath, Place
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -22,8 +26,30 @@ def is_full(error: OSError) -> bool:
     return error.errno in _FULL
 
 
-def sync_directory(path: Path) -> None:
+def names_in(directory: Place) -> list[str]:
+    """Return the names of files and directories in a directory, in no order.
+
+    Raises:
+        FileNotFoundError: It is a local one and not there; in a store there are no empty ones.
+    """
+    if isinstance(directory, Path):
+        return os.listdir(directory)
+    return [entry.name for entry in directory.entries()]
+
+
+def read_part(path: Place, start: int, length: int) -> bytes:
+    """Return a part of a file; shorter when the file ends before."""
+    if not isinstance(path, Path):
+        return path.read_part(start, length)
+    with open(path, "rb") as file:
+        file.seek(start)
+        return file.read(length)
+
+
+def sync_directory(path: Place) -> None:
     """Make the names in a directory durable."""
+    if not isinstance(path, Path):
+        return
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -31,13 +57,15 @@ def sync_directory(path: Path) -> None:
         os.close(handle)
 
 
-def sync_file(path: Path) -> None:
+def sync_file(path: Place) -> None:
     """Make a file's content durable, whoever wrote it."""
     sync_directory(path)  # the same calls: a read-only handle is enough for fsync
 
 
-def make_directory(path: Path) -> None:
-    """Create a directory and its parents, durably; nothing happens when it exists."""
+def make_directory(path: Place) -> None:
+    """Create a directory and its parents, durably; nothing happens when it exists, or in a store of objects."""
+    if not isinstance(path, Path):
+        return
     missing = []
     while not path.is_dir():
         missing.append(path)
@@ -48,7 +76,7 @@ def make_directory(path: Path) -> None:
 
 
 @contextmanager
-def writing(path: Path, *, sync: bool = True, new: bool = False) -> Iterator[IO[bytes]]:
+def writing(path: Place, *, sync: bool = True, new: bool = False) -> Iterator[IO[bytes]]:
     """Open a file whose content is complete and durable when the body has ended without an error.
 
     Args:
@@ -59,6 +87,10 @@ def writing(path: Path, *, sync: bool = True, new: bool = False) -> Iterator[IO[
     Raises:
         FileExistsError: It exists, but must not.
     """
+    if not isinstance(path, Path):
+        with _collecting(path, new=new) as file:
+            yield file
+        return
     with open(path, "xb" if new else "wb") as file:
         yield file
         file.flush()
@@ -67,7 +99,18 @@ def writing(path: Path, *, sync: bool = True, new: bool = False) -> Iterator[IO[
 
 
 @contextmanager
-def replacing(path: Path, *, sync: bool = True, unique: bool = False) -> Iterator[IO[bytes]]:
+def _collecting(path: ObjectPath, *, new: bool = False) -> Iterator[IO[bytes]]:
+    """Collect the content of an object in memory, and put it when the body has ended without an error."""
+    with io.BytesIO() as file:
+        yield file
+        if not new:
+            path.put(file.getbuffer())
+        elif not path.put_new(file.getvalue()):
+            raise FileExistsError(errno.EEXIST, "it exists already", str(path))
+
+
+@contextmanager
+def replacing(path: Place, *, sync: bool = True, unique: bool = False) -> Iterator[IO[bytes]]:
     """Open a file under a hidden temporary name; it gets its own name when the body has ended without an error.
 
     Args:
@@ -79,6 +122,10 @@ def replacing(path: Path, *, sync: bool = True, unique: bool = False) -> Iterato
     Raises:
         OSError: The file was not written; an older one is as it was, and nothing else is left behind.
     """
+    if not isinstance(path, Path):
+        with _collecting(path) as file:
+            yield file
+        return
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp" if unique else f".{path.name}.tmp")
     try:
         with writing(temporary, sync=sync) as file:
@@ -92,11 +139,14 @@ def replacing(path: Path, *, sync: bool = True, unique: bool = False) -> Iterato
         sync_directory(path.parent)
 
 
-def create_once(path: Path, content: bytes) -> None:
+def create_once(path: Place, content: bytes) -> None:
     """Create a file durably, unless it exists: of several processes that try at once, one succeeds.
 
     It is whole at once; on a file system without links a reader may see its beginning only.
     """
+    if not isinstance(path, Path):
+        path.put_new(content)
+        return
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with writing(temporary, new=True) as file:
@@ -121,8 +171,10 @@ def write_all(handle: int, data: bytes) -> None:
         rest = rest[os.write(handle, rest) :]
 
 
-def remove_temporaries(directory: Path) -> None:
-    """Remove what `replacing` and `create_once` leave behind when the process is killed."""
+def remove_temporaries(directory: Place) -> None:
+    """Remove what `replacing` and `create_once` leave behind when the process is killed; in a store, nothing."""
+    if not isinstance(directory, Path):
+        return
     for name in os.listdir(directory):
         if name.startswith(".") and name.endswith(".tmp"):
             with suppress(OSError):

@@ -1,0 +1,221 @@
+"""A file that grows at its end: on this machine one file, in a store of objects a folder of pieces.
+
+Pieces are numbered and each is put only where nothing is yet. That is what keeps out a writer that was overtaken:
+whoever takes over puts a seal behind the last one, and what the other writes next finds its place taken.
+
+    NAME/000000000001    "+" and bytes that were appended
+    NAME/000000000002    "=" and bytes that replace all before
+    NAME/000000000003    "." and random text: whoever wrote so far is shut out
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from transom.storage.durable import replacing, write_all
+from transom.storage.places import ObjectPath, Place
+
+_APPENDED, _REPLACED, _SEALED = b"+", b"=", b"."
+_AT_ONCE = 16
+"""Pieces that are read at the same time."""
+
+
+class TakenOver(OSError):
+    """A journal that somebody else goes on with."""
+
+
+class Journal(Protocol):
+    """A file that is open for appending."""
+
+    pieces: int
+    """Objects that it consists of; 1 for a file."""
+
+    def append(self, data: bytes) -> None:
+        """Write at the end; what was written may be lost until `sync` returns.
+
+        Raises:
+            OSError: A part of it may be there.
+        """
+
+    def sync(self) -> None:
+        """Make all that was written durable.
+
+        Raises:
+            TakenOver: Somebody else goes on with it; nothing that was written since the last call counts.
+            OSError: It is not known what is durable.
+        """
+
+    def cut_off(self, length: int) -> None:
+        """Take back what is behind a length, after an error of `append` or `sync`."""
+
+    def close(self) -> None:
+        """Close it, without making anything durable."""
+
+
+def open_journal(path: Place, content: bytes | None = None) -> Journal:
+    """Return a journal, ready for appending.
+
+    Args:
+        path: Where it is.
+        content: What it holds from now on, durably and at once; None goes on with what there is, and shuts out whoever
+            has it open in a store.
+    """
+    if isinstance(path, Path):
+        if content is not None:
+            with replacing(path) as file:
+                file.write(content)
+        return _LocalJournal(path)
+    return _Pieces(path, content)
+
+
+def read_journal(path: Place) -> bytes:
+    """Return what is in a journal.
+
+    Raises:
+        FileNotFoundError: There is none.
+    """
+    if isinstance(path, Path):
+        return path.read_bytes()
+    return b"".join(piece[1:] for piece in _pieces(path) if not piece.startswith(_SEALED))
+
+
+def seal_journal(path: Place) -> None:
+    """Shut out whoever has a journal in a store open: what they write from now on fails with TakenOver.
+
+    What they have called durable is read by `read_journal` afterwards, also where listings lag.
+    """
+    if not isinstance(path, Path):
+        _sealed(path, max(_numbers(path), default=0))
+
+
+def journal_exists(path: Place) -> bool:
+    """Tell whether there is a journal."""
+    return path.exists() if isinstance(path, Path) else path.is_dir()
+
+
+def remove_journal(path: Place) -> None:
+    """Remove a journal; nothing happens when there is none."""
+    if isinstance(path, Path):
+        path.unlink(missing_ok=True)
+        return
+    for number in _numbers(path):
+        (path / _name(number)).unlink()
+
+
+class _LocalJournal:
+    """A file that is appended to."""
+
+    def __init__(self, path: Path) -> None:
+        self._handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        self.pieces = 1
+
+    def append(self, data: bytes) -> None:
+        write_all(self._handle, data)
+
+    def sync(self) -> None:
+        os.fsync(self._handle)
+
+    def cut_off(self, length: int) -> None:
+        os.ftruncate(self._handle, length)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            os.close(self._handle)
+        self._handle = -1
+
+
+class _Pieces:
+    """A folder of pieces, of which this one puts the next."""
+
+    def __init__(self, folder: ObjectPath, content: bytes | None) -> None:
+        self._folder = folder
+        self._waiting = bytearray()
+        self._broken: OSError | None = None
+        numbers = _numbers(folder)
+        self.pieces = len(numbers)
+        self._last = max(numbers, default=0)
+        if content is None:
+            self._last = _sealed(folder, self._last)
+        else:
+            self._put(_REPLACED + content)
+            for number in numbers:
+                (folder / _name(number)).unlink()
+            self.pieces = 1
+
+    def append(self, data: bytes) -> None:
+        if self._broken:
+            raise self._broken
+        self._waiting += data
+
+    def sync(self) -> None:
+        if self._waiting:
+            self._put(_APPENDED + bytes(self._waiting))
+            self._waiting.clear()
+
+    def _put(self, piece: bytes) -> None:
+        path = self._folder / _name(self._last + 1)
+        try:
+            if not path.put_new(piece):
+                raise TakenOver(errno.EEXIST, "another application has written there", str(path))
+        except OSError as error:
+            self._broken = error  # the piece may be there
+            raise
+        self._last += 1
+        self.pieces += 1
+
+    def cut_off(self, length: int) -> None:
+        self._waiting.clear()
+
+    def close(self) -> None:
+        self._waiting.clear()
+
+
+def _name(number: int) -> str:
+    return f"{number:012d}"
+
+
+def _numbers(folder: ObjectPath) -> list[int]:
+    return [int(entry.name) for entry in folder.entries() if entry.stat and entry.name.isdecimal()]
+
+
+def _sealed(folder: ObjectPath, last: int) -> int:
+    """Put a seal behind the last piece, and return its number; nobody else puts the same one."""
+    seal = _SEALED + secrets.token_hex(8).encode()
+    while not (folder / _name(last + 1)).put_new(seal):
+        last += 1
+    return last + 1
+
+
+def _pieces(folder: ObjectPath) -> list[bytes]:
+    """Return the pieces that count, in order; those that a listing does not show yet are looked for by their names."""
+    numbers = _numbers(folder)
+    first, last = min(numbers, default=1), max(numbers, default=0)
+    pieces = _read(folder, range(first, last + 1))
+    while (piece := _found(folder, first + len(pieces))) is not None:
+        pieces.append(piece)
+    start = max((place for place, piece in enumerate(pieces) if (piece or b"").startswith(_REPLACED)), default=0)
+    counting = [piece for piece in pieces[start:] if piece is not None]
+    if not counting or len(counting) < len(pieces) - start:
+        raise FileNotFoundError(errno.ENOENT, "there is no such object, or a piece of it is missing", str(folder))
+    return counting
+
+
+def _found(folder: ObjectPath, number: int) -> bytes | None:
+    try:
+        return (folder / _name(number)).read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _read(folder: ObjectPath, numbers: Sequence[int]) -> list[bytes | None]:
+    if len(numbers) < 2:
+        return [_found(folder, number) for number in numbers]
+    with ThreadPoolExecutor(min(_AT_ONCE, len(numbers))) as threads:
+        return list(threads.map(lambda number: _found(folder, number), numbers))

@@ -1,0 +1,136 @@
+"""Object stores through obstore: S3 and what speaks its protocol, Google Cloud Storage, Azure.
+
+Where a store is and who we are is told by the environment, as its own tools are told (AWS_REGION, AWS_ENDPOINT_URL,
+AWS_ALLOW_HTTP, AWS_ACCESS_KEY_ID, ..., GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_NAME, ...), or by the machine's
+role.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    NotFoundError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+from obstore.store import from_url
+
+from transom.storage.objects import Entry, Stat
+
+_RETRY_FOR = timedelta(seconds=30)
+_STATUS = re.compile(r"status code: (\d{3}[A-Za-z ]*)")
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_QUERY = re.compile(r"\?[^\s\"')]*")
+
+
+class Obstore:
+    """The objects in one bucket or container.
+
+    Args:
+        url: The bucket without any key, as in s3://bucket.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        with _translated(url):
+            self._store: Any = from_url(url, retry_config={"retry_timeout": _RETRY_FOR})
+
+    def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return an object, or a part of it."""
+        with _translated(f"{self._url}/{key}"):
+            if length is None and not start:
+                return bytes(obstore.get(self._store, key).bytes())
+            size = obstore.head(self._store, key)["size"]
+            end = size if length is None else min(size, start + length)
+            return bytes(obstore.get_range(self._store, key, start=start, end=end)) if end > start else b""
+
+    def put(self, key: str, data: bytes | memoryview) -> None:
+        """Write an object; it replaces one that is there."""
+        with _translated(f"{self._url}/{key}"):
+            obstore.put(self._store, key, data)
+
+    def put_new(self, key: str, data: bytes) -> bool:
+        """Write an object unless there is one, and tell whether it was written."""
+        with _translated(f"{self._url}/{key}"):
+            try:
+                obstore.put(self._store, key, data, mode="create", use_multipart=False)
+            except (AlreadyExistsError, PreconditionError):
+                return False
+        return True
+
+    def stat(self, key: str) -> Stat | None:
+        """Return size and time of an object; None when there is none."""
+        try:
+            with _translated(f"{self._url}/{key}"):
+                found = obstore.head(self._store, key)
+        except FileNotFoundError:
+            return None
+        return _stat(found["size"], found["last_modified"])
+
+    def list(self, folder: str) -> list[Entry]:
+        """Return objects and folders directly in a folder, by name."""
+        with _translated(f"{self._url}/{folder}"):
+            found = obstore.list_with_delimiter(self._store, folder)
+        entries = [Entry(_last(prefix), None) for prefix in found["common_prefixes"]]
+        entries += [Entry(_last(each["path"]), _stat(each["size"], each["last_modified"])) for each in found["objects"]]
+        return sorted(entries, key=lambda entry: entry.name)
+
+    def walk(self, folder: str) -> Iterator[Entry]:
+        """Yield all objects below a folder, by key."""
+        skipped = len(folder) + 1 if folder else 0
+        with _translated(f"{self._url}/{folder}"):
+            for some in obstore.list(self._store, folder, chunk_size=1000):
+                for each in some:
+                    yield Entry(each["path"][skipped:], _stat(each["size"], each["last_modified"]))
+
+    def remove(self, key: str) -> None:
+        """Remove an object; nothing happens when there is none."""
+        try:
+            with _translated(f"{self._url}/{key}"):
+                obstore.delete(self._store, key)
+        except FileNotFoundError:
+            pass
+
+
+def _last(key: str) -> str:
+    return key.rstrip("/").rpartition("/")[2]
+
+
+def _stat(size: int, modified: datetime) -> Stat:
+    return Stat(size, round(modified.timestamp() * 1e6) * 1000)
+
+
+@contextmanager
+def _translated(what: str) -> Iterator[None]:
+    """Turn errors of the store into OSError, in words without queries of URLs, which may hold keys."""
+    try:
+        yield
+    except (NotFoundError, FileNotFoundError) as error:
+        code = _CODE.search(str(error))
+        if code and code[1] == "NoSuchBucket":
+            raise OSError(errno.EIO, "the bucket does not exist", what) from None
+        raise FileNotFoundError(errno.ENOENT, "there is no such object", what) from None
+    except (PermissionDeniedError, UnauthenticatedError) as error:
+        raise PermissionError(errno.EACCES, f"the store does not let us: {_brief(error)}", what) from None
+    except (AlreadyExistsError, PreconditionError):
+        raise
+    except (BaseError, ValueError) as error:
+        raise OSError(errno.EIO, _brief(error), what) from None
+
+
+def _brief(error: Exception) -> str:
+    """Return what a person needs of an error, which is many lines and may name a URL with its query."""
+    text = str(error)
+    parts = [found[1].strip() for found in (_STATUS.search(text), _CODE.search(text)) if found]
+    first = _QUERY.sub("", (text.splitlines() or [""])[0])[:200]
+    return ", ".join(parts) if parts else first

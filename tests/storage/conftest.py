@@ -1,0 +1,70 @@
+"""An S3 on this machine: moto, started once per process on a free port, stopped at the end."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from transom.storage.places import ObjectPath
+
+_numbers = itertools.count(1)
+SECRET = "a-secret-that-nobody-may-print"
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the server; the environment says where it is."""
+    if importlib.util.find_spec("moto") is None or importlib.util.find_spec("obstore") is None:
+        pytest.skip("moto and obstore are not installed")
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = (tmp_path_factory.mktemp("moto") / "log").open("wb")
+    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    address = f"http://127.0.0.1:{port}"
+    told = {
+        "AWS_ENDPOINT_URL": address,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+    }
+    before = {name: os.environ.get(name) for name in told}
+    os.environ.update(told)
+    try:
+        for _ in range(600):
+            with suppress(OSError), urllib.request.urlopen(f"{address}/moto-api/"):
+                break
+            assert server.poll() is None, Path(log.name).read_text()
+            time.sleep(0.05)
+        put = urllib.request.Request(f"{address}/transom", data=b"", method="PUT")
+        put.add_header("Authorization", "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request")
+        urllib.request.urlopen(put).close()
+        yield address
+    finally:
+        server.terminate()
+        server.wait()
+        log.close()
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@pytest.fixture
+def s3_place(s3: str) -> Callable[[], ObjectPath]:
+    """Make a new folder in the bucket of the server."""
+    return lambda: ObjectPath("s3://transom", f"folder-{os.getpid()}-{next(_numbers)}")

@@ -1,0 +1,100 @@
+"""Files that grow at their end, on this machine and in stores of objects."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from memory_objects import Faults, memory_place
+
+from transom.storage.journals import TakenOver, open_journal, read_journal, remove_journal, seal_journal
+from transom.storage.places import Place
+
+
+@pytest.fixture(params=["local", "memory", "s3"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "local":
+        return tmp_path / "log"
+    return (memory_place()[1] if request.param == "memory" else request.getfixturevalue("s3_place")()) / "log"
+
+
+def test_what_was_synced_is_read(path: Place) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_journal(path)
+    journal = open_journal(path, b"header\n")
+    assert read_journal(path) == b"header\n"
+    for line in (b"a\n", b"b\n", b"c\n"):
+        journal.append(line)
+    journal.sync()
+    journal.append(b"d\n")
+    journal.sync()
+    assert read_journal(path) == b"header\na\nb\nc\nd\n"
+    journal.close()
+    other = open_journal(path)
+    other.append(b"e\n")
+    other.sync()
+    other.close()
+    assert read_journal(path) == b"header\na\nb\nc\nd\ne\n"
+    open_journal(path, b"anew\n").close()
+    assert read_journal(path) == b"anew\n"
+    remove_journal(path)
+    with pytest.raises(FileNotFoundError):
+        read_journal(path)
+
+
+@pytest.mark.parametrize("lag", [0, 3, 1000])
+def test_whoever_was_overtaken_is_shut_out(lag: int) -> None:
+    path = memory_place(Faults(lag=lag))[1] / "log"
+    first = open_journal(path, b"1")
+    first.append(b"2")
+    first.sync()
+    second = open_journal(path)
+    first.append(b"lost")
+    with pytest.raises(TakenOver):
+        first.sync()
+    second.append(b"3")
+    second.sync()
+    assert read_journal(path) == b"123"
+    seal_journal(path)
+    second.append(b"4")
+    with pytest.raises(TakenOver):
+        second.sync()
+    with pytest.raises(TakenOver):
+        second.append(b"5")
+    assert read_journal(path) == b"123"
+
+
+def test_a_piece_that_is_gone_is_noticed() -> None:
+    store, folder = memory_place()
+    journal = open_journal(folder / "log", b"1")
+    for _ in range(2):
+        journal.append(b"2")
+        journal.sync()
+    store.remove("some/folder/log/000000000002")
+    with pytest.raises(FileNotFoundError):
+        read_journal(folder / "log")
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_was_called_durable_is_there(seed: int) -> None:
+    """Puts fail, happen without an answer, and listings lag; writers take over from one another."""
+    store, folder = memory_place(Faults(seed, refused=0.05, lost=0.15, lag=seed % 7))
+    path, safe, maybe, number = folder / "log", b"", b"", 0
+    while not safe:
+        with suppress(OSError):
+            open_journal(path, b"0")
+            safe = b"0"
+    for _ in range(20):
+        with suppress(OSError):
+            journal = open_journal(path)
+            safe += maybe if maybe and read_journal(path) == safe + maybe else b""
+            maybe = b""
+            for _ in range(5):
+                number += 1
+                maybe = b"%d," % number
+                journal.append(maybe)
+                journal.sync()
+                safe, maybe = safe + maybe, b""
+    store.faults = Faults()
+    assert read_journal(path) in (safe, safe + maybe)
