@@ -84,7 +84,7 @@ class Changing:
 
     def act(self, app: App, what: str, name: str) -> None:
         if what == "add":
-            if name not in app._sinks:
+            if name not in app.names:
                 self.asked.append(self.queries[name].add(self.stream, self.bench.sink, name))
                 self.job.add(name)
         else:
@@ -105,7 +105,7 @@ class Changing:
         assert all(change.done for change in self.asked)
         if not keeps_removed:
             self.job -= {change.query for change in self.asked if change.operation == "remove" and not change.refused}
-        self.job |= set(app._sinks) or {"q0"}
+        self.job |= set(app.names) or {"q0"}
         return progress
 
     def running(self) -> dict[str, dict[int, int]]:

@@ -143,7 +143,7 @@ def test_the_sink_of_a_query_that_was_removed_is_closed_while_the_others_go_on(s
         if not changes:
             changes.extend([app.remove("leaves"), app.remove("shares")])
         if all(change.done for change in changes) and own.closed:
-            sinks.update(own=own.closed, shared=shared.closed, open=len(app._opened._open))
+            sinks.update(own=own.closed, shared=shared.closed, open=len(app._queries.opened._open))
             app.stop()
 
     app.run(on_progress=look)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -11,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from transom.api.chaining import Derivation, JoinOf, ResultsOf, settled
+from transom.api.queries import Queries
 from transom.api.running import Running
 from transom.api.streams import Query, Rowwise, Stream
 from transom.checkpoint.control import Inbox
 from transom.checkpoint.store import Checkpoint
 from transom.engine.changes.remote import Remote
-from transom.engine.changes.requests import Addition, Change, ChangeRequest, Requests
+from transom.engine.changes.requests import Change
 from transom.engine.execution.runners import CutRunner
 from transom.engine.explain.explanation import Explanation
 from transom.engine.loop.interrupts import run_until_told
 from transom.engine.loop.loop import Loop
-from transom.engine.loop.opened import Opened
 from transom.engine.loop.opening import compile_aside, open_streams
 from transom.engine.loop.progress import Progress
 from transom.engine.spark.pulse import Pulse
@@ -38,11 +36,10 @@ from transom.model.watermark import watermark as make_watermark
 from transom.model.window import Window, window_of
 from transom.scheduling.policies import policy_named
 from transom.settings import Settings, SettingValues
-from transom.sinks.base import Sink, explained, require_usable
+from transom.sinks.base import Sink, explained
 from transom.sources.base import Source
 from transom.sources.shared import SharedSource
 from transom.views.notebook import NotebookView, notebook_display
-from transom.windows.query import WindowedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,16 +92,10 @@ class App:
         self._derived: list[Derivation] = []
         self._shared: dict[int, SharedSource] = {}
         """The sources, by identity: several streams may read one."""
-        self._sinks: dict[str, Sink] = {}
+        self._queries = Queries()
         self._loop: Loop | None = None
-        self._requests = Requests()
-        self._running = False
         self._stop = False
         """Whether the run that goes on, or is about to begin, was told to stop."""
-        self._lock = threading.RLock()
-        """Held while the definitions change: queries come and go from other threads."""
-        self._opened = Opened()
-        self._extend: Callable[[str, Sequence[str]], Sequence[Change]] | None = None
         self._on_step: Callable[[str], None] = lambda step: None
         self._runner: CutRunner | None = None
 
@@ -129,7 +120,7 @@ class App:
         Raises:
             DefinitionError: The name is taken, or the application is running.
         """
-        if self._running:
+        if self._queries.running:
             raise DefinitionError(
                 "stream: the application is running, and reads the streams that it had at its start.",
                 "Add queries to those, or stop it and start it with the new stream.",
@@ -145,7 +136,7 @@ class App:
         def twin(name: str | None) -> Stream:
             return self.stream(source, event_time=event_time, watermark=policy, name=name)
 
-        stream = Stream(self._add, self._results, twin, label, make_source, time, policy, shared.names[0])
+        stream = Stream(self._queries.add, self._results, twin, label, make_source, time, policy, shared.names[0])
         self._streams[label] = stream
         return stream
 
@@ -193,50 +184,15 @@ class App:
                 "Let the stream of a source be read apart, or add the query to this one.",
             )
 
-        stream = Stream(self._add, self._results, twin, derivation.name, derivation.source, WINDOW_TIME, FED)
+        stream = Stream(self._queries.add, self._results, twin, derivation.name, derivation.source, WINDOW_TIME, FED)
         derivation.stream = stream
         self._derived.append(derivation)
         return stream
 
-    def _add(self, stream: Stream, sink: Sink, name: str | None, query: Callable[[str], WindowedQuery]) -> Change:
-        with self._lock:
-            label = name or next(f"query{i}" for i in itertools.count(1) if f"query{i}" not in self._sinks)
-            require_usable(label, sink, self._sinks)
-            made = query(label)
-            stream._queries.append(made)
-            self._sinks[label] = sink
-            if not self._running:
-                return self._requests.define(label)
-            change = Change(label, "add")
-            change.when_done(lambda: self._forget_if_refused(change, sink))
-            addition = Addition(stream.name, stream._rows, made, sink)
-            self._opened.add(sink)
-        return self._requests.ask(ChangeRequest(change, addition))
-
-    def _forget_if_refused(self, change: Change, sink: Sink) -> None:
-        if change.refused:
-            self._forget(change.query)
-            self._release(sink)
-
-    def _forget(self, name: str) -> None:
-        """Take a query out of the definitions; its sink is closed when it has taken all, or when the run ends."""
-        with self._lock:
-            del self._sinks[name]
-            for stream in (*self._streams.values(), *(derivation.stream for derivation in self._derived)):
-                stream._queries = [query for query in stream._queries if query.name != name]
-
-    def _release(self, sink: Sink) -> None:
-        """Close a sink, unless a query has it."""
-        with self._lock:
-            needed = any(sink is other for other in self._sinks.values())
-        if not needed:
-            self._opened.release(sink)
-
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the queries."""
-        with self._lock:
-            return tuple(self._sinks)
+        return tuple(self._queries.sinks)
 
     def _extend_with(self, add: Callable[[str, Sequence[str]], Sequence[Change]]) -> None:
         """Say how `transom add` adds queries while the application runs.
@@ -245,41 +201,28 @@ class App:
             add: Given the path of a job file and names of queries in it (none for all that are new), it adds them
                 with `to`, and returns the changes; called on the thread of `run`.
         """
-        self._extend = add
-
-    def _asked(self, request: Mapping[str, Any]) -> Sequence[Change]:
-        """Do what a command asks for."""
-        operation, names = request["operation"], request["names"]
-        if operation == "add":
-            if self._extend is None:
-                raise DefinitionError(
-                    "add: the application was not started from a TOML job.",
-                    "Add queries in its Python code, with to() on one of its streams.",
-                )
-            return self._extend(request["job"], names)
-        acts = {"pause": self.pause, "resume": self.resume, "remove": self.remove}
-        return [acts[operation](name) for name in names]
+        self._queries.extend = add
 
     def pause(self, name: str) -> Change:
         """Let a query rest: it emits nothing, and its windows miss the rows that come meanwhile; its sink stays open.
 
         A restart leaves it paused. May be called from any thread, also before `run`, which then begins with it.
         """
-        return self._requests.ask(ChangeRequest(Change(name, "pause")))
+        return self._queries.pause(name)
 
     def resume(self, name: str) -> Change:
         """Let a paused query run again; `Change.wait` tells from when on its windows are complete.
 
         Earlier windows than that are not emitted, nor are those that ended while it was paused.
         """
-        return self._requests.ask(ChangeRequest(Change(name, "resume")))
+        return self._queries.resume(name)
 
     def remove(self, name: str) -> Change:
         """Take a query out for good: its open windows are dropped, results that were written stay.
 
         Its name is free again, also for another definition. A restart with the same definition leaves it out.
         """
-        return self._requests.ask(ChangeRequest(Change(name, "remove")))
+        return self._queries.remove(name)
 
     def _definitions(self) -> list[StreamDefinition]:
         return settled(list(self._streams.values()), self._derived)
@@ -349,24 +292,21 @@ class App:
     def _begin(self, what: str, once: bool, close_all: bool) -> RunOrder:
         if close_all and not once:
             raise DefinitionError(f"{what}: close_all needs once=True.", "A stream that goes on has no last window.")
-        with self._lock:
-            if self._running:
-                raise DefinitionError(
-                    f"{what}: the application is running.",
-                    "Stop that run and wait for its end first, or make another App with a checkpoint of its own.",
-                )
-            order = RunOrder(self._definitions(), dict(self._sinks), once, close_all)
-            self._opened = Opened([*order.sinks.values(), *(definition.source for definition in order.definitions)])
-            self._running, self._stop = True, False
-        return order
+        definitions: list[StreamDefinition] = []
+
+        def sources() -> list[Source]:
+            self._stop = False
+            definitions.extend(self._definitions())
+            return [definition.source for definition in definitions]
+
+        sinks = self._queries.begin(what, sources)
+        return RunOrder(definitions, sinks, once, close_all)
 
     def _run_begun(self, order: RunOrder, on_progress: Callable[[Progress], None] | None) -> Progress:
         try:
             return self._run(order, on_progress)
         finally:
-            with self._lock:
-                self._running = False
-            self._requests.refuse_all()
+            self._queries.end()
 
     def _stop_at_once(self) -> None:
         self._stop = True
@@ -397,16 +337,17 @@ class App:
                 self._clock,
                 on_progress,
                 self._on_step,
-                requests=self._requests,
-                forget=self._forget,
+                requests=self._queries.requests,
+                forget=self._queries.forget,
                 runner=self._runner,
-                release=self._release,
+                release=self._queries.release,
                 lost=lost,
             )
             self._loop = loop
             if self._stop:
                 loop.stop()
-            self._requests.look = Remote(Inbox(checkpoint.path, self._clock), self._clock, self._asked).look
+            inbox = Inbox(checkpoint.path, self._clock)
+            self._queries.requests.look = Remote(inbox, self._clock, self._queries.act).look
             if self._runner is None:
                 pulse.watch(loop.fail)
             return run_until_told(loop, session, pulse, order.once, order.close_all)
@@ -414,7 +355,7 @@ class App:
 
     def _close(self, error: BaseException | None) -> None:
         loop, self._loop = self._loop, None
-        self._opened.close([] if loop is None else loop.still_writing, error)
+        self._queries.opened.close([] if loop is None else loop.still_writing, error)
 
     def stop(self) -> None:
         """End a `run` that goes on or begins in another thread, after its running micro-batches.
@@ -438,5 +379,5 @@ class App:
         session = private_session(self.spark)
         with active_session_kept(self.spark):
             parts, columns = compile_aside(self._definitions(), session, self._clock, self.settings.share)
-        sinks = {name: sink.describe() for name, sink in self._sinks.items()}
+        sinks = {name: sink.describe() for name, sink in self._queries.sinks.items()}
         return explain(self.name, parts, sinks, columns, self.settings.tier)

@@ -1,0 +1,140 @@
+"""The queries of an application: they come, rest and leave, before it runs and while it does, from any thread."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from transom.api.streams import Stream
+from transom.engine.changes.requests import Addition, Change, ChangeRequest, Requests
+from transom.engine.loop.opened import Closable, Opened
+from transom.errors import DefinitionError
+from transom.sinks.base import Sink, require_usable
+from transom.windows.query import WindowedQuery
+
+
+class Queries:
+    """The queries of an application by name, with their streams and sinks. May be used from any thread."""
+
+    def __init__(self) -> None:
+        self.requests = Requests()
+        """Changes that wait for the run."""
+        self.opened = Opened()
+        """The sinks and sources of the run."""
+        self.running = False
+        """Whether a run has begun and not ended, so that queries come and go by requests."""
+        self.extend: Callable[[str, Sequence[str]], Sequence[Change]] | None = None
+        """Adds queries of a job file; None if the application was not started from one."""
+        self._sinks: dict[str, Sink] = {}
+        self._streams: dict[str, Stream] = {}
+        """Stream of each query."""
+        self._lock = threading.RLock()
+
+    @property
+    def sinks(self) -> dict[str, Sink]:
+        """Sink of each query."""
+        with self._lock:
+            return dict(self._sinks)
+
+    def begin(self, what: str, sources: Callable[[], Sequence[Closable]]) -> dict[str, Sink]:
+        """Begin a run, and return the sink of each query that it has.
+
+        Args:
+            what: The method that begins it, for the message.
+            sources: Returns what it opens besides sinks; may define the queries that others read.
+
+        Raises:
+            DefinitionError: One goes on.
+        """
+        with self._lock:
+            if self.running:
+                raise DefinitionError(
+                    f"{what}: the application is running.",
+                    "Stop that run and wait for its end first, or make another App with a checkpoint of its own.",
+                )
+            also = sources()
+            self.opened = Opened([*self._sinks.values(), *also])
+            self.running = True
+            return dict(self._sinks)
+
+    def end(self) -> None:
+        """End the run; the changes that still wait are refused."""
+        with self._lock:
+            self.running = False
+        self.requests.refuse_all()
+
+    def add(self, stream: Stream, sink: Sink, name: str | None, query: Callable[[str], WindowedQuery]) -> Change:
+        """Add a query: at once to the definitions, and by a request to a run that goes on.
+
+        Args:
+            stream: The stream that it reads.
+            sink: Takes its results.
+            name: Its name; None for query1, query2, ...
+            query: Makes it, given its name.
+
+        Raises:
+            DefinitionError: The name or the sink is taken.
+        """
+        with self._lock:
+            label = name or next(f"query{i}" for i in itertools.count(1) if f"query{i}" not in self._sinks)
+            require_usable(label, sink, self._sinks)
+            made = query(label)
+            stream._queries.append(made)
+            self._sinks[label], self._streams[label] = sink, stream
+            if not self.running:
+                return self.requests.define(label)
+            change = Change(label, "add")
+            change.when_done(lambda: self._forget_if_refused(change, sink))
+            addition = Addition(stream.name, stream._rows, made, sink)
+            self.opened.add(sink)
+        return self.requests.ask(ChangeRequest(change, addition))
+
+    def pause(self, name: str) -> Change:
+        """Let a query rest."""
+        return self.requests.ask(ChangeRequest(Change(name, "pause")))
+
+    def resume(self, name: str) -> Change:
+        """Let a paused query run again."""
+        return self.requests.ask(ChangeRequest(Change(name, "resume")))
+
+    def remove(self, name: str) -> Change:
+        """Take a query out for good."""
+        return self.requests.ask(ChangeRequest(Change(name, "remove")))
+
+    def act(self, request: Mapping[str, Any]) -> Sequence[Change]:
+        """Do what a command asks for.
+
+        Raises:
+            DefinitionError: It adds queries, and the application was not started from a job file.
+        """
+        operation, names = request["operation"], request["names"]
+        if operation == "add":
+            if self.extend is None:
+                raise DefinitionError(
+                    "add: the application was not started from a TOML job.",
+                    "Add queries in its Python code, with to() on one of its streams.",
+                )
+            return self.extend(request["job"], names)
+        acts = {"pause": self.pause, "resume": self.resume, "remove": self.remove}
+        return [acts[operation](name) for name in names]
+
+    def forget(self, name: str) -> None:
+        """Take a query out of the definitions; its sink is closed when it has taken all, or when the run ends."""
+        with self._lock:
+            del self._sinks[name]
+            stream = self._streams.pop(name)
+            stream._queries = [query for query in stream._queries if query.name != name]
+
+    def release(self, sink: Sink) -> None:
+        """Close a sink, unless a query has it."""
+        with self._lock:
+            needed = any(sink is other for other in self._sinks.values())
+        if not needed:
+            self.opened.release(sink)
+
+    def _forget_if_refused(self, change: Change, sink: Sink) -> None:
+        if change.refused:
+            self.forget(change.query)
+            self.release(sink)
