@@ -1,0 +1,104 @@
+"""The command line on a standalone cluster: a worker and the driver are killed, and another directory goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cluster.standalone import StandaloneCluster, environment
+
+pytestmark = pytest.mark.slow
+
+FILES, ROWS = 40, 500
+
+JOB = """
+checkpoint = "{shared}/ckpt"
+
+[settings]
+max_rows_per_cut = {rows}
+
+[source]
+name = "trips"
+files = "{shared}/trips/*.json"
+schema = "zone string, fare bigint, pickup_at timestamp"
+event_time = "pickup_at"
+watermark = "2 seconds"
+
+[[query]]
+name = "fares"
+group_by = ["zone"]
+windows = ["10 seconds", "1 minute"]
+aggregates = ["count(*) as trips", "sum(fare) as fare", "max(fare) as most"]
+within = "1 second"
+sink = {{parquet = "{shared}/out/fares"}}
+"""
+
+
+def write_trips(directory: Path) -> None:
+    directory.mkdir(parents=True)
+    for file in range(FILES):
+        with open(directory / f"{file:03}.json", "w", encoding="utf-8") as lines:
+            for row in range(ROWS):
+                second = (file * ROWS + row) // 50
+                at = f"2026-01-01T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}Z"
+                lines.write(json.dumps({"zone": f"z{row % 7}", "fare": row * file, "pickup_at": at}) + "\n")
+
+
+def driver(job: Path, directory: Path, master: str, *more: str) -> subprocess.Popen[str]:
+    directory.mkdir()
+    settings = ("spark.executor.cores=1", "spark.executor.memory=450m")
+    conf = [part for setting in settings for part in ("--conf", setting)]
+    program = [sys.executable, "-m", "transom_command", "run", str(job), "--master", master, "--json", *conf, *more]
+    return subprocess.Popen(
+        program, cwd=directory, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def await_rows(process: subprocess.Popen[str], rows: int) -> None:
+    """Read what a driver prints until its stream has read some rows."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        found = json.loads(line)
+        if any(stream["rows"] >= rows for stream in found.get("streams", ())):
+            return
+    raise AssertionError(process.communicate()[1])
+
+
+def test_killed_workers_and_drivers_lose_nothing(tmp_path):
+    shared = tmp_path / "shared"
+    write_trips(shared / "trips")
+    job = shared / "job.toml"
+    job.write_text(JOB.format(shared=shared, rows=ROWS))
+    with StandaloneCluster(tmp_path / "cluster", workers=2) as cluster:
+        first = driver(job, tmp_path / "here", cluster.master)
+        try:
+            await_rows(first, 4 * ROWS)
+            assert sum(worker["coresused"] for worker in cluster.state()["workers"]) == 4, "four executors of one core"
+            cluster.kill_worker(0)
+            await_rows(first, 10 * ROWS)
+        finally:
+            first.send_signal(signal.SIGKILL)
+            first.communicate()
+        second = driver(job, tmp_path / "there", cluster.master, "--once", "--close-all")
+        _, errors = second.communicate(timeout=600)
+        assert second.returncode == 0, errors
+    duckdb = pytest.importorskip("duckdb")
+    query = """
+        SELECT window_start, window_end, zone, trips, fare, most FROM '{}/out/fares/*.parquet' ORDER BY ALL
+    """
+    batch = """
+        WITH sizes AS (SELECT unnest([10, 60]) AS size),
+        rows AS (SELECT size, zone, fare, epoch(pickup_at::TIMESTAMP)::BIGINT // size * size AS begin_s
+                 FROM read_json('{}/trips/*.json') CROSS JOIN sizes)
+        SELECT to_timestamp(begin_s), to_timestamp(begin_s + size), zone, count(*), sum(fare)::BIGINT, max(fare)
+        FROM rows GROUP BY size, begin_s, zone ORDER BY ALL
+    """
+    with duckdb.connect() as database:
+        database.execute("SET TimeZone = 'UTC'")
+        got = database.execute(query.format(shared)).fetchall()
+        expected = database.execute(batch.format(shared)).fetchall()
+    assert got == expected
