@@ -1,4 +1,4 @@
-"""How fast a backlog is processed for 1, 4 and 16 queries, against stock Spark, DuckDB and Polars."""
+"""Speed of processing a backlog for 1, 4 and 16 queries, against stock Spark, DuckDB and Polars."""
 
 from __future__ import annotations
 

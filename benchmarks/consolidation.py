@@ -1,4 +1,4 @@
-"""What a window costs out of complete windows and spans, against merging all of its panes.
+"""Cost of a window out of complete windows and spans, against merging all of its panes.
 
 The store of panes is driven as the engine drives it: partials in, windows closed by a watermark, old panes dropped. No
 Spark, no source; only the merging is measured.

@@ -1,4 +1,4 @@
-"""What a micro-batch of 100 rows costs with 16 queries, against stock Spark's 16 streaming queries."""
+"""Cost of a micro-batch of 100 rows with 16 queries, against stock Spark's 16 streaming queries."""
 
 from __future__ import annotations
 

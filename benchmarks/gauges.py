@@ -1,4 +1,4 @@
-"""What a driver holds at one moment: memory, cached blocks, open files, and its checkpoint on disk."""
+"""A driver's holdings at one moment: memory, cached blocks, open files, and its checkpoint on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all benchmarks share: repeats, medians, intervals, tables, the last line, the limit of --quick."""
+"""Shared parts of all benchmarks: repeats, medians, intervals, tables, the last line, the limit of --quick."""
 
 from __future__ import annotations
 

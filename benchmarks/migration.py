@@ -1,4 +1,4 @@
-"""What it costs that a key group moves while windows are open: the three strategies of Enorm (Fig. 10 to 13).
+"""Cost of moving a key group while windows are open: the three strategies of Enorm (Fig. 10 to 13).
 
 Three executors with one core each hold seven key groups of one sliding window (five panes); one executor has three of
 them. The load moves: each period the keys of that executor have half as many rows again, and one of its groups goes to

@@ -1,4 +1,4 @@
-"""How the time to catch up grows with the number of queries that share panes and keys: 1, 4, 16 and 64."""
+"""Time to catch up against the number of queries that share panes and keys: 1, 4, 16 and 64."""
 
 from __future__ import annotations
 

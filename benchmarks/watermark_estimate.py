@@ -1,4 +1,4 @@
-"""How often a sweeping watermark arrives inside the interval that was foretold for it, and how wide that is."""
+"""Share of sweeping watermarks that arrive inside the interval that was foretold for them, and how wide that is."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def failure(job):
 @pytest.mark.parametrize(
     ("error", "kind", "reason"),
     [
-        (CheckpointCorruptError("damaged", "mend it."), FailureKind.CHECKPOINT, "damaged mend it."),
+        (CheckpointCorruptError("damaged", "repair it."), FailureKind.CHECKPOINT, "damaged repair it."),
         (CheckpointFullError("full", "tidy."), FailureKind.DISK_FULL, "full tidy."),
         (MemoryError("too much"), FailureKind.MEMORY, "MemoryError: too much"),
         (FileNotFoundError(2, "gone"), FailureKind.FILE_MISSING, "FileNotFoundError: [Errno 2] gone"),

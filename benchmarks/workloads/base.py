@@ -1,4 +1,4 @@
-"""What a workload is: events in the order in which they arrive, a query, and the same query in plain Spark.
+"""A workload: events in the order in which they arrive, a query, and the same query in plain Spark.
 
 Events happen evenly or in bursts, and arrive one network delay later. Time runs from 0 in microseconds; the event time
 of a row is `BASE_MICROS` + `at`, whenever it is replayed.

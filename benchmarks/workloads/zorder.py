@@ -100,7 +100,7 @@ class ZOrder:
 
         Args:
             x: A DOUBLE: a column or an expression. It occurs once for each bit.
-            y: Likewise.
+            y: The same of the other axis.
         """
         cell_x = self._cell_sql(x, self.west, self.east)
         cell_y = self._cell_sql(y, self.south, self.north)

@@ -39,7 +39,7 @@ class FailureKind(Enum):
 
 
 PASSING = frozenset({FailureKind.CANCELLED, FailureKind.EXECUTOR_LOST})
-"""What may go well when it is tried again."""
+"""The kinds that may go well when they are tried again."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ _REMEDIES = {
     FailureKind.MEMORY: f"{_AGAIN}: give Spark or Python more memory, or set max_rows_per_cut lower, and run again.",
     FailureKind.CANCELLED: f"{_AGAIN}: run again, and let its Spark jobs end.",
     FailureKind.EXECUTOR_LOST: f"{_AGAIN}: see in the logs of the executors why they end, and run again.",
-    FailureKind.CHECKPOINT: "Mend it, and run again.",
+    FailureKind.CHECKPOINT: "Repair it, and run again.",
 }
 
 

@@ -1,4 +1,4 @@
-"""Requests through the files of a checkpoint: who asks in vain, and what becomes of what nobody takes."""
+"""Requests through the files of a checkpoint: who asks and gets no answer, and what becomes of what nobody takes."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, overload
 
-from transom.engine.spark.session import is_connect
 from transom.errors import DefinitionError, SessionError
 from transom.model.calendar import CalendarSpec
+from transom.model.sessions import is_connect
 from transom.model.time import Clock, Duration, Micros, SystemClock, format_duration, parse_duration
 from transom.model.window import SessionSpec, Window, WindowSpec, window_of
 from transom.scheduling.policies import LONGEST_WAIT, policy_named
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BatchFunction: TypeAlias = "Callable[[DataFrame, int], None]"
-"""What `foreachBatch` takes: the rows of a micro-batch and its number."""
+"""A function as `foreachBatch` takes it: of the rows of a micro-batch and its number."""
 
 LIMIT: Duration = "10 seconds"
 LOOK = 0.02

@@ -44,7 +44,7 @@ _NOISE = ("WARNING: Using incubator modules", "Warning: Java versions > Java 11 
 """Starts of lines that Java and DataSketches print at every start, and about which nobody can do anything."""
 
 _ERRORS_OF_FETCHING = ("Exception", "UNRESOLVED", "unresolved", "not found:")
-"""What is in the lines that say why a jar cannot be had."""
+"""Parts of the lines that say why a jar cannot be had."""
 
 LONGEST = 3.0
 """Seconds that Ctrl-C waits for Spark to clean up after itself; it then ends in any case."""

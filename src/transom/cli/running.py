@@ -38,7 +38,7 @@ def run_job(
     if failed:
         raise QueryFailedError(
             "; ".join(f"query {name!r} failed: {why}" for name, why in failed.items()),
-            "The other queries went on. Mend it, give it a new name, and run again.",
+            "The other queries went on. Correct it, give it a new name, and run again.",
         )
 
 

@@ -35,9 +35,9 @@ PACE = 1e-8
 ROOM = 0.75
 """Share of the time that is used: meanwhile another executor may start on the same cores, and what is new is slow."""
 RECOVERIES = 4
-"""What the last ones took beyond their work counts as starting, too: workers of new executors start cold."""
+"""The time of the last ones beyond their work counts as starting, too: workers of new executors start cold."""
 JOBS = 16
-"""What starting a job takes is the longest of the last ones: the bound has to hold on a busy day as well."""
+"""The time for starting a job is the longest of the last ones: the bound has to hold on a busy day as well."""
 
 
 @dataclass(frozen=True)

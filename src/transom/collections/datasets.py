@@ -39,9 +39,9 @@ class Dataset:
 
     label: Any
     frame: DataFrame | None = None
-    """What it is computed from, again if need be: the same rows every time. None for one that is derived."""
+    """The rows that it is computed from, again if need be: the same every time. None for one that is derived."""
     recipe: Recipe | None = None
-    """How it is derived; None for one with a frame or a checkpoint."""
+    """Its derivation; None for one with a frame or a checkpoint."""
     kind: str = ""
     """Name of its collection."""
     made_from: tuple[str, ...] = ()
@@ -55,11 +55,11 @@ class Dataset:
     used: int = 0
     """Number of the last action that read it."""
     partitioning: Partitioning | None = None
-    """How its rows became partitions, from its first computation on."""
+    """The partitioning of its rows, from its first computation on."""
     delay: float = 0.0
     """Longest task that made it from its parents, seconds; with a frame: the whole exchange."""
     started: float = 0.0
-    """What the job took longer than that, seconds."""
+    """Time of the job beyond that, seconds."""
     number: int = field(default_factory=lambda: next(_NUMBERS))
     """In order of creation: parents come before children."""
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 LOOK: Micros = MICROS_PER_SECOND
 """Executors that come and go are noticed so soon."""
 PATIENCE: Micros = 60 * MICROS_PER_SECOND
-"""How long to wait for executors that are missing, unless a namespace says otherwise."""
+"""Longest wait for executors that are missing, unless a namespace says otherwise."""
 logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from transom.collections.checkpointing import Recovery
 from transom.collections.namespaces import PATIENCE, Namespace
 from transom.engine.placed.outlasting import outlasting
-from transom.engine.spark.session import is_connect
 from transom.errors import DefinitionError, SessionError
+from transom.model.sessions import is_connect
 from transom.model.time import Micros, SystemClock, format_duration
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ROWS_PER_CUT = 4_000
 """Rows per micro-batch: about four days, so that one run has many of them, as a live stream would."""
 DELAY = "2 hours"
-"""How long windows wait for flights that leave late; some leave later still."""
+"""Time that windows wait for flights that leave late; some leave later still."""
 DAY_OFFSET = "5 hours"
 """Days begin at midnight in New York's standard time, all year."""
 

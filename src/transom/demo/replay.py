@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from transom.api.app import App
 
 OVER: Micros = 20 * MICROS_PER_SECOND
-"""How long the paced part takes."""
+"""Duration of the paced part."""
 LOOK = 0.05
 """Seconds between two looks whether the stream has caught up."""
 

@@ -10,7 +10,7 @@ from transom.errors import DefinitionError
 MARKER = ".transom-demo"
 """A file that says that the demo made the directory."""
 OWN = ("input", "results", "checkpoint")
-"""What the demo writes, and all that it ever deletes."""
+"""The directories that the demo writes, and all that it ever deletes."""
 
 
 def prepare(out: Path) -> None:

@@ -28,7 +28,7 @@ class Move:
     source: ExecutorId
     target: ExecutorId
     load: float
-    """What it takes from the one and brings to the other, in the unit of the loads."""
+    """The load that it takes from the one and brings to the other."""
 
 
 @dataclass(frozen=True)

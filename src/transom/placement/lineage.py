@@ -24,7 +24,7 @@ class LineageNode:
     reading: float = 0.0
     """Seconds to have it again from where it is durable, or would be, once checkpointed. Stark counts 0."""
     kind: str = ""
-    """What it is in its step: datasets of one kind are made alike, step after step."""
+    """Its role in its step: datasets of one kind are made alike, step after step."""
     held: bool = True
     """Whether its partitions are there; only then it can be checkpointed."""
 

@@ -29,7 +29,7 @@ REACH = 2
 MOST = 54
 """Datasets in the horizon, at most."""
 DISCOUNT = 0.85
-"""What a byte costs a step later. A checkpoint that is later puts off all that follow, which a horizon does not see."""
+"""Cost of a byte a step later. A checkpoint that is later puts off all that follow, which a horizon does not see."""
 SECONDS = 0.1
 """Time for one integer program; then the best answer so far counts."""
 GAP = 1e-2

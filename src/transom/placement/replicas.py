@@ -29,7 +29,7 @@ class RunningTask:
     begun: float
     """Second from which it may have computed: when it was submitted, or when a core became free for it."""
     seconds: float
-    """How long it is expected to compute."""
+    """Time that it is expected to compute."""
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 PROMOTED_TO = 0.75
-"""What goes to the executors goes until the driver holds at most this share of its budget."""
+"""Partials go to the executors until the driver holds at most this share of its budget."""
 DEMOTED_AT = 0.25
-"""What comes back comes only while the driver then holds at most this share: far below `PROMOTED_TO`, so that a load
+"""Partials come back only while the driver then holds at most this share: far below `PROMOTED_TO`, so that a load
 that goes up and down does not move it to and fro."""
 
 

@@ -27,7 +27,7 @@ EPOCHS = 400
 ENOUGH = 40
 """With fewer lags than this the moments decide, which say more than so few quantiles."""
 PACE = 0.02
-"""How fast the level of the intervals follows their hits; see `LagHistory.seen`."""
+"""Rate at which the level of the intervals follows their hits; see `LagHistory.seen`."""
 
 _ROOT_HALF = math.sqrt(0.5)
 

@@ -65,7 +65,7 @@ class StreamView(NamedTuple):
     load: float = 0.0
     """Offered work over capacity, as far as it was measured, the same for all; see `costs.offered`."""
     rank: float = 0.0
-    """Which of equal streams goes first, always the same: from -1, the last, to 1; see `rank_of`."""
+    """Place among equal streams, always the same: from -1, the last, to 1; see `rank_of`."""
 
     def grown(self, cost: float) -> StreamView:
         """Return the stream when all that waits costs so much, and nothing else has happened."""

@@ -128,5 +128,5 @@ def explained(query: str, sink: Sink) -> Iterator[None]:
     except Exception as error:
         raise SinkError(
             f"query {query!r}: its sink ({sink.describe()}) cannot be used: {type(error).__name__}: {error}.",
-            "Mend it, or send the results elsewhere.",
+            "Repair it, or send the results elsewhere.",
         ) from error

@@ -15,7 +15,7 @@ from transom.windows.components import Arrangement, Component, KeySet, derivable
 from transom.windows.splitting import GAIN, Decision, Form, Load, UnitCosts, load_of
 
 PERSIST = 1.0
-"""What a second aggregation in a job costs besides itself, in aggregations: the rows are kept for it. Measured: the CPU
+"""Cost of a second aggregation in a job besides itself, in aggregations: the rows are kept for it. Measured: the CPU
 of a job with two aggregations is 2.5 to 3.4 times that with one."""
 
 

@@ -32,7 +32,7 @@ class KeySet:
     keys: frozenset[Key]
     queries: tuple[WindowedQuery, ...]
     condition: Expression | None = None
-    """Which rows of the branch these are; all if None."""
+    """The condition on the rows of the branch; all if None."""
     only: str = ""
     """Name of the query that shares with no other; empty when queries share."""
 
@@ -125,7 +125,7 @@ DEFAULT = Arrangement()
 class Component:
     """One aggregation of the job, by pane and the keys of its finest key set; the others are derived from it.
 
-    Key sets with different conditions are told apart by a tag: a row is aggregated once for each condition that it
+    Key sets with different conditions are distinguished by a tag: a row is aggregated once for each condition that it
     satisfies.
     """
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 OVERHEAD = 512
-"""What one more part costs besides its rows, in rows: calls per merge against nanoseconds per row (measured)."""
+"""Cost of one more part besides its rows, in rows: calls per merge against nanoseconds per row (measured)."""
 
 
 @dataclass(frozen=True, order=True)

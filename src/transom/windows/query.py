@@ -56,7 +56,7 @@ class WindowedQuery:
     lateness: Micros = 0
     """Rows that come up to so long (event time, microseconds) after a window's close still correct it."""
     condition: Expression | None = None
-    """Which rows of the branch it sees, a boolean; all if None."""
+    """The rows of the branch that it sees, as a boolean expression; all if None."""
     keeps_rows: bool = False
     """Whether the rows that it sees are kept whole, for a join."""
 

@@ -54,7 +54,7 @@ def propose(
     except Exception as error:
         names = ", ".join(map(repr, sorted(begun)))
         raise DefinitionError(
-            f"query {names}: its transformations fail: {type(error).__name__}: {error}.", "Mend its map()."
+            f"query {names}: its transformations fail: {type(error).__name__}: {error}.", "Correct its map()."
         ) from error
     held = stream.state.held()
     sources = tuple(sources_of(key_set, origin, held, begun) for key_set, origin, *_ in compiled.stores)

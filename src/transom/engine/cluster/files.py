@@ -202,7 +202,7 @@ def summary_of(
         counts: Column with the number of rows of the stream in each partial.
         times: Columns with the first and the last event time of each partial, if those are wanted, too: the first and
             the last of all partials that lie between the same moments.
-        moments: The moments, ascending: partials on different sides of one, or on both, are told apart.
+        moments: The moments, ascending: partials on different sides of one, or on both, stay separate.
     """
     groups = [name for name in (PANE, TAG, LENGTH) if name in table.column_names]
     if times is None:

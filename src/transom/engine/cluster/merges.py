@@ -103,7 +103,7 @@ class Merge:
 
 
 Merged: TypeAlias = "Sequence[Done] | QueryFailedError"
-"""What came of a merge, or why it cannot be made."""
+"""The outcome of a merge, or why it cannot be made."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Standing:
     recovered: ExecutorLoss | None = None
     """The last loss of executors; None while there was none."""
     recovery: Micros = 0
-    """What the loss of the executor with most rows would cost, at most, by the measured speed of reading; 0 while it
+    """Cost, at most, of losing the executor with most rows, by the measured speed of reading; 0 while it
     is not known."""
 
 

@@ -42,7 +42,7 @@ _ENDING = (FailureKind.CHECKPOINT, FailureKind.DISK_FULL, FailureKind.SPARK_GONE
 
 DRIVER_BYTES = 1 << 30
 PATIENCE: Micros = 60 * MICROS_PER_SECOND
-"""How long executors are waited for that only they can merge."""
+"""Longest wait for executors, where only they can merge."""
 
 
 def _going_on(error: Exception) -> Failure:

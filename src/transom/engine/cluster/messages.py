@@ -27,7 +27,7 @@ class StoreSpec:
     """The description of a store for those who merge it."""
 
     scope: str
-    """Tells it from all other stores of all applications on these executors."""
+    """Distinguishes it from all other stores of all applications on these executors."""
     origin: Origin
     grid: Grid
     keys: pa.Schema
@@ -104,7 +104,7 @@ class Feed:
     wanted: frozenset[str]
     """Lasting names of the primitives that it takes."""
     sessions: SessionRows | None = None
-    """What it takes for sessions; None for nothing."""
+    """The sessions that it takes part in; None for none."""
 
     @property
     def has_panes(self) -> bool:
@@ -152,7 +152,7 @@ class MergeRequest:
     """The work to be done on every group of a store."""
 
     spec: bytes
-    """What the store merges: a pickled `StoreSpec`."""
+    """A pickled `StoreSpec`, which says how the store merges."""
     until: Micros = MIN_TIME
     """The watermark: nothing is kept of windows that end later."""
     floor: Micros = MIN_TIME
@@ -199,6 +199,6 @@ class Done:
     read: int = 0
     """Rows that had to be read from files."""
     reading: Micros = 0
-    """How long that took."""
+    """Time that this took."""
     rows: dict[int, int] = field(default_factory=dict)
     """Rows of each group that were read, and rows of its windows: what it costs."""

@@ -44,7 +44,7 @@ class TieredStore(PaneStore):
         kinds: The windows that are asked for; their edges are edges of the grid.
         origin: Where the partials come from.
         names: Lasting names of the primitives.
-        scope: Tells it from the stores of other streams and applications.
+        scope: Distinguishes it from the stores of other streams and applications.
         executors: Where files are merged.
     """
 
@@ -63,7 +63,7 @@ class TieredStore(PaneStore):
         self.names = dict(names)
         self.executors = executors
         self.parts: list[StoreFiles] = []
-        """What is in files."""
+        """The parts that are in files."""
         self.sessions = TieredSessions(origin)
         self._scope = scope
         self._floor = self._ended = self._begun = MIN_TIME

@@ -63,7 +63,7 @@ class StreamEstimate:
         """The wall time to which the clock was set, until a cut was read that arrived later."""
         self.costs = CostHistory()
         self.changes = 0
-        """How often something happened to it, other than that more rows came."""
+        """Number of times that something happened to it, other than that more rows came."""
         self._rank = rank_of(stream.name)
         self.lags = self._no_lags()
         self.backlog = 0

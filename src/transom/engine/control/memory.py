@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from transom.engine.spark.session import is_connect
+from transom.model.sessions import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

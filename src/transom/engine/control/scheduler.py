@@ -22,11 +22,11 @@ from transom.scheduling.policies import Policy, StreamView, bounded, freeing, po
 from transom.settings import Settings
 
 LOOK: Micros = MICROS_PER_SECOND // 2
-"""How often memory is measured."""
+"""Time between two measurements of memory."""
 PACE: Micros = MICROS_PER_SECOND
-"""How often the cycle, the load and the largest cuts are."""
+"""Time between two measurements of the cycle, the load and the largest cuts."""
 VIEWED: Micros = MICROS_PER_SECOND // 4
-"""What is expected of a stream to which nothing happens is computed so often."""
+"""Time between two computations of what is expected of a stream to which nothing happens."""
 
 
 class Scheduler:

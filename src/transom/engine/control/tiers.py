@@ -9,9 +9,9 @@ from contextlib import suppress
 
 from transom.engine.cluster.merges import ExecutorLoss, Merge
 from transom.engine.cluster.store import TieredStore
-from transom.engine.spark.session import is_connect
 from transom.engine.streams.stream import RunningStream
 from transom.errors import SessionError
+from transom.model.sessions import is_connect
 from transom.model.time import MIN_TIME, format_duration
 from transom.placement.balance import Move
 from transom.placement.migration import Strategy

@@ -76,7 +76,7 @@ class Backpressure:
                 reason = (
                     f"its sink fails ({classify(error).reason}) and too many results wait for it; they are kept in "
                     "the checkpoint and written as soon as the sink works, also after a restart. "
-                    "Mend the sink and give the query a new name to go on with it"
+                    "Repair the sink and give the query a new name to go on with it"
                 )
                 self._quarantine.fail(stream, query, reason)
                 self._quarantine.end_orphans()

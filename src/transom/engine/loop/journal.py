@@ -31,9 +31,9 @@ class Journal:
         self._checkpoint = checkpoint
         self.step = on_step
         self.register = Register()
-        """What the log says of the queries."""
+        """The queries, as the log has them."""
         self.notes: deque[str] = deque(maxlen=MOST_NOTES)
-        """What was not shown yet; of very many, the newest."""
+        """Notes that were not shown yet; of very many, the newest."""
 
     def log(self, record: Mapping[str, Any], sync: bool) -> None:
         """Append a record to the log.

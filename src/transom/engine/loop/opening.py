@@ -15,9 +15,10 @@ from transom.engine.cluster.merging import DRIVER_BYTES, SparkGroupExecutors
 from transom.engine.cluster.messages import MEMORY
 from transom.engine.loop.unstartable import orphans, unstartable, without
 from transom.engine.spark.compile import Compiled, compile_queries
-from transom.engine.spark.session import is_ansi, is_connect
+from transom.engine.spark.session import is_ansi
 from transom.engine.streams.stream import RunningStream, StreamDefinition
 from transom.errors import SourceError
+from transom.model.sessions import is_connect
 from transom.model.time import Clock
 from transom.sources.base import Source
 from transom.sources.shared import SourceReader

@@ -58,15 +58,15 @@ class StreamProgress:
     lost_executors: tuple[str, ...] = ()
     """Those that were lost last; their part of the windows was read from files again."""
     recovery_micros: Micros | None = None
-    """How long the merges took that had to do so; None while no executor was lost."""
+    """Duration of the merges that had to do so; None while no executor was lost."""
     recovery_estimate_micros: Micros = 0
-    """How long it would take at most, by the measured speed of reading, if one is lost now; 0 while it is not known."""
+    """Its time at most, by the measured speed of reading, if one is lost now; 0 while it is not known."""
     rests_until: Micros | None = None
     """When the watermark of its next window is expected, for which its backlog waits on purpose; None otherwise."""
     catching_up: bool = False
     """Whether it still reads what had come before it could, e.g. while the application did not run."""
     time_left: Micros | None = None
-    """How long that takes at the speed of the last seconds; None while it is not known, or the backlog grows."""
+    """Time that this takes at the speed of the last seconds; None while it is not known, or the backlog grows."""
 
 
 @dataclass(frozen=True)

@@ -32,13 +32,13 @@ class RecoveredRun:
     register: Register
     """The queries that the checkpoint knows."""
     fate: Fate
-    """What becomes of them and of the queries of the job."""
+    """The fate of these and of the queries of the job."""
     batches: list[ResultBatch] = field(default_factory=list)
     """Results that no sink is known to have."""
     unfinished: dict[str, LoggedCut] = field(default_factory=dict)
     """Cuts that were logged and not committed, by stream."""
     learned: Mapping[str, Any] = field(default_factory=dict)
-    """What the scheduler had learned at the last snapshot."""
+    """The scheduler's knowledge at the last snapshot."""
     retyped: bool = False
     """Whether columns have other types than in the checkpoint, so that a snapshot should hold the new ones."""
 

@@ -54,7 +54,7 @@ class Held:
 
 
 Sources = Mapping[Primitive, Held]
-"""Which store has the history of a primitive; primitives without any are left out."""
+"""The store that has the history of each primitive; primitives without any are left out."""
 
 
 def sources_of(key_set: KeySet, origin: Origin, held: Sequence[Held], added: frozenset[str]) -> Sources:

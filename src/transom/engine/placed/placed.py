@@ -27,6 +27,7 @@ import pyarrow as pa
 from transom.engine.placed import mapped as kept
 from transom.engine.placed.mapped import open_table as open_table
 from transom.errors import SessionError
+from transom.model.sessions import is_connect
 from transom.placement.locality import ExecutorId
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 PAYLOAD, PARTITION = "_payload", "_partition"
 DRIVER = "driver"
-"""What Spark calls the executor that is the driver itself."""
+"""Spark's name of the executor that is the driver itself."""
 WRITERS = 4
 """Tasks for each executor that write its partitions of a dataset."""
 _DIRECTORIES = ("SPARK_EXECUTOR_DIRS", "LOCAL_DIRS", "SPARK_LOCAL_DIRS")
@@ -88,7 +89,7 @@ def executors(spark: SparkSession) -> list[ExecutorInfo]:
         SessionError: The session is not a classic one, or was stopped.
         NoExecutorError: It has no executor at the moment.
     """
-    if not hasattr(spark, "_jsparkSession"):
+    if is_connect(spark):
         raise SessionError(
             "Placed datasets need a classic Spark session; this one is a Spark Connect session.",
             "Make it with session_builder() on the machine of the driver.",

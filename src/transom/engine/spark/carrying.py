@@ -12,9 +12,9 @@ from transom.engine.partials.tables import branch_of, digest
 from transom.engine.spark import eventtimes, plan
 from transom.engine.spark.columns import TIME, is_case_sensitive, to_column, to_condition
 from transom.engine.spark.plan import Branch, Rows
-from transom.engine.spark.session import is_connect
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
+from transom.model.sessions import is_connect
 from transom.windows.query import WindowedQuery
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ class Compiled:
     stores: tuple[StoreShape, ...]
     queries: dict[str, CompiledQuery]
     definitions: dict[str, dict[str, Any]]
-    """What must not change while a checkpoint is used, by query."""
+    """The part of each query that must not change while a checkpoint is used."""
 
     @property
     def components(self) -> tuple[Component, ...]:

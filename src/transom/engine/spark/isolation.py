@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 TRIES = 3
-"""How often a job runs that fails for what may pass, such as a lost executor."""
+"""Number of tries of a job that fails for what may pass, such as a lost executor."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def explained(what: str) -> Iterator[None]:
         if isinstance(error, PythonException):
             raise QueryFailedError(
                 f"{what} failed at an executor: {failure.reason}.",
-                "Mend the function: it gets Arrow tables, and returns an Arrow table.",
+                "Correct the function: it gets Arrow tables, and returns an Arrow table.",
             ) from error
         if isinstance(error, (PySparkException, Py4JError, pa.ArrowException)):
             raise QueryFailedError(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 Loss: TypeAlias = "tuple[Micros, Expression | None]"
-"""What makes a row late: an event time before the moment, and the condition of the query."""
+"""A row is late with an event time before the moment, if it satisfies the condition of the query."""
 
 SMALL_CUT_ROWS = 50_000
 """Up to so many rows one task does the whole cut: no exchange, one stage."""

@@ -161,7 +161,7 @@ class Aggregation:
     """A component's aggregation as columns, made once: each costs calls into the JVM."""
 
     condition: Column | None
-    """What every row satisfies, when the component has one condition."""
+    """The condition that every row satisfies, when the component has only one."""
     tags: Column | None
     """For several conditions: the index of each, one row each, null where the row does not satisfy it."""
     windows: Column | None
@@ -266,7 +266,7 @@ class StreamPlan:
     """For each component; one for all components of a branch that share."""
     aggregations: tuple[Aggregation, ...]
     notes: tuple[TableNote, ...]
-    """What each component's table holds."""
+    """The layout of each component's table."""
 
     def split_at(self, moments: Sequence[Micros]) -> StreamPlan:
         """Return the same job with panes that have these edges, too."""

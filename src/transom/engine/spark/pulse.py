@@ -10,9 +10,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from transom.engine.spark.session import is_connect
 from transom.errors import SessionError
 from transom.failures import FailureKind, classify
+from transom.model.sessions import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Fault: TypeAlias = "tuple[str, str]"
-"""What is wrong, and the remedy."""
+"""The fault, and the remedy."""
 
 _ROW_BY_ROW = frozenset(
     [

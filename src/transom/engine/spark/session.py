@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from transom.engine.spark.silence import silence_exceptions
 from transom.errors import SessionError
+from transom.model.sessions import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -219,11 +220,6 @@ def _say_what_is_missing(spark: SparkSession) -> None:
             "make micro-batches faster: %s.",
             ", ".join(missing),
         )
-
-
-def is_connect(spark: SparkSession) -> bool:
-    """Whether a session is one of Spark Connect, whose driver, context and pools are in another process."""
-    return not hasattr(spark, "_jsparkSession")
 
 
 def is_ansi(spark: SparkSession) -> bool:

@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transom.model.sessions import is_connect
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -54,7 +56,7 @@ def silence_interrupted_calls() -> None:
 
 _lock = threading.Lock()
 _users: dict[str, int] = {}
-"""How many blocks keep each logger of tasks silent now."""
+"""Number of blocks that keep each logger of tasks silent now."""
 
 
 @contextmanager
@@ -66,7 +68,7 @@ def silent_tasks(spark: SparkSession) -> Iterator[None]:
     Args:
         spark: The session; all of its context are meant.
     """
-    if not hasattr(spark, "_jsparkSession"):
+    if is_connect(spark):
         yield
         return
     jvm: Any = spark.sparkContext._jvm

@@ -40,7 +40,7 @@ class Closing:
     query: str
     windows: int
     results: WindowResults | None = None
-    """What the sink gets."""
+    """The rows for the sink."""
     final: pa.Table | None = None
     """For queries that others read (`StreamState.feeding`): the windows that no row can change any more, all keys and
     without revisions."""
@@ -74,7 +74,7 @@ class StoreAsk:
     taken: Ended
     """Sessions that have ended and that these queries need."""
     merge: Merge | None
-    """What has to be merged of files."""
+    """The merges of files that it needs."""
 
 
 @dataclass(frozen=True)

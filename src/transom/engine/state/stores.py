@@ -43,7 +43,7 @@ class StoreEntry:
     dropped: Micros = MIN_TIME
     """Panes that start earlier may be gone."""
     flow: Flow = field(default_factory=Flow)
-    """What was measured since the last `take_flow`."""
+    """The measurements since the last `take_flow`."""
 
     @classmethod
     def arranged(
@@ -60,7 +60,7 @@ class StoreEntry:
             shape: The key set.
             sources: The stores whose panes its primitives take over, besides those of its own origin.
             before: The stores that there are, by origin.
-            scope: Tells it from stores of the same origin in other streams and applications.
+            scope: Distinguishes it from stores of the same origin in other streams and applications.
             executors: Where partials in files are merged.
         """
         key_set, origin, keys, primitives = shape

@@ -32,7 +32,7 @@ class LoggedCut:
     at: Micros
     """Wall time."""
     mark: Mark = None
-    """What tells the rows before its end from any others, as the source knows it; None where it reads nothing."""
+    """The source's mark of the rows before its end, which other rows would not have; None where it reads nothing."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the cut as JSON."""

@@ -95,10 +95,10 @@ class RunningStream:
         """Where and how key sets are computed; in the log before the first cut that follows it."""
         self._carried = Carried(known or {})
         self._apart: Compiled | None = None
-        """What `compile_apart` returned last."""
+        """The last answer of `compile_apart`."""
         self.compiled = self._whole = self.compile(definition.queries)
         self._whole_of = definition.queries
-        """What `_whole` was compiled of."""
+        """The queries that `_whole` was compiled of."""
         """The queries that run."""
         self.definitions = dict(self.compiled.definitions)
         """Definitions of all queries, also of those that do not run."""
@@ -127,9 +127,9 @@ class RunningStream:
         self.more = False
         """Whether the source had more rows than the last planned cut takes."""
         self.readers: list[Reader] = []
-        """What is fed with the results of this stream's queries."""
+        """The readers, which are fed with the results of this stream's queries."""
         self.buffers: list[RowBuffer] = []
-        """What needs the rows of this stream's queries."""
+        """The buffers that need the rows of this stream's queries."""
         self._looked = now
         """Wall time of the last look for a next cut."""
         self._closing = False

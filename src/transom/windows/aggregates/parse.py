@@ -37,7 +37,7 @@ FUNCTIONS: dict[str, Callable[..., Aggregate]] = {
     "collect_list": functions.collect_list,
     "collect_set": functions.collect_set,
 }
-"""What job files can use."""
+"""The aggregates that job files can use."""
 
 _REFUSED: dict[str, Callable[..., Any]] = {
     "median": functions.median,

@@ -62,7 +62,7 @@ class UserStates(PartsPrimitive):
     column = "state"
 
     name: str
-    """What the user calls the aggregate; functions have no lasting name."""
+    """The user's name for the aggregate; functions have no lasting name."""
     fields: tuple[tuple[str, Expression], ...]
     partial: PartialFunction
     merge: MergeFunction
