@@ -72,6 +72,18 @@ def spark() -> Iterator[object]:
     session.stop()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def nothing_waits_for_the_disk() -> Iterator[None]:
+    """Let `os.fsync` only look whether the file is open: no test ends with a power cut, and each wait is milliseconds.
+
+    Tests of what is made durable, and when, count or fail the calls; a process that is killed loses nothing that was
+    written.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
+
+
 def cached(spark: object) -> set[int]:
     """Return the numbers of what Spark keeps in its cache, -1 for DataFrames that wait to be read into it."""
     waiting = not spark._jsparkSession.sharedState().cacheManager().isEmpty()
