@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -24,8 +25,8 @@ from transom.engine.spark.rowfiles import KeptRows
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.engine.streams.rowbuffer import keep_rows
 from transom.engine.streams.stream import RunningStream
-from transom.errors import CheckpointError, CheckpointFullError, SourceError
-from transom.failures import FailureKind, classify, require_blame
+from transom.errors import CheckpointError, CheckpointFullError, QueryFailedError, SourceError
+from transom.failures import FailureKind, classify, require_blame, worker_traceback
 from transom.model.time import Micros
 from transom.sources.base import ARRIVAL
 from transom.windows.components import Component
@@ -33,6 +34,8 @@ from transom.windows.query import WindowedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+logger = logging.getLogger(__name__)
 
 
 def run_on_spark(stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> CutOutcome:
@@ -45,6 +48,7 @@ def run_on_spark(stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> C
 
     Raises:
         SourceError: The rows cannot be read, whatever the queries.
+        QueryFailedError: Their event time cannot be computed, because a function of the user's raises.
         CheckpointError: Partials, rows or dead letters cannot be written.
         SessionError: Spark is gone, memory ran out, or jobs are cancelled again and again.
     """
@@ -141,11 +145,29 @@ class SparkJob:
         except Exception as another:  # the first error says more, unless this one is the reason of both
             require_blame(another, self._what)
         if not found.keys() - self._skipped.keys():
+            self._require_times(error)
             raise SourceError(
                 f"The stream {self.stream.name!r} cannot be read: {classify(error).reason}.",
                 "Nothing of this cut was committed; run again when the source can be read.",
             ) from error
         self._skipped.update(found)
+
+    def _require_times(self, error: Exception) -> None:
+        """Raise when the rows can be read and only their event time not: for which of them, nobody can tell."""
+        expression = self.stream.definition.rows.event_time
+        try:
+            self._rows().write.format("noop").mode("overwrite").save()
+        except Exception as another:
+            require_blame(another, self._what)
+            return
+        if trace := worker_traceback(error):
+            logger.warning("The event time of stream %s failed in a function of yours:\n%s", self.stream.name, trace)
+        raise QueryFailedError(
+            f"The event time {expression.text!r} of the stream {self.stream.name!r} cannot be computed: "
+            f"{classify(error).reason}.",
+            "Nothing of this cut was committed: mend the function and run again. Return None for a row without a "
+            "time: it goes to the dead letters.",
+        ) from error
 
     def partials(self, compiled: Compiled) -> CutPartials:
         """Run the Spark job; a second time with another edge where late and timely rows met in a session's partial."""

@@ -94,6 +94,8 @@ class Cuts:
         self._wake = wake
         self._jobs: dict[str, _UnderWay] = {}
         self._tidying: dict[str, _Tidying] = {}
+        self._halted: dict[str, LoggedCut] = {}
+        """Cuts whose jobs cannot be done in this run."""
         self._started: dict[str, Micros] = {}
         self._ingested: dict[str, Micros] = {}
         """When the newest row arrived that each stream has committed."""
@@ -101,7 +103,7 @@ class Cuts:
     @property
     def logged(self) -> dict[str, LoggedCut]:
         """The cuts that are logged and not committed, by stream."""
-        return {name: each.cut for name, each in self._jobs.items()}
+        return {**self._halted, **{name: each.cut for name, each in self._jobs.items()}}
 
     @property
     def busy(self) -> frozenset[str]:
@@ -193,7 +195,13 @@ class Cuts:
                 self._finish_close(stream, under_way.cut, closing.closure, closing.begun, closing.merge.result())
                 self._quarantine.fail_postponed(stream)
             if under_way.closing is None and under_way.done_at is not None:
-                outcome = under_way.job.result()
+                try:
+                    outcome = under_way.job.result()
+                except QueryFailedError as error:
+                    self._halted[name] = under_way.cut
+                    del self._jobs[name]
+                    self._quarantine.halt(stream, error)
+                    continue
                 self._commit(stream, outcome, under_way.done_at)
                 del self._jobs[name]
                 yield stream, outcome

@@ -194,6 +194,7 @@ class Changer:
                 f"query {name!r}: results of the query that had this name are still being written.",
                 "Add it again in a moment, or give it another name.",
             )
+        _require_running(stream, f"query {name!r}")
         stream.offer(addition.rows, addition.query)
         try:
             proposal = propose(stream, added=[name])
@@ -215,6 +216,7 @@ class Changer:
                 f"{operation}: there is no query {name!r}.",
                 f"The queries are {', '.join(known)}." if known else "The application has none.",
             )
+        _require_running(stream, f"{operation} {name!r}")
         state = stream.state.queries[name]
         if operation != "remove" and state.failure is not None:
             raise DefinitionError(
@@ -240,6 +242,12 @@ class Changer:
         if operation == "resume":
             return stream, propose(stream, resumed=[name])
         return stream, propose(stream, removed=[name])
+
+
+def _require_running(stream: RunningStream, what: str) -> None:
+    """Refuse a change of a stream whose cut can be committed by the next run only."""
+    if stream.halted is not None:
+        raise DefinitionError(f"{what}: {stream.halted.message}", "Mend that, and start the application again.")
 
 
 _PAST = {"add": "added", "remove": "removed", "pause": "paused", "resume": "resumed"}

@@ -277,7 +277,7 @@ class Loop:
         most, busy = self._scheduler.max_rows(now), self._cuts.busy
         snapshot_waits = bool(self._cuts.merging) and self._snapshot_due
         for name, stream in self._streams.items():
-            if name in busy or name in self._changer.held or not stream.state.running():
+            if name in busy or name in self._changer.held or stream.halted or not stream.state.running():
                 continue
             if snapshot_waits and stream.has_files:  # no other merge begins before the snapshot
                 continue
@@ -347,7 +347,7 @@ class Loop:
         if self._cuts.busy:
             return False
         ends = self._stopping or self._quarantine.all_failed
-        if not ends and not (once and all(stream.ended() for stream in self._streams.values())):
+        if not ends and not (once and all(stream.ended() or stream.stuck for stream in self._streams.values())):
             return False
         return self._backpressure.blocked_for_ever(self._stopping)
 

@@ -10,6 +10,8 @@ from transom.engine.streams.stream import RunningStream
 from transom.errors import QueryFailedError
 from transom.sinks.base import Sink, explained
 
+_HALTED = "its stream, or one that feeds it, is read no more in this run"
+
 
 class Quarantine:
     """Takes out queries; used on the loop's thread.
@@ -36,6 +38,12 @@ class Quarantine:
         self._journal.log(Failed(query, reason).to_json(), sync=True)
         stream.fail(query, reason)
         self.tell(query, reason)
+
+    def halt(self, stream: RunningStream, error: QueryFailedError) -> None:
+        """Read no more of a stream in this run; nothing is logged, so that the next one tries again."""
+        stream.halted = error
+        names = ", ".join(query.name for query in stream.state.running())
+        self._journal.note(f"{names}: no more results in this run; the other streams go on. {error}")
 
     def fail_postponed(self, stream: RunningStream) -> None:
         """Take out the queries that failed while their stream rested, unless they left or failed meanwhile."""
@@ -79,7 +87,11 @@ class Quarantine:
                     self.fail(stream, query.name, reason)
 
     def _failures(self) -> list[str | None]:
-        here = (query.failure for stream in self._streams.values() for query in stream.state.queries.values())
+        here = [
+            query.failure or (_HALTED if stream.stuck else None)
+            for stream in self._streams.values()
+            for query in stream.state.queries.values()
+        ]
         return [*self._lost, *here]
 
     @property
@@ -94,8 +106,12 @@ class Quarantine:
         Raises:
             QueryFailedError: No query is left.
         """
-        if self.all_failed:
-            raise QueryFailedError(
-                f"Every query failed; the last reason: {self._failures()[-1]}",
-                "Give the corrected queries new names, or start with a new checkpoint.",
-            )
+        if not self.all_failed:
+            return
+        for stream in self._streams.values():
+            if stream.halted is not None:
+                raise stream.halted
+        raise QueryFailedError(
+            f"Every query failed; the last reason: {self._failures()[-1]}",
+            "Give the corrected queries new names, or start with a new checkpoint.",
+        )

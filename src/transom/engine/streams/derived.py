@@ -220,6 +220,10 @@ class DerivedSource(Feed, ABC):
         """Tell whether the parents have ended and everything they gave lies before the offset."""
         return position(offset) >= self._newest and all(stream.ended() for stream in self._streams)
 
+    def starved(self, offset: Offset) -> bool:
+        """Tell whether no row after `offset` comes in this run, because a parent is stuck."""
+        return position(offset) >= self._newest and any(stream.stuck for stream in self._streams)
+
     def release(self, oldest_needed: Offset) -> None:
         """Forget the items that are committed."""
         del self._items[: self._after(oldest_needed)]

@@ -46,6 +46,10 @@ class Feed:
         """Return why no more rows will ever come, e.g. because the query failed; None while they can."""
         return None
 
+    def starved(self, offset: Offset) -> bool:
+        """Tell whether no row after `offset` comes in this run, because a parent is stuck."""
+        return False
+
     def complete_from(self) -> Micros:
         """Return the moment from which on it will have all rows, whatever it misses now."""
         return MIN_TIME

@@ -22,6 +22,7 @@ from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.feed import OUTSIDE, Feed
 from transom.engine.streams.readers import Reader, RowBuffer
+from transom.errors import TransomError
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.watermark import WatermarkPolicy
 from transom.sources.base import Offset, Source
@@ -134,6 +135,8 @@ class RunningStream:
         """Wall time of the last look for a next cut."""
         self._closing = False
         """Whether results of windows that a cut closed are being made."""
+        self.halted: TransomError | None = None
+        """Why this run reads no more of it: its event time cannot be computed. The next one goes on with its cut."""
         self.closes_all = False
         """Whether this run closes at the end of the input also the windows that the watermark has not reached."""
 
@@ -288,11 +291,21 @@ class RunningStream:
             return True
         if not self.source.exhausted(state.offset):
             return False
-        if self.closes_all:
-            return not self.has_due(MAX_TIME, self._looked)
+        return not self._closes_more(self.closes_all)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether this run can do no more for it, though it has not ended: it was halted, or what feeds it was."""
+        return self.halted is not None or (self.feed.starved(self.state.offset) and not self._closes_more(False))
+
+    def _closes_more(self, all_windows: bool) -> bool:
+        """Tell whether windows are left to close, those that the watermark has reached or all, when no rows come."""
+        state = self.state
+        if all_windows:
+            return self.has_due(MAX_TIME, self._looked)
         known = self.source.watermark(state.offset) if self.definition.policy.from_source else None
         injected = MIN_TIME if known is None else known - self.definition.policy.delay
-        return not self.has_due(max(state.closed, state.watermark.value, injected), self._looked)
+        return self.has_due(max(state.closed, state.watermark.value, injected), self._looked)
 
     def has_due(self, watermark: Micros, now: Micros) -> bool:
         """Tell whether a cut with the watermark would emit anything, here or in the streams that this one feeds."""
