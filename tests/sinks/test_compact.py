@@ -10,11 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from transom.errors import SinkError
-from transom.sinks import compaction as module
+from transom.sinks import switching as module
 from transom.sinks.base import WindowResults
-from transom.sinks.compaction import JOURNAL, compact
+from transom.sinks.compaction import compact
 from transom.sinks.directories import FileSink, csv, json, parquet
 from transom.sinks.owner import Claim, Owner
+from transom.sinks.switching import JOURNAL
 
 
 def write(sink: FileSink, cuts: range, **columns: pa.DataType) -> None:

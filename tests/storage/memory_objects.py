@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from transom.storage.objects import Entry, Stat
@@ -35,6 +35,8 @@ class MemoryObjects:
     content: dict[str, tuple[bytes, int]] = field(default_factory=dict)
     shown: list[tuple[int, str, int | None]] = field(default_factory=list)
     operations: list[tuple[str, str]] = field(default_factory=list)
+    before: Callable[[int], None] | None = None
+    """Called before each operation with its number, from 1 on; what it raises ends the operation."""
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.faults.seed)
@@ -42,6 +44,8 @@ class MemoryObjects:
     def _asked(self, what: str, key: str) -> None:
         self.now += 1
         self.operations.append((what, key))
+        if self.before:
+            self.before(self.now)
         if self.random.random() < self.faults.refused:
             raise OSError(errno.EIO, "503 Slow Down", key)
 

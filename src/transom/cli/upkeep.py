@@ -14,6 +14,7 @@ from transom.checkpoint.inspect import describe
 from transom.errors import SinkError
 from transom.model.time import format_time
 from transom.sinks.compaction import compact
+from transom.storage.places import ObjectPath, place
 
 
 def compact_results(directory: Path, *, before_cut: int | None) -> None:
@@ -22,11 +23,12 @@ def compact_results(directory: Path, *, before_cut: int | None) -> None:
     Raises:
         SinkError: The directory is not there, or holds no results.
     """
-    if not directory.is_dir():
+    where = place(directory, "compact", SinkError)
+    if not where.is_dir():
         raise SinkError(f"There is no directory {directory}.", "Give the directory of one query's results.")
-    done = compact(directory, before_cut=before_cut)
+    done = compact(where, before_cut=before_cut)
     print(
-        f"{directory}: {done.files_before:,} files of {done.bytes_before:,} bytes became "
+        f"{where if isinstance(where, ObjectPath) else directory}: {done.files_before:,} files of {done.bytes_before:,} bytes became "
         f"{done.files_after:,} files of {done.bytes_after:,} bytes."
     )
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 
 from transom.errors import DefinitionError, SinkError, TransomError
 from transom.sinks.owner import Claim
+from transom.storage.places import Place, place
 
 REVISION = "revision"
 """Result column of queries whose windows are emitted more than once: 0 for a window's first result, then counted up."""
@@ -108,10 +108,10 @@ def require_usable(query: str, sink: object, others: Mapping[str, Sink]) -> None
             )
 
 
-def _directory(sink: object) -> Path | None:
+def _directory(sink: object) -> Place | None:
     """Return the directory that a sink owns, if it does."""
     path = getattr(sink, "directory", None)
-    return None if path is None else Path(path).absolute()
+    return None if path is None else place(path, "to", SinkError)
 
 
 @contextmanager

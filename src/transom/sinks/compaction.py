@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -19,12 +19,13 @@ from transom.sinks.owner import MARK, owner_of
 from transom.sinks.parts import (
     ResultFile,
     compaction_lock,
+    directory_of,
     list_parts,
-    local_directory,
 )
-from transom.storage.durable import replacing, sync_directory, writing
+from transom.sinks.switching import finish_switch, switch
+from transom.storage.durable import reading
+from transom.storage.places import Place
 
-JOURNAL = ".compact.json"
 TARGET_BYTES = 128 << 20
 
 
@@ -39,7 +40,7 @@ class Compaction:
 
 
 def compact(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Place,
     before_cut: int | None = None,
     target_bytes: int = TARGET_BYTES,
     keep_newest: int = 1,
@@ -53,7 +54,7 @@ def compact(
     both finish it first.
 
     Args:
-        path: The directory.
+        path: The directory; a path, or a URI as the sink was given.
         before_cut: Only files of cuts before this one are merged; None leaves that to `keep_newest`.
         target_bytes: Size of merged files; files of at least half of it are left as they are.
         keep_newest: Number of newest files that are never touched, since the application may write them
@@ -62,7 +63,7 @@ def compact(
     Raises:
         SinkError: There is no such directory, it is not marked as one query's, or another compaction is running in it.
     """
-    directory = local_directory(path, "compact")
+    directory = directory_of(path, "compact")
     if not directory.is_dir():
         raise SinkError(f"compact: {directory} is no directory.", "Give the directory of a query's results.")
     if owner_of(directory) is None:
@@ -73,7 +74,8 @@ def compact(
     with compaction_lock(directory) as held:
         if not held:
             raise SinkError(f"compact: another compaction is running in {directory}.", "Wait for it to end.")
-        finish_compaction(directory)
+        merge = partial(_concatenate, directory)
+        finish_switch(directory, merge)
         parts = list_parts(directory)
         before = len(parts), _bytes(directory, parts)
         for extension in ("parquet", "json", "csv"):
@@ -82,38 +84,23 @@ def compact(
             if before_cut is not None:
                 old = [part for part in old if part.last < before_cut]
             for group in _groups(directory, old, target_bytes):
-                _merge(directory, group)
+                switch(directory, group, merge)
         parts = list_parts(directory)
         return Compaction(before[0], len(parts), before[1], _bytes(directory, parts))
 
 
-def finish_compaction(directory: Path) -> None:
-    """Finish the switch that a crash interrupted, and remove the temporary files of compactions.
-
-    To be called by the holder of the lock.
-    """
-    journal = directory / JOURNAL
-    if journal.exists():
-        plan = json.loads(journal.read_bytes())
-        if (directory / plan["temporary"]).exists() or (directory / plan["output"]).exists():
-            _switch(directory, plan["temporary"], plan["output"], plan["inputs"])
-        journal.unlink(missing_ok=True)
-    for name in os.listdir(directory):
-        if name.startswith((".compact-", f".{JOURNAL}")) and name.endswith(".tmp"):
-            (directory / name).unlink(missing_ok=True)
-
-
-def _groups(directory: Path, parts: Sequence[ResultFile], target: int) -> list[list[ResultFile]]:
+def _groups(directory: Place, parts: Sequence[ResultFile], target: int) -> list[list[ResultFile]]:
     """Return runs of neighbouring files to merge: of one schema, together of about `target` bytes."""
     groups: list[list[ResultFile]] = []
     size, schema = 0, None
     for part in parts:
         file = directory / part.name
-        bytes_, columns = file.stat().st_size, _columns(file)
+        bytes_ = file.stat().st_size
         if bytes_ * 2 >= target:
             size, schema = target, None
             groups.append([])
             continue
+        columns = _columns(file)
         if not groups or columns != schema or size + bytes_ > target:
             groups.append([])
             size, schema = 0, columns
@@ -122,39 +109,26 @@ def _groups(directory: Path, parts: Sequence[ResultFile], target: int) -> list[l
     return [group for group in groups if len(group) > 1]
 
 
-def _columns(file: Path) -> pa.Schema | bytes | None:
+def _columns(file: Place) -> pa.Schema | bytes | None:
     """Return what files must have in common to be merged."""
     if file.suffix == ".csv":
-        with open(file, "rb") as rows:
+        with reading(file) as rows:
             return header_of(rows)
-    return pq.read_schema(file).remove_metadata() if file.suffix == ".parquet" else None
+    return pq.read_schema(_arrow(file)).remove_metadata() if file.suffix == ".parquet" else None
 
 
-def _merge(directory: Path, parts: Sequence[ResultFile]) -> None:
-    output = ResultFile(parts[0].first, parts[-1].last, parts[0].extension).name
-    temporary = f".compact-{output}.tmp"
-    with writing(directory / temporary) as file:
-        _concatenate(directory, parts, file)
-    inputs = [part.name for part in parts]
-    plan = {"temporary": temporary, "output": output, "inputs": inputs}
-    with replacing(directory / JOURNAL, unique=True) as file:
-        file.write(json.dumps(plan).encode())
-    _switch(directory, temporary, output, inputs)
-    (directory / JOURNAL).unlink()
-
-
-def _concatenate(directory: Path, parts: Sequence[ResultFile], output: IO[bytes]) -> None:
+def _concatenate(directory: Place, parts: Sequence[ResultFile], output: IO[bytes]) -> None:
     if parts[0].extension in ("json", "csv"):
         for part in parts:
-            with open(directory / part.name, "rb") as file:
+            with reading(directory / part.name) as file:
                 if part.extension == "csv" and part != parts[0]:
                     header_of(file)  # the first one has it
                 shutil.copyfileobj(file, output, 1 << 20)
         return
-    with pq.ParquetWriter(output, pq.read_schema(directory / parts[0].name), compression="zstd") as writer:
+    with pq.ParquetWriter(output, pq.read_schema(_arrow(directory / parts[0].name)), compression="zstd") as writer:
         waiting: list[pa.Table] = []
         for part in parts:
-            waiting.append(pq.read_table(directory / part.name, partitioning=None))
+            waiting.append(pq.read_table(_arrow(directory / part.name), partitioning=None))
             if sum(table.num_rows for table in waiting) >= 1 << 20:
                 writer.write_table(pa.concat_tables(waiting))
                 waiting.clear()
@@ -162,15 +136,10 @@ def _concatenate(directory: Path, parts: Sequence[ResultFile], output: IO[bytes]
             writer.write_table(pa.concat_tables(waiting))
 
 
-def _switch(directory: Path, temporary: str, output: str, inputs: Sequence[str]) -> None:
-    """Put the merged file in place and remove what it replaces; may be repeated after a crash inside it."""
-    if (directory / temporary).exists():
-        os.replace(directory / temporary, directory / output)
-    sync_directory(directory)
-    for name in inputs:
-        (directory / name).unlink(missing_ok=True)
-    sync_directory(directory)
+def _arrow(file: Place) -> Path | IO[bytes]:
+    """Return a file as Arrow reads it."""
+    return file if isinstance(file, Path) else reading(file)
 
 
-def _bytes(directory: Path, parts: Sequence[ResultFile]) -> int:
+def _bytes(directory: Place, parts: Sequence[ResultFile]) -> int:
     return sum((directory / part.name).stat().st_size for part in parts)

@@ -3,61 +3,61 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 import pyarrow.parquet as pq
 
 from transom.errors import SinkError
 from transom.sinks.base import WindowResults
-from transom.sinks.compaction import finish_compaction
 from transom.sinks.csv_lines import write_csv
 from transom.sinks.json_lines import write_json_lines
 from transom.sinks.owner import Claim, take_directory
 from transom.sinks.parts import (
     ResultFile,
     compaction_lock,
+    directory_of,
     list_parts,
-    local_directory,
     remove_temporaries,
 )
+from transom.sinks.switching import finish_switch
 from transom.storage.durable import make_directory, replacing, sync_directory
+from transom.storage.places import Place
 
 Kind: TypeAlias = Literal["parquet", "json", "csv"]
 
 
-def parquet(path: str | os.PathLike[str]) -> FileSink:
+def parquet(path: str | os.PathLike[str] | Place) -> FileSink:
     """Write results as Parquet files into a directory that belongs to one query.
 
     Args:
-        path: A local directory or file:// URI; created when it does not exist. Read it with any tool, for
-            example `spark.read.parquet(path)` or `SELECT * FROM 'path/*.parquet'` in DuckDB.
+        path: A local directory, created when it does not exist, or a URI: file://, s3://, gs://, abfs://. Read it with
+            any tool, for example `spark.read.parquet(path)` or `SELECT * FROM 'path/*.parquet'` in DuckDB.
 
     Raises:
-        SinkError: Another kind of path.
+        SinkError: Another kind of path, or a URI with credentials.
 
     >>> parquet("/data/fares").describe()
     'parquet files in /data/fares'
     """
-    return FileSink(local_directory(path, "parquet"), "parquet")
+    return FileSink(directory_of(path, "parquet"), "parquet")
 
 
-def json(path: str | os.PathLike[str]) -> FileSink:
+def json(path: str | os.PathLike[str] | Place) -> FileSink:
     """Write results as JSON lines into a directory that belongs to one query.
 
     Times are ISO 8601 in UTC, decimals are numbers, NaN and the infinities are the texts "NaN", "Infinity"
     and "-Infinity", binary values are base64.
 
     Args:
-        path: A local directory or file:// URI; created when it does not exist.
+        path: A local directory, created when it does not exist, or a URI: file://, s3://, gs://, abfs://.
 
     Raises:
-        SinkError: Another kind of path.
+        SinkError: Another kind of path, or a URI with credentials.
     """
-    return FileSink(local_directory(path, "json"), "json")
+    return FileSink(directory_of(path, "json"), "json")
 
 
-def csv(path: str | os.PathLike[str]) -> FileSink:
+def csv(path: str | os.PathLike[str] | Place) -> FileSink:
     """Write results as CSV files, each with the names of the columns, into a directory that belongs to one query.
 
     Null is an empty field, an empty text is `""`. Times are ISO 8601 in UTC, NaN and the infinities are NaN, Infinity
@@ -65,18 +65,18 @@ def csv(path: str | os.PathLike[str]) -> FileSink:
     the option `escape='"'`; texts with line breaks need its option `multiLine`, too.
 
     Args:
-        path: A local directory or file:// URI; created when it does not exist.
+        path: A local directory, created when it does not exist, or a URI: file://, s3://, gs://, abfs://.
 
     Raises:
-        SinkError: Another kind of path.
+        SinkError: Another kind of path, or a URI with credentials.
     """
-    return FileSink(local_directory(path, "csv"), "csv")
+    return FileSink(directory_of(path, "csv"), "csv")
 
 
 class FileSink:
-    """See `parquet`, `json` and `csv`, which make it. A file is complete and durable before it gets its name."""
+    """See `parquet`, `json` and `csv`, which make it. A file is whole and durable when it has its name."""
 
-    def __init__(self, directory: Path, kind: Kind) -> None:
+    def __init__(self, directory: Place, kind: Kind) -> None:
         self.directory = directory
         """Where the files are; no two queries may share it."""
         self._kind = kind
@@ -118,7 +118,7 @@ class FileSink:
         """
         with compaction_lock(self.directory) as held:
             if held:
-                finish_compaction(self.directory)
+                finish_switch(self.directory)
         self._next_cut = next_cut
         newer = [part for part in list_parts(self.directory, self._kind) if part.last >= next_cut]
         merged = [part for part in newer if part.first != part.last]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
 from transom.errors import SinkError
 from transom.sinks.parts import list_parts
 from transom.storage.durable import create_once
+from transom.storage.places import Place
 
 MARK = "_transom"
 """The file; readers of Parquet and JSON pass over names that begin like this one."""
@@ -76,7 +76,7 @@ class Claim:
         return holder is None
 
 
-def take_directory(directory: Path, claim: Claim) -> None:
+def take_directory(directory: Place, claim: Claim) -> None:
     """Make a directory that of a query, for ever; of several that try at once, one succeeds.
 
     Args:
@@ -94,7 +94,7 @@ def take_directory(directory: Path, claim: Claim) -> None:
         claim.allowed(owner_of(directory), has_results, str(directory), "directory")  # somebody may have been faster
 
 
-def owner_of(directory: Path) -> Owner | None:
+def owner_of(directory: Place) -> Owner | None:
     """Return whose results a directory holds; None when it does not say so.
 
     Raises:

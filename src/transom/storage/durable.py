@@ -37,6 +37,15 @@ def names_in(directory: Place) -> list[str]:
     return [entry.name for entry in directory.entries()]
 
 
+def reading(path: Place) -> IO[bytes]:
+    """Open a file for reading from its beginning; what is in a store is read as a whole.
+
+    Raises:
+        FileNotFoundError: It is not there.
+    """
+    return open(path, "rb") if isinstance(path, Path) else io.BytesIO(path.read_bytes())
+
+
 def read_part(path: Place, start: int, length: int) -> bytes:
     """Return a part of a file; shorter when the file ends before."""
     if not isinstance(path, Path):
@@ -63,8 +72,12 @@ def sync_file(path: Place) -> None:
 
 
 def make_directory(path: Place) -> None:
-    """Create a directory and its parents, durably; nothing happens when it exists, or in a store of objects."""
+    """Create a directory and its parents, durably; nothing happens when it exists.
+
+    In a store of objects there are none; but that there is such a store is found out.
+    """
     if not isinstance(path, Path):
+        _ = path.objects
         return
     missing = []
     while not path.is_dir():
@@ -101,12 +114,12 @@ def writing(path: Place, *, sync: bool = True, new: bool = False) -> Iterator[IO
 @contextmanager
 def _collecting(path: ObjectPath, *, new: bool = False) -> Iterator[IO[bytes]]:
     """Collect the content of an object in memory, and put it when the body has ended without an error."""
-    with io.BytesIO() as file:
-        yield file
-        if not new:
-            path.put(file.getbuffer())
-        elif not path.put_new(file.getvalue()):
-            raise FileExistsError(errno.EEXIST, "it exists already", str(path))
+    file = io.BytesIO()
+    yield file
+    if not new:
+        path.put(file.getbuffer())
+    elif not path.put_new(file.getvalue()):
+        raise FileExistsError(errno.EEXIST, "it exists already", str(path))
 
 
 @contextmanager
