@@ -26,9 +26,10 @@ def compact_results(directory: Path, *, before_cut: int | None) -> None:
     where = place(directory, "compact", SinkError)
     if not where.is_dir():
         raise SinkError(f"There is no directory {directory}.", "Give the directory of one query's results.")
-    done = compact(where, before_cut=before_cut)
+    done = compact(str(where), before_cut=before_cut)
+    shown = where if isinstance(where, ObjectPath) else directory
     print(
-        f"{where if isinstance(where, ObjectPath) else directory}: {done.files_before:,} files of {done.bytes_before:,} bytes became "
+        f"{shown}: {done.files_before:,} files of {done.bytes_before:,} bytes became "
         f"{done.files_after:,} files of {done.bytes_after:,} bytes."
     )
 

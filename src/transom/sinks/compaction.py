@@ -40,7 +40,7 @@ class Compaction:
 
 
 def compact(
-    path: str | os.PathLike[str] | Place,
+    path: str | os.PathLike[str],
     before_cut: int | None = None,
     target_bytes: int = TARGET_BYTES,
     keep_newest: int = 1,

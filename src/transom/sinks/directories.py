@@ -26,7 +26,7 @@ from transom.storage.places import Place
 Kind: TypeAlias = Literal["parquet", "json", "csv"]
 
 
-def parquet(path: str | os.PathLike[str] | Place) -> FileSink:
+def parquet(path: str | os.PathLike[str]) -> FileSink:
     """Write results as Parquet files into a directory that belongs to one query.
 
     Args:
@@ -42,7 +42,7 @@ def parquet(path: str | os.PathLike[str] | Place) -> FileSink:
     return FileSink(directory_of(path, "parquet"), "parquet")
 
 
-def json(path: str | os.PathLike[str] | Place) -> FileSink:
+def json(path: str | os.PathLike[str]) -> FileSink:
     """Write results as JSON lines into a directory that belongs to one query.
 
     Times are ISO 8601 in UTC, decimals are numbers, NaN and the infinities are the texts "NaN", "Infinity"
@@ -57,7 +57,7 @@ def json(path: str | os.PathLike[str] | Place) -> FileSink:
     return FileSink(directory_of(path, "json"), "json")
 
 
-def csv(path: str | os.PathLike[str] | Place) -> FileSink:
+def csv(path: str | os.PathLike[str]) -> FileSink:
     """Write results as CSV files, each with the names of the columns, into a directory that belongs to one query.
 
     Null is an empty field, an empty text is `""`. Times are ISO 8601 in UTC, NaN and the infinities are NaN, Infinity

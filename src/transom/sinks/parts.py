@@ -104,7 +104,7 @@ def compaction_lock(directory: Place) -> Iterator[bool]:
         os.close(file)
 
 
-def directory_of(path: str | os.PathLike[str] | Place, what: str) -> Place:
+def directory_of(path: str | os.PathLike[str], what: str) -> Place:
     """Return a path or URI as the place that it means.
 
     Raises:
