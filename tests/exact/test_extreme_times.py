@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from transom.engine.execution.onspark import run_on_spark
 from transom.model.time import FIRST_EVENT, LAST_EVENT, VirtualClock
 from transom.simulation.virtual import JobCosts, SimulatedCutRunner
 from transom.sinks.inmemory import MemorySink
+from transom.windows.components import Arrangement, key_sets_of
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 LONGEST = f"{(1 << 58) // (86_400 * SECOND)} days"
@@ -113,19 +115,61 @@ def test_a_date_or_a_local_time_at_either_end_is_a_dead_letter(
     assert letter["reason"] in ("event time out of range", "null event time")
 
 
-def test_a_map_that_makes_such_a_time_loses_the_row_only(interpreted: SparkSession, tmp_path: Path) -> None:
-    source = PiecewiseSource("at timestamp, micros bigint")
-    source.add([(SECOND, LEAST), (SECOND, MOST), (SECOND, 2 * SECOND)])
+@pytest.mark.parametrize("tier", ["driver", "cluster"])
+def test_what_a_map_makes_such_a_time_of_is_a_dead_letter(interpreted: SparkSession, tmp_path: Path, tier: str) -> None:
+    """Of those queries whose condition it satisfies, whether it was grouped in panes, windows or sessions."""
+    source = PiecewiseSource("at timestamp, micros bigint, n int", (3, 3))
+    source.add([(SECOND, LEAST, 1), (SECOND, MOST, 2), (SECOND, 2 * SECOND, 3)])
+    source.add([(2 * SECOND, None, 4), (2 * SECOND, LEAST, -5), (60 * SECOND, 60 * SECOND, 6)])
+    source.add([(60 * SECOND, SECOND, 7)])
 
     def define(app: App, sink: MemorySink) -> None:
         stream = app.stream(source, event_time="at", watermark=tm.watermark(0, max_ahead=None))
-        mapped = stream.map(lambda df: df.selectExpr("timestamp_micros(micros) AS at"))
+        mapped = stream.map(lambda df: df.selectExpr("timestamp_micros(micros) AS at", "n"))
         mapped.window("10 seconds").agg(n=tm.count()).to(sink, "q")
-        mapped.window(tm.session_window("10 seconds")).agg(n=tm.count()).to(sink, "s")
+        mapped.where("n > 0").window(tm.session_window("10 seconds")).agg(n=tm.count()).to(sink, "s")
+        mapped.where("n < 0").window("10 seconds").agg(n=tm.count()).to(sink, "negative")
+        stream.window("10 seconds").agg(n=tm.count()).to(sink, "untouched")
+
+    bench = Bench(interpreted, tmp_path, define, tier=tier, key_groups=3)
+    progress = bench.run()
+    assert progress is not None
+    assert [row[2] for name in "qs" for row in bench.rows(name)] == [1, 1, 1, 1]
+    letters = [(each["reason"], json.loads(each["record"])["n"], sorted(each["queries"])) for each in bench.letters()]
+    assert sorted(letters) == [
+        ("event time out of range", -5, ["negative", "q"]),
+        ("event time out of range", 1, ["q", "s"]),
+        ("event time out of range", 2, ["q", "s"]),
+        ("late", 7, ["q", "s"]),
+        ("null event time", 4, ["q", "s"]),
+    ]
+    assert progress.streams[0].dead_letters == {"event time out of range": 3, "null event time": 1, "late": 2}
+
+
+def test_of_windows_that_are_computed_directly_too(interpreted: SparkSession, tmp_path: Path) -> None:
+    source, current = PiecewiseSource("at timestamp, micros bigint", (1,)), []
+    source.add([(SECOND, each) for each in (SECOND, LEAST, MOST, None, 2 * SECOND)])
+
+    def define(app: App, sink: MemorySink) -> None:
+        current[:] = [app]
+        stream = app.stream(source, event_time="at", watermark=tm.watermark(0, max_ahead=None))
+        mapped = stream.map(lambda df: df.selectExpr("timestamp_micros(micros) AS at"))
+        mapped.window(tm.sliding("8 seconds", every="4 seconds")).agg(n=tm.count()).to(sink, "q")
+
+    def follow(step: str) -> None:
+        loop = current[0]._loop
+        if step == "committed":
+            stream = loop._streams["stream1"]
+            names = {key_set.name for key_set in key_sets_of(stream.state.running())}
+            loop.follow(stream, Arrangement(frozenset(), frozenset(names)))
+            assert stream.compiled.components[0].direct
 
     bench = Bench(interpreted, tmp_path, define)
-    bench.run()
-    assert [row[2] for name in "qs" for row in bench.rows(name)] == [1, 1]
+    progress = bench.run(on_step=follow)
+    assert progress is not None
+    assert bench.rows("q") == [(-4 * SECOND, 4 * SECOND, 2), (0, 8 * SECOND, 2)]
+    assert progress.streams[0].dead_letters == {"event time out of range": 2, "null event time": 1}
+    assert [each["queries"] for each in bench.letters()] == [["q"]] * 3
 
 
 def test_without_spark_the_same_rows_are_taken(interpreted: SparkSession, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import pytest
 from faults_app import STEPS, Killed, at_step, dead_letters, make_app, results, write_input
 
 from transom.engine.execution.onspark import SparkJob
-from transom.engine.spark import jobs
+from transom.engine.spark import deadletters
 from transom.engine.streams import stream
 
 
@@ -43,7 +43,7 @@ def kill_at(spark, root, step, number):
 def spark_is_asked_once():
     """Remember what Spark made of the queries and gave for each cut."""
     compiled, given, written = {}, {}, {}
-    compile_queries, partials, write = stream.compile_queries, SparkJob.partials, jobs.write_dead_letters
+    compile_queries, partials, write = stream.compile_queries, SparkJob.partials, deadletters.write_dead_letters
 
     def compiled_once(session, schema, rows, queries, *options):
         key = schema.json(), rows, tuple(queries), options
@@ -68,7 +68,7 @@ def spark_is_asked_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream, "compile_queries", compiled_once)
         patch.setattr(SparkJob, "partials", given_once)
-        patch.setattr(jobs, "write_dead_letters", written_once)
+        patch.setattr(deadletters, "write_dead_letters", written_once)
         yield
 
 

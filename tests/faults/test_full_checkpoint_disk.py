@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from faults_app import at_step, make_app, results, write_input
 
-from transom.engine.spark import jobs
+from transom.engine.spark import deadletters
 from transom.errors import CheckpointFullError
 
 
@@ -49,12 +49,12 @@ def test_a_full_disk(spark, tmp_path, disk, expected, step):
 
 def test_a_full_disk_for_dead_letters(spark, tmp_path, disk, expected, monkeypatch):
     """It fills on the thread of the job, which is where they are written: steps of the loop come earlier or later."""
-    write, on_step = jobs.write_dead_letters, at_step("dead letters", 1, lambda: fill(disk))
+    write, on_step = deadletters.write_dead_letters, at_step("dead letters", 1, lambda: fill(disk))
 
     def watched(*args, **options):
         on_step("dead letters")
         write(*args, **options)
 
-    monkeypatch.setattr(jobs, "write_dead_letters", watched)
+    monkeypatch.setattr(deadletters, "write_dead_letters", watched)
     write_input(tmp_path / "in")
     stops_and_goes_on(spark, tmp_path, disk, expected, make_app(spark, tmp_path, disk / "checkpoint"))

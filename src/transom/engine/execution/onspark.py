@@ -8,17 +8,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles
 from transom.engine.partials.tables import describe_table
-from transom.engine.spark import jobs
+from transom.engine.spark import deadletters, jobs
 from transom.engine.spark.caching import cached
 from transom.engine.spark.compile import Compiled
+from transom.engine.spark.deadletters import Loss
+from transom.engine.spark.eventtimes import NO_TIME, OUT_OF_RANGE
 from transom.engine.spark.isolation import Isolated, run_isolated
-from transom.engine.spark.jobs import CutPartials, Loss
+from transom.engine.spark.jobs import CutPartials
 from transom.engine.spark.packing import Packing, files_written
 from transom.engine.spark.plan import StreamPlan
 from transom.engine.spark.rowfiles import KeptRows
@@ -103,8 +106,10 @@ class SparkJob:
             kept,
             files,
         )
-        if partials.stats.bad or outcome.late or self._skipped:
-            self._write_dead_letters(outcome, compiled, before)
+        if partials.stats.bad or outcome.late or partials.timeless or self._skipped:
+            found = self._write_dead_letters(outcome, compiled, before, partials.timeless)
+            stats = outcome.stats.with_timeless(found.get(NO_TIME, 0), found.get(OUT_OF_RANGE, 0))
+            outcome = replace(outcome, stats=stats)
         return outcome
 
     def let_go(self) -> None:
@@ -233,19 +238,22 @@ class SparkJob:
             raise _Abandoned
         return kept, failures
 
-    def _write_dead_letters(self, outcome: CutOutcome, compiled: Compiled, before: Mapping[str, Micros]) -> None:
-        late: dict[int, dict[Loss, list[str]]] = {}
+    def _write_dead_letters(
+        self, outcome: CutOutcome, compiled: Compiled, before: Mapping[str, Micros], timeless: Mapping[str, int]
+    ) -> dict[str, int]:
+        """Write them; what it returns is that of `write_dead_letters`."""
+        lost: dict[int, dict[Loss, list[str]]] = {}
         for name, known in compiled.queries.items():
-            if name in outcome.late:
-                loss = before[name], known.query.condition
-                late.setdefault(known.query.branch, {}).setdefault(loss, []).append(name)
+            for moment in [*([before[name]] if name in outcome.late else []), *([None] if name in timeless else [])]:
+                loss = moment, known.query.condition
+                lost.setdefault(known.query.branch, {}).setdefault(loss, []).append(name)
         directory = self.stream.dead_letters / f"cut={self.cut.number}"
         try:
             with self._unless_abandoned():
-                jobs.write_dead_letters(
+                return deadletters.write_dead_letters(
                     self._rows(),
                     compiled.plan,
-                    late,
+                    lost,
                     ahead=self.cut.ahead,
                     unreadable=outcome.skipped,
                     directory=directory,

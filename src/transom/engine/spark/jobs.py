@@ -1,12 +1,11 @@
-"""Runs the job of a cut and brings back partials and counts; a second job only for dead letters."""
+"""Runs the job of a cut and brings back partials and counts."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +15,9 @@ from transom.engine.cluster.files import Slice
 from transom.engine.partials.tables import LENGTH, PANE, TAG, state_name
 from transom.engine.spark import eventtimes
 from transom.engine.spark.caching import cached
-from transom.engine.spark.columns import TIME, to_condition
-from transom.engine.spark.packing import Packing, named, packed, told
+from transom.engine.spark.columns import TIME
+from transom.engine.spark.packing import Packing, Timeless, named, packed, told
 from transom.engine.spark.plan import StreamPlan
-from transom.model.expression import Expression
 from transom.model.time import MIN_TIME, Micros
 from transom.model.window import WindowSpec
 from transom.scheduling.arrivals import DelayMoments
@@ -31,9 +29,6 @@ from transom.windows.query import WindowedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-Loss: TypeAlias = "tuple[Micros, Expression | None]"
-"""A row is late with an event time before the moment, if it satisfies the condition of the query."""
 
 SMALL_CUT_ROWS = 50_000
 """Up to so many rows one task does the whole cut: no exchange, one stage."""
@@ -57,6 +52,10 @@ class CutStats:
     def bad(self) -> int:
         """Rows that no query sees."""
         return self.null_time + self.ahead + self.corrupt + self.out_of_range
+
+    def with_timeless(self, null_time: int, out_of_range: int) -> CutStats:
+        """Return the counts with rows that a transformation left without an event time, or with one out of range."""
+        return replace(self, null_time=self.null_time + null_time, out_of_range=self.out_of_range + out_of_range)
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as JSON."""
@@ -87,6 +86,8 @@ class CutPartials:
     stats: CutStats = field(default_factory=CutStats)
     slices: tuple[list[Slice] | None, ...] = ()
     """For each component what its tasks wrote; None if its partials are in its table."""
+    timeless: Mapping[str, int] = field(default_factory=dict)
+    """For each query how many rows a transformation left without an event time that can be used; none where it is 0."""
 
 
 def _stat_columns(given: Sequence[str], partitions: int, ahead: Micros | None) -> list[Column]:
@@ -177,7 +178,7 @@ def run_cut(
             frame = aggregation(read[id(needed)])
             frames.append(frame if place is None else packed(frame, component, place))
         tables = _collect(frames)
-        counted = _observed(observation)
+        counted = observed(observation)
         if counted is None:
             counted = timed.agg(*stats).toArrow().to_pylist()[0]
     finally:
@@ -185,11 +186,20 @@ def run_cut(
             shared.unpersist()
     found: list[pa.Table] = []
     slices: list[list[Slice] | None] = []
+    timeless: dict[str, int] = {}
     for table, component, place in zip(tables, stream.components, places, strict=True):
-        written, summary = (None, named(table, component)) if place is None else told(table, component)
+        written, summary, without = (None, *named(table, component)) if place is None else told(table, component)
         found.append(summary)
         slices.append(written)
-    return CutPartials(tuple(found), _stats_of(counted, partitions), tuple(slices))
+        timeless.update(_by_query(without, component))
+    return CutPartials(tuple(found), _stats_of(counted, partitions), tuple(slices), timeless)
+
+
+def _by_query(timeless: Timeless, component: Component) -> dict[str, int]:
+    """Return the rows of each query of a component, given those of each of its conditions."""
+    rows = {component.conditions[tag]: number for tag, number in timeless.items()}
+    key_sets = [key_set for key_set in component.key_sets if key_set.condition in rows]
+    return {query.name: rows[key_set.condition] for key_set in key_sets for query in key_set.queries}
 
 
 def _collect(frames: Sequence[DataFrame]) -> list[pa.Table]:
@@ -211,7 +221,7 @@ def _collect(frames: Sequence[DataFrame]) -> list[pa.Table]:
     ]
 
 
-def _observed(observation: Any) -> dict[str, Any] | None:
+def observed(observation: Any) -> dict[str, Any] | None:
     """Return the observed values; None when the optimizer dropped the observed scan, as for a filter that is false."""
     from py4j.protocol import Py4JJavaError
 
@@ -219,73 +229,7 @@ def _observed(observation: Any) -> dict[str, Any] | None:
         values = observation.get
     except Py4JJavaError:
         return None
-    return dict(values) if values and "rows" in values else None
-
-
-def write_dead_letters(
-    raw: DataFrame,
-    stream: StreamPlan,
-    late: Mapping[int, Mapping[Loss, Sequence[str]]],
-    *,
-    ahead: Micros | None,
-    unreadable: Mapping[str, str],
-    directory: Path,
-) -> None:
-    """Write the rows of a cut that were lost to some query, with the reason; replaces what an earlier try wrote.
-
-    Args:
-        raw: The rows of the cut.
-        stream: Event time and transformations.
-        late: For each branch, what makes rows late, with the names of the queries that they are late for.
-        ahead: Largest event time that is believed.
-        unreadable: Units of the source that were left out, with the reason.
-        directory: Where the Parquet files go: columns reason, event_time, queries (array), record (JSON text).
-    """
-    from pyspark.sql import functions as F
-
-    timed = raw.withColumn(TIME, stream.time)
-    has_corrupt = CORRUPT in raw.columns
-    reasons = {"corrupt": f"{CORRUPT} IS NOT NULL"} if has_corrupt else {}
-    reasons.update(eventtimes.unusable(ahead))
-    reason = " ".join(f"WHEN {condition} THEN '{name}'" for name, condition in reasons.items())
-    user_columns = [F.col(f"`{c.replace('`', '``')}`") for c in raw.columns if c not in (CORRUPT, PARTITION, ARRIVAL)]
-    record = F.to_json(F.struct(*user_columns)) if user_columns else F.lit("{}")
-    if has_corrupt:
-        record = F.coalesce(F.col(CORRUPT), record)
-    bad = timed.select(
-        F.expr(f"CASE {reason} END").alias("reason"),
-        F.timestamp_micros(F.col(TIME)).alias("event_time"),
-        F.expr("CAST(array() AS array<string>)").alias("queries"),
-        record.alias("record"),
-    ).where("reason IS NOT NULL")
-    frames = [bad]
-    for branch, losses in late.items():
-        seen = stream.branches[branch](eventtimes.good_rows(timed, ahead, raw.columns))
-        lost = [F.when(_lost(*loss), F.array(*[F.lit(name) for name in names])) for loss, names in losses.items()]
-        everything = F.flatten(F.filter(F.array(*lost), lambda names: names.isNotNull()))
-        columns = [F.col(f"`{c.replace('`', '``')}`") for c in seen.columns if c != TIME]
-        frames.append(
-            seen.where(functools.reduce(lambda a, b: a | b, (_lost(*loss) for loss in losses))).select(
-                F.lit("late").alias("reason"),
-                F.timestamp_micros(F.col(TIME)).alias("event_time"),
-                everything.alias("queries"),
-                F.to_json(F.struct(*columns)).alias("record"),
-            )
-        )
-    if unreadable:
-        units: list[tuple[str, None, list[str], str]] = [
-            (f"unreadable: {why}", None, [], unit) for unit, why in unreadable.items()
-        ]
-        frames.append(timed.sparkSession.createDataFrame(units, bad.schema))
-    letters = functools.reduce(lambda a, b: a.unionByName(b), frames)
-    letters.coalesce(1).write.mode("overwrite").parquet(str(directory))
-
-
-def _lost(moment: Micros, condition: Expression | None) -> Column:
-    from pyspark.sql import functions as F
-
-    early = F.expr(f"{TIME} < {moment}L")
-    return early if condition is None else early & to_condition(condition)
+    return dict(values) if values else None
 
 
 def late_moments(queries: Sequence[WindowedQuery], watermark: Micros) -> dict[str, Micros]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 GROUP = "_key_group"
 
+Timeless: TypeAlias = "dict[int, int]"
+"""Rows that have no pane, by their tag; by 0 where a component has one condition."""
+
 
 @dataclass(frozen=True)
 class Packing:
@@ -38,20 +41,36 @@ class Packing:
     (`summary_of`)."""
 
 
-def named(table: pa.Table, component: Component) -> pa.Table:
-    """Return the rows that have a pane, with the keys under their names and timestamps labelled UTC."""
-    return _named(table, [key.name for key in component.keys])
+def named(table: pa.Table, component: Component) -> tuple[pa.Table, Timeless]:
+    """Return the partials, with the keys under their names and timestamps labelled UTC, and the rows without a pane.
+
+    A row has none when a transformation gave it no event time, or one that cannot be used.
+    """
+    return _named(table, [key.name for key in component.keys], _counts(component))
 
 
-def _named(table: pa.Table, keys: Sequence[str]) -> pa.Table:
+def _named(table: pa.Table, keys: Sequence[str], counts: str) -> tuple[pa.Table, Timeless]:
     import pyarrow.compute as pc
 
+    timeless: Timeless = {}
     if table.column(PANE).null_count:
+        without = table.filter(pc.is_null(table.column(PANE)))
+        rows = without.column(counts).to_pylist()
+        tags = without.column(TAG).to_pylist() if TAG in table.column_names else [0] * len(rows)
+        timeless = merged(zip(tags, rows, strict=True))
         table = table.filter(pc.is_valid(table.column(PANE)))
     names = {f"_k{i}": name for i, name in enumerate(keys)}
     table = table.rename_columns([names.get(name, name) for name in table.column_names])
     schema = utc(table.schema)
-    return table if schema == table.schema else table.cast(schema)
+    return (table if schema == table.schema else table.cast(schema)), timeless
+
+
+def merged(pairs: Iterable[tuple[int, int]]) -> Timeless:
+    """Return the sum of the rows of each tag."""
+    timeless: Timeless = {}
+    for tag, rows in pairs:
+        timeless[tag] = timeless.get(tag, 0) + rows
+    return timeless
 
 
 def packed(aggregated: DataFrame, component: Component, packing: Packing) -> DataFrame:
@@ -77,8 +96,12 @@ def _writer(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         some = [batch for batch in batches if batch.num_rows]
-        table = _named(pa.Table.from_batches(some), keys) if some else None
-        if table is None or not table.num_rows:
+        if not some:
+            return
+        table, timeless = _named(pa.Table.from_batches(some), keys, counts)
+        if not table.num_rows:
+            if timeless:
+                yield pa.RecordBatch.from_pydict({"written": [json.dumps({"timeless": list(timeless.items())})]})
             return
         groups = table.column(GROUP).to_numpy().astype(np.int64)
         table = table.drop_columns([GROUP])
@@ -88,6 +111,7 @@ def _writer(
         told = {
             "slices": [[s.file, s.group, s.offset, s.length, s.crc, s.rows] for s in slices],
             "summary": summary.to_pydict(),
+            "timeless": list(timeless.items()),
         }
         yield pa.RecordBatch.from_pydict({"written": [json.dumps(told)]})
 
@@ -107,15 +131,18 @@ def _times(component: Component) -> tuple[str, str] | None:
     return state_name(index, "first"), state_name(index, "last")
 
 
-def told(written: pa.Table, component: Component) -> tuple[list[Slice], pa.Table]:
-    """Return the slices that the tasks wrote, and what is in each pane (`summary_of`)."""
-    texts: list[dict[str, Any]] = [json.loads(text) for text in written.column("written").to_pylist()]
+def told(written: pa.Table, component: Component) -> tuple[list[Slice], pa.Table, Timeless]:
+    """Return the slices that the tasks wrote, what is in each pane (`summary_of`), and the rows that have none."""
+    every: list[dict[str, Any]] = [json.loads(text) for text in written.column("written").to_pylist()]
+    timeless = merged((tag, rows) for text in every for tag, rows in text["timeless"])
+    texts = [text for text in every if "slices" in text]
     slices = [Slice(*piece) for text in texts for piece in text["slices"]]
     groups = [PANE, *([TAG] if len(component.conditions) > 1 else []), *([LENGTH] if component.direct else [])]
     columns = [*groups, _counts(component), *(_times(component) or ())]
     values = {name: [value for text in texts for value in text["summary"][name]] for name in columns}
     types = {TAG: pa.int32()}
-    return slices, pa.table({name: pa.array(values[name], types.get(name, pa.int64())) for name in columns})
+    summary = pa.table({name: pa.array(values[name], types.get(name, pa.int64())) for name in columns})
+    return slices, summary, timeless
 
 
 def files_written(slices: Sequence[Slice], summary: pa.Table, note: TableNote, cut: int) -> PartialFiles:

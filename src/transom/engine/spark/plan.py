@@ -82,11 +82,15 @@ class Branch:
         """Return the rows after the chain; where the event time is computed once more, it is null if out of range."""
         from pyspark.sql import functions as F
 
-        rows = self._transformed(good)
+        timed = self.timed(good)
         if self.lost_time is None:
-            return rows
-        timed = rows.withColumn(TIME, self.lost_time[1])
+            return timed
         return timed.withColumn(TIME, F.expr(f"IF({believed(None)}, {TIME}, NULL)"))
+
+    def timed(self, good: DataFrame) -> DataFrame:
+        """Return the rows after the chain, whatever their event time is then."""
+        rows = self._transformed(good)
+        return rows if self.lost_time is None else rows.withColumn(TIME, self.lost_time[1])
 
     def as_written(self, good: DataFrame) -> DataFrame:
         """Return the rows after the chain, to be analysed: with the event time as the user wrote it.
@@ -218,7 +222,7 @@ class Aggregation:
     def __call__(self, rows: DataFrame) -> DataFrame:
         """Return one row per pane, tag and key: PANE, TAG, the keys as _k0, _k1, ..., and the primitives' states.
 
-        PANE is null for rows without a time, which a transformation (an outer join) can make. TAG is there when the
+        PANE is null for rows without a time that can be used, which a transformation can make. TAG is there when the
         component has several conditions. For a direct component PANE is the start of a window, and LENGTH is there.
         """
         if self.condition is not None:
@@ -234,6 +238,8 @@ class Aggregation:
 def starts_sql(windows: Sequence[WindowKind]) -> str:
     """Return the SQL that makes a row for each window of a row, with the number and the start of the window.
 
+    Of a row without a time it makes one whose window is null.
+
     Args:
         windows: Fixed windows whose slides divide their lengths.
     """
@@ -242,7 +248,7 @@ def starts_sql(windows: Sequence[WindowKind]) -> str:
         assert isinstance(window, WindowSpec)
         last = f"({TIME} - pmod({TIME} - {window.offset}L, {window.slide}L))"
         arrays.append(f"sequence({last} - {window.length - window.slide}L, {last}, {window.slide}L)")
-    return f"posexplode({arrays[0] if len(arrays) == 1 else 'concat(' + ', '.join(arrays) + ')'})"
+    return f"posexplode_outer({arrays[0] if len(arrays) == 1 else 'concat(' + ', '.join(arrays) + ')'})"
 
 
 def lengths_sql(windows: Sequence[WindowKind]) -> str:

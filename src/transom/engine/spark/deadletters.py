@@ -1,0 +1,134 @@
+"""Dead letters: the rows of a cut that were lost to some query, each with the reason, written by a job of its own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from transom.engine.spark import eventtimes
+from transom.engine.spark.columns import TIME, quoted, to_condition
+from transom.engine.spark.jobs import observed
+from transom.engine.spark.plan import StreamPlan
+from transom.model.expression import Expression
+from transom.model.time import Micros
+from transom.sources.base import ARRIVAL, CORRUPT, PARTITION
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+Loss: TypeAlias = "tuple[Micros | None, Expression | None]"
+"""A row is lost with an event time before the moment, or, where that is None, if a transformation left it none that can
+be used; and if it satisfies the condition of the query."""
+
+LATE = "late"
+TIMELESS = (eventtimes.NO_TIME, eventtimes.OUT_OF_RANGE)
+"""Reasons that a transformation can bring about, too."""
+
+
+def write_dead_letters(
+    raw: DataFrame,
+    stream: StreamPlan,
+    lost: Mapping[int, Mapping[Loss, Sequence[str]]],
+    *,
+    ahead: Micros | None,
+    unreadable: Mapping[str, str],
+    directory: Path,
+) -> dict[str, int]:
+    """Write the rows of a cut that were lost to some query, with the reason; replaces what an earlier try wrote.
+
+    Args:
+        raw: The rows of the cut.
+        stream: Event time and transformations.
+        lost: For each branch, what makes rows lost, with the names of the queries that they are lost to.
+        ahead: Largest event time that is believed.
+        unreadable: Units of the source that were left out, with the reason.
+        directory: Where the Parquet files go: columns reason, event_time, queries (array), record (JSON text).
+
+    Returns:
+        For each reason of TIMELESS how many rows a transformation left so; none where there are none.
+    """
+    from pyspark.sql import Observation
+
+    timed = raw.withColumn(TIME, stream.time)
+    bad = _unseen(timed, raw.columns, ahead)
+    frames = [bad]
+    good = eventtimes.good_rows(timed, ahead, raw.columns)
+    of_queries = [_of_queries(stream.branches[branch].timed(good), losses) for branch, losses in lost.items()]
+    observation: Any = None
+    if of_queries:
+        some = _union(of_queries)
+        if any(moment is None for losses in lost.values() for moment, _ in losses):
+            observation = Observation()
+            some = some.observe(observation, *_counts())
+        frames.append(some)
+    if unreadable:
+        units: list[tuple[str, None, list[str], str]] = [
+            (f"unreadable: {why}", None, [], unit) for unit, why in unreadable.items()
+        ]
+        frames.append(timed.sparkSession.createDataFrame(units, bad.schema))
+    _union(frames).coalesce(1).write.mode("overwrite").parquet(str(directory))
+    if observation is None:
+        return {}
+    found = observed(observation)
+    if found is None:
+        found = _union(of_queries).agg(*_counts()).toArrow().to_pylist()[0]
+    return {reason: rows for reason, rows in found.items() if rows}
+
+
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
+    return functools.reduce(lambda a, b: a.unionByName(b), frames)
+
+
+def _counts() -> list[Column]:
+    from pyspark.sql import functions as F
+
+    return [F.expr(f"count_if(reason = '{reason}')").alias(reason) for reason in TIMELESS]
+
+
+def _unseen(timed: DataFrame, columns: Sequence[str], ahead: Micros | None) -> DataFrame:
+    """Return the letters of the rows that no query sees."""
+    from pyspark.sql import functions as F
+
+    has_corrupt = CORRUPT in columns
+    reasons = {"corrupt": f"{CORRUPT} IS NOT NULL"} if has_corrupt else {}
+    reasons.update(eventtimes.unusable(ahead))
+    users = [F.col(quoted(name)) for name in columns if name not in (CORRUPT, PARTITION, ARRIVAL)]
+    record = F.to_json(F.struct(*users)) if users else F.lit("{}")
+    if has_corrupt:
+        record = F.coalesce(F.col(CORRUPT), record)
+    return timed.select(
+        F.expr(_case(reasons, "NULL")).alias("reason"),
+        F.timestamp_micros(F.col(TIME)).alias("event_time"),
+        F.expr("CAST(array() AS array<string>)").alias("queries"),
+        record.alias("record"),
+    ).where("reason IS NOT NULL")
+
+
+def _of_queries(seen: DataFrame, losses: Mapping[Loss, Sequence[str]]) -> DataFrame:
+    """Return the letters of the rows that queries of a branch see and lose."""
+    from pyspark.sql import functions as F
+
+    lost = [F.when(_is_lost(*loss), F.array(*[F.lit(name) for name in names])) for loss, names in losses.items()]
+    columns = [F.col(quoted(name)) for name in seen.columns if name != TIME]
+    return seen.where(functools.reduce(lambda a, b: a | b, (_is_lost(*loss) for loss in losses))).select(
+        F.expr(_case(eventtimes.unusable(None), f"'{LATE}'")).alias("reason"),
+        F.timestamp_micros(F.col(TIME)).alias("event_time"),
+        F.flatten(F.filter(F.array(*lost), lambda names: names.isNotNull())).alias("queries"),
+        F.to_json(F.struct(*columns)).alias("record"),
+    )
+
+
+def _case(reasons: Mapping[str, str], otherwise: str) -> str:
+    """Return the SQL of the first reason whose condition holds."""
+    cases = " ".join(f"WHEN {condition} THEN '{name}'" for name, condition in reasons.items())
+    return f"CASE {cases} ELSE {otherwise} END"
+
+
+def _is_lost(moment: Micros | None, condition: Expression | None) -> Column:
+    from pyspark.sql import functions as F
+
+    usable = eventtimes.believed(None)
+    lost = F.expr(f"NOT ({usable})" if moment is None else f"{usable} AND {TIME} < {moment}L")
+    return lost if condition is None else lost & to_condition(condition)
