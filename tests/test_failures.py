@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import functions as F
 
+from transom import failures
 from transom.engine.spark.isolation import TRIES, run_isolated
 from transom.errors import (
     CheckpointCorruptError,
@@ -69,6 +70,12 @@ DIRECT = "\n\nThe above exception was the direct cause of the following exceptio
 )
 def test_the_traceback_of_a_worker(text, names):
     assert [(link.names[0], link.text) for link in worker_errors(text)] == names
+
+
+@pytest.mark.parametrize("text", ["No space left on device", "/a/b.parquet (No space left on device)"])
+def test_a_full_disk_in_the_words_of_java(text):
+    error = SimpleNamespace(names=("java.io.FileNotFoundException", "java.io.IOException"), text=text, code=None)
+    assert failures._kind(error) is FailureKind.DISK_FULL
 
 
 def raising(error):

@@ -139,13 +139,14 @@ _GONE = ("Py4JNetworkError", "SparkContext was shut down", "Cannot call methods 
 _LOST = ("ExecutorLostFailure", "FetchFailed")
 """Spark's names of the ends of tasks; that of a job has them in its text only."""
 _FULL = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded"}
-"""Java has no class or number for them, only the words of the operating system."""
+_WORDS = (*_FULL.values(), *map(os.strerror, _FULL))
+"""Java has no class or number for them, only the words of the operating system; in brackets if it opened a file."""
 
 
 def _kind(link: _Link) -> FailureKind | None:
     """Return what one error by itself says; None if nothing."""
     names, text = set(link.names), link.text
-    if link.code in _FULL or ("java.io.IOException" in names and text.endswith((*_FULL.values(), *_words()))):
+    if link.code in _FULL or ("java.io.IOException" in names and text.rstrip(")").endswith(_WORDS)):
         return FailureKind.DISK_FULL
     if names & {"builtins.MemoryError", "java.lang.OutOfMemoryError"}:
         return FailureKind.MEMORY
@@ -163,10 +164,6 @@ def _kind(link: _Link) -> FailureKind | None:
     if "java.lang.IllegalStateException" in names and any(word in text for word in _GONE):
         return FailureKind.SPARK_GONE
     return None
-
-
-def _words() -> tuple[str, ...]:
-    return tuple(os.strerror(number) for number in _FULL)
 
 
 def _spark_gone(error: BaseException) -> bool:

@@ -42,7 +42,7 @@ def kill_at(spark, root, step, number):
 @pytest.fixture(scope="module", autouse=True)
 def spark_is_asked_once():
     """Remember what Spark made of the queries and gave for each cut."""
-    compiled, given, written = {}, {}, {}
+    compiled, given, written, found = {}, {}, {}, {}
     compile_queries, partials, write = stream.compile_queries, SparkJob.partials, deadletters.write_dead_letters
 
     def compiled_once(session, schema, rows, queries, *options):
@@ -59,11 +59,12 @@ def spark_is_asked_once():
 
     def written_once(*args, directory, **options):
         if directory.name not in written:
-            write(*args, directory=directory, **options)
+            found[directory.name] = write(*args, directory=directory, **options)
             written[directory.name] = {file.name: file.read_bytes() for file in directory.iterdir()}
         directory.mkdir(parents=True, exist_ok=True)
         for name, content in written[directory.name].items():
             (directory / name).write_bytes(content)
+        return found[directory.name]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream, "compile_queries", compiled_once)

@@ -53,7 +53,7 @@ def test_a_full_disk_for_dead_letters(spark, tmp_path, disk, expected, monkeypat
 
     def watched(*args, **options):
         on_step("dead letters")
-        write(*args, **options)
+        return write(*args, **options)
 
     monkeypatch.setattr(deadletters, "write_dead_letters", watched)
     write_input(tmp_path / "in")

@@ -1,24 +1,36 @@
-"""Databases that tests leave open end with them, as they would with a process; Python 3.13 warns of them."""
+"""A test closes the databases that its sinks have opened, also where opening one failed."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from transom.sinks.databases import SqliteSink
+from transom.sinks import databases
+
+
+def is_open(connection: sqlite3.Connection) -> bool:
+    try:
+        connection.total_changes
+    except sqlite3.ProgrammingError:
+        return False
+    return True
 
 
 @pytest.fixture(autouse=True)
 def sinks_end(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     opened = []
-    really_open = SqliteSink.open
+    really_connect = sqlite3.connect
 
-    def noting(sink: SqliteSink, query: str) -> None:
-        opened.append(sink)
-        really_open(sink, query)
+    def noting(*args: Any, **options: Any) -> sqlite3.Connection:
+        opened.append(really_connect(*args, **options))
+        return opened[-1]
 
-    monkeypatch.setattr(SqliteSink, "open", noting)
+    monkeypatch.setattr(databases.sqlite3, "connect", noting)
     yield
-    for sink in opened:
-        sink.close()
+    left = [connection for connection in opened if is_open(connection)]
+    for connection in left:
+        connection.close()
+    assert not left, "a database is still open"

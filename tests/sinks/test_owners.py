@@ -82,8 +82,8 @@ def test_who_may_have_it(kind: str, case: str, tmp_path: Path) -> None:
     if refusal is None:
         sink.claim(claim)
         sink.claim(claim)
-        with pytest.raises(SinkError, match="belongs to the query 'q'"):
-            place(kind, tmp_path).claim(Claim(HERS))
+        with closing(place(kind, tmp_path)) as other, pytest.raises(SinkError, match="belongs to the query 'q'"):
+            other.claim(Claim(HERS))
     else:
         with pytest.raises(SinkError, match=refusal):
             sink.claim(claim)
@@ -119,7 +119,8 @@ def test_of_several_that_come_at_once_one_gets_it(
     for thread in threads:
         thread.join()
     assert len(won) == 1
-    place(kind, tmp_path).claim(Claim(Owner(f"c{won[0]}", "q", "")))
+    with closing(place(kind, tmp_path)) as sink:
+        sink.claim(Claim(Owner(f"c{won[0]}", "q", "")))
 
 
 def test_a_table_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
@@ -127,7 +128,7 @@ def test_a_table_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
         database.execute("CREATE TABLE q (mine)")
     sink = sqlite(tmp_path / "r.db")
     sink.open("q")
-    with pytest.raises(SinkError, match="does not know the query"):
+    with closing(sink), pytest.raises(SinkError, match="does not know the query"):
         sink.claim(Claim(MINE, is_new=True))
 
 

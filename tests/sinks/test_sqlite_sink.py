@@ -65,6 +65,7 @@ def test_the_same_cut_again_changes_nothing(tmp_path):
     again = opened(path)
     again.recover("q", 3)
     again.write(results(3, (0, "a", 9.0, 2)))
+    again.close()
     assert held(path) == [("a", 9.0, 2)]
 
 
@@ -78,6 +79,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path):
     assert held(path) == [("a", 1.0, 0)]
     sink.write(results(2, (0, "a", 2.0, 1)))
     assert held(path) == [("a", 2.0, 1)]
+    sink.close()
 
 
 def test_values_of_all_types(tmp_path):
@@ -93,7 +95,8 @@ def test_values_of_all_types(tmp_path):
         }
     )
     path = tmp_path / "r.db"
-    opened(path).write(WindowResults("q", 0, table, ()))
+    with closing(opened(path)) as sink:
+        sink.write(WindowResults("q", 0, table, ()))
     with closing(sqlite3.connect(path)) as database:
         row = database.execute("SELECT * FROM q").fetchone()
     assert row == ("2026-01-01T12:00:00", "1.50", "[1, null]", '{"x": "2.5"}', b"\x00", 1, None)
@@ -101,11 +104,12 @@ def test_values_of_all_types(tmp_path):
 
 def test_queries_share_a_database_but_no_table(tmp_path):
     path = tmp_path / "r.db"
-    opened(path, "q")
-    opened(path, "other").write(results(1, (0, "a", 1.0, 0), query="other"))
-    assert held(path, "other") == [("a", 1.0, 0)]
-    with pytest.raises(SinkError, match="belongs to the query 'q'"):
-        opened(path, "third", table="q")
+    with closing(opened(path, "q")), closing(opened(path, "other")) as other, closing(sqlite(path, "q")) as third:
+        other.write(results(1, (0, "a", 1.0, 0), query="other"))
+        assert held(path, "other") == [("a", 1.0, 0)]
+        third.open("third")
+        with pytest.raises(SinkError, match="belongs to the query 'q'"):
+            third.claim(Claim(Owner("c1", "third", "/checkpoint")))
 
 
 def test_results_that_are_not_of_the_checkpoint_as_it_is_are_refused(tmp_path):
@@ -114,6 +118,7 @@ def test_results_that_are_not_of_the_checkpoint_as_it_is_are_refused(tmp_path):
     with pytest.raises(SinkError, match="up to cut 5, but the checkpoint continues with cut 5"):
         sink.recover("q", 5)
     sink.recover("q", 6)
+    sink.close()
 
 
 def test_a_file_that_is_no_database_is_named(tmp_path):

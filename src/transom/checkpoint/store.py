@@ -124,11 +124,11 @@ class Checkpoint:
         """Finish opening: from here on this writer's files count, unless it is fenced already."""
         try:
             self._writer.check()
-        except CheckpointError:
+            remove_obsolete(self.path, history, self.epoch)
+            self._writer.remove_older_claims()
+        except BaseException:
             self._log.close()
             raise
-        remove_obsolete(self.path, history, self.epoch)
-        self._writer.remove_older_claims()
 
     def append(self, record: Mapping[str, object], sync: bool) -> None:
         """Append a record to the log.

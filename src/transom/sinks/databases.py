@@ -70,6 +70,7 @@ class SqliteSink:
             self._database = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
             self._database.execute("SELECT count(*) FROM sqlite_master")
         except (OSError, sqlite3.Error) as error:
+            self.close()
             raise self._unusable(query, error) from error
 
     def _unusable(self, query: str, error: Exception) -> SinkError:

@@ -125,8 +125,8 @@ def _schema(source: Source, session: SparkSession, clock: Clock) -> StructType:
         return source.schema
     except SourceError:
         with tempfile.TemporaryDirectory(prefix="transom-explain-") as directory:
-            source.open(session, Path(directory), clock)
             try:
+                source.open(session, Path(directory), clock)
                 return source.schema
             finally:
                 source.close()

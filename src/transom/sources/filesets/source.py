@@ -107,10 +107,10 @@ class FileSource:
                 raise SourceError(
                     f"files: the directory {pattern.base} does not exist.", "Create it, or correct the path."
                 )
-        log = FileLog(directory)
         self._facts.clear()
         self._last_fit = None
         self._case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+        log = FileLog(directory)
         self._opened = log, Scanner(patterns), directory, clock
         self._released = self._forgotten_up_to = log.start
 
