@@ -211,7 +211,7 @@ def test_no_session_is_refused() -> None:
         (lambda c: c.add(float("nan"), None), "The label is nan"),
         (lambda c: c[[1]], r"no dataset \[1\]"),
         (lambda c: c.between("a", "b"), "'a' cannot be compared with 0"),
-        (lambda c: c.all().where("fare > 3"), "where: 'fare > 3'"),
+        (lambda c: c.all().where("far > 3"), "where: far > 3: .*Columns are cell, fare"),
         (lambda c: c.all().where(pc.field("far") > 3), "where: No match.*Columns are cell string, fare"),
         (lambda c: c.all().key_range(1, 3), r"key_range: first is 1 \(int\), and the key is string"),
         (lambda c: c.all().select(["cell"]), r"select\[0\] is"),

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transom.collections.arrowterms import arrow_expression
 from transom.collections.datasets import Dataset, Function
 from transom.collections.deriving import described
 from transom.collections.keyvalues import key_value
 from transom.collections.namespaces import Namespace
+from transom.collections.sparkterms import spark_term
 from transom.collections.steps import (
     Aggregated,
     Answer,
@@ -33,7 +35,7 @@ from transom.model.joinkind import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, join_ki
 from transom.model.time import MICROS_PER_SECOND, Duration, parse_duration
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 MERGED = {"sum": "sum", "count": "sum", "min": "min", "max": "max"}
 """Aggregates of Arrow whose partial results merge, and how."""
@@ -94,14 +96,23 @@ class View:
         """Keys whose rows are spread, over how many partitions: what is made of them by group has to be merged."""
         return {key: n for each in self._datasets if each.partitioning for key, n in each.partitioning.salts.items()}
 
-    def where(self, condition: pc.Expression) -> View:
-        """Keep the rows for which an Arrow expression holds, as `pc.field("fare") > 3`.
+    def where(self, condition: str | Column | pc.Expression) -> View:
+        """Keep the rows for which a condition holds.
+
+        SQL and Columns mean exactly what they mean in `DataFrame.where`, with the settings that the session has now
+        (time zone, ANSI mode); they are computed on Arrow tables, where the rows are. There are comparisons, `AND`,
+        `OR`, `NOT`, `IN`, `BETWEEN`, `IS NULL`, `CASE`, `coalesce`, `LIKE` with `%`, and arithmetic of whole numbers
+        and floats. For everything else there is `df().where(...)`.
+
+        Args:
+            condition: SQL text, as `"fare > 3 AND city LIKE 'B%'"`, a PySpark Column, or an Arrow expression.
 
         Raises:
-            DefinitionError: It is no Arrow expression, or cannot be applied to the columns.
+            DefinitionError: It is no condition over the columns, or only Spark computes it.
         """
         if not isinstance(condition, pc.Expression):
-            raise DefinitionError(f"where: {shown(condition)} is no condition.", 'Write as pc.field("fare") > 3.')
+            term = spark_term(self._namespace.spark, self.schema, condition)
+            condition = arrow_expression(term, self.schema)
         return self._filtered("where", condition)
 
     def _filtered(self, what: str, condition: pc.Expression) -> View:
@@ -324,7 +335,8 @@ class View:
         rows = self._rows
         with explained(f"{self._namespace.name}: a question"):
             tasks, paths = self._namespace.plan(self._datasets)
-            return tasks.frame(lambda group: rows(tables_of(paths[group])).to_batches(), from_arrow_schema(self.schema))
+            schema = from_arrow_schema(self.schema, prefer_timestamp_ntz=True)
+            return tasks.frame(lambda group: rows(tables_of(paths[group])).to_batches(), schema)
 
 
 def composed(function: Function, views: Sequence[View]) -> tuple[list[Dataset], Function]:

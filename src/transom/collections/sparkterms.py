@@ -1,0 +1,161 @@
+"""Conditions as Spark understands them: trees of terms that its analyser and optimizer made of SQL text or a Column.
+
+So names, types, casts, constants and the session's time zone are Spark's own; no job runs for it.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from transom.engine.spark.columns import first_line, to_condition
+from transom.errors import DefinitionError
+from transom.model.expression import Expression, Input
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Term:
+    """A term of a condition: a column, a constant, or an operation on other terms."""
+
+    kind: str
+    """Spark's name of its class, such as `EqualTo`; `Column` for a column, `Literal` for a constant."""
+    type: pa.DataType
+    """Of its values; null if Arrow has no such type."""
+    text: str
+    """As SQL, for people."""
+    children: tuple[Term, ...] = ()
+    value: Any = None
+    """The name of a column, an Arrow scalar for a constant, the place of a field of a struct, the set of an `InSet`,
+    the character that escapes others in the pattern of a `Like`."""
+    mode: str = ""
+    """What happens when an operation cannot be done: `ANSI` (an error), `LEGACY`, `TRY`."""
+
+
+SPARK_ONLY = "Let Spark do it: `view.df().where(...)`; or give an Arrow expression, as pc.field('fare') > 3."
+
+
+def spark_term(spark: SparkSession, schema: pa.Schema, condition: Input) -> Term:
+    """Return a condition over columns as Spark understands it.
+
+    Args:
+        spark: Its settings decide: time zone, ANSI mode, case of names.
+        schema: The columns.
+        condition: SQL text or a Column.
+
+    Raises:
+        DefinitionError: It is no condition over these columns, or not one of each row by itself.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    expression = Expression.of(condition, "where")
+    try:
+        # Rows of an RDD: the optimizer knows that a local relation is empty, and would leave nothing of the condition.
+        fields = from_arrow_schema(schema, prefer_timestamp_ntz=True)
+        empty = spark.createDataFrame(spark.sparkContext.emptyRDD(), fields)
+        column = to_condition(expression)
+        empty.where(column)
+        plan = empty.select(column.alias("kept"))._jdf.queryExecution().optimizedPlan()
+    except PySparkException as error:
+        raise DefinitionError(
+            f"where: {expression}: {first_line(error)}.", f"Columns are {', '.join(schema.names)}."
+        ) from None
+    levels = []
+    while _class(plan) == "Project":
+        levels.append(plan)
+        plan = plan.child()
+    if _class(plan) != "LogicalRDD":
+        raise DefinitionError(
+            f"where: only Spark computes {expression}: it has a subquery or a Python function.", SPARK_ONLY
+        )
+    reader = _Reader(str(spark.conf.get("spark.sql.session.timeZone")))
+    known: dict[int, Term] = {}
+    for attribute, field in zip(_each(plan.output()), schema, strict=True):
+        known[attribute.exprId().id()] = replace(reader.term(attribute, known), kind="Column", value=field.name)
+    for level in reversed(levels):
+        known = {
+            each.exprId().id(): reader.term(each.children().head() if _class(each) == "Alias" else each, known)
+            for each in _each(level.projectList())
+        }
+    return next(iter(known.values()))
+
+
+@dataclass
+class _Reader:
+    """Reads expressions in the JVM."""
+
+    zone: str
+
+    def term(self, node: Any, known: dict[int, Term]) -> Term:
+        """Return the term of an expression; attributes are those that are known, by Spark's number."""
+        kind = _class(node)
+        if kind == "AttributeReference" and (number := node.exprId().id()) in known:
+            return known[number]
+        children = tuple(self.term(each, known) for each in _each(node.children()))
+        own = _arrow_type(node.dataType().json(), self.zone)
+        value, mode = None, ""
+        if kind == "Literal":
+            value = _scalar(node.value(), own)
+        elif kind == "InSet":
+            value = tuple(_scalar(each, children[0].type) for each in _each(node.hset().toSeq()))
+        elif kind == "GetStructField":
+            value = node.ordinal()
+        elif kind == "Like":
+            value = str(node.escapeChar())
+        elif kind in ("Cast", "Add", "Subtract", "Multiply", "Divide", "UnaryMinus", "Abs"):
+            mode = "ANSI" if kind in ("UnaryMinus", "Abs") and node.failOnError() else ""
+            mode = mode or ("LEGACY" if kind in ("UnaryMinus", "Abs") else node.evalMode().toString())
+        return Term(kind, own, node.sql(), children, value, mode)
+
+
+@functools.lru_cache(maxsize=1_000)
+def _arrow_type(spark_type: str, zone: str) -> pa.DataType:
+    """Return the Arrow type of a type of Spark; null for one whose values Arrow has not, or compares otherwise."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import to_arrow_type
+    from pyspark.sql.types import StringType, _parse_datatype_json_string
+
+    found = _parse_datatype_json_string(spark_type)
+    if isinstance(found, StringType) and found != StringType():
+        return pa.null()
+    try:
+        return to_arrow_type(found, timezone=zone)
+    except PySparkException:
+        return pa.null()
+
+
+def _class(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+def _each(sequence: Any) -> list[Any]:
+    """Return the elements of a sequence of Scala."""
+    return [sequence.apply(place) for place in range(sequence.size())]
+
+
+def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar | None:
+    """Return a constant, as Spark keeps it, as a scalar of its type; None where Arrow has no such value."""
+    if value is None or kinds.is_null(kind):
+        return pa.scalar(None, kind)
+    if kinds.is_string(kind):
+        try:
+            return pa.scalar(bytes(value.getBytes()).decode(), kind)
+        except UnicodeDecodeError:
+            return None
+    if kinds.is_decimal(kind):
+        return pa.scalar(Decimal(value.toString()), kind)
+    if kinds.is_date32(kind):
+        return pa.scalar(value, pa.int32()).cast(kind)
+    if kinds.is_timestamp(kind):
+        return pa.scalar(value, pa.int64()).cast(kind)
+    if kinds.is_binary(kind):
+        return pa.scalar(bytes(value), kind)
+    return pa.scalar(value, kind) if kinds.is_primitive(kind) else None
