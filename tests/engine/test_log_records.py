@@ -12,16 +12,18 @@ from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.windows.components import DEFAULT
 
 CUT = LoggedCut(3, 10, 20, 10, 100, 200, None, 300)
+DELIVERED = '{"type": "delivered", "items": [["q", 3, "csv:/x"], ["r", 4, "memory"]]}'
 
 
 @pytest.mark.parametrize(
     ("record", "text"),
     [
-        (Delivered((("q", 3), ("r", 4))), '{"type": "delivered", "items": [["q", 3], ["r", 4]]}'),
+        (Delivered((("q", 3, "csv:/x"), ("r", 4, "memory"))), DELIVERED),
         (Failed("q", "why"), '{"type": "failed", "query": "q", "error": "why"}'),
         (Planned("s", DEFAULT), f'{{"type": "plan", "stream": "s", "arrangement": {json.dumps(DEFAULT.to_json())}}}'),
         (Begun("s", CUT), f'{{"type": "cut", "stream": "s", "cut": {json.dumps(CUT.to_json())}}}'),
         (SetChange("s", removed=("q",)), None),
+        (SetChange("s", added={"q": 7}, definitions={"q": {}}, sinks={"q": ("memory", "memory#2")}), None),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -41,3 +43,7 @@ def test_a_commit_is_read_as_the_outcome_of_its_cut():
 
 def test_records_of_another_kind_are_passed_over():
     assert record_of({"type": "note"}) is None
+
+
+def test_a_delivery_of_a_time_when_queries_had_one_sink():
+    assert record_of({"type": "delivered", "items": [["q", 3]]}) == Delivered((("q", 3, ""),))

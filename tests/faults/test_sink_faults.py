@@ -12,6 +12,7 @@ from transom.errors import DefinitionError, QueryFailedError, SinkError
 from transom.model.time import ManualClock
 from transom.sinks.base import WindowResults
 from transom.sinks.inmemory import MemorySink
+from transom.sinks.outlets import Outlets
 
 NOON = 1_700_000_000_000_000
 SECOND = 1_000_000
@@ -66,7 +67,7 @@ def test_retries_back_off_and_keep_the_order():
     clock, woken = ManualClock(NOON), threading.Semaphore(0)
     sink, other = Failing(4), MemorySink()
     sink.clock = clock
-    delivery = Delivery({"q": sink, "other": other}, clock, woken.release, 2, 1 << 20)
+    delivery = Delivery({"q": Outlets.of([sink]), "other": Outlets.of([other])}, clock, woken.release, 2, 1 << 20)
     for cut in (1, 2):
         delivery.send(ResultBatch(results(cut), 1, NOON))
     delivered = []
@@ -75,7 +76,7 @@ def test_retries_back_off_and_keep_the_order():
             assert woken.acquire(timeout=600)
             delivered += delivery.collect()
         if delivery.waiting():
-            assert delivery.error("q") is not None
+            assert list(delivery.failing()) == ["'q'"]
             clock.advance(1)
             delivery.collect()
             assert not delivery.busy
@@ -84,7 +85,7 @@ def test_retries_back_off_and_keep_the_order():
     assert [item.batch.results.cut for item in delivered] == [1, 2]
     waits = [b - a for a, b in zip(sink.tries[:4], sink.tries[1:5], strict=True)]
     assert waits == [FIRST_RETRY, 2 * FIRST_RETRY, 4 * FIRST_RETRY, 8 * FIRST_RETRY]
-    assert delivery.error("q") is None
+    assert delivery.failing() == {}
     assert delivery.failures("q") == 0
     assert delivery.close(10) == []
 
@@ -142,7 +143,7 @@ def test_a_slow_sink_holds_back_the_reading_not_the_memory(spark, tmp_path):
     app = build(spark, tmp_path, source(100), {"slow": slow}, max_waiting_bytes=60)
     app.run(once=True, on_progress=watch)
     assert counts(slow, "slow") == of_windows(0, 10, 20, 30, 40, 50, 0, 10, 20)
-    assert notes == ["The sink of slow is slow; its stream is not read until it has taken what waits for it."]
+    assert notes == ["The sink of slow (memory) is slow; its stream is not read until it has taken what waits for it."]
     assert max(waiting) == 2
 
 

@@ -46,7 +46,7 @@ def test_a_whole_job():
     assert query.source == "source"
     assert query.windows[1] == {"sliding": "1 hour", "every": "1 minute"}
     assert query.within == ("2 seconds", 0.99)
-    assert query.sink == ("parquet", "out/fares")
+    assert query.sinks == (("parquet", "out/fares"),)
     assert query.fill is None
 
 
@@ -108,6 +108,9 @@ def test_a_generator_as_source():
         ('within = "2 seconds"', "own_stream = 1", "own_stream = 1 is not true or false"),
         ('sink = {parquet = "out/fares"}', "", "the query 'fares' has no sink"),
         ('{parquet = "out/fares"}', '{parquet = ""}', "sink: one kind"),
+        ('{parquet = "out/fares"}', '{parquet = "a"}\nsinks = []', "both sink and sinks"),
+        ('sink = {parquet = "out/fares"}', 'sinks = ["out/fares"]', "sinks: 'out/fares' is no table"),
+        ('sink = {parquet = "out/fares"}', 'sinks = [{parqet = "a"}]', r"'fares' sink: unknown key 'parqet'"),
         ('where = "fare > 0"', 'where = ""', "where is empty"),
         ('["zone"]', '"zone"', r'Write group_by = \["zone"\]'),
         ("checkpoint = ", "checkpoint : ", "not valid TOML"),
@@ -149,9 +152,9 @@ sink = {parquet = "out/days"}
 
 def test_a_query_over_the_results_of_another():
     job = parse_job(JOB.replace('sink = {parquet = "out/fares"}', "") + CHAINED)
-    assert [(query.source, query.parent, query.sink) for query in job.queries] == [
-        ("source", None, None),
-        (None, "fares", ("parquet", "out/days")),
+    assert [(query.source, query.parent, query.sinks) for query in job.queries] == [
+        ("source", None, ()),
+        (None, "fares", (("parquet", "out/days"),)),
     ]
     with pytest.raises(JobFileError, match="'days': it has both source and from"):
         parse_job(JOB + CHAINED + 'source = "source"')

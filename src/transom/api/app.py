@@ -36,7 +36,7 @@ from transom.model.watermark import watermark as make_watermark
 from transom.model.window import Window, window_of
 from transom.scheduling.policies import policy_named
 from transom.settings import Settings, SettingValues
-from transom.sinks.base import Sink, explained
+from transom.sinks.outlets import Outlets
 from transom.sources.base import Source
 from transom.sources.shared import SharedSource
 from transom.views.notebook import NotebookView, notebook_display
@@ -50,8 +50,8 @@ class RunOrder:
     """A run that is to be made."""
 
     definitions: list[StreamDefinition]
-    sinks: dict[str, Sink]
-    """Sink of each query."""
+    sinks: dict[str, Outlets]
+    """Sinks of each query."""
     once: bool
     close_all: bool
 
@@ -326,9 +326,8 @@ class App:
             share, groups, kept = self.settings.share, self.settings.key_groups, self.settings.worker_bytes
             here = self.settings.driver_bytes
             streams, lost = open_streams(order.definitions, session, checkpoint, self._clock, share, groups, kept, here)
-            for name, sink in order.sinks.items():
-                with explained(name, sink):
-                    sink.open(name)
+            for name, outlets in order.sinks.items():
+                outlets.open(name)
             loop = Loop(
                 streams,
                 order.sinks,
@@ -379,5 +378,5 @@ class App:
         session = private_session(self.spark)
         with active_session_kept(self.spark):
             parts, columns = compile_aside(self._definitions(), session, self._clock, self.settings.share)
-        sinks = {name: sink.describe() for name, sink in self._queries.sinks.items()}
+        sinks = {name: outlets.describe() for name, outlets in self._queries.sinks.items()}
         return explain(self.name, parts, sinks, columns, self.settings.tier)

@@ -53,7 +53,7 @@ class ResultsOf:
         Raises:
             DefinitionError: The query has another name than `results` says.
         """
-        label = self.query.label or self.query._register(Nowhere(), self.wanted).query
+        label = self.query.label or self.query._register([Nowhere()], self.wanted).query
         if self.wanted not in (None, label):
             raise DefinitionError(
                 f"results: the query is named {label!r} in to() and {self.wanted!r} in results().",
@@ -92,7 +92,7 @@ class JoinOf:
                 name, branch, (), (self.join.window,), ((ROWS, count()),), condition=rows.condition, keeps_rows=True
             )
 
-        rows.stream._register(rows.stream, Nowhere(), label, query)
+        rows.stream._register(rows.stream, [Nowhere()], label, query)
 
     def source(self) -> DerivedSource:
         """Return a new source, for one run."""

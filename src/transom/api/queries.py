@@ -11,7 +11,8 @@ from transom.api.streams import Stream
 from transom.engine.changes.requests import Addition, Change, ChangeRequest, Requests
 from transom.engine.loop.opened import Closable, Opened
 from transom.errors import DefinitionError
-from transom.sinks.base import Sink, require_usable
+from transom.sinks.base import Sink
+from transom.sinks.outlets import Outlets, require_usable
 from transom.windows.query import WindowedQuery
 
 
@@ -27,19 +28,19 @@ class Queries:
         """Whether a run has begun and not ended, so that queries come and go by requests."""
         self.extend: Callable[[str, Sequence[str]], Sequence[Change]] | None = None
         """Adds queries of a job file; None if the application was not started from one."""
-        self._sinks: dict[str, Sink] = {}
+        self._sinks: dict[str, Outlets] = {}
         self._streams: dict[str, Stream] = {}
         """Stream of each query."""
         self._lock = threading.RLock()
 
     @property
-    def sinks(self) -> dict[str, Sink]:
-        """Sink of each query."""
+    def sinks(self) -> dict[str, Outlets]:
+        """Sinks of each query."""
         with self._lock:
             return dict(self._sinks)
 
-    def begin(self, what: str, sources: Callable[[], Sequence[Closable]]) -> dict[str, Sink]:
-        """Begin a run, and return the sink of each query that it has.
+    def begin(self, what: str, sources: Callable[[], Sequence[Closable]]) -> dict[str, Outlets]:
+        """Begin a run, and return the sinks of each query that it has.
 
         Args:
             what: The method that begins it, for the message.
@@ -55,7 +56,7 @@ class Queries:
                     "Stop that run and wait for its end first, or make another App with a checkpoint of its own.",
                 )
             also = sources()
-            self.opened = Opened([*self._sinks.values(), *also])
+            self.opened = Opened([*(sink for each in self._sinks.values() for sink in each.sinks.values()), *also])
             self.running = True
             return dict(self._sinks)
 
@@ -65,31 +66,47 @@ class Queries:
             self.running = False
         self.requests.refuse_all()
 
-    def add(self, stream: Stream, sink: Sink, name: str | None, query: Callable[[str], WindowedQuery]) -> Change:
+    def add(
+        self, stream: Stream, sinks: Sequence[Sink], name: str | None, query: Callable[[str], WindowedQuery]
+    ) -> Change:
         """Add a query: at once to the definitions, and by a request to a run that goes on.
 
         Args:
             stream: The stream that it reads.
-            sink: Takes its results.
+            sinks: Each takes its results.
             name: Its name; None for query1, query2, ...
             query: Makes it, given its name.
 
         Raises:
-            DefinitionError: The name or the sink is taken.
+            DefinitionError: The name or a sink is taken.
         """
         with self._lock:
             label = name or next(f"query{i}" for i in itertools.count(1) if f"query{i}" not in self._sinks)
-            require_usable(label, sink, self._sinks)
-            made = query(label)
+            require_usable(label, sinks, self._sinks)
+            made, outlets = query(label), Outlets.of(sinks)
             stream._queries.append(made)
-            self._sinks[label], self._streams[label] = sink, stream
+            self._sinks[label], self._streams[label] = outlets, stream
             if not self.running:
-                return self.requests.define(label)
+                defined = self.requests.define(label)
+                defined._more = lambda more: self._add_sinks(label, more)
+                return defined
             change = Change(label, "add")
-            change.when_done(lambda: self._forget_if_refused(change, sink))
-            addition = Addition(stream.name, stream._rows, made, sink)
-            self.opened.add(sink)
+            change.when_done(lambda: self._forget_if_refused(change, sinks))
+            addition = Addition(stream.name, stream._rows, made, outlets)
+            for sink in sinks:
+                self.opened.add(sink)
         return self.requests.ask(ChangeRequest(change, addition))
+
+    def _add_sinks(self, name: str, sinks: Sequence[Sink]) -> None:
+        with self._lock:
+            if self.running or name not in self._sinks:
+                raise DefinitionError(
+                    f"to: the sinks of {name!r} cannot change while the application runs.", "Stop it first."
+                )
+            mine = list(self._sinks[name].sinks.values())
+            others = {other: outlets for other, outlets in self._sinks.items() if other != name}
+            require_usable(name, [*mine, *sinks], others)
+            self._sinks[name] = Outlets.of([*mine, *sinks])
 
     def pause(self, name: str) -> Change:
         """Let a query rest."""
@@ -130,11 +147,12 @@ class Queries:
     def release(self, sink: Sink) -> None:
         """Close a sink, unless a query has it."""
         with self._lock:
-            needed = any(sink is other for other in self._sinks.values())
+            needed = any(sink is other for each in self._sinks.values() for other in each.sinks.values())
         if not needed:
             self.opened.release(sink)
 
-    def _forget_if_refused(self, change: Change, sink: Sink) -> None:
+    def _forget_if_refused(self, change: Change, sinks: Sequence[Sink]) -> None:
         if change.refused:
             self.forget(change.query)
-            self.release(sink)
+            for sink in sinks:
+                self.release(sink)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from transom.engine.changes.requests import Change
@@ -15,6 +15,7 @@ from transom.model.time import Duration, Micros, parse_duration
 from transom.model.watermark import WatermarkPolicy
 from transom.model.window import Window, WindowKind, window_of
 from transom.sinks.base import REVISION, Sink
+from transom.sinks.outlets import listed
 from transom.sources.base import Source
 from transom.windows.aggregates.base import Aggregate
 from transom.windows.query import Key, LatencyTarget, WindowedQuery
@@ -24,8 +25,8 @@ from transom.windows.query import Key, LatencyTarget, WindowedQuery
 class Stream:
     """Rows of a source; made by `App.stream`, `App.join` and `results`. Transformations return new values."""
 
-    _register: Callable[[Stream, Sink, str | None, Callable[[str], WindowedQuery]], Change]
-    """Makes a query part of the application: stream, sink, name if any, and the query given its name."""
+    _register: Callable[[Stream, Sequence[Sink], str | None, Callable[[str], WindowedQuery]], Change]
+    """Makes a query part of the application: stream, sinks, name if any, and the query given its name."""
     _derive: Callable[[Query, str | None], Stream]
     """Returns a query's results as a stream; the name is for a query without a sink."""
     _twin: Callable[[str | None], Stream]
@@ -267,21 +268,24 @@ class Query:
             )
         return replace(self, fill_zero=True)
 
-    def to(self, sink: Sink, name: str | None = None) -> Change:
-        """Send the results to a sink; the query is now part of the application.
+    def to(self, sink: Sink | Sequence[Sink], name: str | None = None) -> Change:
+        """Send the results to a sink, or each to several; the query is now part of the application.
+
+        Each of several sinks has its own place in the results and its own retries: `to([a, b])`, or before the
+        application runs also `to(a).to(b)`.
 
         While that runs, in another thread, the query is added between two micro-batches: `Change.wait` raises what is
         wrong with it, or tells from when on its windows are complete. It takes what panes there are from the queries
         that run.
 
         Args:
-            sink: What `tm.sinks.parquet`, `tm.sinks.json`, `tm.sinks.console` and the like return.
+            sink: What `tm.sinks.parquet`, `tm.sinks.json`, `tm.sinks.console` and the like return; or a list of them.
             name: Names the query in the checkpoint; default query1, query2, ...
 
         Raises:
             DefinitionError: The name or the sink's directory is taken.
         """
-        return self._register(sink, name)
+        return self._register(listed(sink), name)
 
     def results(self, name: str | None = None) -> Stream:
         """Return the results as a stream on which further queries are built, e.g. 10 s into 30 s into a day.
@@ -298,7 +302,7 @@ class Query:
             published.results = self.windowed.grouped.rows.stream._derive(self, name)
         return published.results
 
-    def _register(self, sink: Sink, name: str | None) -> Change:
+    def _register(self, sinks: Sequence[Sink], name: str | None) -> Change:
         """Make the query part of the application, as `to` and `results` do."""
         rows = self.windowed.grouped.rows
 
@@ -316,7 +320,7 @@ class Query:
                 rows.condition,
             )
 
-        change = rows.stream._register(rows.stream, sink, name, query)
+        change = rows.stream._register(rows.stream, sinks, name, query)
         if self._published.label is None:
             self._published.label = change.query
         return change

@@ -18,7 +18,7 @@ from transom.model.lines import CORRUPT_REMEDY, START, Link, damaged, read_lines
 
 Record: TypeAlias = "dict[str, Any]"
 
-FORMAT = 2
+FORMAT = 3
 """Number of the file format; raised when an older Transom could misread a checkpoint."""
 OLDEST = 1
 """The format of segments and snapshots that do not tell theirs."""

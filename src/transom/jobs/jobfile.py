@@ -31,7 +31,7 @@ _GENERATOR = ("generator", "rows_per_second", "rows", "start", "partitions")
 _SOURCE = ("name", "event_time", *_WATERMARK, *_FILES, *_GENERATOR)
 _QUERY = (
     *("name", "source", "from", "where", "select", "group_by", "windows", "aggregates"),
-    *("early", "lateness", "fill", "within", "quantile", "sink", "own_stream"),
+    *("early", "lateness", "fill", "within", "quantile", "sink", "sinks", "own_stream"),
 )
 _SINKS: dict[str, type] = {"parquet": str, "json": str, "csv": str, "sqlite": str, "console": int}
 
@@ -62,8 +62,8 @@ class QuerySpec:
     windows: tuple[Any, ...]
     """Durations as text, or tables as in the file."""
     aggregates: tuple[str, ...]
-    sink: tuple[str, Any] | None
-    """Kind and argument; None for a query that only others read."""
+    sinks: tuple[tuple[str, Any], ...]
+    """Kind and argument of each; none for a query that only others read."""
     parent: str | None = None
     """Name of the query whose results it reads."""
     group_by: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ def parse_job(text: str, file: str = "job.toml") -> JobSpec:
     for query in queries:
         if sum(other.name == query.name for other in queries) > 1:
             raise top.error(f"two queries are named {query.name!r}", "Give each [[query]] a name of its own.")
-        if query.sink is None and all(other.parent != query.name for other in queries):
+        if not query.sinks and all(other.parent != query.name for other in queries):
             raise top.error(f"the query {query.name!r} has no sink", 'Add for example sink = {parquet = "out"}.')
     settings = top.get("settings", dict, {})
     return JobSpec(file, sources, queries, top.get("checkpoint", str), top.get("name", str), settings, joins)
@@ -220,9 +220,9 @@ class _Queries:
         if query.within is not None:
             result = result.within(query.within[0], quantile=query.within[1])
         change: Change | None = None
-        if query.sink is not None:
-            kind, argument = query.sink
-            change = result.to(getattr(tm.sinks, kind)(argument), name=query.name)
+        if query.sinks:
+            sinks = [getattr(tm.sinks, kind)(argument) for kind, argument in query.sinks]
+            change = result.to(sinks, name=query.name)
         self._results[query.name] = result
         return change
 
@@ -301,6 +301,22 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else value
 
 
+def _sinks(keys: Keys, table: Table) -> tuple[tuple[str, Any], ...]:
+    """Return kind and argument of each sink of a query, which has one in `sink`, or several in `sinks`."""
+    if "sink" in table and "sinks" in table:
+        raise keys.error("it has both sink and sinks", "Write all in sinks.")
+    one = keys.get("sink", dict)
+    some = keys.get("sinks", list, []) if one is None else [one]
+    for sink in some:
+        if not isinstance(sink, dict):
+            raise keys.error(f"sinks: {sink!r} is no table", 'Write for example sinks = [{parquet = "out"}].')
+        Keys(keys.file, f"{keys.where} sink", sink, tuple(_SINKS))
+        if len(sink) != 1 or not all(isinstance(sink[key], _SINKS[key]) and sink[key] != "" for key in sink):
+            example = 'Write for example sink = {parquet = "out"}.'
+            raise keys.error("sink: one kind with its argument is needed", example)
+    return tuple(next(iter(sink.items())) for sink in some)
+
+
 def _query(file: str, table: Table, sources: Sequence[str], above: Sequence[str]) -> QuerySpec:
     name = table.get("name")
     keys = Keys(file, f"[[query]] {name!r}" if name else "[[query]]", table, _QUERY)
@@ -316,12 +332,6 @@ def _query(file: str, table: Table, sources: Sequence[str], above: Sequence[str]
         raise keys.error(f"there is no source {source!r}", f"The sources are: {', '.join(sources)}.")
     windows = keys.need("windows", list)
     check_windows(keys, windows)
-    sink = keys.get("sink", dict)
-    if sink is not None:
-        Keys(file, f"{keys.where} sink", sink, tuple(_SINKS))
-        if len(sink) != 1 or not all(isinstance(sink[key], _SINKS[key]) and sink[key] != "" for key in sink):
-            example = 'Write for example sink = {parquet = "out"}.'
-            raise keys.error("sink: one kind with its argument is needed", example)
     limit, quantile = keys.get("within", str), keys.get("quantile", (float, int))
     if quantile is not None and limit is None:
         raise keys.error("quantile is given without within", 'Add for example within = "2 seconds".')
@@ -333,7 +343,7 @@ def _query(file: str, table: Table, sources: Sequence[str], above: Sequence[str]
         source=source,
         windows=tuple(windows),
         aggregates=keys.texts("aggregates", needed=True),
-        sink=None if sink is None else next(iter(sink.items())),
+        sinks=_sinks(keys, table),
         parent=parent,
         group_by=keys.texts("group_by"),
         where=keys.get("where", str),

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
-from transom.errors import DefinitionError, SinkError, TransomError
+from transom.errors import SinkError, TransomError
 from transom.sinks.owner import Claim
-from transom.storage.places import Place, place
 
 REVISION = "revision"
 """Result column of queries whose windows are emitted more than once: 0 for a window's first result, then counted up."""
@@ -38,7 +37,11 @@ class WindowResults:
 
 
 class Sink(Protocol):
-    """A destination of results. Called from one thread at a time per query."""
+    """A destination of results. Called from one thread at a time per query.
+
+    It may have an attribute `key`, a text that says which place it writes to and never changes, by which checkpoints
+    tell the sinks of a query apart; else what `describe` returns is taken. Neither may hold a secret.
+    """
 
     def describe(self) -> str:
         """Return what it is and writes, in one line for people."""
@@ -80,38 +83,6 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Let go of everything."""
-
-
-def require_usable(query: str, sink: object, others: Mapping[str, Sink]) -> None:
-    """Make sure that a query can write to a sink.
-
-    Args:
-        query: Its name.
-        sink: What its results are to go to.
-        others: Sinks of the other queries.
-
-    Raises:
-        DefinitionError: It is no sink, the name is taken, or another query writes into the same directory.
-    """
-    if not hasattr(sink, "write"):
-        raise DefinitionError(
-            f"query {query!r}: {sink!r} is no sink.", 'Write for example to(tm.sinks.parquet("out")).'
-        )
-    if query in others:
-        raise DefinitionError(f"query: there are two queries {query!r}.", "Give one of them another name.")
-    where = _directory(sink)
-    for other, theirs in others.items():
-        if where is not None and _directory(theirs) == where:
-            raise DefinitionError(
-                f"query {query!r}: it would write into {where}, where {other!r} writes.",
-                "Give each query a directory of its own.",
-            )
-
-
-def _directory(sink: object) -> Place | None:
-    """Return the directory that a sink owns, if it does."""
-    path = getattr(sink, "directory", None)
-    return None if path is None else place(path, "to", SinkError)
 
 
 @contextmanager

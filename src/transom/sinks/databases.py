@@ -50,6 +50,8 @@ class SqliteSink:
 
     def __init__(self, path: Path, table: str | None) -> None:
         self.path = path
+        self.key = f"sqlite:{path}" + (f"#{table}" if table else "")
+        """The place that it writes to, for checkpoints."""
         self._table = table
         self._database: sqlite3.Connection | None = None
 

@@ -82,6 +82,11 @@ class FileSink:
         self._kind = kind
         self._next_cut = 0
 
+    @property
+    def key(self) -> str:
+        """The place that it writes to, for checkpoints."""
+        return f"{self._kind}:{self.directory}"
+
     def describe(self) -> str:
         """Return what it is and writes, in one line for people."""
         return f"{self._kind} files in {self.directory}"

@@ -9,6 +9,9 @@ from transom.sinks.owner import Claim
 class Nowhere:
     """Takes results and forgets them."""
 
+    key = "nowhere"
+    """For checkpoints."""
+
     def describe(self) -> str:
         """Return what it is, in one line for people."""
         return "no sink; other queries read it"

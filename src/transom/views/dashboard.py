@@ -199,7 +199,8 @@ def _state(query: QueryProgress) -> tuple[str, str]:
     if query.paused:
         return "paused", "yellow"
     if query.waiting > 1:  # one is being written
-        return f"sink behind by {_counted(query.waiting, 'result')}", "yellow"
+        which = f" ({max(query.behind, key=query.behind.__getitem__)})" if len(query.behind) > 1 else ""
+        return f"sink{which} behind by {_counted(query.waiting, 'result')}", "yellow"
     return "ok", "green"
 
 

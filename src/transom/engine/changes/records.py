@@ -9,6 +9,7 @@ from typing import Any
 from transom.engine.partials.tables import branch_of
 from transom.engine.state.state import QueryState
 from transom.model.time import MIN_TIME, Micros
+from transom.sinks.outlets import ONLY
 from transom.windows.aggregates.widening import goes_on, widens
 from transom.windows.query import WindowedQuery
 
@@ -32,6 +33,8 @@ class SetChange:
     """Queries that were taken out by a command; they stay out while the job still has them as they were."""
     left: tuple[str, ...] = ()
     """Queries that the job does not have any more."""
+    sinks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Keys of the sinks of the queries that are added."""
 
     @property
     def begun(self) -> dict[str, Micros]:
@@ -51,12 +54,17 @@ class SetChange:
     def only(self, names: Iterable[str]) -> SetChange:
         """Return the change without what concerns other queries."""
         kept = frozenset(names)
+        lists = (self.paused, self.removed, self.left)
+        paused, removed, left = (tuple(name for name in some if name in kept) for some in lists)
         return SetChange(
             self.stream,
             {name: at for name, at in self.added.items() if name in kept},
             {name: text for name, text in self.definitions.items() if name in kept},
             {name: at for name, at in self.resumed.items() if name in kept},
-            *(tuple(name for name in some if name in kept) for some in (self.paused, self.removed, self.left)),
+            paused,
+            removed,
+            left,
+            {name: keys for name, keys in self.sinks.items() if name in kept},
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -68,7 +76,8 @@ class SetChange:
         """Return what `to_json` wrote."""
         value = {name: item for name, item in record.items() if name != "type"}
         lists = {name: tuple(value[name]) for name in ("paused", "removed", "left")}
-        return cls(**{**value, **lists})
+        sinks = {name: tuple(keys) for name, keys in value.get("sinks", {}).items()}
+        return cls(**{**value, **lists, "sinks": sinks})
 
 
 @dataclass(frozen=True)
@@ -80,6 +89,8 @@ class KnownQuery:
     complete_from: Micros = MIN_TIME
     paused: bool = False
     failure: str | None = None
+    sinks: tuple[str, ...] = (ONLY,)
+    """Keys of its sinks."""
 
     @property
     def whole(self) -> dict[str, Any]:
@@ -116,7 +127,12 @@ class Register:
             if values is not None:
                 rest = {key: value for key, value in definition.items() if key != "stream"}
                 known[name] = KnownQuery(
-                    definition["stream"], rest, values["complete_from"], values["paused"], values["failure"]
+                    definition["stream"],
+                    rest,
+                    values["complete_from"],
+                    values["paused"],
+                    values["failure"],
+                    tuple(snapshot.get("sinks", {}).get(name, (ONLY,))),
                 )
         return cls(known, dict(snapshot.get("gone", {})))
 
@@ -149,7 +165,8 @@ class Register:
     def _change(self, change: SetChange) -> None:
         for name, moment in change.added.items():
             self.gone.pop(name, None)
-            self.known[name] = KnownQuery(change.stream, dict(change.definitions[name]), moment)
+            sinks = change.sinks.get(name, (ONLY,))
+            self.known[name] = KnownQuery(change.stream, dict(change.definitions[name]), moment, sinks=sinks)
         for name, moment in change.resumed.items():
             self.known[name] = replace(self.known[name], complete_from=moment, paused=False)
         for name in change.paused:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from transom.engine.spark.plan import Rows
-from transom.errors import StoppedError, TransomError
+from transom.errors import DefinitionError, StoppedError, TransomError
 from transom.model.time import MIN_TIME, Duration, Micros, parse_duration
 from transom.sinks.base import Sink
+from transom.sinks.outlets import Outlets, listed
 from transom.windows.query import WindowedQuery
 
 Operation = Literal["add", "remove", "pause", "resume"]
@@ -32,6 +33,25 @@ class Change:
         self.query = query
         self.operation = operation
         self._future: Future[Micros | None] = Future()
+        self._more: Callable[[Sequence[Sink]], None] | None = None
+        """Gives a query more sinks; None where it was added to an application that runs."""
+
+    def to(self, sink: Sink | Sequence[Sink]) -> Change:
+        """Send the results of a query that `Query.to` added to one more sink, or several, each exactly once.
+
+        Before the application runs only; while it does, give `Query.to` all sinks as a list.
+
+        Raises:
+            DefinitionError: The application is running, or the sink's directory is taken.
+        """
+        if self._more is None:
+            raise DefinitionError(
+                f"to: the sinks of {self.query!r} cannot change while it runs.",
+                "Give all of them at once, to([a, b]), when the query is added; or stop the application, and start it "
+                "with the other sinks.",
+            )
+        self._more(listed(sink))
+        return self
 
     @property
     def done(self) -> bool:
@@ -94,7 +114,7 @@ class Addition:
     rows: Rows
     """The stream's transformations, with those of the query."""
     query: WindowedQuery
-    sink: Sink
+    outlets: Outlets
 
 
 @dataclass(frozen=True)

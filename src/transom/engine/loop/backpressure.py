@@ -51,31 +51,34 @@ class Backpressure:
         """Log what was delivered, and find out which sinks fail or are slow."""
         self._take_deliveries()
         self._end_overfull()
-        slow = set(self._delivery.slow())
-        for query in slow - self._slow:
-            self._journal.note(
-                f"The sink of {query} is slow; its stream is not read until it has taken what waits for it."
-            )
-        self._slow = slow
+        slow = self._delivery.slow()
+        for query, sink in slow.items():
+            if query not in self._slow:
+                self._journal.note(
+                    f"The sink of {query} ({sink.describe()}) is slow; its stream is not read until it has taken what "
+                    "waits for it."
+                )
+        self._slow = set(slow)
 
     def _take_deliveries(self) -> None:
         delivered = self._delivery.collect()
         if not delivered:
             return
         self._journal.step("delivered")
-        items = tuple((item.batch.query, item.batch.results.cut) for item in delivered)
+        items = tuple((item.batch.query, item.batch.results.cut, item.sink) for item in delivered)
         self._journal.log(Delivered(items).to_json(), sync=False)
         self._journal.step("delivery logged")
         for item in delivered:
-            self._metrics.delivered(item)
+            if item.by_all:
+                self._metrics.delivered(item)
 
     def _end_overfull(self) -> None:
-        for query, error in self._delivery.overfull():
+        for query, sink, error in self._delivery.overfull():
             stream = next((s for s in self._streams.values() if query in s.state.queries), None)
             if stream is not None and stream.state.queries[query].failure is None:
                 reason = (
-                    f"its sink fails ({classify(error).reason}) and too many results wait for it; they are kept in "
-                    "the checkpoint and written as soon as the sink works, also after a restart. "
+                    f"its sink ({sink.describe()}) fails ({classify(error).reason}) and too many results wait for it; "
+                    "they are kept in the checkpoint and written as soon as the sink works, also after a restart. "
                     "Repair the sink and give the query a new name to go on with it"
                 )
                 self._quarantine.fail(stream, query, reason)
@@ -89,11 +92,7 @@ class Backpressure:
 
     def blocked_for_ever(self, stopping: bool) -> bool:
         """Tell whether the results that are left, if any, wait for failing sinks only: after one try when stopping."""
-        return all(
-            self._delivery.error(batch.query) is not None
-            and (stopping or self._delivery.failures(batch.query) >= TRIES_AT_THE_END)
-            for batch in self._delivery.waiting()
-        )
+        return self._delivery.stuck(1 if stopping else TRIES_AT_THE_END)
 
     def require_all_delivered(self) -> None:
         """Raise when results are left.
@@ -101,9 +100,9 @@ class Backpressure:
         Raises:
             SinkError: Sinks fail.
         """
-        waiting = {batch.query: self._delivery.error(batch.query) for batch in self._delivery.waiting()}
-        if waiting:
+        failing = self._delivery.failing()
+        if failing:
             raise SinkError(
-                "; ".join(f"The sink of {query!r} fails: {error}" for query, error in waiting.items()) + ".",
+                "; ".join(f"The sink of {query} fails: {error}" for query, error in failing.items()) + ".",
                 "The results are kept in the checkpoint: repair the sink and run again, then they are written.",
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
+from dataclasses import replace
 
 from transom.engine.changes.membership import Proposal, enact, propose
 from transom.engine.changes.records import Fate, SetChange
@@ -12,7 +13,7 @@ from transom.engine.loop.journal import Journal
 from transom.engine.streams.stream import RunningStream
 from transom.errors import DefinitionError, TransomError
 from transom.model.time import MIN_TIME, Micros, format_time
-from transom.sinks.base import Sink, explained
+from transom.sinks.outlets import Outlets
 
 
 class Changer:
@@ -20,7 +21,7 @@ class Changer:
 
     Args:
         streams: The streams that run.
-        sinks: Sink of each query at the start.
+        sinks: Sinks of each query at the start.
         delivery: Writes to the sinks.
         journal: The log.
         requests: What is asked for from other threads.
@@ -30,7 +31,7 @@ class Changer:
     def __init__(
         self,
         streams: Mapping[str, RunningStream],
-        sinks: Mapping[str, Sink],
+        sinks: Mapping[str, Outlets],
         delivery: Delivery,
         journal: Journal,
         requests: Requests,
@@ -45,7 +46,7 @@ class Changer:
         self._waiting: list[ChangeRequest] = []
         self.held: frozenset[str] = frozenset()
         """Streams that start no cut until the change that waits for their running one is made."""
-        self.sink_texts = {name: sink.describe() for name, sink in sinks.items()}
+        self.sink_texts = {name: outlets.describe() for name, outlets in sinks.items()}
 
     # ---- at the start
 
@@ -61,18 +62,18 @@ class Changer:
         """
         for stream in self._streams.values():
             for name in stream.state.queries:
-                self._recover_sink(stream, name, self._sinks[name])
+                self._recover_sinks(stream, name, self._sinks[name])
         added = {s.name: [name for name in fate.added if name in s.definitions] for s in self._streams.values()}
         for stream in self._streams.values():
             for name in added[stream.name]:
-                self._recover_sink(stream, name, self._sinks[name])
+                self._recover_sinks(stream, name, self._sinks[name])
         left = [(name, self._journal.register.known[name].stream) for name in fate.left]
         for where in dict.fromkeys(where for _, where in left):
             names = tuple(name for name, stream in left if stream == where)
             self._journal.log(SetChange(where, left=names).to_json(), sync=False)
         for stream in self._streams.values():  # parents first: what a child misses depends on them
             if added[stream.name]:
-                proposal = propose(stream, added=added[stream.name])
+                proposal = self._with_sinks(propose(stream, added=added[stream.name]), self._sinks)
                 self._make(stream, proposal, quiet)
                 for name, moment in proposal.change.added.items():
                     if not quiet:
@@ -93,10 +94,9 @@ class Changer:
                 self.requests.begun(name, query.complete_from)
         return bool(fate.added or fate.left)
 
-    def _recover_sink(self, stream: RunningStream, name: str, sink: Sink) -> None:
-        with explained(name, sink):
-            sink.claim(self._journal.claim(name))
-            sink.recover(name, stream.state.cut + 1)
+    def _recover_sinks(self, stream: RunningStream, name: str, outlets: Outlets) -> None:
+        outlets.claim(self._journal.claim(name))
+        outlets.recover(name, stream.state.cut + 1)
 
     # ---- while it runs
 
@@ -158,9 +158,9 @@ class Changer:
             return False
         self._make(stream, proposal)
         if request.addition is not None:
-            sink = request.addition.sink
-            self._sinks[change.query], self.sink_texts[change.query] = sink, sink.describe()
-            self._delivery.add(change.query, sink)
+            outlets = request.addition.outlets
+            self._sinks[change.query], self.sink_texts[change.query] = outlets, outlets.describe()
+            self._delivery.add(change.query, outlets)
         elif change.operation == "remove":
             del self._sinks[change.query], self.sink_texts[change.query]
             self._forget(change.query)
@@ -198,13 +198,17 @@ class Changer:
         stream.offer(addition.rows, addition.query)
         try:
             proposal = propose(stream, added=[name])
-            with explained(name, addition.sink):
-                addition.sink.open(name)
-            self._recover_sink(stream, name, addition.sink)
+            addition.outlets.open(name)
+            self._recover_sinks(stream, name, addition.outlets)
         except BaseException:
             stream.withdraw(name)
             raise
-        return stream, proposal
+        return stream, self._with_sinks(proposal, {name: addition.outlets})
+
+    def _with_sinks(self, proposal: Proposal, sinks: Mapping[str, Outlets]) -> Proposal:
+        """Return the change with the keys of the sinks of the queries that it adds."""
+        keys = {name: sinks[name].keys for name in proposal.change.added}
+        return replace(proposal, change=replace(proposal.change, sinks=keys))
 
     def _changed(self, change: Change) -> tuple[RunningStream, Proposal]:
         """Prepare another change."""

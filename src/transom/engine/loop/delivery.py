@@ -1,16 +1,17 @@
-"""Hands results to the sinks: in order per query, with retries, without ever holding up the other queries."""
+"""Hands results to the sinks: in order per sink of a query, with retries, without ever holding up the others."""
 
 from __future__ import annotations
 
 import logging
 import queue
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from transom.engine.execution.threads import Threads
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros
 from transom.sinks.base import Sink, WindowResults
+from transom.sinks.outlets import Outlets
 
 logger = logging.getLogger(__name__)
 
@@ -20,12 +21,14 @@ LAST_RETRY: Micros = 30 * MICROS_PER_SECOND
 
 @dataclass(frozen=True)
 class ResultBatch:
-    """Results on their way to a sink."""
+    """Results on their way to the sinks of their query."""
 
     results: WindowResults
     windows: int
     ingested_at: Micros
     """When the row arrived whose commit closed the windows."""
+    sinks: tuple[str, ...] | None = None
+    """Keys of the sinks that have not taken it; None for all of the query."""
 
     @property
     def query(self) -> str:
@@ -40,12 +43,18 @@ class Delivered:
     batch: ResultBatch
     at: Micros
     """Wall time."""
+    sink: str
+    """Its key."""
+    by_all: bool
+    """Whether all sinks of the query have it now."""
 
 
 @dataclass
 class _Lane:
-    """The batches of one query."""
+    """The batches of one query for one of its sinks."""
 
+    query: str
+    key: str
     sink: Sink
     waiting: deque[ResultBatch] = field(default_factory=deque)
     busy: bool = False
@@ -68,7 +77,7 @@ class Delivery:
     """Sinks of all queries. All methods but the workers run on the loop's thread.
 
     Args:
-        sinks: Sink of each query.
+        sinks: Sinks of each query.
         clock: The time for back-off.
         wake: Called from a worker thread when a batch is done.
         workers: Number of sinks that write at once.
@@ -78,7 +87,7 @@ class Delivery:
 
     def __init__(
         self,
-        sinks: Mapping[str, Sink],
+        sinks: Mapping[str, Outlets],
         clock: Clock,
         wake: Callable[[], None],
         workers: int,
@@ -86,38 +95,51 @@ class Delivery:
         release: Callable[[Sink], None] = lambda sink: None,
     ) -> None:
         self._release = release
-        self._lanes = {name: _Lane(sink) for name, sink in sinks.items()}
+        self._lanes: dict[str, list[_Lane]] = {}
+        """Those of each query."""
+        for name, outlets in sinks.items():
+            self.add(name, outlets)
         self._clock = clock
         self._wake = wake
         self._threads = Threads(workers, "transom-sink")
-        self._done: queue.SimpleQueue[tuple[str, ResultBatch, BaseException | None, Micros]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[_Lane, ResultBatch, BaseException | None, Micros]] = queue.SimpleQueue()
         self._writing: list[Sink] = []
         self._max_waiting_bytes = max_waiting_bytes
 
-    def add(self, query: str, sink: Sink) -> None:
-        """Take a sink for a query that has none, or whose former one has taken everything."""
-        self._lanes[query] = _Lane(sink)
+    @property
+    def _all(self) -> Iterator[_Lane]:
+        return (lane for lanes in self._lanes.values() for lane in lanes)
+
+    def add(self, query: str, outlets: Outlets) -> None:
+        """Take the sinks of a query that has none, or whose former ones have taken everything."""
+        self._lanes[query] = [_Lane(query, key, sink) for key, sink in outlets.sinks.items()]
 
     def remove(self, query: str) -> None:
-        """Let go of a query's sink when it has taken what waits for it, or fails."""
-        self._lanes[query].leaving = True
+        """Let go of each of a query's sinks when it has taken what waits for it, or fails."""
+        for lane in self._lanes[query]:
+            lane.leaving = True
         self._let_go()
 
     def writes_for(self, query: str) -> bool:
         """Tell whether results of a query that was removed are still being written."""
-        return query in self._lanes and self._lanes[query].leaving
+        return any(lane.leaving for lane in self._lanes.get(query, ()))
 
     def _let_go(self) -> None:
-        for name, lane in list(self._lanes.items()):
-            if lane.leaving and not lane.busy and (lane.error is not None or not lane.waiting):
+        for name, lanes in list(self._lanes.items()):
+            for lane in list(lanes):
+                if lane.leaving and not lane.busy and (lane.error is not None or not lane.waiting):
+                    lanes.remove(lane)
+                    if all(other.sink is not lane.sink for other in self._all):
+                        self._release(lane.sink)
+            if not lanes:
                 del self._lanes[name]
-                if all(other.sink is not lane.sink for other in self._lanes.values()):
-                    self._release(lane.sink)
 
     def send(self, batch: ResultBatch) -> None:
-        """Take a batch; it is written after the earlier ones of its query."""
-        self._lanes[batch.query].waiting.append(batch)
-        self._start(self._lanes[batch.query])
+        """Take a batch; each sink of its query gets it after the earlier ones."""
+        for lane in self._lanes[batch.query]:
+            if batch.sinks is None or lane.key in batch.sinks:
+                lane.waiting.append(batch)
+                self._start(lane)
 
     def _start(self, lane: _Lane) -> None:
         if lane.busy or not lane.waiting:
@@ -125,81 +147,103 @@ class Delivery:
         if lane.retry_at is not None and self._clock.monotonic() < lane.retry_at:
             return
         lane.busy = True
-        self._threads.submit(self._write, lane.sink, lane.waiting[0])
+        self._threads.submit(self._write, lane, lane.waiting[0])
 
-    def _write(self, sink: Sink, batch: ResultBatch) -> None:
+    def _write(self, lane: _Lane, batch: ResultBatch) -> None:
         error: BaseException | None = None
-        self._writing.append(sink)
+        self._writing.append(lane.sink)
         try:
-            sink.write(batch.results)
+            lane.sink.write(batch.results)
         except BaseException as caught:
             error = caught
-        self._writing.remove(sink)
-        self._done.put((batch.query, batch, error, self._clock.now()))
+        self._writing.remove(lane.sink)
+        self._done.put((lane, batch, error, self._clock.now()))
         self._wake()
 
     def collect(self) -> list[Delivered]:
         """Return what was delivered since the last call, and start what may be tried again."""
         delivered = []
         while not self._done.empty():
-            name, batch, error, at = self._done.get()
-            lane = self._lanes[name]
+            lane, batch, error, at = self._done.get()
             lane.busy = False
             lane.error = error
             if error is None:
                 lane.waiting.popleft()
                 lane.backoff, lane.retry_at, lane.failures = FIRST_RETRY, None, 0
-                delivered.append(Delivered(batch, at))
+                delivered.append(Delivered(batch, at, lane.key, not self._waits(batch)))
             else:
-                logger.warning("The sink of %s failed and is tried again: %r", name, error)
+                logger.warning("The sink %s of %s failed and is tried again: %r", lane.key, lane.query, error)
                 lane.failures += 1
                 lane.retry_at = self._clock.monotonic() + lane.backoff
                 lane.backoff = min(2 * lane.backoff, LAST_RETRY)
         self._let_go()
-        for lane in self._lanes.values():
+        for lane in self._all:
             self._start(lane)
         return delivered
 
-    def waiting(self, query: str | None = None) -> list[ResultBatch]:
-        """Return the batches that are not delivered, of one query or of all."""
-        lanes = self._lanes.values() if query is None else [self._lanes[query]] if query in self._lanes else []
-        return [batch for lane in lanes for batch in lane.waiting]
+    def _waits(self, batch: ResultBatch) -> bool:
+        """Tell whether a batch waits for a sink of its query: each takes them in order."""
+        cut = batch.results.cut
+        return any(lane.waiting and lane.waiting[0].results.cut <= cut for lane in self._lanes[batch.query])
 
-    def error(self, query: str) -> BaseException | None:
-        """Return why the sink of a query does not take results at the moment."""
-        return self._lanes[query].error
+    def waiting(self, query: str | None = None) -> list[ResultBatch]:
+        """Return the batches that are not delivered, of one query or of all, with the sinks that they wait for."""
+        found: dict[tuple[str, int], ResultBatch] = {}
+        for lane in self._all if query is None else self._lanes.get(query, ()):
+            for batch in lane.waiting:
+                at = (lane.query, batch.results.cut)
+                before = found[at].sinks or () if at in found else ()
+                found[at] = replace(batch, sinks=(*before, lane.key))
+        return [batch for _, batch in sorted(found.items(), key=lambda item: item[0])]
+
+    def behind(self, query: str) -> dict[str, int]:
+        """Return how many batches wait for each sink of a query, by what it is."""
+        return {lane.sink.describe(): len(lane.waiting) for lane in self._lanes.get(query, ())}
+
+    def failing(self) -> dict[str, BaseException]:
+        """Return the sinks that do not take the results that wait for them at the moment, in words, with the reason."""
+        several = {name for name, lanes in self._lanes.items() if len(lanes) > 1}
+        return {
+            repr(lane.query) + (f" ({lane.sink.describe()})" if lane.query in several else ""): lane.error
+            for lane in self._all
+            if lane.waiting and lane.error is not None
+        }
+
+    def stuck(self, tries: int) -> bool:
+        """Tell whether all that waits, if anything, waits for sinks that have failed so often in a row."""
+        return all(lane.error is not None and lane.failures >= tries for lane in self._all if lane.waiting)
 
     def failures(self, query: str) -> int:
-        """Return how often in a row the sink of a query has failed."""
-        return self._lanes[query].failures
+        """Return how often in a row the sink of a query has failed, that of its sinks which failed most."""
+        return max(lane.failures for lane in self._lanes[query])
 
     @property
     def busy(self) -> bool:
         """Whether a sink is writing."""
-        return any(lane.busy for lane in self._lanes.values())
+        return any(lane.busy for lane in self._all)
 
-    def overfull(self) -> list[tuple[str, BaseException]]:
-        """Return the queries whose failing sink has more waiting results than allowed, with the sink's error."""
+    def overfull(self) -> list[tuple[str, Sink, BaseException]]:
+        """Return the queries of which a failing sink has more waiting results than allowed, with its error."""
         return [
-            (name, lane.error)
-            for name, lane in self._lanes.items()
+            (lane.query, lane.sink, lane.error)
+            for lane in self._all
             if lane.error is not None and not lane.leaving and lane.held_bytes() > self._max_waiting_bytes
         ]
 
-    def slow(self) -> list[str]:
-        """Return the queries whose sink works, but so slowly that more results wait than allowed."""
-        return [
-            name
-            for name, lane in self._lanes.items()
+    def slow(self) -> dict[str, Sink]:
+        """Return the queries of which a sink works, but so slowly that more results wait than allowed."""
+        return {
+            lane.query: lane.sink
+            for lane in self._all
             if lane.error is None
             and not lane.leaving
             and len(lane.waiting) > 1
             and lane.held_bytes() > self._max_waiting_bytes
-        ]
+        }
 
     def writing(self) -> list[str]:
-        """Return the queries whose sink is writing."""
-        return [name for name, lane in self._lanes.items() if lane.busy]
+        """Return the queries of which a sink is writing."""
+        return list(dict.fromkeys(lane.query for lane in self._all if lane.busy))
 
     def close(self, longest: float) -> list[Sink]:
         """Begin no more writes, and wait for those under way; return the sinks that write nevertheless.

@@ -8,14 +8,15 @@ from typing import Any, TypeAlias
 
 from transom.engine.changes.records import RECORD, SetChange
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.sinks.outlets import ONLY
 from transom.windows.components import Arrangement
 
 
 @dataclass(frozen=True)
 class Delivered:
-    """Results that sinks have made visible, by query and cut."""
+    """Results that sinks have made visible, by query, cut and key of the sink."""
 
-    items: tuple[tuple[str, int], ...]
+    items: tuple[tuple[str, int, str], ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as the log keeps it."""
@@ -81,7 +82,8 @@ def record_of(record: Mapping[str, Any]) -> LogRecord | None:
     """Return a record of the log as a value; None for one that replaying does not need."""
     match record["type"]:
         case "delivered":
-            return Delivered(tuple((query, cut) for query, cut in record["items"]))
+            # Up to format 2 each query had one sink.
+            return Delivered(tuple((query, cut, *(sink or [ONLY])) for query, cut, *sink in record["items"]))
         case "failed":
             return Failed(record["query"], record["error"])
         case "plan":

@@ -33,6 +33,7 @@ from transom.errors import StoppedError, TransomError
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_duration
 from transom.settings import Settings
 from transom.sinks.base import Sink
+from transom.sinks.outlets import Outlets
 from transom.windows.components import Arrangement
 
 PROGRESS_EVERY: Micros = 250_000
@@ -45,7 +46,7 @@ class Loop:
 
     Args:
         streams: The streams, freshly made.
-        sinks: Sink of each query.
+        sinks: Sinks of each query.
         checkpoint: Open checkpoint.
         settings: Settings.
         clock: The time.
@@ -61,7 +62,7 @@ class Loop:
     def __init__(
         self,
         streams: Mapping[str, RunningStream],
-        sinks: Mapping[str, Sink],
+        sinks: Mapping[str, Outlets],
         checkpoint: Checkpoint,
         settings: Settings,
         clock: Clock,
@@ -219,7 +220,8 @@ class Loop:
     # ---- start
 
     def _recover(self) -> None:
-        recovered = recover(self._checkpoint, self._streams, self._lost.keys())
+        keys = {name: outlets.keys for name, outlets in self._sinks.items()}
+        recovered = recover(self._checkpoint, self._streams, keys, self._lost.keys())
         self._journal.register = recovered.register
         self._scheduler.restore(recovered.learned, self._clock.monotonic())
         changed = self._changer.begin(recovered.fate, quiet=self._checkpoint.is_new)
@@ -229,6 +231,8 @@ class Loop:
                     self._journal.note(f"{name} failed earlier and stays out: {query.failure}")
                 elif query.paused:
                     self._journal.note(f"{name} is paused, as it was.")
+        for note in recovered.notes:
+            self._journal.note(note)
         for name, reason in self._lost.items():
             self._quarantine.stay_out(name, reason, self._sinks[name])
         self._quarantine.end_orphans()
@@ -238,7 +242,7 @@ class Loop:
             self._cuts.submit(self._streams[name], cut)
         retiered = self._tiers.begin()
         old = self._checkpoint.found_format < FORMAT
-        if old or retiered or recovered.retyped or (changed and not self._checkpoint.is_new):
+        if old or retiered or recovered.retyped or recovered.resinked or (changed and not self._checkpoint.is_new):
             self._snapshot()
 
     def _change_queries(self) -> None:

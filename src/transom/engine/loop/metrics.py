@@ -208,4 +208,5 @@ class Metrics:
             failure=stream.state.queries[name].failure or (None if stream.halted is None else stream.halted.message),
             paused=stream.state.queries[name].paused,
             complete_from=stream.state.queries[name].complete_from,
+            behind=delivery.behind(name),
         )

@@ -16,7 +16,7 @@ class QueryProgress:
     stream: str
     sink: str
     windows: int
-    """Windows written."""
+    """Windows written, by all of its sinks."""
     result_rows: int
     latency: dict[str, Micros]
     """Quantiles of the result latency of the last windows: keys p50, p95, p99. Counted are those that were completed by
@@ -25,12 +25,14 @@ class QueryProgress:
     late_rows: int
     """Rows that came when all their windows of this query were closed."""
     waiting: int
-    """Results that its sink has not taken yet."""
+    """Results that not all of its sinks have taken yet."""
     failure: str | None
     """Why the query was taken out; None while it runs."""
     paused: bool = False
     complete_from: Micros = MIN_TIME
     """Windows that start earlier miss rows and are not emitted."""
+    behind: dict[str, int] = field(default_factory=dict)
+    """Results that each of its sinks has not taken yet, by what it is."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from transom.engine.loop.journal import Journal
 from transom.engine.loop.logrecords import Failed
 from transom.engine.streams.stream import RunningStream
 from transom.errors import QueryFailedError
-from transom.sinks.base import Sink, explained
+from transom.sinks.outlets import Outlets
 
 _HALTED = "its stream, or one that feeds it, is read no more in this run"
 
@@ -57,22 +57,21 @@ class Quarantine:
         """Tell people of a query that was taken out."""
         self._journal.note(f"{query} failed and was taken out; the others go on: {reason}")
 
-    def stay_out(self, query: str, why: str, sink: Sink) -> None:
-        """Take note of a query that failed earlier and is in no stream; its sink still gets what waits for it.
+    def stay_out(self, query: str, why: str, outlets: Outlets) -> None:
+        """Take note of a query that failed earlier and is in no stream; its sinks still get what waits for them.
 
         Args:
             query: The query.
             why: Why it cannot start any more.
-            sink: Its sink.
+            outlets: Its sinks.
 
         Raises:
-            SinkError: The sink belongs to another query or checkpoint.
+            SinkError: A sink belongs to another query or checkpoint.
         """
         known = self._journal.register.known.get(query)
         if known is not None and known.failure is None:  # it was killed before it could log that
             self._journal.log(Failed(query, why).to_json(), sync=True)
-        with explained(query, sink):
-            sink.claim(self._journal.claim(query))
+        outlets.claim(self._journal.claim(query))
         failure = why if known is None or known.failure is None else known.failure
         self._lost.append(failure)
         also = "" if failure == why else f" It could not start any more: {why}"

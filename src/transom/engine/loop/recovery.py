@@ -21,6 +21,7 @@ from transom.engine.streams.cuts import LoggedCut
 from transom.engine.streams.stream import RunningStream
 from transom.errors import JobChangedError
 from transom.sinks.base import WindowResults
+from transom.sinks.outlets import ONLY, successors
 from transom.windows.aggregates.widening import REMEDY
 from transom.windows.components import DEFAULT, Arrangement
 
@@ -34,11 +35,15 @@ class RecoveredRun:
     fate: Fate
     """The fate of these and of the queries of the job."""
     batches: list[ResultBatch] = field(default_factory=list)
-    """Results that no sink is known to have."""
+    """Results that not all sinks are known to have."""
     unfinished: dict[str, LoggedCut] = field(default_factory=dict)
     """Cuts that were logged and not committed, by stream."""
     learned: Mapping[str, Any] = field(default_factory=dict)
     """The scheduler's knowledge at the last snapshot."""
+    resinked: bool = False
+    """Whether queries have other sinks than in the checkpoint, so that a snapshot must come before the next cut."""
+    notes: list[str] = field(default_factory=list)
+    """News of sinks that came or went, for people."""
     retyped: bool = False
     """Whether columns have other types than in the checkpoint, so that a snapshot should hold the new ones."""
 
@@ -56,7 +61,7 @@ def snapshot_of(
         streams: The streams.
         register: The queries that the checkpoint knows.
         logged: Cuts that are logged and not committed, by stream.
-        waiting: Results that no sink has taken.
+        waiting: Results that not all sinks have taken.
         learned: What the scheduler has learned; kept as it is, and decides no result.
     """
     here = definitions(streams)
@@ -68,6 +73,7 @@ def snapshot_of(
             name: {"complete_from": query.complete_from, "paused": query.paused, "failure": query.failure}
             for name, query in lost.items()
         },
+        "sinks": {name: query.sinks for name, query in register.known.items()},
         "streams": {},
         "pending": [],
     }
@@ -92,18 +98,25 @@ def snapshot_of(
                 "windows": batch.windows,
                 "ingested_at": batch.ingested_at,
                 "keys": batch.results.keys,
+                "sinks": batch.sinks,
             }
         )
         tables[f"pending/{batch.query}/{number}"] = batch.results.table
     return state, tables
 
 
-def recover(checkpoint: Checkpoint, streams: Mapping[str, RunningStream], lost: Set[str] = frozenset()) -> RecoveredRun:
+def recover(
+    checkpoint: Checkpoint,
+    streams: Mapping[str, RunningStream],
+    sinks: Mapping[str, Sequence[str]],
+    lost: Set[str] = frozenset(),
+) -> RecoveredRun:
     """Replay the checkpoint into freshly made streams; queries that it does not know are not in their states then.
 
     Args:
         checkpoint: Open checkpoint.
         streams: The streams.
+        sinks: Keys of the sinks of each query of the job.
         lost: Queries of the job that failed and are in no stream, because they cannot be compiled any more.
 
     Each query runs, is paused and ends where the log says, so that the stores hold at each moment what they held
@@ -129,12 +142,11 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, RunningStream], lost: 
     if snapshot is not None:
         _restore(snapshot, streams, result)
         result.batches = [
-            batch
-            for batch in _pending(snapshot)
-            if (batch.query, batch.results.cut) not in delivered and begins.get(batch.query, 0) < 0
+            batch for batch in _pending(snapshot, delivered) if batch.sinks and begins.get(batch.query, 0) < 0
         ]
     read = committed_in(records, streams, result.unfinished)
-    replay = Replay(checkpoint, streams, delivered, read, result.unfinished)
+    theirs = {name: query.sinks for name, query in register.known.items()}
+    replay = Replay(checkpoint, streams, theirs, delivered, read, result.unfinished)
     for number, record in enumerate(records):
         result.batches.extend(replay.apply(record, {name for name in job if begins.get(name, number + 1) <= number}))
     begin_beside(streams, {*saved.get("streams", {}), *(each.stream for each in records if isinstance(each, Begun))})
@@ -142,7 +154,37 @@ def recover(checkpoint: Checkpoint, streams: Mapping[str, RunningStream], lost: 
     _refuse_retimed(retimed, streams)
     running = {*lost, *(name for stream in streams.values() for name in stream.state.queries)}
     result.batches = [batch for batch in result.batches if batch.query in running]
+    _give_to(result, {name: keys for name, keys in sinks.items() if name in running and name in theirs})
     return result
+
+
+def _give_to(result: RecoveredRun, sinks: Mapping[str, Sequence[str]]) -> None:
+    """Give what waits for the sinks that the checkpoint knows to those of the job, which may be others.
+
+    Raises:
+        JobChangedError: It cannot be told which sink takes what.
+    """
+    for name, new in sinks.items():
+        query = result.register.known[name]
+        if query.sinks == tuple(new):
+            continue
+        mine = [batch for batch in result.batches if batch.query == name]
+        into = successors(name, query.sinks, new, {key for batch in mine for key in batch.sinks or ()})
+        moved = [replace(batch, sinks=tuple(into[key] for key in batch.sinks or () if key in into)) for batch in mine]
+        others = [batch for batch in result.batches if batch.query != name]
+        result.batches = others + [batch for batch in moved if batch.sinks]
+        result.register.known[name] = replace(query, sinks=tuple(new))
+        result.resinked = True
+        for key in query.sinks:
+            if key not in into:
+                dropped = sum(key in (batch.sinks or ()) for batch in mine)
+                result.notes.append(
+                    f"{name}: its sink {key} is not in the job any more"
+                    + (f"; {dropped} results that waited for it are dropped." if dropped else ".")
+                )
+        for key in new:
+            if key not in into.values():
+                result.notes.append(f"{name}: its sink {key} is new; it gets the results from here on.")
 
 
 def _compared(
@@ -196,13 +238,14 @@ def _restore(snapshot: Snapshot, streams: Mapping[str, RunningStream], result: R
             require_rows(stream, cut.end, cut.mark)
 
 
-def _pending(snapshot: Snapshot) -> list[ResultBatch]:
-    """Return the results that no sink had at the snapshot."""
+def _pending(snapshot: Snapshot, delivered: Set[tuple[str, int, str]]) -> list[ResultBatch]:
+    """Return the results that not all sinks had at the snapshot, for those which do not have them now."""
     batches = []
     for item in snapshot.state["pending"]:
         table = snapshot.tables[f"pending/{item['query']}/{item['cut']}"]
         results = WindowResults(item["query"], item["cut"], table, tuple(item["keys"]))
-        batches.append(ResultBatch(results, item["windows"], item["ingested_at"]))
+        sinks = tuple(k for k in item.get("sinks", [ONLY]) if (item["query"], item["cut"], k) not in delivered)
+        batches.append(ResultBatch(results, item["windows"], item["ingested_at"], sinks))
     return batches
 
 

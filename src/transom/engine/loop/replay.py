@@ -17,8 +17,8 @@ from transom.model.lines import CORRUPT_REMEDY
 from transom.sources.base import Mark, Offset
 
 
-def delivered_in(records: Sequence[LogRecord | None]) -> frozenset[tuple[str, int]]:
-    """Return the results that sinks are known to have, by query and cut."""
+def delivered_in(records: Sequence[LogRecord | None]) -> frozenset[tuple[str, int, str]]:
+    """Return the results that sinks are known to have, by query, cut and key of the sink."""
     return frozenset(item for record in records if isinstance(record, Delivered) for item in record.items)
 
 
@@ -42,7 +42,9 @@ class Replay:
 
     checkpoint: Checkpoint
     streams: Mapping[str, RunningStream]
-    delivered: Set[tuple[str, int]]
+    sinks: Mapping[str, Sequence[str]]
+    """Keys of the sinks of each query, as the log knows them."""
+    delivered: Set[tuple[str, int, str]]
     """Results that sinks have at the end of the log."""
     read: Mapping[str, Offset]
     """Up to where each stream has committed its rows at the end of the log."""
@@ -50,7 +52,7 @@ class Replay:
     """Cuts that were logged and not committed so far, by stream."""
 
     def apply(self, record: LogRecord | None, alive: Set[str]) -> Iterator[ResultBatch]:
-        """Do again what a record says; yield the results that no sink is known to have.
+        """Do again what a record says; yield the results that not all sinks are known to have.
 
         Args:
             record: The record.
@@ -81,13 +83,17 @@ class Replay:
         for closing in stream.close(cut, cut.at, self._settled(stream, cut.number)):
             if closing.error is not None:  # perhaps it was killed before it could log that
                 stream.fail(closing.query, str(closing.error))
-            elif closing.results is not None and (closing.query, cut.number) not in self.delivered:
-                yield ResultBatch(closing.results, closing.windows, cut.at)
+            elif closing.results is not None and (missing := self._missing(closing.query, cut.number)):
+                yield ResultBatch(closing.results, closing.windows, cut.at, missing)
+
+    def _missing(self, query: str, cut: int) -> tuple[str, ...]:
+        """Return the sinks that are not known to have the results of a query's cut."""
+        return tuple(key for key in self.sinks.get(query, ()) if (query, cut, key) not in self.delivered)
 
     def _settled(self, stream: RunningStream, cut: int) -> frozenset[str]:
-        """Return the queries whose results of a cut nobody needs: the sink has them, and so have those who read."""
+        """Return the queries whose results of a cut nobody needs: the sinks have them, and so have those who read."""
         waiting = {reader.query for reader in stream.readers if not reader.has_read(cut, self.read[reader.child.name])}
-        return frozenset(name for name in stream.state.queries if (name, cut) in self.delivered and name not in waiting)
+        return frozenset(name for name in stream.state.queries if name not in waiting and not self._missing(name, cut))
 
     def _commit(self, stream: RunningStream, record: Committed, alive: Set[str]) -> None:
         written = record.tables
