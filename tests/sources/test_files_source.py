@@ -301,8 +301,8 @@ def test_definitions_that_cannot_work(tmp_path: Path, spark: Any) -> None:
         files("x/", "a int")
     with pytest.raises(DefinitionError, match="cannot be told"):
         files(["x/*.json", "x/*.csv"], "a int")
-    with pytest.raises(SourceError, match="not on a local file system"):
-        files("s3://bucket/*.json", "a int")
+    with pytest.raises(SourceError, match="of a kind that is not known"):
+        files("ftp://host/*.json", "a int")
     with pytest.raises(SourceError, match="does not exist"):
         opened(files(tmp_path / "missing/*.json", "a int"), spark, tmp_path)
     with pytest.raises(SourceError, match="is not open"):

@@ -13,11 +13,13 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from transom.storage.places import ObjectPath, Place
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+_BUFFER = 1 << 16
+"""Bytes of an object that are asked for at once."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -44,6 +46,48 @@ def reading(path: Place) -> IO[bytes]:
         FileNotFoundError: It is not there.
     """
     return open(path, "rb") if isinstance(path, Path) else io.BytesIO(path.read_bytes())
+
+
+def opened(path: Place) -> IO[bytes]:
+    """Open a file for reading anywhere in it; of what is in a store, only what is asked for is read.
+
+    Raises:
+        FileNotFoundError: It is not there.
+    """
+    if isinstance(path, Path):
+        return open(path, "rb")
+    return io.BufferedReader(_Ranges(path), _BUFFER)
+
+
+class _Ranges(io.RawIOBase):
+    """An object as a file, of which each read is a request."""
+
+    def __init__(self, path: ObjectPath) -> None:
+        self._path = path
+        self._at = 0
+        self._size: int | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        if whence == os.SEEK_END and self._size is None:
+            self._size = self._path.stat().st_size
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size or 0}[whence]
+        self._at = start + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._path.read_part(self._at, len(buffer))
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
 
 
 def read_part(path: Place, start: int, length: int) -> bytes:

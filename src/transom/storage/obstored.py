@@ -27,6 +27,8 @@ from obstore.store import from_url
 
 from transom.storage.objects import Entry, Stat
 
+_ALL = 1 << 40
+"""More bytes than an object has."""
 _RETRY_FOR = timedelta(seconds=30)
 _STATUS = re.compile(r"status code: (\d{3}[A-Za-z ]*)")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
@@ -47,12 +49,20 @@ class Obstore:
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """Return an object, or a part of it."""
-        with _translated(f"{self._url}/{key}"):
-            if length is None and not start:
-                return bytes(obstore.get(self._store, key).bytes())
-            size = obstore.head(self._store, key)["size"]
-            end = size if length is None else min(size, start + length)
-            return bytes(obstore.get_range(self._store, key, start=start, end=end)) if end > start else b""
+        try:
+            with _translated(f"{self._url}/{key}"):
+                if length is None and not start:
+                    return bytes(obstore.get(self._store, key).bytes())
+                return bytes(
+                    obstore.get_range(self._store, key, start=start, length=_ALL if length is None else length)
+                )
+        except FileNotFoundError:
+            raise
+        except OSError:  # also what begins behind the end is refused
+            found = self.stat(key)
+            if found is not None and found.st_size <= start:
+                return b""
+            raise
 
     def put(self, key: str, data: bytes | memoryview) -> None:
         """Write an object; it replaces one that is there."""

@@ -67,6 +67,11 @@ class ObjectPath:
         return self._root.partition("://")[0]
 
     @property
+    def key(self) -> str:
+        """The name in the store, without a slash at either end."""
+        return self._key
+
+    @property
     def name(self) -> str:
         """The last part of the key."""
         return self._key.rpartition("/")[2]
@@ -208,6 +213,20 @@ def place(path: str | os.PathLike[str] | Place, what: str, error: type[Exception
     if any(part in (".", "..") for part in parts):
         raise error(f"{what}: the URI {text!r} has a part '.' or '..'.", "Give the path itself.")
     return ObjectPath(f"{scheme}://{store}", "/".join(parts))
+
+
+def is_local(path: str) -> bool:
+    """Tell whether a text that `str` made of a place is a path of this machine."""
+    return path.startswith("/")
+
+
+def located(path: str) -> Place:
+    """Return the place of a text that `str` made of one."""
+    if is_local(path):
+        return Path(path)
+    scheme, _, rest = path.partition("://")
+    store, _, key = rest.partition("/")
+    return ObjectPath(f"{scheme}://{store}", key)
 
 
 def _shown(uri: str) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import unquote
 
 from transom.errors import DefinitionError, SourceError
 from transom.model.time import Duration, parse_duration
 from transom.sources.filesets.read import Format, checked_schema
 from transom.sources.filesets.source import FileSource
 from transom.sources.schemas import as_struct, has_session
+from transom.storage.places import place
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -40,8 +40,8 @@ def files(
 
     Args:
         path: A glob ("trips/*.json"; `**` is any number of directories), a directory, a file, or several of
-            them; local paths or file:// URIs. Names that start with "." or "_" or end in ".tmp",
-            ".crdownload" or "._COPYING_" are left alone.
+            them; local paths, or URIs: file://, s3://, gs://, abfs://. Names that start with "." or "_" or end in
+            ".tmp", ".crdownload" or "._COPYING_" are left alone.
         schema: The columns, as a StructType or as text ("at timestamp, fare double"). Columns that a Parquet
             file lacks are null; columns that the schema lacks are ignored. A Parquet file with a column of another
             type is a dead letter as a whole, unless Spark widens it without loss (int to bigint); of times in
@@ -65,10 +65,10 @@ def files(
 
     Raises:
         DefinitionError: The arguments cannot work, for example a reserved column name.
-        SourceError: A kind of path that is not supported.
+        SourceError: A kind of path that is not supported, or a URI with credentials.
     """
     given = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    paths = tuple(_local(os.fspath(one)) for one in given)
+    paths = tuple(str(place(one, "files", SourceError)) for one in given)
     if not paths:
         raise DefinitionError("files: no path was given.", "Name a directory, a glob or a file.")
     kind = format if format is not None else _format_of(paths)
@@ -114,22 +114,6 @@ def _check_options(kind: str, options: Mapping[str, str]) -> None:
             )
         if kind == "json" and name.lower() in ("encoding", "charset") and value.lower() not in ("utf-8", "utf8"):
             raise DefinitionError(f"files: JSON in {value} is not read.", "Write it as UTF-8, for example with iconv.")
-
-
-def _local(path: str) -> str:
-    """Return a path or file URI as an absolute path.
-
-    Raises:
-        SourceError: Another kind of URI.
-    """
-    scheme, mark, rest = path.partition("://")
-    if mark and scheme.isalnum():
-        if scheme.lower() != "file":
-            raise SourceError(f"files: {path!r} is not on a local file system.", "Give a local path or a file:// URI.")
-        path = unquote("/" + rest.partition("/")[2])
-    elif path.startswith("file:/"):
-        path = unquote(path[len("file:") :])
-    return os.path.abspath(os.path.expanduser(path))
 
 
 def _format_of(paths: Sequence[str]) -> Format:

@@ -6,7 +6,7 @@ import bisect
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,6 +67,11 @@ class _Header:
     def of(cls, value: Mapping[str, Any]) -> _Header:
         """Return the header of a line."""
         return cls(Link(*value["start"]), value["next"], value["kept"], tuple(value["directories"]))
+
+
+def is_gone(path: str) -> bool:
+    """Tell whether a file of this machine is no longer there."""
+    return not os.path.lexists(path)
 
 
 class FileLog:
@@ -185,13 +190,13 @@ class FileLog:
         for entry in entries:
             self._admit(entry)
 
-    def forget(self, before: int) -> int:
+    def forget(self, before: int, is_gone: Callable[[str], bool] = is_gone) -> int:
         """Forget the entries before a position whose files no longer exist, and return how many.
 
         A file that still exists must stay known, or it would be read again. O(entries before the position)
-        `stat` calls; the log is rewritten atomically when there is something to forget.
+        calls of `is_gone`; the log is rewritten atomically when there is something to forget.
         """
-        gone = {entry.position for entry in self.between(0, before) if not os.path.lexists(entry.path)}
+        gone = {entry.position for entry in self.between(0, before) if is_gone(entry.path)}
         if not gone:
             return 0
         start = max(self.start, max(gone) + 1)

@@ -14,6 +14,8 @@ from typing import IO
 
 import numpy as np
 
+from transom.storage.places import is_local
+
 BLOCK = 4 << 20
 """Bytes that are looked at together; a file with a longer line is not plain."""
 _PACKED = (".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
@@ -26,8 +28,11 @@ _NEWLINE, _QUOTE, _SINGLE, _OPEN, _CLOSE = _STRUCTURE[0], _STRUCTURE[1], _STRUCT
 
 
 def is_plain_file(path: str) -> bool:
-    """Tell whether a file is plain JSON lines; False when it cannot be read or is packed otherwise than by gzip."""
-    if path.endswith(_PACKED):
+    """Tell whether a file is plain JSON lines; False when it cannot be read or is packed otherwise than by gzip.
+
+    What is in a store is not looked at: it would come to the driver for that, which the executors can do without.
+    """
+    if path.endswith(_PACKED) or not is_local(path):
         return False
     try:
         with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
@@ -37,8 +42,11 @@ def is_plain_file(path: str) -> bool:
 
 
 def is_utf8_file(path: str) -> bool:
-    """Tell whether a file of text is valid UTF-8; False when it cannot be read or is packed otherwise than by gzip."""
-    if path.endswith(_PACKED):
+    """Tell whether a file of text is valid UTF-8; False when it cannot be read or is packed otherwise than by gzip.
+
+    What is in a store is not looked at.
+    """
+    if path.endswith(_PACKED) or not is_local(path):
         return False
     try:
         with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:

@@ -17,6 +17,7 @@ from transom.sources.filesets.jsonlines import may_read_plainly, read_json
 from transom.sources.filesets.plain import is_plain_file, is_utf8_file
 from transom.sources.filesets.rows import why_unreadable
 from transom.sources.schemas import check_reserved
+from transom.storage.places import is_local, located, spark_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -134,7 +135,7 @@ def _read(
 ) -> DataFrame:
     from pyspark.sql import functions as F
 
-    uris = ["file://" + escape_glob(path) for path in paths]
+    uris = [_for_spark(path) for path in paths]
     fixed = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
     exact = kind == "json" and not plain
     if exact:
@@ -157,6 +158,25 @@ def _read(
     if partition is not None:
         columns.append(_partition(paths, partition, about + _PATH).alias(PARTITION))
     return frame.select(*columns, F.expr(f"unix_micros({about}{_MODIFIED})").alias(ARRIVAL))
+
+
+def _for_spark(path: str) -> str:
+    """Return a file as Spark's readers take it."""
+    if is_local(path):
+        return "file://" + escape_glob(path)
+    scheme, mark, rest = spark_uri(located(path)).partition("://")
+    store, slash, key = rest.partition("/")
+    return f"{scheme}{mark}{store}{slash}{escape_glob(key)}"
+
+
+def _shown_folders(folder: str) -> list[str]:
+    """Return how `_metadata.file_path` of a file in a folder may begin."""
+    if is_local(folder):
+        uri = file_uri_path(folder.rstrip("/")) + "/"
+        return ["file:" + uri, "file://" + uri]
+    scheme, mark, rest = spark_uri(located(folder)).partition("://")
+    store, slash, key = rest.partition("/")
+    return [f"{scheme}{mark}{store}{file_uri_path(slash + key)}/"]
 
 
 def empty_frame(spark: SparkSession, schema: StructType, kind: Format, partitioned: bool) -> DataFrame:
@@ -249,8 +269,7 @@ def _partition(paths: Sequence[str], partition: Callable[[str], int], where: str
     location = F.col(where)
     column: Column | None = None
     for folder in sorted(folders, key=len, reverse=True):
-        uri = file_uri_path(folder.rstrip("/")) + "/"
-        inside = location.startswith("file:" + uri) | location.startswith("file://" + uri)
+        inside = functools.reduce(lambda a, b: a | b, map(location.startswith, _shown_folders(folder)))
         column = F.when(inside, folders[folder]) if column is None else column.when(inside, folders[folder])
     assert column is not None
     return column

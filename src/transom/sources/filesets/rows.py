@@ -10,6 +10,10 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from transom.errors import SourceError
+from transom.storage.durable import opened
+from transom.storage.places import is_local, located
+
 SAMPLE_BYTES = 1 << 16
 _CHUNK = 1 << 20
 _ERRORS = (OSError, EOFError, zlib.error, pa.ArrowException)
@@ -18,11 +22,23 @@ Bytes: TypeAlias = int
 
 
 def parquet_footer(path: str) -> tuple[int, pa.Schema] | None:
-    """Return how many rows a Parquet file has and its columns; None when that cannot be read."""
+    """Return how many rows a Parquet file has and its columns; None when that cannot be read.
+
+    Raises:
+        SourceError: A store of objects does not answer: that says nothing of the file.
+    """
     try:
-        footer = pq.read_metadata(path)
+        if not is_local(path):
+            with opened(located(path)) as file:
+                footer = pq.read_metadata(file)
+        else:
+            footer = pq.read_metadata(path)
         return int(footer.num_rows), footer.schema.to_arrow_schema()
-    except _ERRORS:
+    except _ERRORS as error:
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError) and not is_local(path):
+            raise SourceError(
+                f"files: {path} cannot be read: {error.strerror}.", "Run again when the store answers."
+            ) from error
         return None
 
 
@@ -53,7 +69,7 @@ def estimate_rows(path: str, size: Bytes, header: bool = False) -> int:
 
 def _sample(path: str, size: Bytes) -> tuple[bytes, Bytes]:
     """Return the first bytes of the text of a file, and about how many bytes the whole text has."""
-    with open(path, "rb") as raw:
+    with opened(located(path)) as raw:
         if not path.endswith(".gz"):
             sample = raw.read(SAMPLE_BYTES)
             return sample, max(size, len(sample)) if len(sample) == SAMPLE_BYTES else len(sample)
@@ -71,18 +87,19 @@ def why_unreadable(path: str, kind: str) -> str | None:
 
     Reads compressed text and Parquet to the end; O(bytes).
     """
-    if ":" in os.path.basename(path):
+    if is_local(path) and ":" in os.path.basename(path):
         return "Spark's local file system cannot read a file whose name contains a colon"
     try:
-        if not os.path.exists(path):
+        where = located(path)
+        if not where.exists():
             return "the file no longer exists"
         if kind == "parquet":
-            with pq.ParquetFile(path) as file:
+            with opened(where) as source, pq.ParquetFile(source) as file:
                 for _ in file.iter_batches(batch_size=1 << 16):
                     pass
             return None
-        with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
-            while file.read(_CHUNK) and path.endswith(".gz"):
+        with opened(where) as raw, gzip.open(raw) if path.endswith(".gz") else raw as text:
+            while text.read(_CHUNK) and path.endswith(".gz"):
                 pass
     except _ERRORS as error:
         return f"{type(error).__name__}: {error}"

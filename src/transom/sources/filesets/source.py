@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
@@ -17,12 +19,15 @@ from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Clock, Micros, format_duration
 from transom.sources.base import Cut, Mark, Offset, Waiting
 from transom.sources.filesets.fit import Fit, Remades, fit
-from transom.sources.filesets.log import LOG_NAME, FileEntry, FileLog, explained
+from transom.sources.filesets.listing import ObjectScanner, parse_object_pattern
+from transom.sources.filesets.log import LOG_NAME, FileEntry, FileLog, explained, is_gone
 from transom.sources.filesets.read import Format, checked_schema, empty_frame, read_files, unreadable_files
 from transom.sources.filesets.rows import estimate_rows, parquet_footer
 from transom.sources.filesets.scan import Pattern, Scanner
 from transom.sources.schemas import as_struct, position
 from transom.storage.durable import replacing
+from transom.storage.hadoop import require_spark_reads
+from transom.storage.places import is_local, located
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +36,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETAINED_NAME = "oldest-needed.json"
+AnyScanner: TypeAlias = "Scanner | ObjectScanner"
+_AT_ONCE = 16
+"""Files in a store of objects that are asked for at the same time."""
 _FORGET_AFTER = 1_000
 """Released files after which the log is checked for files that are gone."""
 
@@ -70,7 +78,7 @@ class FileSource:
         self._forgotten_up_to = 0
         self._looked: Micros = 0
         """Monotonic time of the last look."""
-        self._opened: tuple[FileLog, Scanner, Path, Clock] | None = None
+        self._opened: tuple[FileLog, AnyScanner, Path, Clock] | None = None
 
     @property
     def schema(self) -> StructType:
@@ -101,17 +109,12 @@ class FileSource:
             CheckpointCorruptError: The log is damaged.
         """
         _ = self.schema
-        patterns = [pattern for path in self._paths for pattern in Pattern.parse(path)]
-        for pattern in patterns:
-            if not os.path.isdir(pattern.base):
-                raise SourceError(
-                    f"files: the directory {pattern.base} does not exist.", "Create it, or correct the path."
-                )
+        scanner = _scanner(spark, self._paths, clock)
         self._facts.clear()
         self._last_fit = None
         self._case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
         log = FileLog(directory)
-        self._opened = log, Scanner(patterns), directory, clock
+        self._opened = log, scanner, directory, clock
         self._released = self._forgotten_up_to = log.start
 
     def start(self) -> Offset:
@@ -156,7 +159,7 @@ class FileSource:
         """Return the end of a piece of whole files with about at most `max_rows` rows; at least one file."""
         first = position(start)
         end, rows = first, 0
-        for count, entry in enumerate(self._log.since(first)):
+        for count, entry in enumerate(self._learnt(self._log.since(first))):
             more = self._fit(entry).rows
             if count and (rows + more > max_rows or (self._max_files and count >= self._max_files)):
                 break
@@ -183,8 +186,7 @@ class FileSource:
         """
         left_out = {*skip, *self.unfit(start, end)}
         entries = [entry for entry in self._between(start, end) if entry.path not in left_out]
-        for entry in entries:
-            _check_unchanged(entry)
+        _at_once(_check_unchanged, entries)
         log = self._log
         partition = (lambda path: log.directory_index(path)) if self._by_directory else None
         if not entries:
@@ -224,7 +226,7 @@ class FileSource:
         no file is waiting): every file that files.jsonl lists before this position may be deleted. A released
         file that was deleted and forgotten counts as new if it ever comes back.
         """
-        log, _, directory, _ = self._open
+        log, scanner, directory, _ = self._open
         oldest = position(oldest_needed)
         if oldest <= self._released and (directory / RETAINED_NAME).exists():
             return
@@ -236,7 +238,7 @@ class FileSource:
                 file.write((json.dumps(value) + "\n").encode())
             if self._released - self._forgotten_up_to >= max(_FORGET_AFTER, len(log) // 2):
                 self._forgotten_up_to = self._released
-                log.forget(self._released)
+                log.forget(self._released, scanner.is_gone if isinstance(scanner, ObjectScanner) else is_gone)
 
     def retained_from(self) -> str | None:
         """Return the path of the oldest file that is still needed; None when none of the known files is."""
@@ -250,7 +252,7 @@ class FileSource:
             self._opened = None
 
     @property
-    def _open(self) -> tuple[FileLog, Scanner, Path, Clock]:
+    def _open(self) -> tuple[FileLog, AnyScanner, Path, Clock]:
         if self._opened is None:
             raise SourceError(f"{self.describe()} is not open.", "Start the application first.")
         return self._opened
@@ -261,6 +263,14 @@ class FileSource:
 
     def _between(self, start: Offset, end: Offset) -> list[FileEntry]:
         return self._log.between(position(start), position(end))
+
+    def _learnt(self, entries: Iterator[FileEntry]) -> Iterator[FileEntry]:
+        """Pass entries on; of those in a store of objects, several are looked at together."""
+        if all(map(is_local, self._paths)):
+            yield from entries
+        while some := list(itertools.islice(entries, _AT_ONCE)):
+            _at_once(self._fit, [entry for entry in some if entry.position not in self._facts])
+            yield from some
 
     def _fit(self, entry: FileEntry) -> Fit:
         """Return what can be learnt of a file without Spark; its footer is read once."""
@@ -291,9 +301,47 @@ class FileSource:
         return lambda path: remade[path]
 
 
+def _scanner(spark: SparkSession, paths: Sequence[str], clock: Clock) -> AnyScanner:
+    """Return what looks for the files.
+
+    Raises:
+        SourceError: They are partly here and partly in a store, or a directory cannot be listed, here or by Spark.
+    """
+    here = [is_local(path) for path in paths]
+    if all(here):
+        patterns = [pattern for path in paths for pattern in Pattern.parse(path)]
+        for pattern in patterns:
+            if not os.path.isdir(pattern.base):
+                raise SourceError(
+                    f"files: the directory {pattern.base} does not exist.", "Create it, or correct the path."
+                )
+        return Scanner(patterns)
+    if any(here):
+        raise SourceError("files: some paths are on this machine, some in a store.", "Make two streams of them.")
+    try:
+        patterns = [pattern for path in paths for pattern in parse_object_pattern(path)]
+        for pattern in patterns:
+            located(pattern.base).is_dir()
+    except OSError as error:
+        raise SourceError(f"files: {error}.", "Correct the path, or what the environment says of the store.") from error
+    for path in paths:
+        require_spark_reads(spark, located(path), "files", SourceError)
+    return ObjectScanner(patterns, clock)
+
+
+def _at_once(act: Callable[[FileEntry], object], entries: Sequence[FileEntry]) -> None:
+    """Do something with each entry: one after the other for files on this machine, else several at once."""
+    if len(entries) < 2 or is_local(entries[0].path):
+        for entry in entries:
+            act(entry)
+        return
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        list(threads.map(act, entries))
+
+
 def _check_unchanged(entry: FileEntry) -> None:
     try:
-        info = os.stat(entry.path)
+        info = located(entry.path).stat()
     except OSError as error:
         raise SourceError(
             f"files: {entry.path} was discovered but can no longer be read ({error.strerror}).",

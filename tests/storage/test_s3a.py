@@ -1,0 +1,69 @@
+"""An application whose data is on S3 and that Spark reads by s3a://.
+
+Slow, and only where the jars are: hadoop-aws of Spark's version and what it needs (700 MB) in the directory that
+TRANSOM_S3A_JARS names, for example by `mvn dependency:copy-dependencies`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from transom.sinks.parts import list_parts
+from transom.storage.durable import reading
+from transom.storage.places import ObjectPath, located
+
+JARS = os.environ.get("TRANSOM_S3A_JARS", "")
+
+
+def run(place: str, checkpoint: str, endpoint: str) -> None:
+    """Run the application to the end of its input, in a process whose Spark has the jars."""
+    import transom as tm
+
+    builder = tm.session_builder().master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.extraClassPath", f"{JARS}/*")
+    for name, value in {
+        "endpoint": endpoint,
+        "path.style.access": "true",
+        "connection.ssl.enabled": "false",
+        "endpoint.region": "us-east-1",
+    }.items():
+        builder = builder.config(f"spark.hadoop.fs.s3a.{name}", value)
+    spark = builder.getOrCreate()
+    app = tm.App(spark, checkpoint)
+    source = tm.sources.files(f"{place}/in/*/*.json", "zone string, n bigint, at timestamp", partition_by="directory")
+    stream = app.stream(source, event_time="at", watermark=tm.watermark("0 seconds"))
+    windows = stream.group_by("zone").window("10 seconds").agg(n=tm.sum("n"))
+    windows.to(tm.sinks.json(f"{place}/out"), "sums")
+    app.run(once=True, close_all=True)
+    spark.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not JARS, reason="TRANSOM_S3A_JARS names no directory")
+@pytest.mark.parametrize("checkpoint_there", [False, True])
+def test_from_s3_to_s3(s3: str, s3_place: Callable[[], ObjectPath], tmp_path: Path, checkpoint_there: bool) -> None:
+    folder = s3_place()
+    checkpoint = str(folder / "checkpoint") if checkpoint_there else str(tmp_path / "checkpoint")
+    for n in range(3):
+        rows = [{"zone": "ab"[i % 2], "n": i, "at": f"2026-01-01T00:00:{i:02d}Z"} for i in range(40)]
+        lines = [json.dumps(row) for row in rows] + ["no json"]
+        (folder / "in" / f"day {n}" / "rows.json").put("\n".join(lines).encode())
+        subprocess.run([sys.executable, __file__, str(folder), checkpoint, s3], check=True)
+    results = [
+        json.loads(line) for part in list_parts(folder / "out") for line in reading(folder / "out" / part.name)
+    ]
+    assert len(results) == 8
+    letters = located(checkpoint) / "dead-letters" if checkpoint_there else None
+    if letters is not None:
+        assert [entry for entry in letters.walk() if entry.name.endswith((".json", ".parquet"))]  # type: ignore[union-attr]
+
+
+if __name__ == "__main__":
+    run(*sys.argv[1:])
