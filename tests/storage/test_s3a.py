@@ -56,9 +56,7 @@ def test_from_s3_to_s3(s3: str, s3_place: Callable[[], ObjectPath], tmp_path: Pa
         lines = [json.dumps(row) for row in rows] + ["no json"]
         (folder / "in" / f"day {n}" / "rows.json").put("\n".join(lines).encode())
         subprocess.run([sys.executable, __file__, str(folder), checkpoint, s3], check=True)
-    results = [
-        json.loads(line) for part in list_parts(folder / "out") for line in reading(folder / "out" / part.name)
-    ]
+    results = [json.loads(line) for part in list_parts(folder / "out") for line in reading(folder / "out" / part.name)]
     assert len(results) == 8
     letters = located(checkpoint) / "dead-letters" if checkpoint_there else None
     if letters is not None:
