@@ -53,12 +53,38 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         setattr(owner, name, settings(asked, max_examples=asked.max_examples * TIMES))
 
 
+def kafka_jars(request: pytest.FixtureRequest) -> Path | None:
+    """Return the directory of Spark's Kafka jars, where a test of this run needs them and they can be had."""
+    from tests.kafka import broker
+
+    if not any(item.get_closest_marker("kafka") for item in request.session.items):
+        return None
+    try:
+        return broker.jars("spark")
+    except broker.MissingError:  # the fixture `kafka` says so
+        return None
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[object]:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    """One broker for the run; its tests are skipped where it cannot be had."""
+    from tests.kafka import broker
+
+    pytest.importorskip("confluent_kafka")
+    try:
+        broker.jars("spark")
+        with broker.running(tmp_path_factory.mktemp("kafka")) as one:
+            yield one
+    except broker.MissingError as missing:
+        pytest.skip(f"no Kafka: {missing}")
+
+
+@pytest.fixture(scope="session")
+def spark(request: pytest.FixtureRequest) -> Iterator[object]:
     from transom.engine.spark.session import session_builder
 
     session = (
-        session_builder()
+        session_builder(kafka=kafka_jars(request) or False)
         .master("local[2]")
         .appName("transom-tests")
         .config("spark.ui.enabled", "false")

@@ -23,6 +23,7 @@ from transom.errors import (
     StoppedError,
     TransomError,
 )
+from transom.model.formats import avro, csv, json, raw, text
 from transom.model.watermark import watermark
 from transom.model.window import Window, calendar, session_window, sliding, tumbling
 from transom.settings import Settings
@@ -98,6 +99,7 @@ __all__ = [
     "any",
     "approx_count_distinct",
     "avg",
+    "avro",
     "bool_and",
     "bool_or",
     "calendar",
@@ -105,8 +107,10 @@ __all__ = [
     "collect_set",
     "count",
     "count_distinct",
+    "csv",
     "first",
     "gate",
+    "json",
     "last",
     "max",
     "mean",
@@ -116,6 +120,7 @@ __all__ = [
     "percentile",
     "percentile_approx",
     "quantile",
+    "raw",
     "session_builder",
     "session_window",
     "sinks",
@@ -125,6 +130,7 @@ __all__ = [
     "stddev_pop",
     "stddev_samp",
     "sum",
+    "text",
     "top_k",
     "tumbling",
     "udaf",

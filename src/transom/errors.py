@@ -40,6 +40,14 @@ class SourceError(TransomError):
     """A source that cannot be read."""
 
 
+class SourceAwayError(SourceError):
+    """A source that cannot be reached now, and that is waited for."""
+
+
+class SourceLostError(SourceError):
+    """Rows that a stream has not read are gone; it halts, and others go on."""
+
+
 class SinkError(TransomError):
     """A sink that refused results after all retries."""
 

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Any
 
 import transom.errors
-from transom.errors import CheckpointError, CheckpointFullError, SessionError, TransomError
+from transom.errors import CheckpointError, CheckpointFullError, SessionError, SourceAwayError, TransomError
 
 LONGEST = 500
 """Characters of a reason."""
@@ -34,6 +34,7 @@ class FailureKind(Enum):
     CANCELLED = "the Spark job was cancelled"
     EXECUTOR_LOST = "an executor was lost"
     PARTITION_GONE = "a partition is gone that can be made again"
+    SOURCE_AWAY = "its source did not answer"
     FILE_MISSING = "a file is missing"
     OTHER = "anything else: what a query, a function or a row of it does"
 
@@ -65,6 +66,8 @@ class Failure:
         """
         if self.ours is not None:
             return self.ours
+        if self.kind is FailureKind.SOURCE_AWAY:
+            return SourceAwayError(f"{what} failed, as {self.kind.value}: {self.reason}.", _REMEDIES[self.kind])
         return SessionError(f"{what} failed, as {self.kind.value}: {self.reason}.", _REMEDIES[self.kind])
 
 
@@ -75,6 +78,7 @@ _REMEDIES = {
     FailureKind.MEMORY: f"{_AGAIN}: give Spark or Python more memory, or set max_rows_per_cut lower, and run again.",
     FailureKind.CANCELLED: f"{_AGAIN}: run again, and let its Spark jobs end.",
     FailureKind.EXECUTOR_LOST: f"{_AGAIN}: see in the logs of the executors why they end, and run again.",
+    FailureKind.SOURCE_AWAY: f"{_AGAIN}: it is read again when the source answers.",
     FailureKind.CHECKPOINT: "Repair it, and run again.",
 }
 
@@ -112,6 +116,8 @@ def classify(error: BaseException) -> Failure:
         return Failure(FailureKind.DISK_FULL, reason, ours)
     if isinstance(ours, CheckpointError):
         return Failure(FailureKind.CHECKPOINT, reason, ours)
+    if isinstance(ours, SourceAwayError):
+        return Failure(FailureKind.SOURCE_AWAY, reason, ours)
     return Failure(next((kind for kind in FailureKind if kind in found), FailureKind.OTHER), reason, ours)
 
 
@@ -138,6 +144,8 @@ def require_blame(error: BaseException, what: str) -> None:
 _GONE = ("Py4JNetworkError", "SparkContext was shut down", "Cannot call methods on a stopped SparkContext")
 _LOST = ("ExecutorLostFailure", "FetchFailed")
 """Spark's names of the ends of tasks; that of a job has them in its text only."""
+_UNFETCHED = "Cannot fetch record for offset"
+"""What Spark's Kafka reader says when no broker answers in time, in an exception that means any timeout."""
 _FULL = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded"}
 _WORDS = (*_FULL.values(), *map(os.strerror, _FULL))
 """Java has no class or number for them, only the words of the operating system; in brackets if it opened a file."""
@@ -154,6 +162,8 @@ def _kind(link: _Link) -> FailureKind | None:
         return FailureKind.PARTITION_GONE
     if names & {"builtins.FileNotFoundError", "java.io.FileNotFoundException", "java.nio.file.NoSuchFileException"}:
         return FailureKind.FILE_MISSING
+    if "org.apache.kafka.common.errors.RetriableException" in names or text.startswith(_UNFETCHED):
+        return FailureKind.SOURCE_AWAY
     if link.condition == "SPARK_JOB_CANCELLED":
         return FailureKind.CANCELLED
     if "org.apache.spark.SparkException" in names:

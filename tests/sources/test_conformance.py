@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from transom.model.time import ManualClock
-from transom.sources.base import ARRIVAL, CORRUPT, PARTITION, Source
+from transom.sources.base import ARRIVAL, CORRUPT, ORIGIN, PARTITION, Source
 from transom.sources.filesets.factory import files
 from transom.sources.generated import generator
 from transom.sources.inmemory import memory
@@ -110,7 +110,26 @@ def memory_case(partitions: int) -> Case:
     return Case(lambda: source, grow, 1)
 
 
+def kafka_case(broker: Any, partitions: int) -> Case:
+    from transom.model.formats import json as json_format
+    from transom.sources.topics.factory import kafka
+
+    topic = broker.topic(partitions)
+    count = 0
+
+    def grow(clock: ManualClock) -> None:
+        nonlocal count
+        clock.advance(5 * SECOND)
+        for _i in range(FILES // 2):
+            values = [json.dumps(row) for row in rows_of(count)]
+            broker.put(topic, values, count % partitions, timestamp=clock.now() // 1_000)
+            count += 1
+
+    return Case(lambda: kafka(broker.servers, topic, json_format(SCHEMA)), grow, 1)
+
+
 KINDS = ["directories", "json", "csv", "parquet", "json.gz", "generator", "generator/2", "memory", "memory/2"]
+KINDS += [pytest.param(kind, marks=pytest.mark.kafka) for kind in ("kafka/1", "kafka/2")]
 
 
 @pytest.fixture(params=KINDS)
@@ -120,6 +139,8 @@ def case(request: pytest.FixtureRequest, tmp_path: Path, spark: object) -> Case:
         return generator_case(int(partitions or 1))
     if name == "memory":
         return memory_case(int(partitions or 1))
+    if name == "kafka":
+        return kafka_case(request.getfixturevalue("kafka"), int(partitions))
     if name == "directories":
         return directories_case(tmp_path)
     return file_case(name, tmp_path, spark)
@@ -127,7 +148,7 @@ def case(request: pytest.FixtureRequest, tmp_path: Path, spark: object) -> Case:
 
 def collect(source: Source, spark: Any, start: Any, end: Any) -> list[tuple[Any, ...]]:
     frame = source.read(spark, start, end)
-    optional = [name for name in frame.columns if name in (CORRUPT, PARTITION, ARRIVAL)]
+    optional = [name for name in frame.columns if name in (CORRUPT, PARTITION, ARRIVAL, ORIGIN)]
     assert frame.columns == [*source.schema.names, *optional]
     fields = [(field.name, field.dataType) for field in frame.schema.fields][: len(source.schema.names)]
     assert fields == [(field.name, field.dataType) for field in source.schema.fields]

@@ -4,5 +4,6 @@ from transom.sources.base import Source
 from transom.sources.filesets.factory import files
 from transom.sources.generated import generator
 from transom.sources.inmemory import memory
+from transom.sources.topics.factory import kafka
 
-__all__ = ["Source", "files", "generator", "memory"]
+__all__ = ["Source", "files", "generator", "kafka", "memory"]

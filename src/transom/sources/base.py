@@ -27,6 +27,9 @@ ARRIVAL = "_source_arrival"
 """Optional column of `read`: when the row arrived in the source (bigint, microseconds since the epoch). From it the
 delays of the rows are measured, which tell when a watermark is to be expected while none has come yet."""
 
+ORIGIN = "_source_origin"
+"""Optional column of `read`: where the row is in the source, a struct (topic, partition, offset); for dead letters."""
+
 
 @dataclass(frozen=True)
 class Cut:
@@ -63,7 +66,11 @@ class Source(Protocol):
 
     @property
     def partitions(self) -> Sequence[str]:
-        """Names of the source partitions; each has its own watermark. Fixed while the source is open."""
+        """Names of the source partitions; each has its own watermark.
+
+        The list may grow, when the source looks for new data; the index of a partition never changes, also not after a
+        restart.
+        """
 
     def describe(self) -> str:
         """Return what it is and reads, in one line for people."""
@@ -79,7 +86,12 @@ class Source(Protocol):
         """Return the offset before the first row that is still there."""
 
     def latest(self) -> Offset:
-        """Return the offset after the newest row that is readable now; looks for new data."""
+        """Return the offset after the newest row that is readable now; looks for new data.
+
+        Raises:
+            SourceAwayError: It cannot be reached now; the stream waits, while others go on.
+            SourceLostError: Rows that were not read are gone; the stream halts, while others go on.
+        """
 
     def mark(self, offset: Offset) -> Mark:
         """Return what tells the rows before an offset from any others; the log keeps it, and compares it at a restart.
@@ -119,12 +131,16 @@ class Source(Protocol):
         """Return the units in [start, end) that do not fit the schema, each with the reason; reads no rows.
 
         They are never read, whatever else is in the range. Also called from the threads of jobs.
+
+        Raises:
+            SourceAwayError: It cannot be reached now; the cut waits.
+            SourceLostError: It lacks rows that it had.
         """
 
     def unreadable(self, spark: SparkSession, start: Offset, end: Offset) -> dict[str, str]:
         """Return the units in [start, end) that cannot be read at all, each with the reason; runs jobs.
 
-        Called after a job on the range failed. Empty when the source itself is fine.
+        Called after a job on the range failed. Empty when the source itself is fine. Raises what `unfit` does.
         """
 
     def ingested_at(self, start: Offset, end: Offset) -> Micros:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from transom.errors import DefinitionError, SourceError
-from transom.sources.base import ARRIVAL, CORRUPT, PARTITION, Offset
+from transom.sources.base import ARRIVAL, CORRUPT, ORIGIN, PARTITION, Offset
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-RESERVED = (CORRUPT, PARTITION, ARRIVAL)
+RESERVED = (CORRUPT, PARTITION, ARRIVAL, ORIGIN)
 
 
 def has_session() -> bool:

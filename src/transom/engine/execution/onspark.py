@@ -147,6 +147,8 @@ class SparkJob:
         found: dict[str, str] = {}
         try:
             found = self.stream.source.unreadable(self.stream.session, self.cut.start, self.cut.end)
+        except SourceError:  # rows are gone, or nobody answers
+            raise
         except Exception as another:  # the first error says more, unless this one is the reason of both
             require_blame(another, self._what)
         if not found.keys() - self._skipped.keys():

@@ -22,8 +22,12 @@ from transom.engine.loop.quarantine import Quarantine
 from transom.engine.state.closing import Closure
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.engine.streams.stream import RunningStream
-from transom.errors import QueryFailedError
-from transom.model.time import Clock, Micros
+from transom.errors import QueryFailedError, SourceAwayError, SourceLostError
+from transom.model.time import MICROS_PER_SECOND, Clock, Micros
+
+FIRST_PAUSE: Micros = MICROS_PER_SECOND // 2
+LONGEST_PAUSE: Micros = 10 * MICROS_PER_SECOND
+"""Between tries to run a job whose source cannot be reached."""
 
 
 @dataclass
@@ -36,6 +40,10 @@ class _UnderWay:
     """Monotonic time at which the job was seen to be done."""
     closing: _Closing | None = None
     """Its windows, until they are closed."""
+    again_at: Micros | None = None
+    """Monotonic time at which its job runs again, as the source could not be reached; None if that is no matter."""
+    failures: int = 0
+    """How often in a row it could not."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +129,11 @@ class Cuts:
         reading = sum(not each.cut.empty and not each.job.done() for each in self._jobs.values())
         return reading + len(self.merging)
 
+    @property
+    def only_wait(self) -> bool:
+        """Whether nothing is under way but cuts that wait for sources that cannot be reached."""
+        return not self._tidying and all(each.again_at and not each.closing for each in self._jobs.values())
+
     def started_at(self, stream: str) -> Micros | None:
         """Return the monotonic time at which the last job of a stream started; None before the first."""
         return self._started.get(stream)
@@ -194,10 +207,15 @@ class Cuts:
                 self._quarantine.resting.discard(name)
                 self._finish_close(stream, under_way.cut, closing.closure, closing.begun, closing.merge.result())
                 self._quarantine.fail_postponed(stream)
-            if under_way.closing is None and under_way.done_at is not None:
+            if under_way.again_at is not None:
+                self._run_again(stream, under_way)
+            elif under_way.closing is None and under_way.done_at is not None:
                 try:
                     outcome = under_way.job.result()
-                except QueryFailedError as error:
+                except SourceAwayError as error:
+                    self._wait_for_source(stream, under_way, error)
+                    continue
+                except (QueryFailedError, SourceLostError) as error:
                     self._halted[name] = under_way.cut
                     del self._jobs[name]
                     self._quarantine.halt(stream, error)
@@ -205,6 +223,20 @@ class Cuts:
                 self._commit(stream, outcome, under_way.done_at)
                 del self._jobs[name]
                 yield stream, outcome
+
+    def _wait_for_source(self, stream: RunningStream, under_way: _UnderWay, error: SourceAwayError) -> None:
+        """Let a cut wait whose source cannot be reached; it is logged, so its rows stay the same."""
+        if not under_way.failures:
+            self._journal.note(f"{stream.name} waits: {error}")
+        under_way.failures += 1
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE << min(under_way.failures - 1, 10))
+        under_way.again_at = self._clock.monotonic() + pause
+
+    def _run_again(self, stream: RunningStream, under_way: _UnderWay) -> None:
+        if self._clock.monotonic() >= (under_way.again_at or 0):
+            under_way.again_at = under_way.done_at = None
+            under_way.job = self._runner.submit(stream, under_way.cut, stream.compiled)
+            under_way.job.add_done_callback(lambda _: self._wake())
 
     # ---- fewer files
 

@@ -29,7 +29,7 @@ from transom.engine.loop.wakeups import Wakeups
 from transom.engine.spark.session import cancel_jobs
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.engine.streams.stream import RunningStream
-from transom.errors import StoppedError, TransomError
+from transom.errors import SourceLostError, StoppedError, TransomError
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_duration
 from transom.settings import Settings
 from transom.sinks.base import Sink
@@ -91,6 +91,8 @@ class Loop:
         self._failure: TransomError | None = None
         self.still_writing: list[Sink] = []
         """Sinks that could not be waited for, at the end."""
+        self._away: set[str] = set()
+        """Streams whose source could not be reached at the last look."""
         self._snapshot_size = 0
         self._snapshot_wanted = False
         """Whether a snapshot is due because queries changed, or partials go elsewhere."""
@@ -287,15 +289,34 @@ class Loop:
                 continue
             if self._backpressure.hold_up(stream):
                 continue
-            cut = stream.next_cut(wall, most[name], False)
-            if cut is None and stream.closes_all and stream.source.exhausted(stream.state.offset):
-                cut = stream.next_cut(wall, most[name], True)
+            try:
+                cut = self._next_cut(stream, wall, most[name])
+            except SourceLostError as error:
+                self._quarantine.halt(stream, error)
+                continue
             looked.append(stream)
             self._metrics.looked(stream, wall)
             if cut is not None:
                 cuts[name] = cut
         self._scheduler.looked(looked, now, wall - now)
         return cuts
+
+    def _next_cut(self, stream: RunningStream, wall: Micros, most: int) -> LoggedCut | None:
+        """Return the next cut of a stream; after all rows, if that is asked for, one that closes all windows."""
+        cut = stream.next_cut(wall, most, False)
+        self._tell_away(stream)
+        if cut is not None or stream.away is not None or not stream.closes_all:
+            return cut
+        return stream.next_cut(wall, most, True) if stream.source.exhausted(stream.state.offset) else None
+
+    def _tell_away(self, stream: RunningStream) -> None:
+        """Say once when a source cannot be reached, and once when it can again."""
+        if stream.away is not None and stream.name not in self._away:
+            self._journal.note(f"{stream.name} waits: {stream.away}")
+            self._away.add(stream.name)
+        elif stream.away is None and stream.name in self._away:
+            self._journal.note(f"{stream.name} goes on: its source answers.")
+            self._away.discard(stream.name)
 
     def _too_early(self, name: str, now: Micros) -> bool:
         """Tell whether a cut that takes all there is should wait for more."""
@@ -348,7 +369,7 @@ class Loop:
         """Tell whether nothing is left to do but to wait for sinks that fail, or it was told to stop long ago."""
         if self._stopping and self._overdue():
             return True
-        if self._cuts.busy:
+        if self._cuts.busy and not (self._stopping and self._cuts.only_wait):
             return False
         ends = self._stopping or self._quarantine.all_failed
         if not ends and not (once and all(stream.ended() or stream.stuck for stream in self._streams.values())):

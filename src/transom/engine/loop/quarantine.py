@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from transom.engine.loop.journal import Journal
 from transom.engine.loop.logrecords import Failed
 from transom.engine.streams.stream import RunningStream
-from transom.errors import QueryFailedError
+from transom.errors import QueryFailedError, SourceLostError
 from transom.sinks.outlets import Outlets
 
 _HALTED = "its stream, or one that feeds it, is read no more in this run"
@@ -39,7 +39,7 @@ class Quarantine:
         stream.fail(query, reason)
         self.tell(query, reason)
 
-    def halt(self, stream: RunningStream, error: QueryFailedError) -> None:
+    def halt(self, stream: RunningStream, error: QueryFailedError | SourceLostError) -> None:
         """Read no more of a stream in this run; nothing is logged, so that the next one tries again."""
         stream.halted = error
         names = ", ".join(query.name for query in stream.state.running())

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from transom.engine.spark import eventtimes
 from transom.engine.spark.columns import TIME, quoted, to_condition
 from transom.engine.spark.jobs import observed
-from transom.engine.spark.plan import StreamPlan
+from transom.engine.spark.plan import Branch, StreamPlan
 from transom.model.expression import Expression
 from transom.model.time import Micros
-from transom.sources.base import ARRIVAL, CORRUPT, PARTITION
+from transom.sources.base import ARRIVAL, CORRUPT, ORIGIN, PARTITION
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -44,7 +44,8 @@ def write_dead_letters(
         lost: For each branch, what makes rows lost, with the names of the queries that they are lost to.
         ahead: Largest event time that is believed.
         unreadable: Units of the source that were left out, with the reason.
-        directory: Where the Parquet files go: columns reason, event_time, queries (array), record (JSON text).
+        directory: Where the Parquet files go: columns reason, event_time, queries (array), record (JSON text), and
+            origin (JSON text) where the source says where rows are; of rows after a `map` it is null.
 
     Returns:
         For each reason of TIMELESS how many rows a transformation left so; none where there are none.
@@ -54,8 +55,10 @@ def write_dead_letters(
     timed = raw.withColumn(TIME, stream.time)
     bad = _unseen(timed, raw.columns, ahead)
     frames = [bad]
-    good = eventtimes.good_rows(timed, ahead, raw.columns)
-    of_queries = [_of_queries(stream.branches[branch].timed(good), losses) for branch, losses in lost.items()]
+    of_queries = [
+        _of_queries(_seen(timed, raw.columns, ahead, stream.branches[branch]), losses, ORIGIN in raw.columns)
+        for branch, losses in lost.items()
+    ]
     observation: Any = None
     if of_queries:
         some = _union(of_queries)
@@ -64,8 +67,9 @@ def write_dead_letters(
             some = some.observe(observation, *_counts())
         frames.append(some)
     if unreadable:
-        units: list[tuple[str, None, list[str], str]] = [
-            (f"unreadable: {why}", None, [], unit) for unit, why in unreadable.items()
+        nowhere = [None] if ORIGIN in raw.columns else []
+        units: list[tuple[Any, ...]] = [
+            (f"unreadable: {why}", None, [], unit, *nowhere) for unit, why in unreadable.items()
         ]
         frames.append(timed.sparkSession.createDataFrame(units, bad.schema))
     _union(frames).coalesce(1).write.mode("overwrite").parquet(str(directory))
@@ -94,7 +98,8 @@ def _unseen(timed: DataFrame, columns: Sequence[str], ahead: Micros | None) -> D
     has_corrupt = CORRUPT in columns
     reasons = {"corrupt": f"{CORRUPT} IS NOT NULL"} if has_corrupt else {}
     reasons.update(eventtimes.unusable(ahead))
-    users = [F.col(quoted(name)) for name in columns if name not in (CORRUPT, PARTITION, ARRIVAL)]
+    hidden = (CORRUPT, PARTITION, ARRIVAL, ORIGIN)
+    users = [F.col(quoted(name)) for name in columns if name not in hidden]
     record = F.to_json(F.struct(*users)) if users else F.lit("{}")
     if has_corrupt:
         record = F.coalesce(F.col(CORRUPT), record)
@@ -103,20 +108,29 @@ def _unseen(timed: DataFrame, columns: Sequence[str], ahead: Micros | None) -> D
         F.timestamp_micros(F.col(TIME)).alias("event_time"),
         F.expr("CAST(array() AS array<string>)").alias("queries"),
         record.alias("record"),
+        *([F.to_json(ORIGIN).alias("origin")] if ORIGIN in columns else []),
     ).where("reason IS NOT NULL")
 
 
-def _of_queries(seen: DataFrame, losses: Mapping[Loss, Sequence[str]]) -> DataFrame:
+def _seen(timed: DataFrame, columns: Sequence[str], ahead: Micros | None, branch: Branch) -> DataFrame:
+    """Return the rows that the queries of a branch see; with ORIGIN where no function of the user gets it to see."""
+    shown = columns if branch.chain else [name for name in columns if name != ORIGIN]
+    return branch.timed(eventtimes.good_rows(timed, ahead, shown))
+
+
+def _of_queries(seen: DataFrame, losses: Mapping[Loss, Sequence[str]], has_origin: bool) -> DataFrame:
     """Return the letters of the rows that queries of a branch see and lose."""
     from pyspark.sql import functions as F
 
     lost = [F.when(_is_lost(*loss), F.array(*[F.lit(name) for name in names])) for loss, names in losses.items()]
-    columns = [F.col(quoted(name)) for name in seen.columns if name != TIME]
+    columns = [F.col(quoted(name)) for name in seen.columns if name not in (TIME, ORIGIN)]
+    origin = F.to_json(ORIGIN) if ORIGIN in seen.columns else F.lit(None).cast("string")
     return seen.where(functools.reduce(lambda a, b: a | b, (_is_lost(*loss) for loss in losses))).select(
         F.expr(_case(eventtimes.unusable(None), f"'{LATE}'")).alias("reason"),
         F.timestamp_micros(F.col(TIME)).alias("event_time"),
         F.flatten(F.filter(F.array(*lost), lambda names: names.isNotNull())).alias("queries"),
         F.to_json(F.struct(*columns)).alias("record"),
+        *([origin.alias("origin")] if has_origin else []),
     )
 
 

@@ -9,7 +9,7 @@ from transom.engine.spark.columns import TIME, first_line, is_case_sensitive, mi
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
 from transom.model.time import FIRST_EVENT, LAST_EVENT, Micros
-from transom.sources.base import ARRIVAL, CORRUPT, PARTITION
+from transom.sources.base import ARRIVAL, CORRUPT, ORIGIN, PARTITION
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -83,6 +83,6 @@ def good_rows(timed: DataFrame, ahead: Micros | None, columns: Sequence[str]) ->
     condition = believed(ahead)
     if CORRUPT in columns:
         condition = f"{CORRUPT} IS NULL AND {condition}"
-    extra = [name for name in (CORRUPT, PARTITION, ARRIVAL) if name in columns]
+    extra = [name for name in (CORRUPT, PARTITION, ARRIVAL, ORIGIN) if name in columns]
     good = timed.where(condition)
     return good.drop(*extra) if extra else good

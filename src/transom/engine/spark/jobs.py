@@ -21,7 +21,7 @@ from transom.engine.spark.plan import StreamPlan
 from transom.model.time import MIN_TIME, Micros
 from transom.model.window import WindowSpec
 from transom.scheduling.arrivals import DelayMoments
-from transom.sources.base import ARRIVAL, CORRUPT, PARTITION
+from transom.sources.base import ARRIVAL, CORRUPT, ORIGIN, PARTITION
 from transom.windows.components import ROWS, Component
 from transom.windows.intervals import TIMES
 from transom.windows.panes import Times
@@ -152,6 +152,7 @@ def run_cut(
     """
     from pyspark.sql import Observation
 
+    raw = raw.drop(ORIGIN)
     columns = raw.columns
     if estimated_rows <= SMALL_CUT_ROWS:
         raw = raw.coalesce(1)

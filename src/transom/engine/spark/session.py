@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.engine.spark.silence import silence_exceptions
@@ -46,16 +47,37 @@ together."""
 
 LOOPBACK = "127.0.0.1"
 
+KAFKA_PACKAGES = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+    "org.apache.spark:spark-avro_2.13:4.2.0",
+)
+"""Spark's Kafka and Avro modules: those of 4.2, which work on Spark 4.3, as its own are not published."""
+_IN_SPARK = (
+    "at.yawk.lz4:lz4-java",
+    "com.google.code.findbugs:jsr305",
+    "org.apache.hadoop:hadoop-client-api",
+    "org.apache.hadoop:hadoop-client-runtime",
+    "org.scala-lang.modules:scala-parallel-collections_2.13",
+    "org.slf4j:slf4j-api",
+    "org.tukaani:xz",
+    "org.xerial.snappy:snappy-java",
+)
+"""What they need and Spark has in other versions."""
 
-def session_builder() -> SparkSession.Builder:
+
+def session_builder(*, kafka: bool | str | os.PathLike[str] = False) -> SparkSession.Builder:
     """Return a `SparkSession.builder` with the settings that Transom wants from the start.
+
+    Args:
+        kafka: Whether Spark's Kafka and Avro modules are needed. True gets them from Maven's repository when the
+            session starts (once; they stay in ~/.ivy2.5.2); a directory has the jars already.
 
     Spark's web pages, which show data and settings to whoever can reach them, are off;
     `.config("spark.ui.enabled", "true")` turns them on. On a local master these pages and all other ports of Spark then
     listen on the loopback interface only, unless the variable SPARK_LOCAL_IP names another one.
 
     Raises:
-        SessionError: PySpark cannot be imported.
+        SessionError: PySpark cannot be imported, or the directory has no jars.
     """
     try:
         from pyspark.sql import SparkSession
@@ -70,9 +92,24 @@ def session_builder() -> SparkSession.Builder:
     silence_exceptions()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: SparkSession.Builder = Builder()
-    for key, value in {**STATIC_SETTINGS, "spark.ui.enabled": "false"}.items():
+    for key, value in {**STATIC_SETTINGS, "spark.ui.enabled": "false", **_modules(kafka)}.items():
         builder = builder.config(key, value)
     return builder
+
+
+def _modules(kafka: bool | str | os.PathLike[str]) -> dict[str, str]:
+    """Return the settings that bring the modules for Kafka."""
+    if kafka is False:
+        return {}
+    if kafka is True:
+        return {"spark.jars.packages": ",".join(KAFKA_PACKAGES), "spark.jars.excludes": ",".join(_IN_SPARK)}
+    jars = sorted(Path(kafka).absolute().glob("*.jar"))
+    if not any(jar.name.startswith("spark-sql-kafka") for jar in jars):
+        raise SessionError(
+            f"session_builder: the directory {os.fspath(kafka)} has no jar spark-sql-kafka.",
+            "Give a directory with the jars that the guide names, or True to get them from Maven's repository.",
+        )
+    return {"spark.jars": ",".join(str(jar) for jar in jars)}
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.feed import OUTSIDE, Feed
 from transom.engine.streams.readers import Reader, RowBuffer
-from transom.errors import TransomError
+from transom.errors import SourceAwayError, TransomError
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.watermark import WatermarkPolicy
 from transom.sources.base import Offset, Source
@@ -119,6 +119,8 @@ class RunningStream:
         """Set when the application ends at once: the micro-batch under way runs no further job."""
         self.latest = self.state.offset
         """The source's newest offset at the last look."""
+        self.away: SourceAwayError | None = None
+        """Why the source could not be reached at the last look."""
         self.idleness = Idleness()
         """For how long the source partitions have been empty."""
         self._waiting: tuple[Offset, int] | None = None
@@ -232,12 +234,11 @@ class RunningStream:
         state = self.state
         self._looked = now
         if not finish:
-            self.latest = self.source.latest()
-            self.idleness = self.idleness.looked(self.source.waiting(state.offset), len(self.source.partitions))
+            self._look()
         self._injected()
         state.watermark = self.foreseen()
         watermark = max(state.closed, MAX_TIME if finish else state.watermark.value)
-        latest = state.offset if finish else self.latest
+        latest = state.offset if finish or self.away is not None else self.latest
         piece = self.source.cut(state.offset, max_rows) if latest != state.offset else None
         self.more = piece is not None and piece.end != latest
         self._waiting = None if self.more or finish else (state.offset, 0 if piece is None else piece.rows)
@@ -255,6 +256,16 @@ class RunningStream:
             at=now,
             mark=self.source.mark(end) if end != state.offset else None,
         )
+
+    def _look(self) -> None:
+        """Look for new rows; of a source that cannot be reached nothing is known, not even that it is empty."""
+        try:
+            self.latest = self.source.latest()
+        except SourceAwayError as error:
+            self.away = error
+            return
+        self.away = None
+        self.idleness = self.idleness.looked(self.source.waiting(self.state.offset), len(self.source.partitions))
 
     @property
     def retimed(self) -> Set[str]:

@@ -61,13 +61,27 @@ def read_json(
         metadata: What of Spark's `_metadata` of the files is kept, by its names.
     """
     from pyspark.sql import functions as F
+
+    lines = spark.read.format("text").options(**options).load(list(uris))
+    about = [F.col(f"_metadata.{name}").alias(name) for name in metadata]
+    lines = lines.select(F.col("value").alias(LINE), *about).where(f"NOT ({_BLANK})")
+    return parse_json(lines, schema, options, metadata)
+
+
+def parse_json(lines: DataFrame, schema: StructType, options: Mapping[str, str], kept: Sequence[str]) -> DataFrame:
+    """Return the rows of texts, each of them one row or one corrupt record.
+
+    Args:
+        lines: Has the texts in the column `LINE`.
+        schema: The columns.
+        options: Options of Spark's JSON reader.
+        kept: Other columns of `lines` that the rows have, too.
+    """
+    from pyspark.sql import functions as F
     from pyspark.sql.types import StringType, StructField, StructType
 
     parsing = {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     columns = StructType([*schema.fields, StructField(CORRUPT, StringType(), True)])
-    lines = spark.read.format("text").options(**options).load(list(uris))
-    about = [F.col(f"_metadata.{name}").alias(name) for name in metadata]
-    lines = lines.select(F.col("value").alias(LINE), *about).where(f"NOT ({_BLANK})")
     rows = lines.withColumn(ROW, F.from_json(LINE, columns, parsing))
     # An array with the line in it has one element, unless a value or a closing bracket comes after the first value;
     # with a closing bracket there, an object with the line in it is none.
@@ -78,4 +92,4 @@ def read_json(
     row = F.col(ROW)
     corrupt = F.when(row.isNull() | row.getField(CORRUPT).isNotNull() | ~sound, F.expr(f"make_valid_utf8({LINE})"))
     fields = [row.getField(name).alias(name) for name in schema.names]
-    return rows.select(*fields, corrupt.alias(CORRUPT), *metadata)
+    return rows.select(*fields, corrupt.alias(CORRUPT), *kept)

@@ -1,0 +1,1 @@
+"""Kafka's client as sources and sinks use it."""

@@ -1,0 +1,187 @@
+"""What brokers know of topics: asked on a thread of its own, so that a broker that does not answer holds up nobody."""
+
+from __future__ import annotations
+
+import queue
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from transom.errors import SourceAwayError
+from transom.kafka.client import admin, told
+
+if TYPE_CHECKING:
+    from confluent_kafka import TopicPartition
+
+T = TypeVar("T")
+
+ANSWER = 5.0
+"""Seconds in which a broker has to answer."""
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic as it is now."""
+
+    name: str
+    id: str
+    partitions: int
+
+
+class Brokers:
+    """One long-lived client. Its methods block for at most `ANSWER` seconds.
+
+    Args:
+        servers: The brokers.
+        options: Options of the client.
+        committed: Whether only rows of committed transactions are read.
+    """
+
+    def __init__(self, servers: str, options: Mapping[str, str], committed: bool) -> None:
+        self._servers, self._options, self._committed = servers, options, committed
+        self._admin = admin(servers, options)
+
+    def topics(self, names: Sequence[str] | None, pattern: re.Pattern[str] | None) -> dict[str, Topic]:
+        """Return the topics that are there, of some names or those that match.
+
+        Raises:
+            SourceAwayError: No broker answers.
+        """
+        from confluent_kafka import KafkaException, TopicCollection
+
+        def ask() -> dict[str, Topic]:
+            wanted = names
+            if pattern is not None:
+                wanted = [name for name in self._admin.list_topics(timeout=ANSWER).topics if pattern.fullmatch(name)]
+            if not wanted:
+                return {}
+            found: dict[str, Topic] = {}
+            asked = self._admin.describe_topics(TopicCollection(list(wanted)), request_timeout=ANSWER)
+            for name, future in asked.items():
+                try:
+                    about = future.result(2 * ANSWER)
+                except KafkaException as error:
+                    if error.args[0].name() not in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
+                        raise
+                    continue
+                found[name] = Topic(name, str(about.topic_id), len(about.partitions))
+            return found
+
+        return self._answered(ask)
+
+    def offsets(self, wanted: Mapping[str, Sequence[Place]]) -> dict[str, dict[Place, tuple[int, int]]]:
+        """Return offset and time stamp in milliseconds (each -1 for none) of places, for "earliest" and so on.
+
+        Args:
+            wanted: Places by "earliest", "latest", "newest" (the record with the largest time stamp), or a time in
+                milliseconds as text (the first record from then on).
+
+        Raises:
+            SourceAwayError: No broker answers.
+        """
+
+        def ask() -> dict[str, dict[Place, tuple[int, int]]]:
+            asked = {what: self._list(what, places) for what, places in wanted.items()}
+            return {what: {place: _answer(future) for place, future in some.items()} for what, some in asked.items()}
+
+        return self._answered(ask)
+
+    def commit(self, group: str, offsets: Mapping[Place, int]) -> None:
+        """Tell how far a consumer group has read; returns at once, and whether it works decides nothing."""
+        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+        places = [TopicPartition(topic, partition, at) for (topic, partition), at in offsets.items()]
+        with suppress(Exception):  # the lag that others see is old for a while
+            self._admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
+
+    def _list(self, what: str, places: Sequence[Place]) -> dict[Place, Future[Any]]:
+        from confluent_kafka import IsolationLevel, TopicPartition
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+        if not places:
+            return {}
+        named: dict[str, Any] = {
+            "earliest": OffsetSpec.earliest,
+            "latest": OffsetSpec.latest,
+            "newest": OffsetSpec.max_timestamp,
+        }
+        spec: Any = named[what]() if what in named else OffsetSpec.for_timestamp(int(what))
+        request: dict[TopicPartition, Any] = {TopicPartition(*place): spec for place in places}
+        level = IsolationLevel.READ_COMMITTED if self._committed else IsolationLevel.READ_UNCOMMITTED
+        asked = self._admin.list_offsets(request, isolation_level=level, request_timeout=ANSWER)
+        return {(each.topic, each.partition): future for each, future in asked.items()}
+
+    def _answered(self, ask: Callable[[], T]) -> T:
+        from confluent_kafka import KafkaException
+
+        try:
+            return ask()
+        except (KafkaException, TimeoutError) as error:
+            raise SourceAwayError(
+                f"kafka: the brokers {self._servers} do not answer: {told(error, self._options) or 'too slow'}.",
+                "The stream waits for them; nothing is lost. Check `servers` and `options` if this does not end.",
+            ) from None
+
+
+def _answer(future: Future[Any]) -> tuple[int, int]:
+    answer = future.result(2 * ANSWER)
+    return answer.offset, answer.timestamp
+
+
+class Asking(Generic[T]):
+    """A question that is asked on another thread, again and again; one at a time.
+
+    Args:
+        question: Asks it.
+    """
+
+    def __init__(self, question: Callable[[], T]) -> None:
+        self._question = question
+        self._wanted: queue.SimpleQueue[Future[T] | None] = queue.SimpleQueue()
+        self._pending: Future[T] | None = None
+        self._late = False
+        threading.Thread(target=self._work, name="transom-kafka", daemon=True).start()
+
+    def answer(self, patience: float) -> T | None:
+        """Return a new answer; None when there is none yet.
+
+        Args:
+            patience: Seconds to wait for it, unless the question is known to take longer.
+
+        Raises:
+            Exception: What the question raised.
+        """
+        if self._pending is None:
+            self._pending, self._late = Future(), False
+            self._wanted.put(self._pending)
+        try:
+            found = self._pending.result(0 if self._late else patience)
+        except TimeoutError:
+            if not self._pending.done():
+                self._late = True
+                return None
+            self._pending = None
+            raise
+        except BaseException:
+            self._pending = None
+            raise
+        self._pending = None
+        return found
+
+    def end(self) -> None:
+        """Ask no more."""
+        self._wanted.put(None)
+
+    def _work(self) -> None:
+        while (wanted := self._wanted.get()) is not None:
+            try:
+                wanted.set_result(self._question())
+            except BaseException as error:
+                wanted.set_exception(error)

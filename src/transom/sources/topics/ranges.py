@@ -1,0 +1,88 @@
+"""Arithmetic of offsets, each a number per partition; a partition at its first offset is left out, so they compare."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from transom.errors import SourceError
+from transom.sources.base import Offset
+
+_UNIT = re.compile(r"(.+) offsets (\d+) to (\d+)")
+
+
+@dataclass(frozen=True)
+class Range:
+    """Consecutive offsets of a partition."""
+
+    key: str
+    begin: int
+    end: int
+    """Exclusive."""
+
+    def __str__(self) -> str:
+        return f"{self.key} offsets {self.begin} to {self.end - 1}"
+
+    @classmethod
+    def parse(cls, text: str) -> Range | None:
+        """Return what `str` wrote; None for other texts.
+
+        >>> Range.parse(str(Range("orders/0", 5, 40)))
+        Range(key='orders/0', begin=5, end=40)
+        """
+        found = _UNIT.fullmatch(text)
+        return None if found is None else cls(found[1], int(found[2]), int(found[3]) + 1)
+
+
+def numbers(offset: Offset) -> dict[str, int]:
+    """Return an offset that has a number per partition.
+
+    Raises:
+        SourceError: It is that of another kind of source.
+    """
+    if isinstance(offset, dict):
+        return offset
+    raise SourceError(
+        f"The offset {offset!r} belongs to another kind of source.",
+        "Use a new checkpoint after changing the kind of source.",
+    )
+
+
+def shares(waiting: Mapping[str, int], most: int) -> dict[str, int]:
+    """Return how many offsets of each partition a cut takes: in proportion, so that all are done together.
+
+    Args:
+        waiting: Offsets that wait, per partition.
+        most: The most that are taken in all, at least 1.
+
+    >>> shares({"a": 90, "b": 10, "c": 0}, 10)
+    {'a': 9, 'b': 1, 'c': 0}
+    >>> shares({"a": 5, "b": 5}, 3)
+    {'a': 2, 'b': 1}
+    >>> shares({"a": 5, "b": 5}, 100)
+    {'a': 5, 'b': 5}
+    """
+    total = sum(waiting.values())
+    if total <= most:
+        return dict(waiting)
+    taken = {key: count * most // total for key, count in waiting.items()}
+    left = most - sum(taken.values())
+    for key in waiting:
+        if left and taken[key] < waiting[key]:
+            taken[key] += 1
+            left -= 1
+    return taken
+
+
+def without(ranges: Iterable[Range], left_out: Iterable[Range]) -> list[Range]:
+    """Return ranges without what is left out at their beginnings; empty ones are dropped.
+
+    >>> without([Range("a", 0, 9), Range("b", 0, 3)], [Range("a", 0, 4), Range("b", 0, 3)])
+    [Range(key='a', begin=4, end=9)]
+    """
+    begins: dict[str, int] = {}
+    for each in left_out:
+        begins[each.key] = max(begins.get(each.key, 0), each.end)
+    found = [Range(each.key, max(each.begin, begins.get(each.key, 0)), each.end) for each in ranges]
+    return [each for each in found if each.begin < each.end]
