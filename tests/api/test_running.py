@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -124,6 +125,7 @@ def test_a_signal_while_the_main_thread_waits_stops_it_and_the_second_at_once(nu
 def test_one_that_is_forgotten_ends_with_the_interpreter():
     program = """
 import threading
+from types import SimpleNamespace
 from transom.api.running import Running
 
 told = threading.Event()
@@ -175,3 +177,10 @@ def test_a_run_on_spark(spark, tmp_path):
     assert [query.name for query in final.queries] == ["counts"]
     again = app.start(once=True)
     assert again.wait().queries == final.queries
+
+
+def test_relative_paths_are_of_the_directory_in_which_they_were_given(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    app = tm.App(SimpleNamespace(createDataFrame=None), checkpoint="ckpt")
+    monkeypatch.chdir("/")
+    assert app.checkpoint == tmp_path / "ckpt"

@@ -12,8 +12,8 @@ import transom as tm
 from transom.cli.deadletters import read_dead_letters
 from transom.cli.java import check_java, parse_java_version
 from transom.cli.loading import load
-from transom.cli.main import cli
-from transom.errors import JobFileError, SessionError
+from transom.cli.main import cli, print_error
+from transom.errors import DefinitionError, JobFileError, SessionError
 
 COMMANDS = ("run", "explain", "demo", "dead-letters", "compact", "checkpoint")
 
@@ -44,6 +44,48 @@ def test_wrong_usage_is_code_2(invoke, tmp_path):
     shown = invoke("run", tmp_path / "job.toml", "--close-all")
     assert shown.exit_code == 2
     assert "--once" in shown.output
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ('["10 seconds"]', '["10 sekunden"]', r"\[\[query\]\] 'clicks': .*10 sekunden"),
+        ('["10 seconds"]', '[{sliding = "1 hour", every = "2 hours"}]', r"\[\[query\]\] 'clicks': .*2 hours"),
+        ('["10 seconds"]', '[{calendar = "day", zone = "Mars"}]', "'clicks': .*Mars"),
+        ('"count(*) as n"', '"total(*) as n"', "'clicks': .*total"),
+        ('"count(*) as n"', '"count(*) as n", "sum(a) as n"', "two aggregates are named 'n'"),
+        ('name = "clicks"', 'name = "clicks"\nlateness = "-1 second"', "'clicks': lateness"),
+        ('watermark = "1 second"', 'watermark = "soon"', r"\[source\] 'source': .*soon"),
+        ("[source]", '[settings]\ntrigger = "x"\n[source]', "trigger"),
+        ("[source]", "[settings]\ntriger = 1\n[source]", "triger"),
+    ],
+)
+def test_what_is_wrong_with_a_job_is_said_before_spark_starts(invoke, tmp_path, right, wrong, message):
+    text = """
+        checkpoint = "ckpt"
+        [source]
+        files = "in/*.json"
+        schema = "a int, at timestamp"
+        event_time = "at"
+        watermark = "1 second"
+        [[query]]
+        name = "clicks"
+        windows = ["10 seconds"]
+        aggregates = ["count(*) as n"]
+        sink = {parquet = "out"}
+    """
+    job = tmp_path / "job.toml"
+    job.write_text(text)
+    load(job)
+    assert right in text
+    job.write_text(text.replace(right, wrong))
+    with pytest.raises(DefinitionError, match=message):
+        load(job)
+
+
+def test_errors_move_no_cursor(capsys):
+    print_error(DefinitionError("no\x1b[2J way", "two\nlines\x07"))
+    assert capsys.readouterr().err == "no\\x1b[2J way\ntwo\nlines\\x07\n"
 
 
 def test_a_missing_job_is_one_sentence_and_a_remedy(invoke, tmp_path):

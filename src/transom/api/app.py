@@ -84,7 +84,7 @@ class App:
         if not hasattr(spark, "createDataFrame"):
             raise SessionError(f"{type(spark).__name__} is no Spark session.", "Use session_builder().getOrCreate().")
         self.spark = spark
-        self.checkpoint = Path(checkpoint)
+        self.checkpoint = Path(checkpoint).absolute()
         self.name = name or "transom"
         self.settings = Settings.of(cast(Mapping[str, Any], settings))
         self._clock = clock or SystemClock()

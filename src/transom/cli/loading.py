@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transom.errors import JobFileError, TransomError
-from transom.jobs.jobfile import build_job, load_job
+from transom.jobs.jobfile import build_job, check_job, load_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,13 +28,14 @@ def load(path: Path, checkpoint: Path | None = None) -> Callable[[SparkSession],
         checkpoint: Directory to use instead of the job's.
 
     Raises:
-        JobFileError: The job cannot be loaded.
+        DefinitionError: The job cannot be loaded, or something in it cannot work.
     """
     if not path.is_file():
         raise JobFileError(f"There is no job file {path}.", "Give the path of a TOML or Python file.")
     directory = None if checkpoint is None else str(checkpoint)
     if path.suffix == ".toml":
         spec = load_job(path)
+        check_job(spec, directory)
         return lambda spark: build_job(spec, spark, directory)
     if path.suffix == ".py":
         build = _python_build(path)

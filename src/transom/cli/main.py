@@ -285,11 +285,13 @@ def resume(app: Application, name: Name, timeout: Timeout = "60 seconds", as_jso
 
 
 def print_error(error: TransomError) -> None:
-    """Print an error for people: what happened in red, what to do beneath."""
+    """Print an error for people: what happened in red, what to do beneath; control characters are escaped."""
+    from transom.sinks.printing import plain_text
+
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print(Text(error.message, style="bold red"))
-    if error.remedy:
-        console.print(Text(error.remedy))
+    for text, style in ((error.message, "bold red"), (error.remedy, "")):
+        if text:
+            console.print(Text("\n".join(map(plain_text, text.splitlines())), style=style))
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from transom.errors import DefinitionError, JobFileError, TransomError
 from transom.jobs.joins import JoinSpec, add_join, parse_join, selected
@@ -138,6 +138,25 @@ def load_job(path: Path) -> JobSpec:
         return parse_job(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise JobFileError(f"The job file {path} cannot be read: {error}.", "Give the path of a TOML file.") from error
+
+
+class _NoSession:
+    """Stands in for a Spark session while a job is only checked; building one asks nothing of it."""
+
+    createDataFrame = None
+
+
+def check_job(spec: JobSpec, checkpoint: str | None = None) -> None:
+    """Find what is wrong with a job that is known without Spark, by building it once for nothing.
+
+    Args:
+        spec: The job.
+        checkpoint: Directory to use instead of the file's.
+
+    Raises:
+        DefinitionError: Something in the job cannot work; the message names query and field.
+    """
+    build_job(spec, cast("SparkSession", _NoSession()), checkpoint)
 
 
 def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None) -> App:
