@@ -166,9 +166,9 @@ def test_a_closed_checkpoint_is_not_written(path):
 
 def test_an_unknown_format_is_refused(path):
     fill(path, {"n": 1})
-    (path / "checkpoint.json").write_text('{"format": 3}')
+    (path / "checkpoint.json").write_text('{"format": 4}')
     for look in (reopen, describe):
-        with pytest.raises(CheckpointError, match=r"has format 3; .* reads formats up to 2\. Use the version"):
+        with pytest.raises(CheckpointError, match=r"has format 4; .* reads formats up to 3\. Use the version"):
             look(path)
     (path / "checkpoint.json").write_text("{")
     with pytest.raises(CheckpointCorruptError, match=r"checkpoint\.json is damaged"):

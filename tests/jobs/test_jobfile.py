@@ -8,6 +8,7 @@ import pytest
 
 from transom.errors import DefinitionError, JobFileError
 from transom.jobs.jobfile import build_job, load_job, parse_job
+from transom.jobs.kinds import SinkSpec
 from transom.jobs.windows import make_window
 from transom.model.window import window_of
 
@@ -46,7 +47,7 @@ def test_a_whole_job():
     assert query.source == "source"
     assert query.windows[1] == {"sliding": "1 hour", "every": "1 minute"}
     assert query.within == ("2 seconds", 0.99)
-    assert query.sinks == (("parquet", "out/fares"),)
+    assert query.sinks == (SinkSpec("parquet", "out/fares", {}),)
     assert query.fill is None
 
 
@@ -99,7 +100,7 @@ def test_a_generator_as_source():
         ('within = "2 seconds"', "quantile = 0.9", "quantile is given without within"),
         ('event_time = "pickup_at"', "", "'event_time' is missing"),
         ("schema =", "format =", "'schema' is missing"),
-        ('files = "trips/*.json"', "", "either files or generator"),
+        ('files = "trips/*.json"', "", "it needs one of files, generator"),
         ('files = "trips/*.json"', 'files = "x"\nrows = 3', "'rows' does not go with files"),
         ('name = "fares"', 'name = "fares"\nsource = "taxi"', "no source 'taxi'.*sources are: source"),
         ("[[query]]", "[[qery]]", "unknown key 'qery'.*'query'"),
@@ -109,7 +110,7 @@ def test_a_generator_as_source():
         ('sink = {parquet = "out/fares"}', "", "the query 'fares' has no sink"),
         ('{parquet = "out/fares"}', '{parquet = ""}', "sink: one kind"),
         ('{parquet = "out/fares"}', '{parquet = "a"}\nsinks = []', "both sink and sinks"),
-        ('sink = {parquet = "out/fares"}', 'sinks = ["out/fares"]', "sinks: 'out/fares' is no table"),
+        ('sink = {parquet = "out/fares"}', 'sinks = ["out/fares"]', "sinks: each must be a table"),
         ('sink = {parquet = "out/fares"}', 'sinks = [{parqet = "a"}]', r"'fares' sink: unknown key 'parqet'"),
         ('where = "fare > 0"', 'where = ""', "where is empty"),
         ('["zone"]', '"zone"', r'Write group_by = \["zone"\]'),
@@ -154,7 +155,7 @@ def test_a_query_over_the_results_of_another():
     job = parse_job(JOB.replace('sink = {parquet = "out/fares"}', "") + CHAINED)
     assert [(query.source, query.parent, query.sinks) for query in job.queries] == [
         ("source", None, ()),
-        (None, "fares", (("parquet", "out/days"),)),
+        (None, "fares", (SinkSpec("parquet", "out/days", {}),)),
     ]
     with pytest.raises(JobFileError, match="'days': it has both source and from"):
         parse_job(JOB + CHAINED + 'source = "source"')

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from transom.errors import DefinitionError, JobFileError, TransomError
 from transom.jobs.joins import JoinSpec, add_join, parse_join, selected
 from transom.jobs.keys import Keys, Table, standing_in
+from transom.jobs.kinds import ANY, SOURCES, SinkSpec, Types, kinds, parse_sinks
 from transom.jobs.windows import check_windows, make_window
 
 if TYPE_CHECKING:
@@ -26,14 +27,13 @@ if TYPE_CHECKING:
 
 _JOB = ("checkpoint", "name", "settings", "source", "join", "query")
 _WATERMARK = ("watermark", "idle_after", "max_ahead", "close_on_idle", "from_source")
-_FILES = ("files", "schema", "format", "order", "settle", "options", "partition_by", "max_files_per_cut")
-_GENERATOR = ("generator", "rows_per_second", "rows", "start", "partitions")
-_SOURCE = ("name", "event_time", *_WATERMARK, *_FILES, *_GENERATOR)
+_COMMON = ("name", "event_time", *_WATERMARK)
+_REQUIRED: dict[str, Types] = {"schema": str, "rows_per_second": (int, float)}
+"""Types of options of sources that must be there."""
 _QUERY = (
     *("name", "source", "from", "where", "select", "group_by", "windows", "aggregates"),
     *("early", "lateness", "fill", "within", "quantile", "sink", "sinks", "own_stream"),
 )
-_SINKS: dict[str, type] = {"parquet": str, "json": str, "csv": str, "sqlite": str, "console": int}
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class SourceSpec:
 
     name: str
     kind: str
-    """`files` or `generator`."""
+    """`files`, `generator` or another one."""
     reads: Any
-    """The path or paths of files, or the generator's columns."""
+    """The path or paths of files, the generator's columns, or what else is read."""
     options: Table
     """The other arguments of the source's function."""
     event_time: str
@@ -62,8 +62,8 @@ class QuerySpec:
     windows: tuple[Any, ...]
     """Durations as text, or tables as in the file."""
     aggregates: tuple[str, ...]
-    sinks: tuple[tuple[str, Any], ...]
-    """Kind and argument of each; none for a query that only others read."""
+    sinks: tuple[SinkSpec, ...]
+    """None for a query that only others read."""
     parent: str | None = None
     """Name of the query whose results it reads."""
     group_by: tuple[str, ...] = ()
@@ -183,10 +183,9 @@ def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None)
     app = tm.App(spark, checkpoint=directory, name=spec.name, **spec.settings)
     queries = _Queries(spec, app)
     for source in spec.sources:
-        make = tm.sources.files if source.kind == "files" else tm.sources.generator
         with standing_in(spec.file, f"[source] {source.name!r}"):
             queries.rows[source.name] = app.stream(
-                make(source.reads, **source.options),
+                kinds("sources")[source.kind].make(source.reads, **source.options),
                 event_time=source.event_time,
                 watermark=tm.watermark(**source.watermark),
                 name=source.name,
@@ -214,7 +213,6 @@ class _Queries:
 
     def add(self, query: QuerySpec) -> Change | None:
         """Add a query; None when it has no sink, so that it counts from the first query on that reads it."""
-        import transom as tm
         from transom.windows.aggregates.parse import parse_aggregate
 
         # Queries with the same filter and columns share one mapped stream, so that it is computed once.
@@ -240,8 +238,7 @@ class _Queries:
             result = result.within(query.within[0], quantile=query.within[1])
         change: Change | None = None
         if query.sinks:
-            sinks = [getattr(tm.sinks, kind)(argument) for kind, argument in query.sinks]
-            change = result.to(sinks, name=query.name)
+            change = result.to([sink.make() for sink in query.sinks], name=query.name)
         self._results[query.name] = result
         return change
 
@@ -292,24 +289,27 @@ class _Queries:
 def _source(file: str, table: Table, number: int, count: int) -> SourceSpec:
     where = f"[source] number {number + 1}" if count > 1 else "[source]"
     where = f"[source] {table['name']!r}" if "name" in table else where
-    keys = Keys(file, where, table, _SOURCE)
-    kinds = [kind for kind in ("files", "generator") if kind in table]
-    if len(kinds) != 1:
-        raise keys.error("it needs either files or generator", 'Write for example files = "trips/*.json".')
-    kind = kinds[0]
-    allowed, other = (_FILES, _GENERATOR) if kind == "files" else (_GENERATOR, _FILES)
+    known = kinds("sources")
+    named = [known[name] for name in table if name in known]
+    with standing_in(file, where):
+        options = {name: kind.options for name, kind in known.items() if name in SOURCES or kind in named}
+    keys = Keys(file, where, table, (*_COMMON, *known, *(key for some in options.values() for key in some)))
+    if len(named) != 1:
+        raise keys.error(f"it needs one of {', '.join(known)}", 'Write for example files = "trips/*.json".')
+    kind = named[0]
     for key in table:
-        if key in other and key not in allowed:
-            raise keys.error(f"the key {key!r} does not go with {kind}", "Remove it.")
+        if key not in (*_COMMON, kind.name, *options[kind.name]):
+            raise keys.error(f"the key {key!r} does not go with {kind.name}", "Remove it.")
     # TOML has no null; "none" lifts a bound that is there by default.
     watermark = {key: None if table[key] == "none" else table[key] for key in _WATERMARK[1:] if key in table}
-    keys.need(*(("schema", str) if kind == "files" else ("rows_per_second", (int, float))))
+    for key in kind.required:
+        keys.need(key, _REQUIRED.get(key, ANY))
     watermark["delay"] = keys.get("watermark", str, "0 seconds")
     return SourceSpec(
         name=keys.get("name", str, f"source{number + 1}" if number else "source"),
-        kind=kind,
-        reads=keys.need("files", (str, list)) if kind == "files" else keys.need("generator", dict),
-        options={key: _plain(table[key]) for key in allowed[1:] if key in table},
+        kind=kind.name,
+        reads=keys.need(kind.name, kind.takes),
+        options={key: _plain(table[key]) for key in options[kind.name] if key in table},
         event_time=keys.need("event_time", str),
         watermark=watermark,
     )
@@ -318,22 +318,6 @@ def _source(file: str, table: Table, number: int, count: int) -> SourceSpec:
 def _plain(value: Any) -> Any:
     """Return dates and times, which TOML has, as the ISO 8601 text that sources take."""
     return value.isoformat() if isinstance(value, date) else value
-
-
-def _sinks(keys: Keys, table: Table) -> tuple[tuple[str, Any], ...]:
-    """Return kind and argument of each sink of a query, which has one in `sink`, or several in `sinks`."""
-    if "sink" in table and "sinks" in table:
-        raise keys.error("it has both sink and sinks", "Write all in sinks.")
-    one = keys.get("sink", dict)
-    some = keys.get("sinks", list, []) if one is None else [one]
-    for sink in some:
-        if not isinstance(sink, dict):
-            raise keys.error(f"sinks: {sink!r} is no table", 'Write for example sinks = [{parquet = "out"}].')
-        Keys(keys.file, f"{keys.where} sink", sink, tuple(_SINKS))
-        if len(sink) != 1 or not all(isinstance(sink[key], _SINKS[key]) and sink[key] != "" for key in sink):
-            example = 'Write for example sink = {parquet = "out"}.'
-            raise keys.error("sink: one kind with its argument is needed", example)
-    return tuple(next(iter(sink.items())) for sink in some)
 
 
 def _query(file: str, table: Table, sources: Sequence[str], above: Sequence[str]) -> QuerySpec:
@@ -362,7 +346,7 @@ def _query(file: str, table: Table, sources: Sequence[str], above: Sequence[str]
         source=source,
         windows=tuple(windows),
         aggregates=keys.texts("aggregates", needed=True),
-        sinks=_sinks(keys, table),
+        sinks=parse_sinks(keys),
         parent=parent,
         group_by=keys.texts("group_by"),
         where=keys.get("where", str),

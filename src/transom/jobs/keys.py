@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -19,6 +20,18 @@ _NAMES = {
     float: "a number",
     bool: "true or false",
 }
+
+
+_PASSWORD = re.compile(r"(://[^/\s]*:)[^/\s]*(@)|(password\s*=\s*)('[^']*'|[^\s'\"&]+)", re.IGNORECASE)
+
+
+def without_passwords(text: str) -> str:
+    """Return a text in which the passwords of addresses and connection strings cannot be read.
+
+    >>> without_passwords("postgresql://me:secret@host/db, host=x password=secret")
+    'postgresql://me:***@host/db, host=x password=***'
+    """
+    return _PASSWORD.sub(lambda found: f"{found[1] or found[3]}***{found[2] or ''}", text)
 
 
 class Keys:
@@ -43,7 +56,8 @@ class Keys:
 
     def error(self, what: str, remedy: str) -> JobFileError:
         """Return the error that says where and what."""
-        return JobFileError(f"{self.file}: {self.where + ': ' if self.where else ''}{what}.", remedy)
+        where = f"{self.file}: {self.where + ': ' if self.where else ''}"
+        return JobFileError(f"{where}{without_passwords(what)}.", without_passwords(remedy))
 
     def get(self, key: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
         """Return the value of an optional key, checked for its type."""

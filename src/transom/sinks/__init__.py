@@ -6,6 +6,19 @@ from transom.sinks.compaction import compact
 from transom.sinks.databases import sqlite
 from transom.sinks.directories import csv, json, parquet
 from transom.sinks.inmemory import memory
+from transom.sinks.postgresql import postgres
 from transom.sinks.printing import console
 
-__all__ = ["Sink", "WindowResults", "compact", "console", "csv", "foreach", "json", "memory", "parquet", "sqlite"]
+__all__ = [
+    "Sink",
+    "WindowResults",
+    "compact",
+    "console",
+    "csv",
+    "foreach",
+    "json",
+    "memory",
+    "parquet",
+    "postgres",
+    "sqlite",
+]

@@ -35,6 +35,8 @@ class Claim:
     """Whether the checkpoint has never known the query, so that no results can be its own."""
     adopts: bool = False
     """Whether the checkpoint was made before places were marked, so that results without a mark can be its own."""
+    epoch: int = 0
+    """Number of the run; a newer one of the same checkpoint has a higher one, and older ones may not write then."""
 
     @property
     def query(self) -> str:

@@ -60,7 +60,8 @@ class Journal:
         """Return with what a query takes the place of its results."""
         identity, known = self._checkpoint.identity, self.register
         owner = Owner(identity.id, query, str(self._checkpoint.path))
-        return Claim(owner, query not in known.known and query not in known.gone, identity.adopts)
+        is_new = query not in known.known and query not in known.gone
+        return Claim(owner, is_new, identity.adopts, self._checkpoint.epoch)
 
     def note(self, text: str) -> None:
         """Tell people once."""
