@@ -90,6 +90,7 @@ def spark(request: pytest.FixtureRequest) -> Iterator[object]:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.ui.explainMode", "simple")  # of every job a description is made, also where nobody sees it
         .config("spark.driver.memory", "2g")
+        .config("spark.driver.extraJavaOptions", "-Xms2g -Xmn700m")  # few collections: all that tests make is young
         .config("spark.driver.host", "127.0.0.1")
         .getOrCreate()
     )

@@ -10,6 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import transom as tm
+from transom.engine.spark.session import OFTEN, private_session
+from transom.model.sessions import java_class
 
 PROGRAM = """
 import sys, psutil, transom as tm
@@ -64,3 +66,16 @@ def test_where_a_session_listens(started, monkeypatch, caplog, master, given, ad
     assert started == [(address, pages or "false")]
     assert os.environ.get("SPARK_LOCAL_IP") == given
     assert ("all interfaces" in caplog.text) == (pages == "true" and address is None)
+
+
+def test_pyspark_asks_once_for_the_classes_it_uses_with_every_expression(spark):
+    private_session(spark)
+    known = vars(spark.sparkContext._jvm)
+    for name, methods in OFTEN.items():
+        assert vars(known[name]).keys() >= {*methods}
+    assert java_class(spark, "java.lang.System") is java_class(spark, "java.lang.System")
+
+
+def test_the_lines_that_made_expressions_are_noted_for_those_who_ask_only():
+    options = tm.session_builder()._options
+    assert options["spark.python.sql.dataFrameDebugging.enabled"] == "false"

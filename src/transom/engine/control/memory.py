@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from transom.model.sessions import is_connect
+from transom.model.sessions import is_connect, java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,12 +63,8 @@ class MemoryGauge:
         """Questions to the JVM since garbage was collected."""
         self._known = Shares()
         self._limit = limit or default_limit()
-        self._context: Any = session.sparkContext if not is_connect(session) else None
-        self._pools: list[Any] = []
-        if self._context is not None:
-            beans = self._java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
-            heap = [bean for bean in beans if bean.getType().name() == "HEAP" and bean.getCollectionUsage() is not None]
-            self._pools = [bean for bean in heap if "Eden" not in bean.getName() and "Survivor" not in bean.getName()]
+        self._classic = None if is_connect(session) else session
+        self._pools = () if self._classic is None else _old_pools(self._java("management.ManagementFactory"))
 
     def measure(self) -> Shares:
         """Return the shares now; what cannot be measured, as when the JVM is gone, counts as nothing."""
@@ -77,7 +74,7 @@ class MemoryGauge:
         if driver >= TRIMMED and not often:
             give_back()
             driver = resident_bytes() / self._limit
-        if self._context is None:
+        if self._classic is None:
             return Shares(driver)
         if not often:
             from py4j.protocol import Py4JError
@@ -89,7 +86,8 @@ class MemoryGauge:
 
     def _cache(self) -> float:
         used = most = 0
-        statuses = self._context._jsc.sc().getExecutorMemoryStatus().values().iterator()
+        assert self._classic is not None
+        statuses = self._classic.sparkContext._jsc.sc().getExecutorMemoryStatus().values().iterator()
         while statuses.hasNext():
             status = statuses.next()
             most += status._1()
@@ -107,15 +105,23 @@ class MemoryGauge:
         return share
 
     def _collect(self) -> None:
-        self._java.lang.System.gc()
+        self._java("System").gc()
 
     def _old(self) -> float:
         used = sum(pool.getCollectionUsage().getUsed() for pool in self._pools)
-        return float(used / self._java.lang.Runtime.getRuntime().maxMemory())
+        return float(used / self._java("Runtime").getRuntime().maxMemory())
 
-    @property
-    def _java(self) -> Any:
-        return self._context._jvm.java
+    def _java(self, name: str) -> Any:
+        assert self._classic is not None
+        return java_class(self._classic, f"java.lang.{name}")
+
+
+@functools.lru_cache(maxsize=1)
+def _old_pools(factory: Any) -> tuple[Any, ...]:
+    """Return what tells the size of Java's old objects; a Java process has the same for good."""
+    heap = [pool for pool in factory.getMemoryPoolMXBeans() if pool.getType().name() == "HEAP"]
+    collected = [pool for pool in heap if pool.getCollectionUsage() is not None]
+    return tuple(pool for pool in collected if "Eden" not in pool.getName() and "Survivor" not in pool.getName())
 
 
 def give_back() -> None:

@@ -27,7 +27,7 @@ import pyarrow as pa
 from transom.engine.placed import mapped as kept
 from transom.engine.placed.mapped import open_table as open_table
 from transom.errors import SessionError
-from transom.model.sessions import is_connect
+from transom.model.sessions import is_connect, java_class
 from transom.placement.locality import ExecutorId
 
 if TYPE_CHECKING:
@@ -161,14 +161,14 @@ class Tasks:
         return RDD(located, self.spark.sparkContext, serializer(CPickleSerializer(), 1))
 
     def _located(self, elements: Sequence[Any], kind: str) -> Any:
-        context = self.spark.sparkContext
-        jvm: Any = context._jvm
+        pair = java_class(self.spark, "scala.Tuple2")
+        sequence = java_class(self.spark, "PythonUtils", "toSeq").toSeq
         pairs = [
-            jvm.scala.Tuple2(element, jvm.PythonUtils.toSeq([location]))
-            for element, location in zip(elements, self._locations, strict=True)
+            pair(element, sequence([location])) for element, location in zip(elements, self._locations, strict=True)
         ]
-        tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName(kind))
-        return context._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(pairs), tag).toJavaRDD()
+        of_kind = java_class(self.spark, "java.lang.Class").forName(kind)
+        tag = java_class(self.spark, "scala.reflect.ClassTag").apply(of_kind)
+        return self.spark.sparkContext._jsc.sc().makeRDD(sequence(pairs), tag).toJavaRDD()
 
     def preferred(self, task: int) -> list[str]:
         """Return the preferred locations that Spark's scheduler sees for a task."""
@@ -209,19 +209,19 @@ class Tasks:
 
     @cached_property
     def _numbers(self) -> Any:
-        jvm: Any = self.spark.sparkContext._jvm
         gateway: Any = self.spark.sparkContext._gateway
+        thing = java_class(self.spark, "java.lang.Object")
+        row = java_class(self.spark, "org.apache.spark.sql.RowFactory", "create")
         rows = []
         for number in range(len(self)):
-            values = gateway.new_array(jvm.java.lang.Object, 1)
+            values = gateway.new_array(thing, 1)
             values[0] = number
-            rows.append(jvm.org.apache.spark.sql.RowFactory.create(values))
+            rows.append(row.create(values))
         return self._located(rows, "org.apache.spark.sql.Row")
 
     @property
     def _number_schema(self) -> Any:
-        jvm: Any = self.spark.sparkContext._jvm
-        return jvm.org.apache.spark.sql.types.StructType.fromDDL("number INT")
+        return java_class(self.spark, "org.apache.spark.sql.types.StructType").fromDDL("number INT")
 
 
 def partition_of(keys: Sequence[Column | str], partitions: int) -> Column:

@@ -5,14 +5,15 @@ What depends on several rows (an aggregate, `distinct`, a limit) would depend on
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from transom.model.sessions import java_class
+
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 Fault: TypeAlias = "tuple[str, str]"
 """The fault, and the remedy."""
@@ -244,7 +245,7 @@ def why_not_repeatable(df: DataFrame, text: str) -> str | None:
     if hasattr(df, "_jdf"):
         analysed = df._jdf.queryExecution().analyzed()
         chance = not analysed.deterministic()
-        clock = analysed.containsPattern(_current_like(df.sparkSession._jvm))
+        clock = analysed.containsPattern(_current_like(df.sparkSession))
     else:
         chance, clock = _CHANCE.search(text) is not None, _CLOCK.search(text) is not None
     if chance:
@@ -252,7 +253,6 @@ def why_not_repeatable(df: DataFrame, text: str) -> str | None:
     return "it depends on the time at which it runs (current_timestamp, now)" if clock else None
 
 
-@functools.lru_cache(maxsize=1)
-def _current_like(jvm: Any) -> Any:
-    """Return Spark's mark of plans that depend on the time, found once: each package on the way is a call of Java."""
-    return jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+def _current_like(spark: SparkSession) -> Any:
+    """Return Spark's mark of plans that depend on the time."""
+    return java_class(spark, "org.apache.spark.sql.catalyst.trees.TreePattern", "CURRENT_LIKE").CURRENT_LIKE()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from transom.engine.spark.silence import silence_exceptions
 from transom.errors import SessionError
-from transom.model.sessions import is_connect
+from transom.model.sessions import is_connect, java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +28,7 @@ STATIC_SETTINGS = {
     "spark.locality.wait.process": "3s",
     "spark.ui.showConsoleProgress": "false",
     "spark.cleaner.periodicGC.interval": "5min",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # costs a dozen calls of Java per expression
 }
 """Settings that only take effect when the Spark context starts."""
 
@@ -44,6 +45,18 @@ RUNTIME_SETTINGS = {
 costs a small job more than it saves. File partitions smaller than Spark's 128 MB let the tasks of a cut end
 together."""
 
+
+OFTEN = {
+    "org.apache.spark.sql.functions": ("expr", "col", "lit"),
+    "org.apache.spark.sql.classic.SparkSession": ("getActiveSession", "setActiveSession"),
+    "functions": ("col",),
+    "PythonUtils": ("toSeq",),
+    "PythonSQLUtils": (),
+    "PythonRDD": (),
+    "SerDeUtil": (),
+}
+"""Classes of Java, and static methods of them, that PySpark asks for with every expression and DataFrame. The JVM looks
+for a name without its package in all jars, package by package."""
 
 LOOPBACK = "127.0.0.1"
 
@@ -145,9 +158,13 @@ def private_session(spark: SparkSession) -> SparkSession:
     silence_exceptions()
     if is_connect(spark):
         return spark
+    from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession as Classic
 
     _say_what_is_missing(spark)
+    with suppress(Py4JError):  # another PySpark may use other names: then it asks each time
+        for name, methods in OFTEN.items():
+            java_class(spark, name, *methods)
     private = Classic(spark.sparkContext, spark._jsparkSession.cloneSession())
     for key, value in RUNTIME_SETTINGS.items():
         private.conf.set(key, value)
@@ -227,7 +244,7 @@ def active_session_kept(spark: SparkSession) -> Iterator[None]:
     from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession as Classic
 
-    sessions = spark.sparkContext._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
+    sessions = java_class(spark, "org.apache.spark.sql.classic.SparkSession")
     before, python_before = sessions.getActiveSession(), Classic._activeSession
     try:
         yield

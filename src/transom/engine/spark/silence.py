@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transom.model.sessions import is_connect
+from transom.model.sessions import is_connect, java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +22,7 @@ LOGGERS_OF_ERRORS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """PySpark writes each exception it raises to standard error with these, as JSON with Java's stack trace."""
 LOGGERS_OF_TASKS = ("org.apache.spark.executor.Executor", "org.apache.spark.scheduler.TaskSetManager")
 """Spark writes each task that fails with these, with a stack trace each."""
+LOG4J = "org.apache.logging.log4j"
 PY4J = "py4j"
 """The library through which PySpark calls Java writes a stack trace of each call that is interrupted."""
 
@@ -71,32 +72,34 @@ def silent_tasks(spark: SparkSession) -> Iterator[None]:
     if is_connect(spark):
         yield
         return
-    jvm: Any = spark.sparkContext._jvm
-    silenced = [name for name in LOGGERS_OF_TASKS if _silence(jvm, name)]
+    silenced = [name for name in LOGGERS_OF_TASKS if _silence(spark, name)]
     try:
         yield
     finally:
         for name in silenced:
             with suppress(Exception):  # Java may be gone
-                _let_speak(jvm, name)
+                _let_speak(spark, name)
 
 
-def _silence(jvm: Any, name: str) -> bool:
+def _context(spark: SparkSession) -> Any:
+    return java_class(spark, f"{LOG4J}.LogManager").getContext(False)
+
+
+def _silence(spark: SparkSession, name: str) -> bool:
     with _lock:
         if not _users.get(name):
-            log4j = jvm.org.apache.logging.log4j
-            configuration = log4j.LogManager.getContext(False).getConfiguration()
-            if configuration.getLoggerConfig(name).getName() == name:
+            if _context(spark).getConfiguration().getLoggerConfig(name).getName() == name:
                 return False
-            log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
+            off = java_class(spark, f"{LOG4J}.Level").OFF
+            java_class(spark, f"{LOG4J}.core.config.Configurator").setLevel(name, off)
         _users[name] = _users.get(name, 0) + 1
     return True
 
 
-def _let_speak(jvm: Any, name: str) -> None:
+def _let_speak(spark: SparkSession, name: str) -> None:
     with _lock:
         _users[name] -= 1
         if not _users[name]:
-            context = jvm.org.apache.logging.log4j.LogManager.getContext(False)
+            context = _context(spark)
             context.getConfiguration().removeLogger(name)
             context.updateLoggers()
