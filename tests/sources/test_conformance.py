@@ -16,6 +16,7 @@ import pytest
 from transom.model.time import ManualClock
 from transom.sources.base import ARRIVAL, CORRUPT, ORIGIN, PARTITION, Source
 from transom.sources.filesets.factory import files
+from transom.sources.filesets.factory import text as text_source
 from transom.sources.generated import generator
 from transom.sources.inmemory import memory
 
@@ -41,7 +42,7 @@ def rows_of(number: int) -> list[dict[str, Any]]:
 
 
 def text(number: int, kind: str) -> bytes:
-    if kind == "csv":
+    if kind in ("csv", "log"):
         lines = [f"{row['id']},{row['name']}" for row in rows_of(number)]
     else:
         lines = [json.dumps(row) for row in rows_of(number)]
@@ -85,6 +86,8 @@ def file_case(kind: str, tmp_path: Path, spark: object) -> Case:
             put(folder, count, kind)
             count += 1
 
+    if kind == "log":
+        return Case(lambda: text_source(f"{folder}/*.log", r"(?P<id>\d+),(?P<name>.*)", SCHEMA), grow, ROWS_PER_FILE)
     return Case(lambda: files(f"{folder}/*.{kind}", SCHEMA), grow, ROWS_PER_FILE)
 
 
@@ -128,7 +131,7 @@ def kafka_case(broker: Any, partitions: int) -> Case:
     return Case(lambda: kafka(broker.servers, topic, json_format(SCHEMA)), grow, 1)
 
 
-KINDS = ["directories", "json", "csv", "parquet", "json.gz", "generator", "generator/2", "memory", "memory/2"]
+KINDS = ["directories", "json", "csv", "log", "parquet", "json.gz", "generator", "generator/2", "memory", "memory/2"]
 KINDS += [pytest.param(kind, marks=pytest.mark.kafka) for kind in ("kafka/1", "kafka/2")]
 
 

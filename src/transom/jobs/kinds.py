@@ -20,7 +20,7 @@ from transom.jobs.keys import Keys, Table, standing_in
 Types: TypeAlias = "type | tuple[type, ...]"
 ANY: Types = (str, int, float, bool, list, dict)
 
-SOURCES: Mapping[str, Types] = {"files": (str, list), "generator": dict}
+SOURCES: Mapping[str, Types] = {"files": (str, list), "text": (str, list), "generator": dict}
 """Transom's own sources, with the types of their first argument."""
 SINKS: Mapping[str, Types] = {"parquet": str, "json": str, "csv": str, "sqlite": str, "postgres": str, "console": int}
 """Transom's own sinks, with the types of their first argument."""

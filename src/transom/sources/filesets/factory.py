@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from transom.errors import DefinitionError, SourceError
 from transom.model.time import Duration, parse_duration
+from transom.sources.filesets.matching import OPTIONS, REGEX, check_columns, groups_of
 from transom.sources.filesets.read import Format, checked_schema
 from transom.sources.filesets.source import FileSource
 from transom.sources.schemas import as_struct, has_session
@@ -28,7 +29,7 @@ _EXTENSIONS: Mapping[str, Format] = {
 def files(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     schema: StructType | str,
-    format: Format | None = None,
+    format: Literal["json", "csv", "parquet"] | None = None,
     *,
     order: Literal["name", "modified"] = "name",
     settle: Duration | None = None,
@@ -67,37 +68,100 @@ def files(
         DefinitionError: The arguments cannot work, for example a reserved column name.
         SourceError: A kind of path that is not supported, or a URI with credentials.
     """
-    given = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    paths = tuple(str(place(one, "files", SourceError)) for one in given)
-    if not paths:
-        raise DefinitionError("files: no path was given.", "Name a directory, a glob or a file.")
+    paths = _paths(path, "files")
     kind = format if format is not None else _format_of(paths)
     if kind not in ("json", "csv", "parquet"):
         raise DefinitionError(f"files: the format {kind!r} is unknown.", 'Choose "json", "csv" or "parquet".')
     _check_options(kind, options or {})
-    if order not in ("name", "modified"):
-        raise DefinitionError(f"files: the order {order!r} is unknown.", 'Choose "name" or "modified".')
-    if partition_by not in (None, "directory"):
-        raise DefinitionError(
-            f"files: partition_by={partition_by!r} is unknown.", 'Choose "directory", or leave it out.'
-        )
-    if max_files_per_cut is not None and max_files_per_cut < 1:
-        raise DefinitionError("files: max_files_per_cut must be at least 1.", "Leave it out for no limit.")
-    wait = 0 if settle is None else parse_duration(settle, "settle")
-    if wait < 0:
-        raise DefinitionError("files: settle must not be negative.", 'Write for example "2 seconds".')
     if not isinstance(schema, str) or has_session():
         checked_schema(as_struct(schema))
-    return FileSource(
-        paths,
-        schema,
-        kind,
-        order == "modified",
-        wait,
-        dict(options or {}),
-        partition_by is not None,
-        max_files_per_cut,
-    )
+    return _source("files", paths, schema, kind, options or {}, order, settle, partition_by, max_files_per_cut)
+
+
+def text(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    regex: str,
+    schema: StructType | str | None = None,
+    *,
+    order: Literal["name", "modified"] = "name",
+    settle: Duration | None = None,
+    options: Mapping[str, str] | None = None,
+    partition_by: Literal["directory"] | None = None,
+    max_files_per_cut: int | None = None,
+) -> FileSource:
+    r"""Read lines of text files, such as access logs, taken apart by a regular expression.
+
+    A line that does not match as a whole, or in which a group does not say a value of its type, is a dead letter;
+    blank lines are nothing. An empty group is null, or "" in a column of strings.
+
+    Args:
+        path: As in `files`. Text may be gzipped (".gz").
+        regex: Java's, as in `regexp_extract`; each named group, `(?P<name>...)` or `(?<name>...)`, is a column.
+        schema: Types of the columns, as a StructType or as text ("status int, at timestamp"); by default strings.
+        order: As in `files`.
+        settle: As in `files`.
+        options: `timestampFormat` and `dateFormat`, as "dd/MMM/yyyy:HH:mm:ss Z"; by default what a cast takes.
+        partition_by: As in `files`.
+        max_files_per_cut: As in `files`.
+
+    Raises:
+        DefinitionError: The expression is none, or its groups are not the columns.
+        SourceError: A kind of path that is not supported, or a URI with credentials.
+    """
+    groups = groups_of(regex)
+    schema = ", ".join(f"{name} string" for name in groups) if schema is None else schema
+    if unknown := [name for name in options or {} if name not in OPTIONS]:
+        raise DefinitionError(f"text: the option {unknown[0]!r} is unknown.", f"There are {' and '.join(OPTIONS)}.")
+    if not isinstance(schema, str) or has_session():
+        check_columns(checked_schema(as_struct(schema)), regex)
+    given = {**(options or {}), REGEX: regex}
+    paths = _paths(path, "text")
+    return _source("text", paths, schema, "text", given, order, settle, partition_by, max_files_per_cut)
+
+
+def _paths(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], what: str) -> tuple[str, ...]:
+    """Return paths as the source takes them.
+
+    Raises:
+        DefinitionError: There is none.
+        SourceError: One is of a kind that is not supported.
+    """
+    given = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    paths = tuple(str(place(one, what, SourceError)) for one in given)
+    if not paths:
+        raise DefinitionError(f"{what}: no path was given.", "Name a directory, a glob or a file.")
+    return paths
+
+
+def _source(
+    what: str,
+    paths: tuple[str, ...],
+    schema: StructType | str,
+    kind: Format,
+    options: Mapping[str, str],
+    order: str,
+    settle: Duration | None,
+    partition_by: str | None,
+    max_files_per_cut: int | None,
+) -> FileSource:
+    """Return the source, when its arguments make sense.
+
+    Raises:
+        DefinitionError: They do not.
+    """
+    if order not in ("name", "modified"):
+        raise DefinitionError(f"{what}: the order {order!r} is unknown.", 'Choose "name" or "modified".')
+    if partition_by not in (None, "directory"):
+        raise DefinitionError(
+            f"{what}: partition_by={partition_by!r} is unknown.", 'Choose "directory", or leave it out.'
+        )
+    if max_files_per_cut is not None and max_files_per_cut < 1:
+        raise DefinitionError(f"{what}: max_files_per_cut must be at least 1.", "Leave it out for no limit.")
+    wait = 0 if settle is None else parse_duration(settle, "settle")
+    if wait < 0:
+        raise DefinitionError(f"{what}: settle must not be negative.", 'Write for example "2 seconds".')
+    by_time, by_directory = order == "modified", partition_by is not None
+    return FileSource(paths, schema, kind, by_time, wait, dict(options), by_directory, max_files_per_cut)
 
 
 def _check_options(kind: str, options: Mapping[str, str]) -> None:

@@ -14,6 +14,7 @@ from transom.failures import classify, require_blame
 from transom.sources.base import ARRIVAL, CORRUPT, PARTITION
 from transom.sources.filesets.fit import Remades, read_first, remake
 from transom.sources.filesets.jsonlines import may_read_plainly, read_json
+from transom.sources.filesets.matching import read_text
 from transom.sources.filesets.plain import is_plain_file, is_utf8_file
 from transom.sources.filesets.rows import why_unreadable
 from transom.sources.schemas import check_reserved
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-Format: TypeAlias = Literal["json", "csv", "parquet"]
+Format: TypeAlias = Literal["json", "csv", "parquet", "text"]
 
 _GLOB = re.compile(r"([{}\[\]*?\\])")
 _MODIFIED, _PATH = "file_modification_time", "file_path"
@@ -89,7 +90,7 @@ def read_files(
     partition: Callable[[str], int] | None = None,
     remade: Callable[[str], Remades] = lambda path: (),
 ) -> DataFrame:
-    """Return the rows of files: _corrupt_record (json, csv), _source_partition (with `partition`), _source_arrival.
+    """Return the rows of files: _corrupt_record (none of Parquet), _source_partition (with `partition`), arrival.
 
     Runs no job: Spark lists more than 32 paths in a job by default (1 s for 200 files, 0.07 s without), so
     the threshold of this session is raised.
@@ -98,8 +99,8 @@ def read_files(
         spark: The session.
         paths: Absolute paths; at least one.
         schema: The columns.
-        kind: "json", "csv" or "parquet".
-        options: Options of the reader.
+        kind: "json", "csv", "parquet" or "text".
+        options: Options of the reader; of text, those of `read_text`.
         partition: Gives the index of the source partition of a path; the same for all files of a directory.
         remade: Gives the columns of a Parquet file that are read as another type first.
     """
@@ -137,9 +138,10 @@ def _read(
 
     uris = [_for_spark(path) for path in paths]
     fixed = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
-    exact = kind == "json" and not plain
+    exact = kind == "text" or (kind == "json" and not plain)
     if exact:
-        frame = read_json(spark, uris, schema, {**options, **fixed}, [_MODIFIED, *([_PATH] if partition else [])])
+        read = read_text if kind == "text" else read_json
+        frame = read(spark, uris, schema, {**options, **fixed}, [_MODIFIED, *([_PATH] if partition else [])])
     elif kind != "parquet":
         fixed |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
         given = {**({"enforceSchema": "false"} if kind == "csv" else {}), **options, **fixed}

@@ -21,6 +21,7 @@ from transom.sources.base import Cut, Mark, Offset, Waiting
 from transom.sources.filesets.fit import Fit, Remades, fit
 from transom.sources.filesets.listing import ObjectScanner, parse_object_pattern
 from transom.sources.filesets.log import LOG_NAME, FileEntry, FileLog, explained, is_gone
+from transom.sources.filesets.matching import REGEX, check_columns
 from transom.sources.filesets.read import Format, checked_schema, empty_frame, read_files, unreadable_files
 from transom.sources.filesets.rows import estimate_rows, parquet_footer
 from transom.sources.filesets.scan import Pattern, Scanner
@@ -85,6 +86,8 @@ class FileSource:
         """The columns of `read`, all of them nullable, without the optional ones."""
         if self._schema is None:
             self._schema = checked_schema(as_struct(self._given_schema))
+            if self._kind == "text":
+                check_columns(self._schema, self._options[REGEX])
         return self._schema
 
     @property
