@@ -71,7 +71,7 @@ def test_rows_are_united_counted_and_given_as_a_dataframe(spark: SparkSession, c
     plain = union(spark, 0, 1)
     assert view.count() == plain.count()
     assert rows_of(view.table()) == spark_rows(plain) == spark_rows(view.df())
-    assert view.df().schema == plain.schema
+    assert view.df().dtypes == plain.dtypes
     assert spark_rows(view.select("fare").where(pc.field("fare") == 6).df()) == spark_rows(
         plain.select("fare").where("fare = 6")
     )

@@ -232,3 +232,30 @@ def test_the_libraries_of_recovery_are_an_extra(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(tm.DefinitionError, match=r'scipy, not installed here\. Run: pip install "transom\[recovery\]"'):
         tm.Recovery(bound="10 seconds", path="/nowhere")
     assert tm.Recovery(bound="10 seconds", path="/nowhere", policy="edge").seconds == 10
+
+
+def test_it_does_not_matter_whether_spark_knows_that_values_are_never_null(spark: SparkSession) -> None:
+    """Of `id` it does, and of what is made of it; not so of what Arrow's functions give."""
+
+    def rows(hour: int, nullable: bool) -> DataFrame:
+        number = F.when(F.col("id") >= 0, F.col("id")) if nullable else F.col("id")
+        values = [(number % 5).alias("cell"), number.alias("n"), F.array(number).alias("a")]
+        return spark.range(hour, 20).select(*values, F.struct(number.alias("x")).alias("s"))
+
+    def together(tables: list[pa.Table]) -> pa.Table:
+        return pa.concat_tables(tables).sort_by("n")
+
+    with (
+        tm.Collection(spark, "maybe null", ["cell"], 3, namespace="null") as hourly,
+        tm.Collection(spark, "ever", ["cell"], 3, namespace="null") as ever,
+    ):
+        for hour, nullable in enumerate([False, True, False]):
+            hourly.add(hour, rows(hour, nullable))
+            before = [ever[hour - 1]] if hour else []
+            ever.derive(hour, together, [*before, hourly[hour]])
+        numbers = sorted(number for hour in range(3) for number in range(hour, 20))
+        assert sorted(ever[2].table()["n"].to_pylist()) == numbers
+        assert sorted(row["s"]["x"] for row in hourly.all().df().collect()) == numbers
+        assert ever.all().run(lambda table: table.select(["n", "a"])).num_rows == 20 + 39 + 57
+        os.unlink(hourly._datasets[0].files[1].path)
+        assert hourly.all().count() == 57

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from transom.collections.datasets import Dataset, Recipe, with_ancestors
-from transom.collections.deriving import Gap, Made, common_schema, copying, executing, open_anywhere, strayed
+from transom.collections.deriving import Gap, Made, alike, common_schema, copying, executing, open_anywhere, strayed
 from transom.engine.placed.placed import PlacedFile
+from transom.engine.placed.plain import plain
 from transom.errors import CheckpointCorruptError, DefinitionError
 
 
@@ -153,3 +154,29 @@ def test_partitions_have_the_same_columns() -> None:
         common_schema([Made(0.0, schema=one), Made(0.0, schema=other)])
     with pytest.raises(DefinitionError, match=r"no good\. Do better"):
         common_schema([Made(0.0, wrong=("no good.", "Do better."))])
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain_kind"),
+    [
+        (pa.int64(), pa.int64()),
+        (pa.list_(pa.field("element", pa.int64(), False)), pa.list_(pa.int64())),
+        (pa.large_list(pa.field("element", pa.int64(), False)), pa.large_list(pa.int64())),
+        (pa.struct([pa.field("x", pa.int64(), False)]), pa.struct([("x", pa.int64())])),
+        (pa.map_(pa.string(), pa.field("value", pa.int64(), False)), pa.map_(pa.string(), pa.int64())),
+        (
+            pa.list_(
+                pa.field("element", pa.struct([pa.field("x", pa.list_(pa.field("y", pa.int64(), False)), False)]))
+            ),
+            pa.list_(pa.struct([("x", pa.list_(pa.int64()))])),
+        ),
+    ],
+    ids=str,
+)
+def test_whether_values_may_be_null_is_not_said(kind: pa.DataType, plain_kind: pa.DataType) -> None:
+    given = pa.schema([pa.field("c", kind, False, {"a": "b"})], {"c": "d"}).empty_table()
+    expected = pa.schema([("c", plain_kind)])
+    made = plain(given).schema
+    assert made.equals(expected)
+    assert (made.metadata, made.field("c").metadata) == (None, None)
+    assert alike(given.schema, expected)

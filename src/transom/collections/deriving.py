@@ -22,6 +22,7 @@ from transom.collections.keyvalues import plain_table
 from transom.engine.placed import placed
 from transom.engine.placed.mapped import open_bytes, open_table
 from transom.engine.placed.placed import PlacedFile
+from transom.engine.placed.plain import plain, plain_schema
 from transom.errors import CheckpointCorruptError, DefinitionError
 from transom.model.time import MICROS_PER_SECOND, SystemClock
 from transom.placement.locality import ExecutorId
@@ -173,7 +174,7 @@ def _execute(program: Sequence[Step], number: int, application: str, keys: tuple
             if check and (wrong := _wrong(table, parents, step.schema, keys)):
                 return [*found, Made(0.0, wrong=wrong)]
             begun += clock.monotonic() - paused
-            table = plain(table) if step.schema is None else pa.Table.from_arrays(table.columns, schema=step.schema)
+            table = plain(table)
         file = None if step.stem is None else placed.keep(table, application, f"{step.stem}-{number}")
         tables.append(table)
         found.append(Made((clock.monotonic() - begun) / MICROS_PER_SECOND, file, table.schema))
@@ -242,12 +243,6 @@ def _copied(path: str, target: str) -> str:
     return target
 
 
-def plain(table: pa.Table) -> pa.Table:
-    """Return the table with nothing said of its columns but names and types, which is what partitions must share."""
-    fields = [pa.field(each.name, each.type) for each in table.schema]
-    return pa.Table.from_arrays(table.columns, schema=pa.schema(fields))
-
-
 def _wrong(
     table: object, parents: Sequence[pa.Table], schema: pa.Schema | None, keys: Sequence[str]
 ) -> tuple[str, str] | None:
@@ -285,7 +280,7 @@ def strayed(table: pa.Table, parents: Sequence[pa.Table], keys: Sequence[str]) -
 
 def alike(one: pa.Schema, other: pa.Schema) -> bool:
     """Return whether two schemas have the same names and types in the same order."""
-    return bool(one.names == other.names and one.types == other.types)
+    return bool(plain_schema(one).equals(plain_schema(other)))
 
 
 def described(schema: pa.Schema) -> str:

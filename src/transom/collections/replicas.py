@@ -16,6 +16,7 @@ from weakref import WeakSet
 from transom.collections.datasets import Dataset
 from transom.engine.placed import exchange
 from transom.engine.placed.placed import PlacedFile, Tasks
+from transom.failures import classify
 from transom.placement.locality import ExecutorId
 from transom.placement.replicas import Copy, Place, Replicas
 
@@ -98,7 +99,7 @@ class Copies:
             self._warn(error)
 
     def _warn(self, error: Exception) -> None:
-        name, why = self._namespace.name, str(error).partition("\n")[0]
+        name, why = self._namespace.name, classify(error).reason
         logger.warning("%s: groups could not be copied (%s); they are asked for at their homes.", name, why)
 
     def adapt(self) -> None:

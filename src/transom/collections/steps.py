@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from transom.collections.keyvalues import plain_table
 from transom.engine.placed.mapped import tables_of
+from transom.engine.placed.plain import plain
 
 Rows: TypeAlias = Callable[[list[pa.Table]], pa.Table]
 """Makes one table of the tables of a group, one for each dataset."""
@@ -131,4 +132,4 @@ class OnTables:
 
 def received(answers: Sequence[bytes]) -> pa.Table:
     """Return the rows of tables that were sent, one after the other."""
-    return pa.concat_tables([pa.ipc.open_stream(answer).read_all() for answer in answers])
+    return pa.concat_tables([plain(pa.ipc.open_stream(answer).read_all()) for answer in answers])

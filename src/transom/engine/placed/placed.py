@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from transom.engine.placed import mapped as kept
 from transom.engine.placed.mapped import open_table as open_table
+from transom.engine.placed.plain import plain_schema
 from transom.errors import SessionError
 from transom.model.sessions import is_connect, java_class
 from transom.placement.locality import ExecutorId
@@ -232,10 +233,11 @@ def partition_of(keys: Sequence[Column | str], partitions: int) -> Column:
 
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:
-    """Return the schema of a DataFrame's rows as Spark gives them to Arrow, with timestamps in the session's zone."""
+    """Return the plain schema of a DataFrame's rows in Arrow, with timestamps in the session's zone."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(frame.schema, timezone=frame.sparkSession.conf.get("spark.sql.session.timeZone"))
+    zone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
+    return plain_schema(to_arrow_schema(frame.schema, timezone=zone))
 
 
 def place(frame: DataFrame, partition: Column, tasks: Tasks, name: str) -> list[PlacedFile]:
