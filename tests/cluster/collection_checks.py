@@ -105,12 +105,12 @@ def killed(spark: SparkSession) -> dict[str, Any]:
 
 
 class LaterClock(SystemClock):
-    """The machine's clock, some time ahead."""
+    """The machine's clock, on which more time has passed."""
 
     ahead = 0
 
-    def now(self) -> int:
-        return super().now() + self.ahead
+    def monotonic(self) -> int:
+        return super().monotonic() + self.ahead
 
 
 def copies(spark: SparkSession) -> dict[str, Any]:

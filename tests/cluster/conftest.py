@@ -28,7 +28,10 @@ class Checks:
 
     def seen(self) -> dict[str, Any]:
         """Wait for what the checks saw."""
-        out, errors = self._process.communicate(timeout=1200)
+        try:
+            out, errors = self._process.communicate(timeout=1200)
+        finally:
+            self.end()
         assert self._process.returncode == 0, errors[-4000:]
         return dict(json.loads(out.splitlines()[-1]))
 
