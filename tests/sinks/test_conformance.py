@@ -53,10 +53,18 @@ CASES: dict[str, Callable[..., SinkCase]] = {
     "parquet": lambda path: SinkCase(lambda: tm.sinks.parquet(path / "out"), lambda: parquet_rows(path / "out")),
     "json": lambda path: SinkCase(lambda: tm.sinks.json(path / "out"), lambda: json_rows(path / "out")),
     "csv": lambda path: SinkCase(lambda: tm.sinks.csv(path / "out"), lambda: csv_rows(path / "out")),
+    "delta": lambda path: SinkCase(lambda: tm.sinks.delta(path / "out"), lambda: delta_rows(path / "out")),
     "sqlite": lambda path: SinkCase(
         lambda: tm.sinks.sqlite(path / "results.db", "fares"), lambda: sqlite_rows(path / "results.db"), replaces=True
     ),
 }
+
+
+def delta_rows(path: Path):
+    deltalake = pytest.importorskip("deltalake")
+    if not deltalake.DeltaTable.is_deltatable(str(path)):
+        return []
+    return [(row["zone"], row["n"]) for row in deltalake.DeltaTable(str(path)).to_pyarrow_table().to_pylist()]
 
 
 def memory_case() -> SinkCase:

@@ -22,10 +22,18 @@ ANY: Types = (str, int, float, bool, list, dict)
 
 SOURCES: Mapping[str, Types] = {"files": (str, list), "text": (str, list), "generator": dict}
 """Transom's own sources, with the types of their first argument."""
-SINKS: Mapping[str, Types] = {"parquet": str, "json": str, "csv": str, "sqlite": str, "postgres": str, "console": int}
+SINKS: Mapping[str, Types] = {
+    "parquet": str,
+    "json": str,
+    "csv": str,
+    "sqlite": str,
+    "postgres": str,
+    "delta": str,
+    "console": int,
+}
 """Transom's own sinks, with the types of their first argument."""
-_PYTHON_ONLY = frozenset({"stream"})
-"""Parameters for which TOML has no values."""
+_PYTHON_ONLY = frozenset({"stream", "storage_options"})
+"""Parameters for which TOML has no values, or that hold secrets."""
 
 
 @dataclass(frozen=True)

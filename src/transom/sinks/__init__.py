@@ -6,6 +6,7 @@ from transom.sinks.compaction import compact
 from transom.sinks.databases import sqlite
 from transom.sinks.directories import csv, json, parquet
 from transom.sinks.inmemory import memory
+from transom.sinks.lakes import delta
 from transom.sinks.postgresql import postgres
 from transom.sinks.printing import console
 
@@ -15,6 +16,7 @@ __all__ = [
     "compact",
     "console",
     "csv",
+    "delta",
     "foreach",
     "json",
     "memory",

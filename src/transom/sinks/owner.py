@@ -78,17 +78,18 @@ class Claim:
         return holder is None
 
 
-def take_directory(directory: Place, claim: Claim) -> None:
+def take_directory(directory: Place, claim: Claim, has_results: bool | None = None) -> None:
     """Make a directory that of a query, for ever; of several that try at once, one succeeds.
 
     Args:
         directory: Exists.
         claim: Who wants it.
+        has_results: Whether it holds results; None to look for result files.
 
     Raises:
         SinkError: It belongs to another query or checkpoint, or holds results of unknown origin. Nothing was changed.
     """
-    has_results = bool(list_parts(directory))
+    has_results = bool(list_parts(directory)) if has_results is None else has_results
     if claim.allowed(owner_of(directory), has_results, str(directory), "directory"):
         owner = claim.owner
         text = json.dumps({"checkpoint": owner.checkpoint, "query": owner.query, "path": owner.path})
