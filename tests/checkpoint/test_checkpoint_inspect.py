@@ -7,6 +7,7 @@ import json
 from checkpoint_helpers import reopen, table
 
 from transom.checkpoint import describe
+from transom.checkpoint.log import FORMAT
 
 
 def test_describe_changes_nothing_and_needs_no_lock(tmp_path):
@@ -19,7 +20,7 @@ def test_describe_changes_nothing_and_needs_no_lock(tmp_path):
         before = sorted((p, p.stat().st_mtime_ns) for p in path.rglob("*"))
         found = describe(path, last=2)
         assert before == sorted((p, p.stat().st_mtime_ns) for p in path.rglob("*"))
-        assert (found["format"], found["epoch"], found["records"]) == (2, 1, 20)
+        assert (found["format"], found["epoch"], found["records"]) == (FORMAT, 1, 20)
         assert found["last_records"] == [{"n": 18}, {"n": 19}]
         assert found["snapshot"]["state"] == {"n": 0}
         assert found["snapshot"]["rows"] == {"t": 2}

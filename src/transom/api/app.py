@@ -13,6 +13,7 @@ from transom.api.queries import Queries
 from transom.api.running import Running
 from transom.api.streams import Query, Rowwise, Stream
 from transom.checkpoint.control import Inbox
+from transom.checkpoint.files import checkpoint_at
 from transom.checkpoint.store import Checkpoint
 from transom.engine.changes.remote import Remote
 from transom.engine.changes.requests import Change
@@ -62,7 +63,8 @@ class App:
     Args:
         spark: A classic Spark session, best from `session_builder()`, or a Spark Connect session. Its settings are
             not changed; Transom works on a copy.
-        checkpoint: Directory that makes results exactly-once across restarts; one per application.
+        checkpoint: Directory that makes results exactly-once across restarts; one per application. A path, or a URI:
+            s3://, gs://, abfs://.
         name: For people.
         clock: The time; tests pass their own.
         settings: See `transom.settings.Settings`, e.g. trigger="1 second", max_rows_per_cut=100_000.
@@ -84,7 +86,7 @@ class App:
         if not hasattr(spark, "createDataFrame"):
             raise SessionError(f"{type(spark).__name__} is no Spark session.", "Use session_builder().getOrCreate().")
         self.spark = spark
-        self.checkpoint = Path(checkpoint).absolute()
+        self.checkpoint = checkpoint_at(checkpoint)
         self.name = name or "transom"
         self.settings = Settings.of(cast(Mapping[str, Any], settings))
         self._clock = clock or SystemClock()

@@ -17,7 +17,6 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ import pyarrow as pa
 from transom.checkpoint.files import Written, required, write_atomically
 from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY
+from transom.storage.places import Place
 
 _MAGIC = b"TRANSOM1"
 _TRAILER = struct.Struct("<QI4s")
@@ -43,7 +43,7 @@ class Container:
     written: Written
 
 
-def write_container(path: Path, meta: object, tables: Mapping[str, pa.Table], *, sync: bool = True) -> Written:
+def write_container(path: Place, meta: object, tables: Mapping[str, pa.Table], *, sync: bool = True) -> Written:
     """Write a file atomically; needs memory for the largest table once more.
 
     Raises:
@@ -80,7 +80,7 @@ def _stream(table: pa.Table) -> memoryview:
     return memoryview(sink.getvalue())
 
 
-def read_container(path: Path) -> Container:
+def read_container(path: Place) -> Container:
     """Read a file and check every byte of it.
 
     Raises:

@@ -26,9 +26,13 @@ from transom.checkpoint.names import CONTROL, LOCK_FILE
 from transom.checkpoint.opening import read_format
 from transom.errors import CheckpointError, ControlError
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros
+from transom.storage.durable import make_directory, names_in
+from transom.storage.places import Place
 
 _REQUEST, _ANSWER = ".request.json", ".answer.json"
 _LOOK_EVERY: Micros = MICROS_PER_SECOND // 20
+_STORE_EVERY: Micros = 2 * MICROS_PER_SECOND
+"""How often an application looks for requests in a store of objects, where each look costs."""
 _ANSWERS_LAST: Micros = 60 * MICROS_PER_SECOND
 
 
@@ -48,20 +52,25 @@ class Inbox:
         clock: The time.
     """
 
-    def __init__(self, checkpoint: Path, clock: Clock) -> None:
+    def __init__(self, checkpoint: Place, clock: Clock) -> None:
         self._directory = checkpoint / CONTROL
         self._clock = clock
         self._answered: dict[str, Micros] = {}
+        self._not_before: Micros = 0
         with translated(self._directory, "create"):
-            self._directory.mkdir(exist_ok=True)
-            for name in os.listdir(self._directory):
+            make_directory(self._directory)
+            for name in names_in(self._directory):
                 (self._directory / name).unlink(missing_ok=True)
 
     def take(self) -> list[Asked]:
         """Return the requests that have come, the oldest name first; costs the listing of a directory."""
         now, asked = self._clock.now(), []
+        if not isinstance(self._directory, Path):
+            if self._clock.monotonic() < self._not_before:
+                return []
+            self._not_before = self._clock.monotonic() + _STORE_EVERY
         with suppress(OSError):  # the directory may have been removed; the application goes on
-            for name in sorted(os.listdir(self._directory)):
+            for name in sorted(names_in(self._directory)):
                 if name.endswith(_REQUEST) and not name.startswith("."):
                     request = self._take(self._directory / name)
                     if request is not None and request.get("until", 0) >= now:
@@ -74,7 +83,7 @@ class Inbox:
         return asked
 
     @staticmethod
-    def _take(path: Path) -> dict[str, Any] | None:
+    def _take(path: Place) -> dict[str, Any] | None:
         try:
             text = path.read_bytes()
             path.unlink()
@@ -91,7 +100,7 @@ class Inbox:
             self._answered[asked.id] = self._clock.monotonic()
 
 
-def ask(checkpoint: Path, request: Mapping[str, Any], clock: Clock, timeout: Micros) -> dict[str, Any]:
+def ask(checkpoint: Place, request: Mapping[str, Any], clock: Clock, timeout: Micros) -> dict[str, Any]:
     """Ask the application that runs on a checkpoint, and return its answer.
 
     Args:
@@ -117,7 +126,7 @@ def ask(checkpoint: Path, request: Mapping[str, Any], clock: Clock, timeout: Mic
     path, reply = root / CONTROL / f"{name}{_REQUEST}", root / CONTROL / f"{name}{_ANSWER}"
     until = clock.monotonic() + timeout
     with translated(root / CONTROL, "create"):
-        (root / CONTROL).mkdir(exist_ok=True)
+        make_directory(root / CONTROL)
     write_atomically(path, [json.dumps({**request, "until": clock.now() + timeout}).encode()], sync=False)
     try:
         _wait(root, reply, clock, until)
@@ -140,7 +149,7 @@ def ask(checkpoint: Path, request: Mapping[str, Any], clock: Clock, timeout: Mic
     )
 
 
-def _wait(root: Path, reply: Path, clock: Clock, until: Micros) -> None:
+def _wait(root: Place, reply: Place, clock: Clock, until: Micros) -> None:
     never = threading.Event()
     looks = 0
     while not reply.exists() and clock.monotonic() < until:
@@ -150,9 +159,10 @@ def _wait(root: Path, reply: Path, clock: Clock, until: Micros) -> None:
         clock.wait(min(until, clock.monotonic() + _LOOK_EVERY), lambda timeout: never.wait(timeout / 1e6))
 
 
-def _removed(path: Path) -> bool:
+def _removed(path: Place) -> bool:
+    """Remove a file, and tell whether it was there; of one in a store that is not known."""
     try:
         path.unlink()
     except OSError:
         return False
-    return True
+    return isinstance(path, Path)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY, START, Link, decode, encode
+from transom.storage.places import Place
 
 _WIDTH = 80
 """Bytes of a head, filled up with spaces; it is written in place, in one piece."""
@@ -21,16 +22,20 @@ _WIDTH = 80
 class HeadWriter:
     """Notes how far the log has come.
 
+    In a store of objects there is none: a log is whole pieces there, of which none ends early.
+
     Args:
         path: The head; created with the first note.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Place) -> None:
         self._path = path
         self._handle = -1
 
     def note(self, link: Link) -> None:
         """Note the last line that is durable; nothing happens where that is not possible."""
+        if not isinstance(self._path, Path):
+            return
         line, _ = encode({"number": link.number, "crc": link.crc}, START)
         with suppress(OSError):
             if self._handle < 0:
@@ -44,7 +49,7 @@ class HeadWriter:
             self._handle = -1
 
 
-def read_head(path: Path) -> Link | None:
+def read_head(path: Place) -> Link | None:
     """Return what was noted; None where that is not known."""
     try:
         found = decode(path.read_bytes().rstrip(b" "))
@@ -53,7 +58,7 @@ def read_head(path: Path) -> Link | None:
     return None if found is None else Link(found.value["number"], found.value["crc"])
 
 
-def require_head(head: Link | None, links: list[Link], log: Path) -> None:
+def require_head(head: Link | None, links: list[Link], log: Place) -> None:
     """Return when the log has what the head tells of.
 
     Args:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +33,9 @@ from transom.checkpoint.names import (
 )
 from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY, START, Link
+from transom.storage.durable import names_in
+from transom.storage.journals import read_journal
+from transom.storage.places import Place
 
 
 @dataclass(frozen=True)
@@ -109,13 +111,13 @@ class _Base:
     tables_after: int
 
 
-def heads(directory: Path) -> dict[str, int]:
+def heads(directory: Place) -> dict[str, int]:
     """Return the heads in the directory of the log, each with its writer."""
-    found = {path.name: head_epoch(path.name) for path in directory.iterdir()} if directory.is_dir() else {}
+    found = {name: head_epoch(name) for name in names_in(directory)} if directory.is_dir() else {}
     return {name: epoch for name, epoch in found.items() if epoch is not None}
 
 
-def read_history(root: Path) -> History:
+def read_history(root: Place) -> History:
     """Read a checkpoint.
 
     Raises:
@@ -170,12 +172,12 @@ def read_history(root: Path) -> History:
     )
 
 
-def _after_snapshot(root: Path, name: str) -> _Base:
+def _after_snapshot(root: Place, name: str) -> _Base:
     content = _read_snapshot(root, name)
     return _Base((name, content), (), frozenset(), content.meta["first_segment"], content.meta["tables_after"])
 
 
-def _after_opening(root: Path, epoch: int) -> _Base:
+def _after_opening(root: Place, epoch: int) -> _Base:
     name = segment_name(Stamp(epoch, 1))
     _, segment = _read_segment(root, name, None, None, may_be_torn=True)
     opening = segment.header["opening"]
@@ -193,7 +195,7 @@ def _after_opening(root: Path, epoch: int) -> _Base:
     return _Base(snapshot, parts, frozenset(opening["tables"]), 1, 0)
 
 
-def _read_snapshot(root: Path, name: str) -> Container:
+def _read_snapshot(root: Place, name: str) -> Container:
     path = root / SNAPSHOTS / name
     content = read_container(path)
     if content.meta.get("format", OLDEST) > OLDEST and snapshot_name(Stamp(*content.meta["stamp"])) != name:
@@ -214,7 +216,7 @@ def _before_first(base: _Base) -> Link | None:
 
 
 def _read_segment(
-    root: Path, name: str, part: SegmentPart | None, after: Link | None, *, may_be_torn: bool = False
+    root: Place, name: str, part: SegmentPart | None, after: Link | None, *, may_be_torn: bool = False
 ) -> tuple[SegmentPart, Segment]:
     """Return a segment and how much of it counts.
 
@@ -228,7 +230,7 @@ def _read_segment(
     path = root / LOG / name
     with translated(path, "read"):
         try:
-            data = path.read_bytes()
+            data = read_journal(path)
         except FileNotFoundError as error:
             raise CheckpointCorruptError(f"The log {path} is missing.", CORRUPT_REMEDY) from error
     if part is not None and len(data) < part.bytes:

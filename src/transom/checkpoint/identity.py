@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from pathlib import Path
 
 from transom.checkpoint.files import required, write_once
 from transom.checkpoint.names import IDENTITY_FILE
 from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY, START, decode, encode
+from transom.storage.places import Place
 
 _SINCE = 2
 """The first format with this file."""
@@ -25,7 +25,7 @@ class Identity:
     """Whether it was made before results were marked with it."""
 
 
-def identify(root: Path, found_format: int | None) -> Identity:
+def identify(root: Place, found_format: int | None) -> Identity:
     """Return the identity of a checkpoint, and give it one if it has none; of several that try at once, one does.
 
     Args:
@@ -43,7 +43,7 @@ def identify(root: Path, found_format: int | None) -> Identity:
     return read_identity(path)
 
 
-def read_identity(path: Path) -> Identity:
+def read_identity(path: Place) -> Identity:
     """Return what is in a file that `identify` made.
 
     Raises:

@@ -5,21 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from transom.checkpoint.files import checkpoint_at
 from transom.checkpoint.history import History, read_history
 from transom.checkpoint.identity import read_identity
 from transom.checkpoint.lock import holder_of
 from transom.checkpoint.names import IDENTITY_FILE, LOCK_FILE, SNAPSHOTS, TABLES
 from transom.checkpoint.opening import read_format
 from transom.errors import CheckpointCorruptError, CheckpointError
+from transom.storage.places import Place
 
 _ATTEMPTS = 5
 
 
-def describe(path: str | Path, last: int = 10) -> dict[str, Any]:
+def describe(path: str | Path | Place, last: int = 10) -> dict[str, Any]:
     """Return what a checkpoint holds, also while an application writes to it.
 
     Args:
-        path: The checkpoint's directory.
+        path: The checkpoint's directory; a path or URI.
         last: How many of the last records to return.
 
     Returns:
@@ -33,7 +35,7 @@ def describe(path: str | Path, last: int = 10) -> dict[str, Any]:
         CheckpointError: There is no checkpoint, or it has an unknown format.
         CheckpointCorruptError: It is damaged.
     """
-    root = Path(path).absolute()
+    root = checkpoint_at(path)
     if read_format(root) is None:
         raise CheckpointError(
             f"There is no checkpoint in {root}.", "Give the directory that the application was started with."
@@ -64,7 +66,7 @@ def describe(path: str | Path, last: int = 10) -> dict[str, Any]:
     }
 
 
-def _read(root: Path) -> History:
+def _read(root: Place) -> History:
     """Read it; again when the writer's next snapshot removed files under our eyes."""
     for _ in range(_ATTEMPTS - 1):
         try:
@@ -74,7 +76,7 @@ def _read(root: Path) -> History:
     return read_history(root)
 
 
-def _size(path: Path) -> int:
+def _size(path: Place) -> int:
     try:
         return path.stat().st_size
     except FileNotFoundError:

@@ -1,5 +1,7 @@
 """The right to write: a lock against a second application on this machine, an epoch against one elsewhere.
 
+In a store of objects there is no lock: whoever opens a checkpoint takes it over, and the log shuts out the one before.
+
 The lock goes away with its process, however that ends. Where it does not reach (another machine on a shared
 file system), the epoch fences: each opening claims the next number by creating a file that must not exist,
 and the writer of an epoch may go on only while the next number is not claimed. On NFS, mount with
@@ -13,6 +15,7 @@ import fcntl
 import json
 import logging
 import os
+import secrets
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
@@ -23,7 +26,8 @@ from transom.checkpoint.files import translated
 from transom.checkpoint.names import claim_name, claimed_epoch
 from transom.errors import CheckpointError, CheckpointFencedError, CheckpointInUseError
 from transom.model.time import Micros, format_time
-from transom.storage.durable import sync_directory
+from transom.storage.durable import names_in, sync_directory
+from transom.storage.places import ObjectPath, Place
 
 _log = logging.getLogger(__name__)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -54,10 +58,9 @@ class MachineLock:
                 with translated(path, "lock"):
                     raise
             _log.warning("No locks on the file system of %s; only the writer epoch protects the checkpoint.", path)
-        holder = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": now}).encode()
         with suppress(OSError):  # for messages only; a full disk is reported by the first write that matters
             os.ftruncate(self._handle, 0)
-            os.pwrite(self._handle, holder, 0)
+            os.pwrite(self._handle, _holder(now), 0)
 
     def release(self) -> None:
         """Let others in."""
@@ -66,11 +69,49 @@ class MachineLock:
             self._handle = -1
 
 
-def is_held(path: Path) -> bool:
-    """Tell whether somebody holds the lock, as far as the file system tells.
+class Presence:
+    """A note in a store of objects that an application has a checkpoint open; keeps nobody out.
 
-    An application that starts in the very moment of the question takes the one who asks for a holder.
+    Args:
+        path: The note; removed by `release`, but not by a crash.
+        now: The time, for the message to others.
     """
+
+    def __init__(self, path: ObjectPath, now: Micros) -> None:
+        self._path = path
+        self._text = _holder(now, secrets.token_hex(4))
+        with translated(path, "write"):
+            path.put(self._text)
+
+    def release(self) -> None:
+        """Remove the note, unless another application has written its own."""
+        with suppress(OSError):
+            if self._path.read_bytes() == self._text:
+                self._path.unlink()
+
+
+def take_lock(path: Place, now: Micros) -> MachineLock | Presence:
+    """Return the lock of a checkpoint, or what stands for it in a store of objects.
+
+    Raises:
+        CheckpointInUseError: Another holder is alive, on this machine.
+    """
+    return MachineLock(path, now) if isinstance(path, Path) else Presence(path, now)
+
+
+def _holder(now: Micros, token: str | None = None) -> bytes:
+    told = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
+    return json.dumps(told if token is None else {**told, "token": token}).encode()
+
+
+def is_held(path: Place) -> bool:
+    """Tell whether somebody holds the lock, as far as the file system or the store tells.
+
+    An application that starts in the very moment of the question takes the one who asks for a holder. In a store, one
+    that was killed is taken for one that runs.
+    """
+    if not isinstance(path, Path):
+        return path.exists()
     try:
         handle = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -86,7 +127,7 @@ def is_held(path: Path) -> bool:
     return False
 
 
-def holder_of(path: Path) -> dict[str, Any]:
+def holder_of(path: Place) -> dict[str, Any]:
     """Return pid, host and since (microseconds) of the last holder of a lock; empty when not known."""
     with suppress(OSError, ValueError):
         value = json.loads(path.read_bytes())
@@ -109,20 +150,24 @@ class Epoch:
     """The right to write, until somebody claims the next number.
 
     Args:
-        directory: Holds one empty file per claim; exists.
+        directory: Holds one file per claim; exists.
         above: The claimed number is greater than all of these, and than all earlier claims.
     """
 
-    def __init__(self, directory: Path, above: Iterable[int]) -> None:
+    def __init__(self, directory: Place, above: Iterable[int]) -> None:
         self._directory = directory
+        self._local = isinstance(directory, Path)
         self.number = max([0, *above, *_claims(directory)]) + 1
         while not self._claim():
             self.number += 1
-        self._own = os.fspath(directory / claim_name(self.number))
-        self._next = os.fspath(directory / claim_name(self.number + 1))
+        self._own = directory / claim_name(self.number)
+        self._next = directory / claim_name(self.number + 1)
 
     def _claim(self) -> bool:
         path = self._directory / claim_name(self.number)
+        if not isinstance(path, Path):
+            with translated(path, "create"):
+                return path.put_new(secrets.token_hex(8).encode())
         with translated(path, "create"):
             try:
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
@@ -135,7 +180,7 @@ class Epoch:
         """Return when nobody has claimed a later epoch; costs two `stat` calls.
 
         The later claim is looked for first: claims are removed in ascending order, so when it was removed
-        before this look, our own is gone too.
+        before this look, our own is gone too. In a store of objects claims are never removed.
 
         Raises:
             CheckpointFencedError: Somebody has.
@@ -157,22 +202,27 @@ class Epoch:
         )
 
     def remove_older_claims(self) -> None:
-        """Remove the claims before ours, in ascending order."""
+        """Remove the claims before ours, in ascending order.
+
+        Not in a store of objects: where a listing lags, a number would be claimed twice.
+        """
+        if not self._local:
+            return
         for number in sorted(_claims(self._directory)):
             if number < self.number:
                 with suppress(OSError):
                     (self._directory / claim_name(number)).unlink()
 
 
-def _exists(path: str) -> bool:
+def _exists(path: Place) -> bool:
     try:
-        os.stat(path)
+        path.stat()
     except FileNotFoundError:
         return False
     return True
 
 
-def _claims(directory: Path) -> list[int]:
+def _claims(directory: Place) -> list[int]:
     if not directory.is_dir():
         return []
-    return [epoch for name in os.listdir(directory) if (epoch := claimed_epoch(name)) is not None]
+    return [epoch for name in names_in(directory) if (epoch := claimed_epoch(name)) is not None]

@@ -9,7 +9,6 @@ import json
 import re
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from transom.errors import CheckpointCorruptError
@@ -50,7 +49,7 @@ class Segment:
         return self.links[-1] if self.links else START
 
 
-def parse(data: bytes, path: Path, after: Link | None, *, may_be_torn: bool) -> Segment:
+def parse(data: bytes, path: object, after: Link | None, *, may_be_torn: bool) -> Segment:
     """Read a segment.
 
     Args:
@@ -72,7 +71,7 @@ def parse(data: bytes, path: Path, after: Link | None, *, may_be_torn: bool) -> 
     return Segment(found.values[0], found.values[1:], found.length, found.torn, found.links)
 
 
-def _parse_old(data: bytes, path: Path, *, may_be_torn: bool) -> Segment:
+def _parse_old(data: bytes, path: object, *, may_be_torn: bool) -> Segment:
     found: list[Record] = []
     position = 0
     while position < len(data):

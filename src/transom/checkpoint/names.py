@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from pathlib import Path
+
+from transom.storage.durable import names_in
+from transom.storage.places import Place
 
 FORMAT_FILE = "checkpoint.json"
 IDENTITY_FILE = "identity.json"
@@ -81,9 +83,9 @@ def stamp_of(file_name: str) -> Stamp | None:
     return Stamp(int(match["epoch"]), int(match["number"])) if match else None
 
 
-def stamped(directory: Path) -> dict[str, Stamp]:
+def stamped(directory: Place) -> dict[str, Stamp]:
     """Return the stamped files of a directory, oldest first."""
-    found = {path.name: stamp_of(path.name) for path in directory.iterdir()} if directory.is_dir() else {}
+    found = {name: stamp_of(name) for name in names_in(directory)} if directory.is_dir() else {}
     return dict(sorted(((name, s) for name, s in found.items() if s is not None), key=lambda item: (item[1], item[0])))
 
 

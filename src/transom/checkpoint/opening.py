@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 from transom.checkpoint.files import translated, write_atomically
 from transom.checkpoint.history import History, heads, read_history
@@ -27,7 +25,9 @@ from transom.checkpoint.names import (
 )
 from transom.errors import CheckpointCorruptError, CheckpointError
 from transom.model.lines import CORRUPT_REMEDY
-from transom.storage.durable import make_directory, remove_temporaries, sync_directory, sync_file
+from transom.storage.durable import make_directory, names_in, remove_temporaries, sync_directory, sync_file
+from transom.storage.journals import remove_journal, seal_journal
+from transom.storage.places import Place
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ READABLE = range(1, FORMAT + 1)
 _HARMLESS = frozenset({LOCK_FILE, IDENTITY_FILE, "lost+found"})
 
 
-def read_format(root: Path) -> int | None:
+def read_format(root: Place) -> int | None:
     """Return the format of a checkpoint; None when the directory is empty or does not exist.
 
     Raises:
@@ -48,7 +48,7 @@ def read_format(root: Path) -> int | None:
         try:
             text = path.read_bytes()
         except FileNotFoundError:
-            others = sorted(name for name in (os.listdir(root) if root.exists() else ()) if not name.startswith("."))
+            others = sorted(name for name in (names_in(root) if root.exists() else ()) if not name.startswith("."))
             if set(others) <= _HARMLESS:
                 return None
             raise CheckpointError(
@@ -69,7 +69,7 @@ def read_format(root: Path) -> int | None:
     return found
 
 
-def raise_format(root: Path) -> None:
+def raise_format(root: Place) -> None:
     """Note that from here on files of our format come in, so that an older Transom leaves the checkpoint alone.
 
     Each segment and snapshot tells its own format, so that a crash right after this leaves a checkpoint that is read.
@@ -85,7 +85,7 @@ def _format_text() -> bytes:
     return json.dumps({"format": FORMAT}).encode()
 
 
-def prepare(root: Path) -> Identity:
+def prepare(root: Place) -> Identity:
     """Create what a checkpoint consists of, where it is missing, and return who it is; the lock is held.
 
     Raises:
@@ -103,11 +103,12 @@ def prepare(root: Path) -> Identity:
     return identity
 
 
-def take_over(root: Path) -> tuple[Epoch, History]:
+def take_over(root: Place) -> tuple[Epoch, History]:
     """Claim the next epoch, then read what counts and make it durable.
 
     The order matters: what an older writer called committed before the claim is on disk and is read; after
-    the claim, that writer learns that it is fenced before it calls anything committed.
+    the claim, that writer learns that it is fenced before it calls anything committed. In a store of objects it learns
+    that from its log, which is sealed between the two.
 
     Raises:
         CheckpointFencedError: Another application opened the checkpoint meanwhile.
@@ -118,6 +119,11 @@ def take_over(root: Path) -> tuple[Epoch, History]:
         above = [stamp.epoch for name in (LOG, SNAPSHOTS, TABLES) for stamp in stamped(root / name).values()]
         above += heads(root / LOG).values()
     epoch = Epoch(root / EPOCHS, above)
+    segments = stamped(root / LOG)
+    for name, stamp in segments.items():
+        if stamp.epoch == max(each.epoch for each in segments.values()):
+            with translated(root / LOG / name, "write"):
+                seal_journal(root / LOG / name)
     try:
         history = read_history(root)
     except CheckpointError:
@@ -138,7 +144,7 @@ def take_over(root: Path) -> tuple[Epoch, History]:
     return epoch, history
 
 
-def remove_obsolete(root: Path, history: History, epoch: int) -> None:
+def remove_obsolete(root: Place, history: History, epoch: int) -> None:
     """Remove what writers before `epoch` left and the history, with which it opened, does not hold."""
     segments = {part.name for part in history.segments}
     tables = set(history.tables.values())
@@ -151,12 +157,12 @@ def remove_obsolete(root: Path, history: History, epoch: int) -> None:
     remove_files(root / SNAPSHOTS, lambda name, stamp: stamp.epoch < epoch and name != history.snapshot_file)
 
 
-def remove_files(directory: Path, condition: Callable[[str, Stamp], bool]) -> None:
+def remove_files(directory: Place, condition: Callable[[str, Stamp], bool]) -> None:
     """Remove the stamped files for which the condition holds; what cannot be removed is left for later."""
     try:
         for name, stamp in stamped(directory).items():
             if condition(name, stamp):
                 with suppress(FileNotFoundError):
-                    (directory / name).unlink()
+                    remove_journal(directory / name) if name.endswith(".log") else (directory / name).unlink()
     except OSError as error:
         _log.warning("Could not remove old files from %s: %s.", directory, error)

@@ -6,18 +6,17 @@ files counts.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 
-from transom.checkpoint.files import translated, write_atomically
+from transom.checkpoint.files import translated
 from transom.checkpoint.head import HeadWriter
 from transom.checkpoint.log import FORMAT
 from transom.checkpoint.names import Stamp, head_name, segment_name
 from transom.checkpoint.opening import remove_files
 from transom.model.lines import Link, encode
-from transom.storage.durable import write_all
+from transom.storage.journals import open_journal
+from transom.storage.places import Place
 
 
 class LogWriter:
@@ -35,7 +34,7 @@ class LogWriter:
     """
 
     def __init__(
-        self, directory: Path, epoch: int, opening: Mapping[str, object], after: Link, older_bytes: int
+        self, directory: Place, epoch: int, opening: Mapping[str, object], after: Link, older_bytes: int
     ) -> None:
         self._directory = directory
         self._epoch = epoch
@@ -68,6 +67,11 @@ class LogWriter:
     def bytes(self) -> int:
         """Return the bytes of the log that count."""
         return self._older_bytes + self.segment.length
+
+    @property
+    def pieces(self) -> int:
+        """Return the objects of the segment in a store; 1 for a file."""
+        return self.segment.pieces
 
     def go_on(self) -> Link:
         """Make the segment durable and go on in a new one; return what that goes on from.
@@ -104,18 +108,18 @@ class SegmentWriter:
         CheckpointError: It cannot be created; also as CheckpointFullError.
     """
 
-    def __init__(self, path: Path, after: Link, header: Mapping[str, object]) -> None:
+    def __init__(self, path: Place, after: Link, header: Mapping[str, object]) -> None:
         self.path = path
         line, self.last = encode(header, after)
         """The last complete line."""
-        self.length = write_atomically(path, [line])
+        self.length = len(line)
         """Bytes of complete records."""
         self.synced = self.length
         """Bytes that are known to be on disk."""
         self.broken = False
         """Whether the end of the file is unknown, so that nothing may be appended any more."""
-        with translated(path, "open"):
-            self._handle = os.open(path, os.O_WRONLY | os.O_APPEND)
+        with translated(path, "write"):
+            self._journal = open_journal(path, line)
 
     def append(self, record: Mapping[str, object]) -> None:
         """Write a record; when the disk is full, take back the part that was written.
@@ -127,11 +131,11 @@ class SegmentWriter:
         line, link = encode(record, self.last)
         with translated(self.path, "append to"):
             try:
-                write_all(self._handle, line)
+                self._journal.append(line)
             except BaseException:
                 self.broken = True
                 with suppress(OSError):
-                    os.ftruncate(self._handle, self.length)
+                    self._journal.cut_off(self.length)
                     self.broken = False
                 raise
         self.length += len(line)
@@ -147,14 +151,17 @@ class SegmentWriter:
             return False
         self.broken = True
         with translated(self.path, "sync"):
-            os.fsync(self._handle)
+            self._journal.sync()
         self.broken = False
         self.synced = self.length
         return True
 
+    @property
+    def pieces(self) -> int:
+        """Return the objects that it consists of."""
+        return self._journal.pieces
+
     def close(self) -> None:
         """Close the file, without making it durable."""
-        with suppress(OSError):
-            os.close(self._handle)
-        self._handle = -1
+        self._journal.close()
         self.broken = True

@@ -26,10 +26,10 @@ from typing import Any
 import pyarrow as pa
 
 from transom.checkpoint.container import write_container
-from transom.checkpoint.files import Written, translated
+from transom.checkpoint.files import Written, checkpoint_at, translated
 from transom.checkpoint.history import History, Snapshot
 from transom.checkpoint.identity import Identity
-from transom.checkpoint.lock import Epoch, MachineLock
+from transom.checkpoint.lock import Epoch, MachineLock, Presence, take_lock
 from transom.checkpoint.log import FORMAT, Record
 from transom.checkpoint.names import (
     LOCK_FILE,
@@ -47,6 +47,10 @@ from transom.checkpoint.tables import TableFiles
 from transom.errors import CheckpointError, CheckpointFencedError
 from transom.model.time import Clock
 from transom.storage.durable import make_directory
+from transom.storage.places import Place
+
+OBJECT_COST = 64 << 10
+"""Bytes that are read from a store in the time that asking for an object takes."""
 
 
 class Checkpoint:
@@ -57,7 +61,7 @@ class Checkpoint:
     when the system told so only at `fsync`; then it has to be opened again.
     """
 
-    path: Path
+    path: Place
     identity: Identity
     epoch: int
     """Number of this opening; greater than those of all earlier ones."""
@@ -71,7 +75,7 @@ class Checkpoint:
     """The records after it that the opening found, in order; let go (empty) by `write_snapshot`."""
 
     def __init__(
-        self, path: Path, identity: Identity, lock: MachineLock | None, epoch: Epoch, history: History
+        self, path: Place, identity: Identity, lock: MachineLock | Presence | None, epoch: Epoch, history: History
     ) -> None:
         self.path = path
         self.identity = identity
@@ -88,11 +92,11 @@ class Checkpoint:
         self._log = LogWriter(path / LOG, epoch.number, history.opening(), history.last, history.log_bytes)
 
     @classmethod
-    def open(cls, path: str | Path, clock: Clock, *, lock: bool = True) -> Checkpoint:
+    def open(cls, path: str | Path | Place, clock: Clock, *, lock: bool = True) -> Checkpoint:
         """Open a checkpoint for writing, or create it; whoever had it open before is fenced.
 
         Args:
-            path: A directory; created when missing.
+            path: A directory, created when missing; a path or URI.
             clock: For the time in messages to others.
             lock: False leaves out the lock on this machine, as if the other writer were on another one.
 
@@ -102,11 +106,11 @@ class Checkpoint:
             CheckpointFullError: The disk is full.
             CheckpointError: It is no checkpoint, or of an unknown format, or not accessible.
         """
-        root = Path(path).absolute()
+        root = checkpoint_at(path)
         read_format(root)
         with translated(root, "create"):
             make_directory(root)
-        held = MachineLock(root / LOCK_FILE, clock.now()) if lock else None
+        held = take_lock(root / LOCK_FILE, clock.now()) if lock else None
         try:
             read_format(root)  # again: it may have been created meanwhile
             identity = prepare(root)
@@ -148,7 +152,12 @@ class Checkpoint:
             self._log.segment.append(record)
             if sync:
                 self._log.sync()
-                self._writer.check()
+                self._check()
+
+    def _check(self) -> None:
+        """Return when this writer may commit; in a store of objects the log itself keeps out who may not."""
+        if isinstance(self.path, Path):
+            self._writer.check()
 
     def write_tables(self, name: str, tables: Mapping[str, pa.Table], sync: bool = True) -> dict[str, Any]:
         """Write tables into one file, atomically; replaces those written under the name before.
@@ -167,9 +176,9 @@ class Checkpoint:
             CheckpointFullError: The disk is full; what was there under the name is still there.
         """
         with self._writing():
-            self._writer.check()
+            self._check()
             path = self._tables.write(name, tables, sync=sync)
-            self._writer.check()
+            self._check()
             written = self._tables.replace(name, path)
         return {"name": name, "bytes": written.bytes, "crc": written.crc}
 
@@ -235,10 +244,11 @@ class Checkpoint:
 
     @property
     def total_bytes(self) -> int:
-        """Return the bytes of log and tables since the last snapshot."""
-        return self.log_bytes + self._tables.bytes
+        """Return what log and tables since the last snapshot cost to read, in bytes; in a store, each object some."""
+        cost = 0 if isinstance(self.path, Path) else OBJECT_COST * (self._log.pieces + self._tables.count)
+        return self.log_bytes + self._tables.bytes + cost
 
-    def directory(self, *parts: str) -> Path:
+    def directory(self, *parts: str) -> Place:
         """Return a durable directory inside the checkpoint for others to keep files in; created when missing.
 
         Args:

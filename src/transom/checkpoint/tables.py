@@ -14,6 +14,8 @@ from transom.checkpoint.names import Stamp, quoted, stamped, tables_name
 from transom.checkpoint.opening import remove_files
 from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY
+from transom.storage.durable import sizes_in
+from transom.storage.places import Place
 
 
 class TableFiles:
@@ -27,19 +29,19 @@ class TableFiles:
         files: Those that count already: file names by key.
     """
 
-    def __init__(self, directory: Path, epoch: int, files: Mapping[str, str]) -> None:
+    def __init__(self, directory: Place, epoch: int, files: Mapping[str, str]) -> None:
         self._directory = directory
         self._epoch = epoch
         self._files = dict(files)
         with translated(directory, "read"):
-            sizes = {name: (directory / name).stat().st_size for name in stamped(directory)}
+            sizes = sizes_in(directory, stamped(directory))
         self._sizes = {key: sizes.get(name, 0) for key, name in self._files.items()}
         self.count = 0
         """Files that this writer has begun to write."""
         self.bytes = sum(self._sizes.values())
         """Bytes of the files that count."""
 
-    def write(self, name: str, tables: Mapping[str, pa.Table], *, sync: bool) -> Path:
+    def write(self, name: str, tables: Mapping[str, pa.Table], *, sync: bool) -> Place:
         """Write a file that does not count yet.
 
         Raises:
@@ -50,14 +52,14 @@ class TableFiles:
         self._written = write_container(path, {"name": name}, tables, sync=sync)
         return path
 
-    def replace(self, name: str, path: Path) -> Written:
+    def replace(self, name: str, path: Place) -> Written:
         """Let the file that was just written count, and remove the one it replaces."""
         key = quoted(name)
         replaced = self._files.get(key)
         self._files[key] = path.name
         self.bytes += self._written.bytes - self._sizes.get(key, 0)
         self._sizes[key] = self._written.bytes
-        if replaced:
+        if replaced and isinstance(path, Path):  # in a store, whoever took over may have taken note of it
             with suppress(OSError):  # a later snapshot removes it
                 (self._directory / replaced).unlink()
         return self._written

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -11,13 +12,17 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from transom.checkpoint.files import checkpoint_at
 from transom.errors import CheckpointError
 from transom.sinks.printing import plain_text
 from transom.sinks.values import python_values
+from transom.storage.durable import opened
+from transom.storage.places import ObjectPath, Place
 
 _FORMATS: dict[str, Any] = {
     ".parquet": ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")),
@@ -37,7 +42,7 @@ class DeadLetters:
     """The first rows of each reason."""
 
 
-def read_dead_letters(checkpoint: Path, limit: int) -> list[DeadLetters]:
+def read_dead_letters(checkpoint: Place, limit: int) -> list[DeadLetters]:
     """Return the dead letters of every stream; memory grows with the samples only.
 
     Args:
@@ -47,6 +52,7 @@ def read_dead_letters(checkpoint: Path, limit: int) -> list[DeadLetters]:
     Raises:
         CheckpointError: The directory is not there, or a file in it is damaged.
     """
+    checkpoint = checkpoint_at(checkpoint)
     if not checkpoint.is_dir():
         raise CheckpointError(f"There is no directory {checkpoint}.", "Give the checkpoint of an application.")
     root = checkpoint / "dead-letters"
@@ -60,26 +66,39 @@ def read_dead_letters(checkpoint: Path, limit: int) -> list[DeadLetters]:
         ) from error
 
 
-def _read_stream(directory: Path, limit: int) -> DeadLetters:
+def _read_stream(directory: Place, limit: int) -> DeadLetters:
     counts: Counter[str] = Counter()
     samples: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for batch in _batches(directory) if isinstance(directory, Path) else _batches_of_objects(directory):
+        reasons = python_values(batch.column("reason")) if "reason" in batch.schema.names else ["unknown"] * len(batch)
+        for row, reason in enumerate(reasons):
+            counts[reason] += 1
+            if len(samples[reason]) < limit:
+                one = batch.slice(row, 1)
+                values = [python_values(column)[0] for column in one.columns]
+                samples[reason].append(dict(zip(one.schema.names, values, strict=True)))
+    return DeadLetters(directory.name, dict(counts.most_common()), dict(samples))
+
+
+def _batches(directory: Path) -> Iterator[pa.RecordBatch]:
     for suffix, kind in _FORMATS.items():
         files = sorted(str(path) for path in directory.rglob(f"*{suffix}") if _is_data(path, directory))
-        if not files:
+        if files:
+            partitions = ds.partitioning(flavor="hive")
+            dataset = ds.dataset(files, format=kind, partitioning=partitions, partition_base_dir=str(directory))
+            yield from dataset.to_batches(batch_size=10_000)
+
+
+def _batches_of_objects(directory: ObjectPath) -> Iterator[pa.RecordBatch]:
+    for entry in directory.walk():
+        folder, _, name = entry.name.rpartition("/")
+        if not name.endswith(".parquet") or any(part.startswith(("_", ".")) for part in entry.name.split("/")):
             continue
-        partitions = ds.partitioning(flavor="hive")
-        dataset = ds.dataset(files, format=kind, partitioning=partitions, partition_base_dir=str(directory))
-        for batch in dataset.to_batches(batch_size=10_000):
-            reasons = (
-                python_values(batch.column("reason")) if "reason" in batch.schema.names else ["unknown"] * len(batch)
-            )
-            for row, reason in enumerate(reasons):
-                counts[reason] += 1
-                if len(samples[reason]) < limit:
-                    one = batch.slice(row, 1)
-                    values = [python_values(column)[0] for column in one.columns]
-                    samples[reason].append(dict(zip(one.schema.names, values, strict=True)))
-    return DeadLetters(directory.name, dict(counts.most_common()), dict(samples))
+        cut = int(folder.removeprefix("cut="))
+        with opened(directory / entry.name) as file:
+            letters = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+            for batch in letters.iter_batches(batch_size=10_000):
+                yield batch.append_column("cut", pa.array([cut] * len(batch), pa.int32()))
 
 
 def _is_data(path: Path, directory: Path) -> bool:

@@ -9,8 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transom.checkpoint.files import checkpoint_at
 from transom.errors import JobFileError, TransomError
 from transom.jobs.jobfile import build_job, check_job, load_job
+from transom.storage.places import ObjectPath
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,6 +35,8 @@ def load(path: Path, checkpoint: Path | None = None) -> Callable[[SparkSession],
     if not path.is_file():
         raise JobFileError(f"There is no job file {path}.", "Give the path of a TOML or Python file.")
     directory = None if checkpoint is None else str(checkpoint)
+    if checkpoint is not None and isinstance(where := checkpoint_at(checkpoint), ObjectPath):
+        directory = str(where)
     if path.suffix == ".toml":
         spec = load_job(path)
         check_job(spec, directory)

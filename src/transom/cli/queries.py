@@ -11,6 +11,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from transom.checkpoint.control import ask
+from transom.checkpoint.files import checkpoint_at
 from transom.checkpoint.inspect import describe
 from transom.checkpoint.lock import is_held
 from transom.checkpoint.names import LOCK_FILE
@@ -18,18 +19,21 @@ from transom.engine.changes.records import Register
 from transom.errors import CheckpointError, ControlError, JobFileError
 from transom.jobs.jobfile import load_job
 from transom.model.time import MIN_TIME, SystemClock, format_time, parse_duration
+from transom.storage.places import ObjectPath, Place
 
 _ALL = 1 << 60
 _PAST = {"add": "added", "remove": "removed", "pause": "paused", "resume": "resumed"}
 
 
-def checkpoint_of(target: Path) -> Path:
+def checkpoint_of(target: Path) -> Place:
     """Return the checkpoint that a directory or a TOML job means.
 
     Raises:
         JobFileError: The job names none, or is not TOML.
         CheckpointError: There is nothing of that name.
     """
+    if isinstance(where := checkpoint_at(target), ObjectPath):
+        return where
     if target.is_dir():
         return target
     if not target.is_file():
@@ -43,7 +47,7 @@ def checkpoint_of(target: Path) -> Path:
     directory = load_job(target).checkpoint
     if directory is None:
         raise JobFileError(f"{target} names no checkpoint.", "Give the checkpoint's directory.")
-    return Path(directory)
+    return checkpoint_at(directory)
 
 
 def change_query(operation: str, target: Path, name: str, *, timeout: str, as_json: bool) -> None:
@@ -64,12 +68,12 @@ def add_queries(job: Path, name: str | None, checkpoint: Path | None, *, timeout
     """
     if not job.is_file():
         raise JobFileError(f"There is no job file {job}.", "Give the path of the TOML file.")
-    where = checkpoint or checkpoint_of(job)
+    where = checkpoint_at(checkpoint) if checkpoint else checkpoint_of(job)
     names = [] if name is None else [name]
     _ask(where, {"operation": "add", "names": names, "job": str(job.absolute())}, timeout, as_json)
 
 
-def _ask(checkpoint: Path, request: Mapping[str, Any], timeout: str, as_json: bool) -> None:
+def _ask(checkpoint: Place, request: Mapping[str, Any], timeout: str, as_json: bool) -> None:
     answer = ask(checkpoint, request, SystemClock(), parse_duration(timeout, "--timeout"))
     if "error" in answer:
         raise ControlError(answer["error"]["message"], answer["error"]["remedy"])

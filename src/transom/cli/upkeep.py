@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from transom.checkpoint.files import checkpoint_at
 from transom.checkpoint.inspect import describe
 from transom.errors import SinkError
 from transom.model.time import format_time
@@ -40,20 +41,23 @@ def show_checkpoint(directory: Path, *, as_json: bool) -> None:
     Raises:
         CheckpointError: It is not a checkpoint, or is damaged.
     """
-    found = describe(directory)
+    where = checkpoint_at(directory)
+    found = describe(where)
     if as_json:
         print(json.dumps(found, default=str))
         return
-    Console(highlight=False).print(render_checkpoint(directory, found))
+    Console(highlight=False).print(
+        render_checkpoint(str(where) if isinstance(where, ObjectPath) else str(directory), found)
+    )
 
 
-def render_checkpoint(directory: Path, found: Mapping[str, Any]) -> RenderableType:
+def render_checkpoint(shown: str, found: Mapping[str, Any]) -> RenderableType:
     """Return what `describe` found as a person reads it; each log record on one line, cut to fit."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), show_header=False)
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis")
     writer, snapshot, sizes = found.get("writer"), found.get("snapshot"), found.get("bytes", {})
-    table.add_row("checkpoint", str(directory))
+    table.add_row("checkpoint", shown)
     table.add_row("format", str(found.get("format")))
     table.add_row("id", str(found.get("id")))
     table.add_row("openings", str(found.get("epoch")))

@@ -13,7 +13,6 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from transom.errors import CheckpointCorruptError
@@ -90,7 +89,7 @@ class Lines:
     """Bytes after it that were dropped."""
 
 
-def read_lines(data: bytes, path: Path, after: Link | None, *, may_be_torn: bool, first: int = 1) -> Lines:
+def read_lines(data: bytes, path: object, after: Link | None, *, may_be_torn: bool, first: int = 1) -> Lines:
     """Read lines.
 
     Args:
@@ -122,12 +121,12 @@ def read_lines(data: bytes, path: Path, after: Link | None, *, may_be_torn: bool
     return Lines(tuple(values), tuple(links), position, len(data) - position)
 
 
-def damaged(path: Path, line: int) -> CheckpointCorruptError:
+def damaged(path: object, line: int) -> CheckpointCorruptError:
     """Return the error that says that a line, counted from 1, is damaged."""
     return CheckpointCorruptError(f"Line {line} of {path} is damaged.", CORRUPT_REMEDY)
 
 
-def _require_next(line: Line, after: Link, path: Path, place: int) -> None:
+def _require_next(line: Line, after: Link, path: object, place: int) -> None:
     if line.link.number == after.number + 1 and line.before == after.crc:
         return
     if line.link.number > after.number + 1:

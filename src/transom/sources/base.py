@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from transom.model.time import Clock, Micros
+from transom.storage.places import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,7 +75,7 @@ class Source(Protocol):
     def describe(self) -> str:
         """Return what it is and reads, in one line for people."""
 
-    def open(self, spark: SparkSession, directory: Path, clock: Clock) -> None:
+    def open(self, spark: SparkSession, directory: Place, clock: Clock) -> None:
         """Prepare for reading; `directory` is the source's own part of the checkpoint and exists.
 
         Raises:

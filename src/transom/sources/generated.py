@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.errors import CheckpointCorruptError, DefinitionError, SourceError
@@ -16,6 +15,7 @@ from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_time
 from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset, Waiting
 from transom.sources.schemas import check_reserved, position
 from transom.storage.durable import replacing
+from transom.storage.places import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -120,7 +120,7 @@ class GeneratorSource:
         count = "rows" if self._rows is None else f"{self._rows} rows"
         return f"generator of {count}, {float(self._rate):g} per second"
 
-    def open(self, spark: SparkSession, directory: Path, clock: Clock) -> None:
+    def open(self, spark: SparkSession, directory: Place, clock: Clock) -> None:
         """Fix the start, or find it in `directory`.
 
         Raises:
@@ -219,7 +219,7 @@ class GeneratorSource:
         columns.append(f"unix_micros(event_time) AS {ARRIVAL}")
         return frame.selectExpr(*columns)
 
-    def _durable_start(self, path: Path, now: Micros) -> Micros:
+    def _durable_start(self, path: Place, now: Micros) -> Micros:
         rate = [self._rate.numerator, self._rate.denominator]
         if not path.exists():
             start = now if self._given_start is None else self._given_start

@@ -7,7 +7,6 @@ import itertools
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from transom.errors import DefinitionError, SourceError
 from transom.model.time import MAX_TIME, MIN_TIME, Clock, Micros, SystemClock
 from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset, Waiting
 from transom.sources.schemas import as_struct, check_reserved, position
+from transom.storage.places import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -120,7 +120,7 @@ class MemorySource:
         """Return what it is and reads, in one line for people."""
         return f"memory ({', '.join(self._schema.names)})"
 
-    def open(self, spark: SparkSession, directory: Path, clock: Clock) -> None:
+    def open(self, spark: SparkSession, directory: Place, clock: Clock) -> None:
         """Take the clock that dates the rows that are added from now on."""
         self._clock = clock
 

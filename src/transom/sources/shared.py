@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.model.time import Clock, Micros
 from transom.sources.base import Cut, Mark, Offset, Source, Waiting
+from transom.storage.places import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +35,7 @@ class SharedSource:
         self.names.append(name)
         return lambda: self.source if len(self.names) == 1 else SourceReader(self)
 
-    def open(self, reader: SourceReader, spark: SparkSession, directory: Path, clock: Clock) -> None:
+    def open(self, reader: SourceReader, spark: SparkSession, directory: Place, clock: Clock) -> None:
         """Open the source for its first reader."""
         self._readers.append(reader)
         if not self._opened:
@@ -95,7 +95,7 @@ class SourceReader:
         """Return what it is and reads, in one line for people."""
         return self._source.describe()
 
-    def open(self, spark: SparkSession, directory: Path, clock: Clock) -> None:
+    def open(self, spark: SparkSession, directory: Place, clock: Clock) -> None:
         """Prepare for reading."""
         self._seen = 0
         self._shared.open(self, spark, directory, clock)

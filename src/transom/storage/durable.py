@@ -10,7 +10,8 @@ import errno
 import io
 import os
 import secrets
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -37,6 +38,24 @@ def names_in(directory: Place) -> list[str]:
     if isinstance(directory, Path):
         return os.listdir(directory)
     return [entry.name for entry in directory.entries()]
+
+
+def remove_tree(directory: Place) -> None:
+    """Remove a directory with all that is in it, as far as that is possible; nothing happens when there is none."""
+    if isinstance(directory, Path):
+        shutil.rmtree(directory, ignore_errors=True)
+        return
+    for entry in directory.walk():
+        with suppress(OSError):
+            (directory / entry.name).unlink()
+
+
+def sizes_in(directory: Place, names: Iterable[str]) -> dict[str, int]:
+    """Return the bytes of some files of a directory, of those that are there in a store."""
+    if isinstance(directory, Path):
+        return {name: (directory / name).stat().st_size for name in names}
+    found = {entry.name: entry.stat.st_size for entry in directory.entries() if entry.stat}
+    return {name: found[name] for name in names if name in found}
 
 
 def reading(path: Place) -> IO[bytes]:

@@ -217,7 +217,7 @@ def place(path: str | os.PathLike[str] | Place, what: str, error: type[Exception
 
 def is_local(path: str) -> bool:
     """Tell whether a text that `str` made of a place is a path of this machine."""
-    return path.startswith("/")
+    return _SCHEME.match(path) is None
 
 
 def located(path: str) -> Place:

@@ -11,7 +11,6 @@ import io
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,8 @@ from transom.engine.partials.tables import LENGTH, PANE, TAG, Contents
 from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Micros
+from transom.storage.durable import read_part
+from transom.storage.places import Place
 from transom.windows.aggregates.base import Slots
 from transom.windows.reusable import Span
 
@@ -40,7 +41,7 @@ class Slice:
     crc: int
     rows: int
 
-    def read(self, directory: Path) -> pa.Table:
+    def read(self, directory: Place) -> pa.Table:
         """Return the rows.
 
         Raises:
@@ -49,9 +50,8 @@ class Slice:
         """
         path = directory / self.file
         try:
-            with translated(path, "read"), open(path, "rb") as file:
-                file.seek(self.offset)
-                data = file.read(self.length)
+            with translated(path, "read"):
+                data = read_part(path, self.offset, self.length)
         except Exception as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 raise CheckpointCorruptError(
@@ -133,7 +133,7 @@ class PartialFiles:
         )
 
 
-def write_slices(directory: Path, name: str, table: pa.Table, groups: Slots) -> list[Slice]:
+def write_slices(directory: Place, name: str, table: pa.Table, groups: Slots) -> list[Slice]:
     """Write a table as one durable file; the rows of each key group are together.
 
     Args:
@@ -172,7 +172,7 @@ def _stream(table: pa.Table) -> memoryview:
 
 
 def write_partials(
-    directory: Path, name: str, table: pa.Table, groups: Slots, contents: Contents, cut: int
+    directory: Place, name: str, table: pa.Table, groups: Slots, contents: Contents, cut: int
 ) -> PartialFiles:
     """Write a table as one durable file; return what tells of it.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -17,6 +16,7 @@ from transom.model.time import Micros
 from transom.placement.balance import Move
 from transom.placement.locality import ExecutorId
 from transom.placement.migration import Strategy
+from transom.storage.places import Place
 from transom.windows.panes import Times
 from transom.windows.reusable import Span
 
@@ -149,7 +149,7 @@ class GroupExecutors(Protocol):
     """The place where key groups are merged: Spark's executors, or this process."""
 
     @property
-    def directory(self) -> Path:
+    def directory(self) -> Place:
         """The directory of the files."""
 
     @property
@@ -202,7 +202,7 @@ class Here:
         groups: Number of key groups of new files.
     """
 
-    def __init__(self, directory: Path, groups: int = 1) -> None:
+    def __init__(self, directory: Place, groups: int = 1) -> None:
         self.directory = directory
         self.groups = groups
         self.standing = Standing()

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.engine.cluster.groups import KeyGroups
@@ -25,6 +24,7 @@ from transom.model.time import MICROS_PER_SECOND, Clock, Micros
 from transom.placement.balance import Flux, Move
 from transom.placement.locality import ExecutorId
 from transom.placement.migration import Strategy
+from transom.storage.places import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,7 +83,7 @@ class SparkGroupExecutors:
     def __init__(
         self,
         session: SparkSession,
-        directory: Path,
+        directory: Place,
         clock: Clock,
         groups: int | None = None,
         memory: int = MEMORY,

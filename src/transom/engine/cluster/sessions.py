@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -15,6 +14,7 @@ from transom.engine.partials.sessions import Ended, Sessions, sessions_table
 from transom.engine.partials.tables import PANE, Contents, Origin, PartialTable, partial_table
 from transom.model.time import MIN_TIME
 from transom.model.window import SessionSpec
+from transom.storage.places import Place
 from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.intervals import TIMES
 
@@ -88,7 +88,7 @@ class TieredSessions(Sessions):
         return any(store.has_states for store in self.stores.values())
 
     def spill(
-        self, directory: Path, file: str, cut: int, groups: int, names: Mapping[Primitive, str]
+        self, directory: Place, file: str, cut: int, groups: int, names: Mapping[Primitive, str]
     ) -> Iterator[tuple[PartialFiles, SessionRows]]:
         """Write the states that are here into files, hold nothing but times any more, and yield what was written.
 

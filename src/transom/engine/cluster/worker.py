@@ -11,7 +11,6 @@ from __future__ import annotations
 import pickle
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +20,7 @@ from transom.engine.cluster.group import HeldGroup
 from transom.engine.cluster.messages import Done, GroupWork, MergeTask, StoreSpec
 from transom.engine.partials.tables import PartialTable, direct_table, store_table
 from transom.model.time import Micros, SystemClock
+from transom.storage.places import located
 
 _CLOCK = SystemClock()
 _KEPT: OrderedDict[tuple[bytes, int, str], HeldGroup] = OrderedDict()
@@ -81,7 +81,7 @@ def _held(task: MergeTask, spec: StoreSpec, work: GroupWork, done: Done) -> Held
     for seen, part in wanted.items():
         if seen not in group.seen:
             done.read += part.rows
-            group.take_in(seen, PartialTable(part.read(Path(task.directory)), seen[0].contents))
+            group.take_in(seen, PartialTable(part.read(located(task.directory)), seen[0].contents))
     if done.read > before:
         done.reading += _CLOCK.monotonic() - begun
         done.rows[work.group] = done.rows.get(work.group, 0) + done.read - before
@@ -140,7 +140,7 @@ class _Holdings:
 
     def write(self, done: Done) -> None:
         """Write a file for each kind that has rows, and note what is in it."""
-        directory, request = Path(self._task.directory), self._task.request
+        directory, request = located(self._task.directory), self._task.request
         for kind, parts in self._parts.items():
             table = pa.concat_tables([table for _, table in parts])
             groups = np.repeat(

@@ -17,11 +17,12 @@ from transom.engine.loop.unstartable import orphans, unstartable, without
 from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.spark.session import is_ansi
 from transom.engine.streams.stream import RunningStream, StreamDefinition
-from transom.errors import SourceError
+from transom.errors import CheckpointError, SourceError
 from transom.model.sessions import is_connect
 from transom.model.time import Clock
 from transom.sources.base import Source
 from transom.sources.shared import SourceReader
+from transom.storage.hadoop import require_spark_reads
 from transom.windows.operators import Schema
 from transom.windows.query import WindowedQuery
 
@@ -58,9 +59,11 @@ def open_streams(
     Raises:
         DefinitionError: A query cannot work on its stream.
         SourceError: A source cannot be opened.
+        CheckpointError: Spark cannot write where the checkpoint is.
     """
     streams: dict[str, RunningStream] = {}
     lost: dict[str, str] = {}
+    require_spark_reads(session, checkpoint.path, "checkpoint", CheckpointError)
     known = Register.at_end(checkpoint.snapshot.state if checkpoint.snapshot else {}, checkpoint.records).known
     for definition in definitions:
         source = definition.source

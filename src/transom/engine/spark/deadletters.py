@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from transom.engine.spark import eventtimes
@@ -14,6 +13,7 @@ from transom.engine.spark.plan import Branch, StreamPlan
 from transom.model.expression import Expression
 from transom.model.time import Micros
 from transom.sources.base import ARRIVAL, CORRUPT, ORIGIN, PARTITION
+from transom.storage.places import Place, spark_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -34,7 +34,7 @@ def write_dead_letters(
     *,
     ahead: Micros | None,
     unreadable: Mapping[str, str],
-    directory: Path,
+    directory: Place,
 ) -> dict[str, int]:
     """Write the rows of a cut that were lost to some query, with the reason; replaces what an earlier try wrote.
 
@@ -72,7 +72,7 @@ def write_dead_letters(
             (f"unreadable: {why}", None, [], unit, *nowhere) for unit, why in unreadable.items()
         ]
         frames.append(timed.sparkSession.createDataFrame(units, bad.schema))
-    _union(frames).coalesce(1).write.mode("overwrite").parquet(str(directory))
+    _union(frames).coalesce(1).write.mode("overwrite").parquet(spark_uri(directory))
     if observation is None:
         return {}
     found = observed(observation)

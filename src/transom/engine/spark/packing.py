@@ -6,7 +6,6 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -16,6 +15,7 @@ from transom.engine.cluster.files import PartialFiles, Slice, files_of, summary_
 from transom.engine.partials.tables import LENGTH, PANE, TAG, Contents, TableNote, state_name
 from transom.engine.spark.plan import utc
 from transom.model.time import Micros
+from transom.storage.places import Place
 from transom.windows.components import ROWS, Component
 from transom.windows.intervals import TIMES
 
@@ -32,7 +32,7 @@ Timeless: TypeAlias = "dict[int, int]"
 class Packing:
     """The place where the tasks of a cut write the partials of a component."""
 
-    directory: Path
+    directory: Place
     cut: int
     groups: int
     """Number of key groups."""

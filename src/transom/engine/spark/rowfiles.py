@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from transom.checkpoint.files import Written, sum_of_file
 from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Micros
+from transom.storage.durable import names_in
+from transom.storage.places import Place
 
 Files: TypeAlias = "dict[str, Written]"
 """Files of a directory, by name."""
@@ -46,7 +46,7 @@ def files_from_json(value: Sequence[Any] | None = None) -> Files | None:
     return None if value is None else {name: Written(size, crc) for name, size, crc in value}
 
 
-def files_in(directory: Path) -> Files:
+def files_in(directory: Place) -> Files:
     """Return the files of a directory as they are; hidden ones are not ours.
 
     Raises:
@@ -55,11 +55,11 @@ def files_in(directory: Path) -> Files:
     """
     if not directory.is_dir():
         raise CheckpointCorruptError(f"The directory {directory} is missing.", CORRUPT_REMEDY)
-    names = sorted(name for name in os.listdir(directory) if not name.startswith((".", "_")))
+    names = sorted(name for name in names_in(directory) if not name.startswith((".", "_")))
     return {name: sum_of_file(directory / name) for name in names}
 
 
-def checked(directory: Path, files: Files) -> list[Path]:
+def checked(directory: Place, files: Files) -> list[Place]:
     """Return the paths of files after reading each, without Spark: it would take one that is not there for no rows.
 
     Raises:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.engine.spark.columns import TIME, is_case_sensitive, to_condition
@@ -19,7 +17,8 @@ from transom.model.joinkind import INNER, LEFT, join_kind
 from transom.model.time import Micros
 from transom.model.window import SessionSpec, WindowKind
 from transom.sources.filesets.read import escape_glob
-from transom.storage.durable import sync_directory, sync_file
+from transom.storage.durable import names_in, remove_tree, sync_directory, sync_file
+from transom.storage.places import Place, spark_uri
 from transom.windows.calendars import calendar_start_sql
 from transom.windows.query import WindowedQuery
 
@@ -55,7 +54,7 @@ def columns_of(seen: DataFrame) -> StructType:
 
 
 def write_rows(
-    seen: DataFrame, watermark: Micros, late_before: Micros, estimated_rows: int, directory: Path
+    seen: DataFrame, watermark: Micros, late_before: Micros, estimated_rows: int, directory: Place
 ) -> KeptRows | None:
     """Keep the rows of a cut that are not late as Parquet files, durably; replaces what an earlier try wrote.
 
@@ -78,13 +77,13 @@ def write_rows(
     kept = numbered.withColumn(IN_FORCE, F.lit(watermark).cast("bigint")).observe(observation, newest)
     if estimated_rows <= SMALL_CUT_ROWS:
         kept = kept.coalesce(1)
-    kept.write.mode("overwrite").parquet(str(directory))
+    kept.write.mode("overwrite").parquet(spark_uri(directory))
     found: Micros | None = observation.get["newest"]
     if found is None:
-        shutil.rmtree(directory)
+        remove_tree(directory)
         return None
-    for hidden in [path for path in directory.iterdir() if path.name.startswith((".", "_"))]:
-        hidden.unlink()  # checksums of Hadoop's and the like
+    for hidden in [name for name in names_in(directory) if name.startswith((".", "_"))]:
+        (directory / hidden).unlink()  # checksums of Hadoop's and the like
     files = files_in(directory)
     for name in files:
         sync_file(directory / name)
@@ -93,14 +92,14 @@ def write_rows(
     return KeptRows(found, files)
 
 
-def read_rows(spark: SparkSession, paths: Sequence[Path], columns: StructType) -> DataFrame:
+def read_rows(spark: SparkSession, paths: Sequence[Place], columns: StructType) -> DataFrame:
     """Return the kept rows of some files: their columns, TIME and IN_FORCE."""
     from pyspark.sql.types import LongType, StructField, StructType
 
     stored = StructType([StructField(f"c{i}", field.dataType) for i, field in enumerate(columns)])
     stored = StructType([*stored, StructField(TIME, LongType()), StructField(IN_FORCE, LongType())])
     rows = (
-        spark.read.schema(stored).parquet(*[escape_glob(str(path)) for path in paths])
+        spark.read.schema(stored).parquet(*[escape_glob(spark_uri(path)) for path in paths])
         if paths
         else spark.createDataFrame([], stored)
     )

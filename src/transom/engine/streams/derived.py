@@ -6,7 +6,6 @@ import bisect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from transom.model.time import MAX_TIME, MIN_TIME, Clock, Micros
 from transom.model.watermark import WatermarkPolicy
 from transom.sources.base import Cut, Mark, Offset, Waiting
 from transom.sources.schemas import check_reserved, position
+from transom.storage.places import Place
 from transom.windows.partials import Partial
 from transom.windows.query import WindowedQuery
 from transom.windows.store import PaneStore
@@ -165,7 +165,7 @@ class DerivedSource(Feed, ABC):
     def describe(self) -> str:
         """Return what it is and reads, in one line for people."""
 
-    def open(self, spark: SparkSession, directory: Path, clock: Clock) -> None:
+    def open(self, spark: SparkSession, directory: Place, clock: Clock) -> None:
         """Do nothing: the parents bring everything."""
 
     def start(self) -> Offset:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +23,8 @@ from transom.model.joinkind import INNER
 from transom.model.time import MAX_TIME, MIN_TIME, Clock, Micros
 from transom.sources.base import Offset
 from transom.sources.schemas import check_reserved, position
+from transom.storage.durable import remove_tree
+from transom.storage.places import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,7 +65,7 @@ class JoinInput:
 
     def __init__(self, source: JoinSource, name: str, stream: str, query: str) -> None:
         self.name, self.stream, self.query = name, stream, query
-        self.directory = Path()
+        self.directory: Place = Path()
         self.columns: StructType
         self.running: RunningStream
         self.until: Micros = MIN_TIME
@@ -88,7 +89,7 @@ class JoinInput:
             return "was removed"
         return None if state.failure is None else "failed"
 
-    def piece(self, cut: int) -> Path:
+    def piece(self, cut: int) -> Place:
         """Return where the rows of a cut are kept."""
         return self.directory / f"{cut:012d}"
 
@@ -96,7 +97,7 @@ class JoinInput:
         """Remember that the rows of a committed cut are kept."""
         self.pieces[cut] = Piece(self._source.join.window.last_end(rows.newest), rows.files)
 
-    def files(self, first_end: Micros) -> list[Path]:
+    def files(self, first_end: Micros) -> list[Place]:
         """Return the files, checked, with all rows of windows that end at a moment or later."""
         needed = [cut for cut, piece in list(self.pieces.items()) if piece.last_end >= first_end]
         return [path for cut in needed for path in checked(self.piece(cut), self._named(cut))]
@@ -187,7 +188,7 @@ class JoinSource(DerivedSource):
             ) from error
         check_reserved(self._schema.names, f"join {self.name!r}")
 
-    def open(self, spark: SparkSession, directory: Path, clock: Clock) -> None:
+    def open(self, spark: SparkSession, directory: Place, clock: Clock) -> None:
         """Keep the rows below the directory."""
         for side in self.sides:
             side.directory = directory / side.name
@@ -267,7 +268,7 @@ class JoinSource(DerivedSource):
         for side in self.sides:
             for cut in [cut for cut, piece in side.pieces.items() if piece.last_end <= done]:
                 del side.pieces[cut]
-                shutil.rmtree(side.piece(cut), ignore_errors=True)
+                remove_tree(side.piece(cut))
 
     def release(self, oldest_needed: Offset) -> None:
         """Forget the windows that are committed, and their rows."""
@@ -285,7 +286,7 @@ class JoinSource(DerivedSource):
             with suppress(FileNotFoundError):
                 for found in side.directory.iterdir():
                     if found.name not in needed:
-                        shutil.rmtree(found, ignore_errors=True)
+                        remove_tree(found)
 
     # ---- the checkpoint
 

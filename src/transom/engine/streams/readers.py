@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from transom.engine.spark.rowfiles import KeptRows
 from transom.engine.state.closing import Closing
 from transom.model.time import Micros
 from transom.sources.base import Offset
+from transom.storage.places import Place
 
 if TYPE_CHECKING:
     from transom.engine.streams.stream import RunningStream
@@ -59,7 +59,7 @@ class RowBuffer(Protocol):
 
     query: str
 
-    def piece(self, cut: int) -> Path:
+    def piece(self, cut: int) -> Place:
         """Return where the rows of a cut are kept."""
 
     def keep(self, cut: int, rows: KeptRows) -> None:

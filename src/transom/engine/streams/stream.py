@@ -26,6 +26,7 @@ from transom.errors import SourceAwayError, TransomError
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.watermark import WatermarkPolicy
 from transom.sources.base import Offset, Source
+from transom.storage.places import Place
 from transom.windows.components import DEFAULT, Arrangement, Component
 from transom.windows.query import WindowedQuery
 
@@ -79,7 +80,7 @@ class RunningStream:
         definition: StreamDefinition,
         session: SparkSession,
         ansi: bool,
-        dead_letters: Path,
+        dead_letters: Place,
         now: Micros,
         share: bool = True,
         executors: GroupExecutors | None = None,

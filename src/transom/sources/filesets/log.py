@@ -9,18 +9,21 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from transom.errors import CheckpointCorruptError, CheckpointFullError
+from transom.errors import CheckpointCorruptError, CheckpointFencedError, CheckpointFullError
 from transom.model.lines import CORRUPT_REMEDY, START, Link, damaged, decode, encode, read_lines
 from transom.model.time import Micros
-from transom.storage.durable import is_full, replacing, write_all
+from transom.storage.durable import is_full
+from transom.storage.journals import Journal, TakenOver, journal_exists, open_journal, read_journal
+from transom.storage.places import Place
 
 logger = logging.getLogger(__name__)
 
 LOG_NAME = "files.jsonl"
 _FORMAT = 2
+_MOST_PIECES = 200
+"""Objects that the log consists of in a store before they are made one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class FileLog:
             line is dropped: no offset that covers it has left the source.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Place) -> None:
         self._path = directory / LOG_NAME
         self._header = _Header()
         self._entries: list[FileEntry] = []
@@ -100,11 +103,12 @@ class FileLog:
         self._newest: dict[int, int] = {}
         """Position of the last file of each directory, by the directory's index."""
         self._length = 0
-        if self._path.exists():
+        self._journal: Journal | None = None
+        if journal_exists(self._path):
+            self._journal = open_journal(self._path)
             self._load()
         else:
             self._rewrite()
-        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -180,15 +184,18 @@ class FileLog:
             lines.append(line)
             entries.append(replace(entry, crc=after.crc))
         data = b"".join(lines)
+        journal = self._open
         try:
-            write_all(self._file, data)
-            os.fsync(self._file)
+            journal.append(data)
+            journal.sync()
         except OSError:
-            os.ftruncate(self._file, self._length)
+            journal.cut_off(self._length)
             raise
         self._length += len(data)
         for entry in entries:
             self._admit(entry)
+        if journal.pieces > _MOST_PIECES:
+            self._rewrite()
 
     def forget(self, before: int, is_gone: Callable[[str], bool] = is_gone) -> int:
         """Forget the entries before a position whose files no longer exist, and return how many.
@@ -210,15 +217,18 @@ class FileLog:
             self._header, self._entries, self._length = old
             raise
         self._known = {entry.path for entry in self._entries}
-        os.close(self._file)
-        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         return len(gone)
 
     def close(self) -> None:
         """Close the file; the log must not be used afterwards."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    @property
+    def _open(self) -> Journal:
+        assert self._journal is not None, "it is closed"
+        return self._journal
 
     @property
     def _last(self) -> Link:
@@ -234,7 +244,7 @@ class FileLog:
         self._newest[index] = entry.position
 
     def _load(self) -> None:
-        data = self._path.read_bytes()
+        data = read_journal(self._path)
         if data.startswith(b"{"):
             self._load_first_format(data)
             return
@@ -256,7 +266,7 @@ class FileLog:
         self._length = end + later.length
         if later.torn:
             logger.info("%s: dropped a last line that was cut off by a crash.", self._path)
-            os.truncate(self._path, self._length)
+            self._open.cut_off(self._length)
 
     def _take(self, header: _Header) -> None:
         self._header = header
@@ -297,20 +307,28 @@ class FileLog:
             lines.append(line)
             entries.append(replace(entry, crc=after.crc))
         data = b"".join(lines)
-        with replacing(self._path) as file:
-            file.write(data)
+        written = open_journal(self._path, data)
+        if self._journal is not None:
+            self._journal.close()
+        self._journal = written
         self._header, self._entries, self._length = header, entries, len(data)
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turn a full disk into the error that says so.
+def explained(path: Place) -> Iterator[None]:
+    """Turn a full disk, and a log that somebody else goes on with, into the error that says so.
 
     Raises:
+        CheckpointFencedError: A newer application has taken over the checkpoint.
         CheckpointFullError: The body found the disk or the quota full.
     """
     try:
         yield
+    except TakenOver as error:
+        raise CheckpointFencedError(
+            f"Another application took over the checkpoint: it goes on with {path}.",
+            "Let the other application go on; stop this one, or give it another checkpoint.",
+        ) from error
     except OSError as error:
         if not is_full(error):
             raise

@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
@@ -28,7 +27,7 @@ from transom.sources.filesets.scan import Pattern, Scanner
 from transom.sources.schemas import as_struct, position
 from transom.storage.durable import replacing
 from transom.storage.hadoop import require_spark_reads
-from transom.storage.places import is_local, located
+from transom.storage.places import Place, is_local, located
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,7 +78,7 @@ class FileSource:
         self._forgotten_up_to = 0
         self._looked: Micros = 0
         """Monotonic time of the last look."""
-        self._opened: tuple[FileLog, AnyScanner, Path, Clock] | None = None
+        self._opened: tuple[FileLog, AnyScanner, Place, Clock] | None = None
 
     @property
     def schema(self) -> StructType:
@@ -104,7 +103,7 @@ class FileSource:
         settle = f", settled for {format_duration(self._settle)}" if self._settle else ""
         return f"{self._kind} files {', '.join(self._paths)}{settle}"
 
-    def open(self, spark: SparkSession, directory: Path, clock: Clock) -> None:
+    def open(self, spark: SparkSession, directory: Place, clock: Clock) -> None:
         """Read the log of discovered files in `directory`.
 
         Raises:
@@ -255,7 +254,7 @@ class FileSource:
             self._opened = None
 
     @property
-    def _open(self) -> tuple[FileLog, AnyScanner, Path, Clock]:
+    def _open(self) -> tuple[FileLog, AnyScanner, Place, Clock]:
         if self._opened is None:
             raise SourceError(f"{self.describe()} is not open.", "Start the application first.")
         return self._opened
