@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import platform
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -15,6 +17,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
@@ -265,6 +268,16 @@ def versions() -> dict[str, str]:
     return found
 
 
+def circumstances(name: str, arguments: Sequence[str]) -> dict[str, object]:
+    """Return how and where a run was made: the command, the time, and what else the machine did when it began."""
+    return {
+        "command": shlex.join(["python", "-m", f"benchmarks.{name}", *arguments]),
+        "began": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "processors": os.cpu_count(),
+        "load_before": round(os.getloadavg()[0], 1),
+    }
+
+
 @contextmanager
 def benchmark(
     name: str,
@@ -289,6 +302,7 @@ def benchmark(
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}")
     parser.add_argument("--quick", action="store_true", help=f"end within 5 minutes: {reduced}")
     parser.add_argument("--data", type=Path, default=ysb.default_cache(), help="directory for generated events")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the last line, and how it came about, here too")
     parser.add_argument("--plot", type=Path, metavar="DIR", help="write the figures as SVG into this directory")
     if parts:
         parser.add_argument("--only", nargs="+", choices=parts, metavar="PART", help=f"run these: {', '.join(parts)}")
@@ -298,6 +312,7 @@ def benchmark(
         parser.error(f"--plot: {name} has no figures; its tables say it all.")
     if options.plot is not None and not plots.available():
         parser.error('--plot needs matplotlib: pip install -e ".[bench]".')
+    found_by = circumstances(name, sys.argv[1:] if arguments is None else arguments)
     with tempfile.TemporaryDirectory(prefix=f"transom-{name}-") as work:
         run = Run(name, options.quick, options.data, Path(work), plots=options.plot, parts=chosen, seconds=seconds)
         if run.quick:
@@ -305,5 +320,7 @@ def benchmark(
         yield run
         run.say(f"{run.compared} comparisons of results, {len(run.wrong)} differences")
     print(run.last_line(), flush=True)
+    if options.out is not None:
+        options.out.write_text(json.dumps({**found_by, **json.loads(run.last_line())}, indent=2) + "\n")
     if run.wrong:
         sys.exit(1)

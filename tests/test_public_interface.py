@@ -4,12 +4,14 @@ After a change that is meant, write it down anew: `python tests/test_public_inte
 """
 
 import inspect
+import re
 from dataclasses import fields
 from pathlib import Path
 
 import transom as tm
 from transom.settings import Settings, SettingValues
 
+PROVISIONAL = "Provisional: may change in a minor version."
 WRITTEN = Path(__file__).with_suffix(".txt")
 
 
@@ -56,6 +58,17 @@ def test_every_public_name_is_described():
         for name in module.__all__:
             value = getattr(module, name)
             assert value is tm.Window or inspect.getdoc(value), name
+
+
+def test_provisional_parts_are_those_that_say_so():
+    page = Path(__file__).parents[1] / "docs" / "reference" / "stability.md"
+    listed = re.findall(r"^- `([\w.]+)`$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    says = []
+    for module, prefix in ((tm, "tm"), (tm.sources, "tm.sources"), (tm.sinks, "tm.sinks")):
+        for name in module.__all__:
+            if PROVISIONAL in (inspect.getdoc(getattr(module, name)) or "").splitlines():
+                says.append(f"{prefix}.{name}")
+    assert sorted(set(says) - {"tm.sources.Source", "tm.sinks.Sink"}) == listed
 
 
 def test_settings_as_users_write_them_are_the_settings():

@@ -2,7 +2,10 @@
 
 python docs/pictures/draw.py
 
-The figure of the README is drawn from docs/pictures/measured.json: numbers that runs of the benchmarks gave.
+The figure of the README is drawn from what runs of the benchmarks wrote:
+
+python -m benchmarks.catchup --quick --out docs/pictures/catchup.json
+python -m benchmarks.paced --quick --out docs/pictures/paced.json
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 HERE = Path(__file__).resolve().parent
 INK, FAINT, PAPER = "#24343d", "#8a989f", "#ffffff"
@@ -194,16 +197,37 @@ def panes() -> None:
 
 
 def figure() -> None:
-    """Catch-up and latency, as measured."""
-    measured = json.loads((HERE / "measured.json").read_text(encoding="utf-8"))
-    picture = Picture(760, 300, "Transom and stock Spark with 1, 4 and 16 queries")
-    chart(picture, 20, "Catching up: thousand rows per second", measured["rows_per_s"], lambda x: f"{x / 1000:,.0f}")
-    chart(picture, 400, "Latency of results, 95th percentile: seconds", measured["p95_s"], lambda x: f"{x:.2g}")
+    """Catch-up and latency, as runs of the benchmarks found them."""
+    catchup, paced = (found(name) for name in ("catchup", "paced"))
+    rates = {"transom": each(catchup, "q{}.rows_per_s"), "stock": each(catchup, "q{}.stock_rows_per_s")}
+    seconds = {"transom": each(paced, "q{}.p95_s"), "stock": each(paced, "stock.q{}.p95_s")}
+    picture = Picture(760, 318, "Transom and stock Spark with 1, 4 and 16 queries")
+    chart(picture, 20, "Catching up: thousand rows per second", rates, lambda x: f"{x / 1000:,.3g}")
+    chart(picture, 400, "Latency of results, 95th percentile: seconds", seconds, lambda x: f"{x:.2g}")
     picture.box(20, 272, 12, 12, OURS)
     picture.text(38, 283, "Transom", 12)
     picture.box(110, 272, 12, 12, OTHERS)
     picture.text(128, 283, "stock Spark Structured Streaming, best of several settings", 12)
+    picture.text(480, 283, "Flink: not measured", 12, fill=FAINT)
+    began = catchup["began"].partition(" ")[0]
+    spark = catchup["versions"]["pyspark"]
+    words = f"{began}, {catchup['processors']} processors, 2 threads for each engine, Spark {spark}"
+    if any((run["load_before"] or 0) > 1 for run in (catchup, paced)):
+        words += "; other programs ran at the same time"
+    picture.text(20, 306, words, 11, fill=FAINT)
     picture.save("figure")
+
+
+def found(name: str) -> Any:
+    """Return what `python -m benchmarks.NAME --out docs/pictures/NAME.json` wrote; its results were equal."""
+    result = json.loads((HERE / f"{name}.json").read_text(encoding="utf-8"))
+    assert result["equal"], f"the results of {name} differed"
+    return result
+
+
+def each(result: Any, figure: str) -> list[float | None]:
+    """Return a figure for each number of queries."""
+    return [result["figures"].get(figure.format(queries)) for queries in (1, 4, 16)]
 
 
 def chart(picture: Picture, left: float, title: str, values: Values, shown: Shown) -> None:

@@ -68,6 +68,18 @@ def test_the_last_line_is_json_and_equal_needs_a_comparison() -> None:
     assert json.loads(run.last_line())["equal"] is False
 
 
+def test_what_a_run_found_is_written_with_how_it_came_about(tmp_path: Path) -> None:
+    out = tmp_path / "x.json"
+    with harness.benchmark("x", "less", ["--quick", "--out", str(out)]) as run:
+        run.check([])
+        run.figure("rate", 5.0)
+    found = json.loads(out.read_text())
+    assert found["figures"] == {"rate": 5.0}
+    assert found["command"] == f"python -m benchmarks.x --quick --out {out}"
+    assert found["began"].endswith("UTC")
+    assert found["equal"] is True
+
+
 def test_a_claim_holds_does_not_or_cannot_be_decided_by_the_run_s_own_interval() -> None:
     run = Run("x", True, Path(), Path())
     assert "verdicts" not in json.loads(run.last_line())

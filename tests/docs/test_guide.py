@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import runpy
 import tomllib
 from dataclasses import fields
 from pathlib import Path
@@ -95,6 +96,15 @@ def found(path: str) -> object:
     """Return what a dotted path names."""
     module, _, name = path.rpartition(".")
     return getattr(__import__(module, fromlist=[name]), name)
+
+
+def test_the_figure_is_drawn_from_what_benchmarks_found(tmp_path, monkeypatch):
+    drawn = runpy.run_path(str(ROOT / "docs/pictures/draw.py"))
+    for name in ("catchup", "paced"):
+        (tmp_path / f"{name}.json").write_bytes((ROOT / f"docs/pictures/{name}.json").read_bytes())
+    monkeypatch.setitem(drawn["figure"].__globals__, "HERE", tmp_path)
+    drawn["figure"]()
+    assert (tmp_path / "figure.svg").read_text() == (ROOT / "docs/pictures/figure.svg").read_text()
 
 
 def test_prose_ends_at_120_columns():

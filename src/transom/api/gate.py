@@ -65,7 +65,9 @@ class StoppedInGateError(Exception):
 
 
 class Gate:
-    """Lets micro-batches of streaming queries run in turn; made by `transom.api.gate`.
+    """Lets micro-batches of streaming queries run in turn; made by `tm.gate`.
+
+    Provisional: may change in a minor version.
 
     All methods may be called from any thread. As a context manager it is closed at the end.
     """
@@ -287,6 +289,8 @@ def gate(
     clock: Clock | None = None,
 ) -> Gate:
     """Return a gate that lets the micro-batches of existing streaming queries run in the order of a policy.
+
+    Provisional: may change in a minor version.
 
     Wrap the function of each query once; the queries stay what they are:
 

@@ -44,6 +44,8 @@ JOBS = 16
 class Recovery:
     """A bound on how soon derived datasets are there again after an executor was lost.
 
+    Provisional: may change in a minor version.
+
     Args:
         bound: Time for reading and deriving what one executor held, from when Spark has noticed the loss.
         path: Directory for checkpoints that all executors reach: of a shared file system, or a URI as `hdfs://...`.

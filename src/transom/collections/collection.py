@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 class Collection:
     """Datasets of one kind, by label: the trips of each hour, the log of each day.
 
+    Provisional: may change in a minor version.
+
     Each dataset is partitioned by the hash of its keys once, when it is added. Corresponding partitions of all of them
     are at the same executor as Arrow files, so that what is asked of several is answered there, without an exchange.
     Files that were read lately are in memory, the others on disk: the kernel's page cache decides.

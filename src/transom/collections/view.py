@@ -81,6 +81,8 @@ ARROW_JOINS = {
 class View:
     """Rows of some datasets, not computed yet. Every method with a result runs one job without an exchange.
 
+    Provisional: may change in a minor version.
+
     Functions that are given get Arrow tables: zero-copy views of one group of partitions. All rows with equal keys are
     in one group, of all datasets of the namespace; those of a salted key, too large for one task, are in several.
     """

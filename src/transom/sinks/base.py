@@ -39,6 +39,8 @@ class WindowResults:
 class Sink(Protocol):
     """A destination of results. Called from one thread at a time per query.
 
+    Provisional: may change in a minor version.
+
     It may have an attribute `key`, a text that says which place it writes to and never changes, by which checkpoints
     tell the sinks of a query apart; else what `describe` returns is taken. Neither may hold a secret.
     """

@@ -53,6 +53,8 @@ class Waiting:
 class Source(Protocol):
     """A replayable source.
 
+    Provisional: may change in a minor version.
+
     `open` is called once before anything else. Everything that decides offsets is durable in `directory` before an
     offset leaves the source, so that a restarted application reads the same rows for the same offsets.
 
