@@ -1,13 +1,17 @@
-"""A store of objects that Spark reads, too: files below a directory, which Hadoop shows as viewfs://NAME/."""
+"""A store of objects that Spark reads, too: files below a directory, which Hadoop shows as viewfs://NAME/data/."""
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
+import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from tests.storage.memory_objects import Faults
 
 from transom.storage.objects import Entry, Stat
 from transom.storage.places import STORES, ObjectPath
@@ -18,15 +22,41 @@ ROOTS: dict[str, DiskObjects] = {}
 
 
 class DiskObjects:
+    """Fails as often as `faults` says, but for what Spark does."""
+
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.operations = 0
+        self.before: Callable[[int], None] | None = None
+        """Called before each operation with its number, from 1 on."""
+        self.fail(Faults())
+
+    def fail(self, faults: Faults) -> None:
+        self._faults, self._random = faults, random.Random(faults.seed)
+
+    def _asked(self, key: str) -> None:
+        self.operations += 1
+        if self.before:
+            self.before(self.operations)
+        if self._random.random() < self._faults.refused:
+            raise OSError(errno.EIO, "503 Slow Down", key)
+
+    def _answered(self, key: str) -> None:
+        if self._random.random() < self._faults.lost:
+            raise OSError(errno.EIO, "the connection was reset", key)
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        self._asked(key)
         with open(self.root / key, "rb") as file:
             file.seek(start)
             return file.read() if length is None else file.read(length)
 
     def put(self, key: str, data: bytes | memoryview) -> None:
+        self._asked(key)
+        self._put(key, data)
+        self._answered(key)
+
+    def _put(self, key: str, data: bytes | memoryview) -> None:
         path = self.root / key
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{next(_numbers)}.putting")
@@ -34,28 +64,46 @@ class DiskObjects:
         os.replace(temporary, path)
 
     def put_new(self, key: str, data: bytes) -> bool:
+        self._asked(key)
         with _LOCK:
             if (self.root / key).exists():
                 return False
-            self.put(key, data)
-            return True
+            self._put(key, data)
+        self._answered(key)
+        return True
 
     def stat(self, key: str) -> Stat | None:
-        path = self.root / key
-        return Stat(path.stat().st_size, path.stat().st_mtime_ns) if path.is_file() else None
+        self._asked(key)
+        return self._stat(self.root / key)
+
+    def _stat(self, path: Path) -> Stat | None:
+        try:
+            info = path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return Stat(info.st_size, info.st_mtime_ns) if path.is_file() else None
 
     def list(self, folder: str) -> list[Entry]:
-        found = {entry.name.partition("/")[0]: "/" in entry.name for entry in self.walk(folder)}
-        return [Entry(name, None if deep else self.stat(f"{folder}/{name}")) for name, deep in sorted(found.items())]
+        self._asked(folder)
+        found: dict[str, bool] = {}
+        for name, _ in self._below(folder):
+            first, deep, _ = name.partition("/")
+            found[first] = bool(deep)
+        base = self.root / folder
+        return [Entry(name, None if deep else self._stat(base / name)) for name, deep in sorted(found.items())]
 
     def walk(self, folder: str) -> Iterator[Entry]:
+        self._asked(folder)
+        return iter([Entry(name, self._stat(path)) for name, path in self._below(folder)])
+
+    def _below(self, folder: str) -> Iterator[tuple[str, Path]]:
         base = self.root / folder
         for path in sorted(base.rglob("*")):
-            if path.is_file() and not path.name.endswith((".putting", ".crc")):
-                name = str(path.relative_to(base))
-                yield Entry(name, self.stat(f"{folder}/{name}" if folder else name))
+            if not path.name.endswith((".putting", ".crc")) and path.is_file():
+                yield str(path.relative_to(base)), path
 
     def remove(self, key: str) -> None:
+        self._asked(key)
         (self.root / key).unlink(missing_ok=True)
 
 
@@ -63,7 +111,7 @@ STORES["viewfs"] = lambda root: ROOTS[root]
 
 
 def disk_place(root: Path, spark: Any) -> ObjectPath:
-    """Return a folder in a new store, which Spark sees."""
+    """Return a folder in a new store, which Spark sees; its files are in `root`/data/some."""
     name = f"store{os.getpid()}x{next(_numbers)}"
     (root / "data").mkdir()
     conf = spark._jsc.hadoopConfiguration()

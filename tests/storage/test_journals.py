@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from memory_objects import Faults, memory_place
+from tests.storage.memory_objects import Faults, memory_place
 
 from transom.storage.journals import TakenOver, open_journal, read_journal, remove_journal, seal_journal
 from transom.storage.places import Place

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pyarrow as pa
 import pytest
-from memory_objects import Faults, MemoryObjects, memory_place
+from tests.storage.memory_objects import Faults, MemoryObjects, memory_place
 
 from transom.checkpoint import Checkpoint, describe
 from transom.checkpoint.control import Inbox, ask

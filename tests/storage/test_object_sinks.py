@@ -10,7 +10,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 import pytest
-from memory_objects import Faults, memory_place
+from tests.storage.memory_objects import Faults, memory_place
 
 from transom.errors import SinkError
 from transom.sinks import csv, json, parquet

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from disk_objects import disk_place
-from memory_objects import Faults, memory_place
+from tests.storage.disk_objects import disk_place
+from tests.storage.memory_objects import Faults, memory_place
 
 from transom.errors import SourceError
 from transom.model.time import ManualClock

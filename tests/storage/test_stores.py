@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
-from memory_objects import Faults, memory_place
+from tests.storage.memory_objects import Faults, memory_place
 
 from transom.storage.durable import create_once, names_in, read_part, replacing, writing
 from transom.storage.places import ObjectPath
