@@ -184,3 +184,17 @@ def test_relative_paths_are_of_the_directory_in_which_they_were_given(monkeypatc
     app = tm.App(SimpleNamespace(createDataFrame=None), checkpoint="ckpt")
     monkeypatch.chdir("/")
     assert app.checkpoint == tmp_path / "ckpt"
+
+
+def test_what_users_see_of_values_is_short():
+    app = tm.App(SimpleNamespace(createDataFrame=None), checkpoint="ckpt")
+    source = tm.sources.generator({"page": "'a'", "at": "event_time"}, rows_per_second=1)
+    clicks = app.stream(source, event_time="at", name="clicks")
+    assert repr(clicks) == "Stream('clicks')"
+    rows = clicks.map(lambda df: df).where("page <> ''")
+    query = rows.group_by("page").window("1 minute", tm.calendar("day", zone="Europe/Berlin")).agg(n=tm.count())
+    print(repr(query))
+    assert repr(query).startswith("Stream('clicks').map(...).where(\"page <> ''\").group_by('page').window(")
+    assert repr(query).endswith(").agg(n)")
+    assert len(repr(query)) < 160
+    assert repr(END) == "Progress(after 0.0 s)"

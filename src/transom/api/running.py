@@ -125,9 +125,14 @@ class Running:
         with suppress(Exception):  # that error says more
             self.wait()
 
+    @property
+    def _state(self) -> str:
+        return "running" if not self.done else "ended" if self._error is None else f"failed: {self._error}"
+
     def _repr_html_(self) -> str:
-        return Picture(render(self._progress, list(self._progress.notes), self.done, hint=repr(self)))._repr_html_()
+        ended = self.done and self._error is None
+        notes = list(self._progress.notes)
+        return Picture(render(self._progress, notes, ended, hint=self._state))._repr_html_()
 
     def __repr__(self) -> str:
-        state = "running" if not self.done else "ended" if self._error is None else f"failed: {self._error}"
-        return f"Running({self._name!r}, {state})"
+        return f"Running({self._name!r}, {self._state})"

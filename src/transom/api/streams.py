@@ -21,7 +21,7 @@ from transom.windows.aggregates.base import Aggregate
 from transom.windows.query import Key, LatencyTarget, WindowedQuery
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Stream:
     """Rows of a source; made by `App.stream`, `App.join` and `results`. Transformations return new values."""
 
@@ -73,6 +73,9 @@ class Stream:
         """Aggregate all rows together, without keys; see `Grouped.window`."""
         return self.group_by().window(*windows, early=early, lateness=lateness)
 
+    def __repr__(self) -> str:
+        return f"Stream({self.name!r})"
+
     def _definition(self) -> StreamDefinition:
         """Return the stream as the engine takes it."""
         return StreamDefinition(
@@ -91,7 +94,7 @@ class Stream:
         return self._branches.index(chain)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Rowwise:
     """A stream after some transformations."""
 
@@ -99,6 +102,10 @@ class Rowwise:
     chain: tuple[Transformation, ...]
     condition: Expression | None = None
     """Holds for every row, after the chain."""
+
+    def __repr__(self) -> str:
+        condition = "" if self.condition is None else f".where({self.condition.text!r})"
+        return f"{self.stream!r}{'.map(...)' * len(self.chain)}{condition}"
 
     def where(self, condition: Input) -> Rowwise:
         """Return the rows that satisfy a condition.
@@ -154,12 +161,15 @@ class Rowwise:
         return self.group_by().window(*windows, early=early, lateness=lateness)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Grouped:
     """Rows grouped by keys."""
 
     rows: Rowwise
     keys: tuple[Key, ...]
+
+    def __repr__(self) -> str:
+        return f"{self.rows!r}.group_by({', '.join(repr(key.name) for key in self.keys)})"
 
     def window(self, *windows: Window, early: Duration | None = None, lateness: Duration = 0) -> Windowed:
         """Say over which windows to aggregate, and when to emit them besides once at their end.
@@ -188,7 +198,7 @@ class Grouped:
         return Windowed(self, tuple(dict.fromkeys(window_of(window) for window in windows)), often, allowed)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Windowed:
     """Grouped rows in windows."""
 
@@ -196,6 +206,9 @@ class Windowed:
     windows: tuple[WindowKind, ...]
     early: Micros | None
     lateness: Micros
+
+    def __repr__(self) -> str:
+        return f"{self.grouped!r}.window({', '.join(map(str, self.windows))})"
 
     @property
     def updates(self) -> bool:
@@ -225,7 +238,7 @@ class _Published:
     results: Stream | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Query:
     """A query that lacks only a sink, or others that read its results; it counts from then on."""
 
@@ -234,6 +247,9 @@ class Query:
     target: LatencyTarget | None = None
     fill_zero: bool = False
     _published: _Published = field(default_factory=lambda: _Published(), init=False, repr=False)
+
+    def __repr__(self) -> str:
+        return f"{self.windowed!r}.agg({', '.join(name for name, _ in self.aggregates)})"
 
     @property
     def label(self) -> str | None:

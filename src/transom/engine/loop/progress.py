@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from transom.model.time import MIN_TIME, Micros
+from transom.model.time import MICROS_PER_SECOND, MIN_TIME, Micros
 from transom.windows.query import LatencyTarget
 
 
@@ -71,7 +71,7 @@ class StreamProgress:
     """Time that this takes at the speed of the last seconds; None while it is not known, or the backlog grows."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Progress:
     """The application at one moment."""
 
@@ -95,3 +95,8 @@ class Progress:
     def ran(self) -> Micros:
         """The time that the run has taken so far."""
         return self.at - self.started
+
+    def __repr__(self) -> str:
+        said = [f"{one.name}: {one.rows:,} rows, {one.backlog:,} left" for one in self.streams]
+        said += [f"{one.name}: {one.result_rows:,} results{', failed' * bool(one.failure)}" for one in self.queries]
+        return f"Progress({'; '.join([f'after {self.ran / MICROS_PER_SECOND:.1f} s', *said])})"
