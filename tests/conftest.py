@@ -127,6 +127,14 @@ def nothing_stays_cached(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
+def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let applications on memory sources run no Spark jobs: plans, loop, log, state and sinks are the real ones."""
+    from tests.without_jobs import run_without_jobs
+
+    run_without_jobs(monkeypatch)
+
+
+@pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     """Mounts file systems of a size such as "512k"; skips where that is not allowed."""
     if not sys.platform.startswith("linux") or os.geteuid() != 0:

@@ -20,19 +20,22 @@ from transom.errors import (
 from transom.model.time import ManualClock
 
 NOON = 1_700_000_000_000_000
+SECOND = 1_000_000
+
+without_jobs = pytest.mark.usefixtures("in_memory")
 
 
 def source(until, of=2):
     """A row per second, alternating between zones."""
-    added = tm.sources.memory("zone string, at long, size long")
-    added.add([("ab"[i % of], i, i) for i in range(until)])
+    added = tm.sources.memory("zone string, at timestamp, size long")
+    added.add([("ab"[i % of], i * SECOND, i) for i in range(until)])
     return added
 
 
 def build(spark, tmp_path, rows, queries, **settings):
     """One query per name: `size` sums, `n` counts, each over 10 s."""
     app = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON), max_rows_per_cut=10, **settings)
-    stream = app.stream(rows, event_time="timestamp_seconds(at)", watermark=tm.watermark(0, max_ahead=None))
+    stream = app.stream(rows, event_time="at", watermark=tm.watermark(0, max_ahead=None))
     for name, (sink, values) in queries.items():
         stream.group_by("zone").window("10 seconds").agg(**values).to(sink, name)
     return app
@@ -59,12 +62,13 @@ def both(*seconds):
 COUNT = {"n": tm.count()}
 
 
+@without_jobs
 def test_more_rows_after_all_windows_were_closed(spark, tmp_path):
     """Only the windows that were open are closed; later ones are not."""
     rows, sink = source(25), tm.sinks.memory()
     build(spark, tmp_path, rows, {"q": (sink, COUNT)}).run(once=True, close_all=True)
     assert starts(sink, "q") == both(0, 10, 20)
-    rows.add([("a", 26, 0), ("b", 30, 0), ("a", 31, 0)])
+    rows.add([("a", 26 * SECOND, 0), ("b", 30 * SECOND, 0), ("a", 31 * SECOND, 0)])
     progress = build(spark, tmp_path, rows, {"q": (sink, COUNT)}).run(once=True, close_all=True)
     assert starts(sink, "q") == [*both(0, 10, 20), *both(30)]
     assert progress.queries[0].late_rows == 1
@@ -76,8 +80,8 @@ OVERFLOWING = "9223372036854775807"
 def failing_at_close(spark, tmp_path, rows, sinks):
     """`bad` overflows in the window [10, 20) when its two partials are merged."""
     app = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON), max_rows_per_cut=5)
-    stream = app.stream(rows, event_time="timestamp_seconds(at)", watermark=tm.watermark(0, max_ahead=None))
-    huge = stream.map(lambda df: df.selectExpr("at", f"IF(at IN (12, 17), {OVERFLOWING}, 0) AS size"))
+    stream = app.stream(rows, event_time="at", watermark=tm.watermark(0, max_ahead=None))
+    huge = stream.map(lambda df: df.selectExpr("at", f"IF(second(at) IN (12, 17), {OVERFLOWING}, 0) AS size"))
     huge.window("10 seconds").agg(size=tm.sum("size")).to(sinks["bad"], "bad")
     stream.group_by("zone").window("10 seconds").agg(n=tm.count()).to(sinks["good"], "good")
     return app
@@ -97,6 +101,7 @@ def test_a_query_that_fails_when_its_window_closes(spark, tmp_path, step):
     assert starts(sinks["good"], "good") == both(0, 10, 20, 30)
 
 
+@without_jobs
 @pytest.mark.parametrize("snapshot_bytes", [1, 1 << 20], ids=["snapshots", "log"])
 def test_a_query_that_was_removed_and_comes_back_is_new(spark, tmp_path, snapshot_bytes):
     """Nothing that it left in the log comes out again, and no window that misses the rows of its absence."""
@@ -106,10 +111,10 @@ def test_a_query_that_was_removed_and_comes_back_is_new(spark, tmp_path, snapsho
     app = build(spark, tmp_path, rows, {"n": (n, COUNT), "size": (size, sums)}, **options)
     killed_at(app, "windows closed", 3)  # window 0 of `size` is perhaps not delivered
     before = starts(size, "size")
-    rows.add([("ab"[i % 2], i, i) for i in range(35, 55)])
+    rows.add([("ab"[i % 2], i * SECOND, i) for i in range(35, 55)])
     killed_at(build(spark, tmp_path, rows, {"n": (n, COUNT)}, **options), "committed", 4)
     again = tm.sinks.memory()
-    rows.add([("ab"[i % 2], i, i) for i in range(55, 75)])
+    rows.add([("ab"[i % 2], i * SECOND, i) for i in range(55, 75)])
     app = build(spark, tmp_path, rows, {"n": (n, COUNT), "size": (again, sums)}, **options)
     app.run(once=True, close_all=True)
     assert starts(n, "n") == both(0, 10, 20, 30, 40, 50, 60, 70)
@@ -128,6 +133,7 @@ def test_a_query_that_was_removed_and_comes_back_is_new(spark, tmp_path, snapsho
     assert by_start == [sum(range(60, 70)), sum(range(70, 75))]
 
 
+@without_jobs
 def test_a_second_run_is_refused_while_the_first_lives(spark, tmp_path):
     rows, sink = source(30), tm.sinks.memory()
     refused = []
@@ -144,6 +150,7 @@ def test_a_second_run_is_refused_while_the_first_lives(spark, tmp_path):
     assert starts(sink, "q") == both(0, 10, 20)
 
 
+@without_jobs
 @pytest.mark.parametrize("step", ["cut logged", "job done", "committed", "delivered", "before snapshot"])
 def test_a_driver_that_was_replaced_commits_no_more(spark, tmp_path, monkeypatch, step):
     opened = Checkpoint.open
@@ -161,6 +168,7 @@ def test_a_driver_that_was_replaced_commits_no_more(spark, tmp_path, monkeypatch
     assert len(found) == len(set(found)) == 6
 
 
+@without_jobs
 @pytest.mark.parametrize("damage", ["half", "changed", "garbage"])
 def test_the_last_record_is_damaged(spark, tmp_path, damage):
     """What a torn write leaves: the record does not count, and the run goes on before it."""
@@ -200,6 +208,7 @@ def test_merged_results_are_not_written_again(spark, tmp_path):
     assert len(found) == len(set(found)) == 10
 
 
+@without_jobs
 def test_two_streams_killed_again_and_again(spark, tmp_path):
     """Their records mix in one log, and snapshots find cuts of both under way."""
     sources, sinks = [source(40), source(50)], [tm.sinks.memory(), tm.sinks.memory()]
@@ -207,7 +216,7 @@ def test_two_streams_killed_again_and_again(spark, tmp_path):
     def two():
         app = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON), max_rows_per_cut=10, snapshot_bytes=3_000)
         for rows, sink, name in zip(sources, sinks, "xy", strict=True):
-            stream = app.stream(rows, event_time="timestamp_seconds(at)", watermark=tm.watermark(0, max_ahead=None))
+            stream = app.stream(rows, event_time="at", watermark=tm.watermark(0, max_ahead=None))
             windows = stream.group_by("zone").window("10 seconds", tm.sliding("20 seconds", every="10 seconds"))
             windows.agg(n=tm.count()).to(sink, name)
         return app
@@ -233,9 +242,7 @@ def test_two_streams_killed_again_and_again(spark, tmp_path):
 def all_kinds(spark, tmp_path, rows, sinks):
     """Windows, sessions, early results, and a query that reads the results of another."""
     app = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON), max_rows_per_cut=5)
-    stream = app.stream(
-        rows, event_time="timestamp_seconds(at)", watermark=tm.watermark(0, max_ahead=None), name="rows"
-    )
+    stream = app.stream(rows, event_time="at", watermark=tm.watermark(0, max_ahead=None), name="rows")
     keyed = stream.group_by("zone")
     plain = keyed.window("10 seconds").agg(n=tm.count(), size=tm.sum("size"))
     plain.to(sinks["plain"], "plain")
@@ -247,8 +254,8 @@ def all_kinds(spark, tmp_path, rows, sinks):
 
 def test_a_restart_merges_only_what_is_not_delivered(spark, tmp_path, monkeypatch):
     """What the sinks have, and what the streams behind have read, moves on without being made again."""
-    rows = tm.sources.memory("zone string, at long, size long")
-    rows.add([("ab"[i % 2], i + 10 * (i // 8), i) for i in range(60)])
+    rows = tm.sources.memory("zone string, at timestamp, size long")
+    rows.add([("ab"[i % 2], (i + 10 * (i // 8)) * SECOND, i) for i in range(60)])
     names = ("plain", "chain", "sessions", "early")
     whole, sinks = ({name: tm.sinks.memory() for name in names} for _ in range(2))
     all_kinds(spark, tmp_path / "whole", rows, whole).run(once=True, close_all=True)
@@ -283,6 +290,7 @@ def clash(*arguments, **options):
     return np.maximum(np.array(["a"], object), np.array([1]), dtype=np.int64)
 
 
+@without_jobs
 @pytest.mark.parametrize("step", ["none", "windows closed", "committed"])
 @pytest.mark.parametrize("where", ["merging", "taking in"])
 def test_an_error_of_the_engine_takes_out_its_queries_only_and_is_logged(
@@ -290,7 +298,7 @@ def test_an_error_of_the_engine_takes_out_its_queries_only_and_is_logged(
 ):
     def one_and_two(rows, sinks):
         app = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON), max_rows_per_cut=10)
-        stream = app.stream(rows, event_time="timestamp_seconds(at)", watermark=tm.watermark(0, max_ahead=None))
+        stream = app.stream(rows, event_time="at", watermark=tm.watermark(0, max_ahead=None))
         zones = stream.group_by("zone")
         zones.window("10 seconds").agg(n=tm.count()).to(sinks["good"], "good")
         bad = zones if where == "merging" else stream
@@ -318,6 +326,7 @@ def test_an_error_of_the_engine_takes_out_its_queries_only_and_is_logged(
     assert any(record.exc_info and record.name == "transom.engine.state.closing" for record in caplog.records)
 
 
+@without_jobs
 @pytest.mark.parametrize("error", [MemoryError(), CheckpointCorruptError("damaged")])
 def test_what_no_query_can_help_ends_the_run_and_takes_out_none(spark, tmp_path, monkeypatch, error):
     rows, sinks = source(40), {"q": (tm.sinks.memory(), COUNT)}

@@ -1,0 +1,44 @@
+"""Applications without Spark jobs: what Spark made of queries is remembered, and Arrow computes the partials of cuts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from transom.engine.execution import runners
+from transom.engine.spark.compile import Compiled, compile_queries
+from transom.engine.streams import stream
+from transom.simulation.inmemory import run_in_memory
+
+_compiled: dict[Any, tuple[Compiled, Any]] = {}
+"""What was compiled, and what was noted of the checkpoint's queries by the way."""
+
+
+def compiled_once(session, schema, rows, queries, share=True, arrangement=None, carried=None) -> Compiled:
+    """Compile queries, or remember what equal ones of an equal stream are; their transformations are the same objects.
+
+    Not for tests that change settings of the session.
+    """
+    noted = tuple(vars(carried).items()) if carried is not None else ()
+    key = (schema.json(), rows, tuple(queries), share, arrangement, repr(noted))
+    if key not in _compiled:
+        options = {} if arrangement is None else {"arrangement": arrangement}
+        made = compile_queries(session, schema, rows, queries, share, **options, carried=carried)
+        after = {} if carried is None else {name: type(value)(value) for name, value in vars(carried).items()}
+        _compiled[key] = made, after
+    made, after = _compiled[key]
+    if carried is not None:
+        vars(carried).update({name: type(value)(value) for name, value in after.items()})
+    return made
+
+
+def compile_once(patch: pytest.MonkeyPatch) -> None:
+    """Let streams that run remember what Spark made of their queries."""
+    patch.setattr(stream, "compile_queries", compiled_once)
+
+
+def run_without_jobs(patch: pytest.MonkeyPatch) -> None:
+    """Let the jobs of cuts be those of `run_in_memory`, which refuses what it does not know."""
+    compile_once(patch)
+    patch.setattr(runners, "run_on_spark", run_in_memory)
