@@ -127,6 +127,14 @@ def nothing_stays_cached(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
+def compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let applications with equal streams and queries remember what Spark made of them."""
+    from tests.without_jobs import compile_once
+
+    compile_once(monkeypatch)
+
+
+@pytest.fixture
 def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let applications on memory sources run no Spark jobs: plans, loop, log, state and sinks are the real ones."""
     from tests.without_jobs import run_without_jobs

@@ -1,4 +1,4 @@
-"""Applications without Spark jobs: what Spark made of queries is remembered, and Arrow computes the partials of cuts."""
+"""Applications without Spark jobs: what Spark made of queries is remembered, and Arrow makes the partials of cuts."""
 
 from __future__ import annotations
 

@@ -23,6 +23,9 @@ from transom.simulation.virtual import JobCosts, SimulatedCutRunner
 from transom.sinks.inmemory import MemorySink
 from transom.sources.base import Source, Waiting
 
+without_jobs = pytest.mark.usefixtures("in_memory")
+
+
 SECOND = 1_000_000
 NOON = 1_700_000_000 * SECOND
 
@@ -64,6 +67,7 @@ def late(progress: Progress) -> int:
     return progress.queries[0].late_rows
 
 
+@without_jobs
 def test_rows_that_wait_for_the_trigger_are_no_idleness(spark: SparkSession, tmp_path: Path) -> None:
     source = tm.sources.memory("at timestamp")
     played = Played(spark, tmp_path, tm.watermark("500 ms", close_on_idle="1 second"), trigger="4 seconds")
@@ -74,6 +78,7 @@ def test_rows_that_wait_for_the_trigger_are_no_idleness(spark: SparkSession, tmp
     assert sum(played.windows().values()) == 57
 
 
+@without_jobs
 def test_time_for_which_the_application_does_not_run_is_no_idleness(spark: SparkSession, tmp_path: Path) -> None:
     source = tm.sources.memory("at timestamp")
     played = Played(spark, tmp_path, tm.watermark(0, close_on_idle="10 seconds"))
@@ -88,6 +93,7 @@ def test_time_for_which_the_application_does_not_run_is_no_idleness(spark: Spark
     assert played.windows() == {0: 1, 1: 1, 2: 1, 3: 1, 50: 1}
 
 
+@without_jobs
 def test_a_cut_under_way_is_no_idleness(spark: SparkSession, tmp_path: Path) -> None:
     source = tm.sources.memory("at timestamp")
     played = Played(spark, tmp_path, tm.watermark(0, close_on_idle="1 second"), max_rows_per_cut=1)
@@ -98,6 +104,7 @@ def test_a_cut_under_way_is_no_idleness(spark: SparkSession, tmp_path: Path) -> 
     assert played.windows() == {0: 6}
 
 
+@without_jobs
 def test_a_source_that_is_empty_for_so_long_is_closed(spark: SparkSession, tmp_path: Path) -> None:
     source = tm.sources.memory("at timestamp")
     played = Played(spark, tmp_path, tm.watermark(0, close_on_idle="5 seconds"))
@@ -149,6 +156,7 @@ def test_a_directory_that_comes_later_holds_the_watermark_back_until_it_is_read(
     assert played.windows() == {0: 1, 1: 1}
 
 
+@without_jobs
 def test_a_partition_counts_as_silent_also_where_a_cut_takes_longer(spark: SparkSession, tmp_path: Path) -> None:
     source = tm.sources.memory("at timestamp", partitions=2)
     played = Played(spark, tmp_path, tm.watermark(0, idle_after="1 second"), max_rows_per_cut=1)
@@ -159,6 +167,7 @@ def test_a_partition_counts_as_silent_also_where_a_cut_takes_longer(spark: Spark
     assert played.windows() == {0: 2, 1: 1, 2: 1, 3: 1, 4: 1}
 
 
+@without_jobs
 def test_two_streams_of_one_source_have_each_their_own_idleness(spark: SparkSession, tmp_path: Path) -> None:
     """What one of them has read waits for the other."""
     source, clock, sink = tm.sources.memory("at timestamp"), VirtualClock(NOON), MemorySink()

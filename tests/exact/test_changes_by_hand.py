@@ -13,6 +13,9 @@ import transom as tm
 from transom.errors import DefinitionError, JobChangedError
 from transom.model.time import MIN_TIME
 
+without_jobs = pytest.mark.usefixtures("in_memory")
+
+
 # ---- by hand: ten rows a cut, one a second
 
 TOTAL = Drawn(("a",), (WINDOWS[3],), ("total",), False)
@@ -64,6 +67,7 @@ def test_a_paused_query_misses_what_comes_meanwhile_and_rests_at_a_restart(inter
     bench.check(interpreted, rows_until(100))
 
 
+@without_jobs
 def test_a_resumed_query_takes_panes_that_others_kept(interpreted, tmp_path):
     bench = changing(interpreted, tmp_path, [FINE, TOTAL], 100)
     bench.job = {"q0", "q1"}
@@ -73,6 +77,7 @@ def test_a_resumed_query_takes_panes_that_others_kept(interpreted, tmp_path):
     bench.check(interpreted, rows_until(100))
 
 
+@without_jobs
 @pytest.mark.parametrize("step", ["change logged", "before snapshot", "after snapshot", "cut logged"])
 def test_killed_around_a_change(interpreted, tmp_path, step):
     bench = changing(interpreted, tmp_path, [FINE, TOTAL], 60)
@@ -83,6 +88,7 @@ def test_killed_around_a_change(interpreted, tmp_path, step):
     assert bench.check(interpreted, rows_until(60)) > 10
 
 
+@without_jobs
 def test_a_removed_query_stays_out_and_its_name_is_free(interpreted, tmp_path):
     bench = changing(interpreted, tmp_path, [COARSE, FINE], 30)
     bench.job = {"q0", "q1"}
@@ -104,6 +110,7 @@ def test_a_removed_query_stays_out_and_its_name_is_free(interpreted, tmp_path):
         bench.run()
 
 
+@without_jobs
 def test_a_restart_adds_what_the_job_has_more_with_its_history(interpreted, tmp_path):
     bench = changing(interpreted, tmp_path, [FINE, TOTAL], 30)
     bench.run(close_all=False)
@@ -115,6 +122,7 @@ def test_a_restart_adds_what_the_job_has_more_with_its_history(interpreted, tmp_
     bench.check(interpreted, rows_until(60))
 
 
+@without_jobs
 def test_what_cannot_be_done_is_refused_and_harms_nobody(interpreted, tmp_path):
     bench = changing(interpreted, tmp_path, [FINE, TOTAL], 60)
     bench.job = {"q0", "q1"}
@@ -151,6 +159,7 @@ def test_what_cannot_be_done_is_refused_and_harms_nobody(interpreted, tmp_path):
     bench.check(interpreted, rows_until(60))
 
 
+@without_jobs
 def test_changes_asked_from_another_thread(interpreted, tmp_path):
     """They are made in the order in which they are asked for, also when that is before the start."""
     bench = changing(interpreted, tmp_path, [FINE, TOTAL], 60)
@@ -178,6 +187,7 @@ def test_changes_asked_from_another_thread(interpreted, tmp_path):
     bench.check(interpreted, rows_until(60))
 
 
+@without_jobs
 def test_edges_come_to_the_panes_of_a_global_group(interpreted, tmp_path):
     bench = changing(interpreted, tmp_path, [Drawn((), (WINDOWS[1],), ("total",), False)] * 2, 60)
     bench.queries["q1"] = Drawn((), (WINDOWS[2],), ("rows",), False)

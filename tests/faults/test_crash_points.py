@@ -18,10 +18,10 @@ from pathlib import Path
 import faults_app
 import pytest
 from faults_app import STEPS, Killed, at_step, dead_letters, make_app, results, write_input
+from tests.without_jobs import compile_once
 
 from transom.engine.execution.onspark import SparkJob
 from transom.engine.spark import deadletters
-from transom.engine.streams import stream
 
 
 def kill_at(spark, root, step, number):
@@ -42,14 +42,8 @@ def kill_at(spark, root, step, number):
 @pytest.fixture(scope="module", autouse=True)
 def spark_is_asked_once():
     """Remember what Spark made of the queries and gave for each cut."""
-    compiled, given, written, found = {}, {}, {}, {}
-    compile_queries, partials, write = stream.compile_queries, SparkJob.partials, deadletters.write_dead_letters
-
-    def compiled_once(session, schema, rows, queries, *options):
-        key = schema.json(), rows, tuple(queries), options
-        if key not in compiled:
-            compiled[key] = compile_queries(session, schema, rows, queries, *options)
-        return compiled[key]
+    given, written, found = {}, {}, {}
+    partials, write = SparkJob.partials, deadletters.write_dead_letters
 
     def given_once(job, plan):
         key = (str(job.cut), *plan.queries)
@@ -67,7 +61,7 @@ def spark_is_asked_once():
         return found[directory.name]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "compile_queries", compiled_once)
+        compile_once(patch)
         patch.setattr(SparkJob, "partials", given_once)
         patch.setattr(deadletters, "write_dead_letters", written_once)
         yield

@@ -19,6 +19,9 @@ from transom.errors import SinkError
 from transom.model.time import ManualClock
 from transom.sinks.inmemory import MemorySink
 
+without_jobs = pytest.mark.usefixtures("in_memory")
+
+
 NOON = 1_700_000_000_000_000
 MINUTE = 60_000_000
 
@@ -64,6 +67,7 @@ def run_and_stop(app, clock, began):
         thread.join()
 
 
+@without_jobs
 def test_a_sink_that_hangs_does_not_keep_the_end(spark, tmp_path, short):
     clock, hanging, good = ManualClock(NOON), Hanging(), tm.sinks.memory()
     app = build(spark, tmp_path, source(30), {"bad": hanging, "good": good}, clock, stop_timeout="1 minute")
@@ -77,6 +81,7 @@ def test_a_sink_that_hangs_does_not_keep_the_end(spark, tmp_path, short):
     hanging.may_end.set()
 
 
+@without_jobs
 def test_a_micro_batch_that_hangs_does_not_keep_the_end(spark, tmp_path, short, monkeypatch):
     clock, began, may_end = ManualClock(NOON), threading.Event(), threading.Event()
 
@@ -95,6 +100,7 @@ def test_a_micro_batch_that_hangs_does_not_keep_the_end(spark, tmp_path, short, 
     may_end.set()
 
 
+@without_jobs
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), OSError("no")])
 def test_whatever_a_sink_raises_is_its_own(spark, tmp_path, error):
     class Leaving(Failing):
@@ -120,6 +126,7 @@ class Closing(MemorySink):
             raise self.error
 
 
+@without_jobs
 def test_each_is_closed_once_whatever_another_one_raises(spark, tmp_path):
     sinks = {"a": Closing(OSError("a")), "b": Closing(ValueError("b")), "c": Closing()}
     app = build(spark, tmp_path, source(30), sinks)
@@ -134,6 +141,7 @@ def test_an_error_says_more_than_those_of_closing(caplog):
     assert "could not be closed" in caplog.text
 
 
+@without_jobs
 def test_the_sink_of_a_query_that_was_removed_is_closed_while_the_others_go_on(spark, tmp_path):
     shared, own, sinks = Closing(), Closing(), {}
     app = build(spark, tmp_path, source(30), {"stays": shared, "shares": shared, "leaves": own})
@@ -151,6 +159,7 @@ def test_the_sink_of_a_query_that_was_removed_is_closed_while_the_others_go_on(s
     assert (own.closed, shared.closed) == (1, 1)
 
 
+@without_jobs
 @pytest.mark.parametrize("moment", ["before", "while it begins"])
 def test_stop_when_there_is_no_loop_yet(spark, tmp_path, moment):
     """Before `run` there is nothing to stop; from its first moment on there is."""
@@ -165,6 +174,7 @@ def test_stop_when_there_is_no_loop_yet(spark, tmp_path, moment):
         assert app.run().stopping
 
 
+@without_jobs
 def test_runs_one_after_another(spark, tmp_path):
     rows, sink = source(15), tm.sinks.memory()
     app = build(spark, tmp_path, rows, {"q": sink})

@@ -14,6 +14,9 @@ from transom.sinks.base import WindowResults
 from transom.sinks.inmemory import MemorySink
 from transom.sinks.outlets import Outlets
 
+without_jobs = pytest.mark.usefixtures("in_memory")
+
+
 NOON = 1_700_000_000_000_000
 SECOND = 1_000_000
 
@@ -90,6 +93,7 @@ def test_retries_back_off_and_keep_the_order():
     assert delivery.close(10) == []
 
 
+@without_jobs
 def test_others_are_not_held_up(spark, tmp_path):
     """The sink of one query recovers only after all results of the other are there."""
     good, bad = MemorySink(), Failing(1000)
@@ -105,6 +109,7 @@ def test_others_are_not_held_up(spark, tmp_path):
     assert [query.waiting for query in progress.queries] == [0, 0]
 
 
+@without_jobs
 def test_a_sink_that_never_works_at_the_end_of_the_input(spark, tmp_path):
     good, bad = MemorySink(), Failing(float("inf"))
     app = build(spark, tmp_path, source(30), {"good": good, "bad": bad})
@@ -131,6 +136,7 @@ class Slow(MemorySink):
         super().write(results)
 
 
+@without_jobs
 def test_a_slow_sink_holds_back_the_reading_not_the_memory(spark, tmp_path):
     slow, notes, waiting = Slow(), [], []
 
@@ -147,6 +153,7 @@ def test_a_slow_sink_holds_back_the_reading_not_the_memory(spark, tmp_path):
     assert max(waiting) == 2
 
 
+@without_jobs
 def test_too_many_results_wait(spark, tmp_path):
     """The query is taken out; what it has computed is written at the next start, and nothing of it after that."""
     good, bad = MemorySink(), Failing(float("inf"))
@@ -167,6 +174,7 @@ def test_too_many_results_wait(spark, tmp_path):
     assert counts(good, "good") == [(s, z, 5) for s in (0, 10, 20, 30, 40, 50, 0, 10) for z in "ab"]
 
 
+@without_jobs
 def test_the_only_query_is_taken_out_and_its_results_are_written_at_the_next_start(spark, tmp_path):
     for sink in (Failing(float("inf")), MemorySink()):
         app = build(spark, tmp_path, source(60), {"q": sink}, max_waiting_bytes=60)
@@ -175,6 +183,7 @@ def test_the_only_query_is_taken_out_and_its_results_are_written_at_the_next_sta
     assert counts(sink, "q")[:2] == of_windows(0)
 
 
+@without_jobs
 def test_a_sink_that_cannot_be_opened(spark, tmp_path):
     class Closed(MemorySink):
         def open(self, query):
@@ -191,6 +200,7 @@ def test_a_sink_that_cannot_be_opened(spark, tmp_path):
     assert counts(good, "good") == of_windows(0, 10, 20)
 
 
+@without_jobs
 @pytest.mark.parametrize("kind", [tm.sinks.parquet, tm.sinks.json])
 def test_results_of_another_checkpoint(spark, tmp_path, kind):
     """They are neither removed nor mixed with new ones."""
@@ -212,6 +222,7 @@ def test_results_of_another_checkpoint(spark, tmp_path, kind):
     assert {path.name: path.read_bytes() for path in out.glob("part-*")} == before
 
 
+@without_jobs
 def test_two_queries_in_one_directory(spark, tmp_path):
     with pytest.raises(DefinitionError, match="directory of its own"):
         build(
@@ -219,6 +230,7 @@ def test_two_queries_in_one_directory(spark, tmp_path):
         )
 
 
+@without_jobs
 def test_stopping_does_not_wait_for_a_failing_sink(spark, tmp_path):
     """What waits is kept over any number of starts, until the sink works."""
     bad = Failing(float("inf"))

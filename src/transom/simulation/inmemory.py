@@ -1,11 +1,13 @@
 """The job of a cut without Spark: partials of rows that are in memory, by Arrow, for simulated runners.
 
 It knows what transcripts need: rows of a memory source without transformations, keys and inputs that are plain columns,
-fixed and calendar windows, and count, sum, min and max. Anything else is refused, never computed in another way.
+event times that are one, or `timestamp_seconds` of one, fixed and calendar windows, and count, sum, min and max.
+Anything else is refused, never computed in another way.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +23,7 @@ from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.engine.streams.stream import RunningStream
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
-from transom.model.time import FIRST_EVENT, LAST_EVENT, Micros
+from transom.model.time import FIRST_EVENT, LAST_EVENT, MICROS_PER_SECOND, Micros
 from transom.scheduling.arrivals import DelayMoments
 from transom.sources.base import ARRIVAL, PARTITION
 from transom.sources.inmemory import MemorySource
@@ -31,6 +33,9 @@ from transom.windows.aggregates.extremes import Extreme
 from transom.windows.aggregates.sums import Sum
 from transom.windows.components import Component
 from transom.windows.panes import Times
+
+_UNITS = {"seconds": MICROS_PER_SECOND, "millis": MICROS_PER_SECOND // 1000, "micros": 1}
+_FROM_NUMBER = re.compile(rf"timestamp_({'|'.join(_UNITS)})\((\w+)\)")
 
 REMEDY = "Let the simulated runner compute with Spark: work=run_on_spark."
 
@@ -49,10 +54,7 @@ def run_in_memory(stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> 
     if stream.buffers:
         raise _refused(f"Rows of the stream {stream.name!r} are kept for a join")
     rows = source.rows(cut.start, cut.end)
-    column = _column(rows, stream.definition.rows.event_time)
-    if not pa.types.is_timestamp(column.type):
-        raise _refused(f"The event time has type {column.type}")
-    time = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    time = _event_time(rows, stream.definition.rows.event_time)
     stats, good = _counted(rows, time, cut.ahead, len(source.partitions))
     rows, time = rows.filter(good), time.filter(good)
     queries = [known.query for known in compiled.queries.values()]
@@ -76,6 +78,17 @@ def _column(rows: pa.Table, expression: Expression) -> pa.ChunkedArray:
     if expression.column is not None or expression.text not in rows.column_names:
         raise _refused(f"{expression.text!r} is no column")
     return rows.column(expression.text)
+
+
+def _event_time(rows: pa.Table, expression: Expression) -> pa.ChunkedArray:
+    if (made := _FROM_NUMBER.fullmatch(expression.text)) and made[2] in rows.column_names:
+        number = rows.column(made[2])
+        if pa.types.is_int64(number.type):
+            return pc.multiply_checked(number, _UNITS[made[1]])
+    column = _column(rows, expression)
+    if not pa.types.is_timestamp(column.type):
+        raise _refused(f"The event time has type {column.type}")
+    return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
 
 
 def _counted(
