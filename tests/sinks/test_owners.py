@@ -8,7 +8,9 @@ import sqlite3
 import threading
 from contextlib import closing
 from datetime import UTC, datetime
+from json import dumps as json_text
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,13 +21,29 @@ from transom.sinks.compaction import compact
 from transom.sinks.databases import sqlite
 from transom.sinks.directories import json, parquet
 from transom.sinks.owner import MARK, Claim, Owner, owner_of
+from transom.sinks.topics import kafka
 
 MINE, HERS = Owner("c1", "q", "/mine"), Owner("c2", "q", "/hers")
-KINDS = ["parquet", "json", "sqlite"]
+KINDS = ["parquet", "json", "sqlite", pytest.param("kafka", marks=pytest.mark.kafka)]
+WHERE: dict[str, Any] = {}
+"""The broker, and the topic of the test."""
+
+
+@pytest.fixture(autouse=True)
+def topic(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("kafka"):
+        WHERE["broker"] = request.getfixturevalue("kafka")
+        WHERE["topic"] = WHERE["broker"].topic()
 
 
 def place(kind: str, root: Path, query: str = "q") -> Sink:
-    made = {"parquet": parquet, "json": json, "sqlite": lambda path: sqlite(path / "r.db", "t")}[kind](root / "out")
+    kinds = {
+        "parquet": parquet,
+        "json": json,
+        "sqlite": lambda path: sqlite(path / "r.db", "t"),
+        "kafka": lambda path: kafka(WHERE["broker"].servers, WHERE["topic"]),
+    }
+    made = kinds[kind](root / "out")
     made.open(query)
     return made
 
@@ -37,6 +55,12 @@ def write(sink: Sink, cut: int) -> None:
 
 def without_mark(kind: str, root: Path) -> None:
     """Leave the place as versions left it that knew no owners."""
+    if kind == "kafka":
+        sink = place(kind, root)
+        name = json_text([sink._ledger.place, "owner"])
+        WHERE["broker"].put("transom-ledger", [None], key=name)
+        sink.close()
+        return
     if kind != "sqlite":
         (root / "out" / MARK).unlink()
         return
@@ -45,7 +69,12 @@ def without_mark(kind: str, root: Path) -> None:
             database.execute(f"ALTER TABLE transom_results DROP COLUMN {name}")
 
 
-def content(root: Path) -> dict[str, bytes]:
+def content(kind: str, root: Path) -> dict[str, Any]:
+    if kind == "kafka":
+        sink = place(kind, root)
+        ledger = sink._ledger.read()
+        sink.close()
+        return {"messages": [m.value() for m in WHERE["broker"].read(WHERE["topic"])], "ledger": ledger}
     return {path.name: path.read_bytes() for path in (root / "out").iterdir() if path.is_file()}
 
 
@@ -78,7 +107,7 @@ def test_who_may_have_it(kind: str, case: str, tmp_path: Path) -> None:
     if state == "older":
         without_mark(kind, tmp_path)
     sink = place(kind, tmp_path, claim.query)
-    before = content(tmp_path)
+    before = content(kind, tmp_path)
     if refusal is None:
         sink.claim(claim)
         sink.claim(claim)
@@ -87,7 +116,7 @@ def test_who_may_have_it(kind: str, case: str, tmp_path: Path) -> None:
     else:
         with pytest.raises(SinkError, match=refusal):
             sink.claim(claim)
-        assert content(tmp_path) == before
+        assert content(kind, tmp_path) == before
     sink.close()
 
 
@@ -146,7 +175,7 @@ def test_what_a_kill_left_while_it_was_marked_goes(tmp_path: Path) -> None:
     (tmp_path / "out" / f".{MARK}.0123abcd.tmp").write_text("torn")
     sink.claim(Claim(MINE, is_new=True))
     sink.recover("q", 1)
-    assert set(content(tmp_path)) == {MARK, ".compact.lock"}
+    assert set(content("json", tmp_path)) == {MARK, ".compact.lock"}
     assert owner_of(tmp_path / "out") == MINE
 
 

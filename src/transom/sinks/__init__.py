@@ -9,6 +9,7 @@ from transom.sinks.inmemory import memory
 from transom.sinks.lakes import delta
 from transom.sinks.postgresql import postgres
 from transom.sinks.printing import console
+from transom.sinks.topics import kafka
 
 __all__ = [
     "Sink",
@@ -19,6 +20,7 @@ __all__ = [
     "delta",
     "foreach",
     "json",
+    "kafka",
     "memory",
     "parquet",
     "postgres",

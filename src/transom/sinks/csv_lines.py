@@ -21,7 +21,7 @@ def write_csv(table: pa.Table, file: IO[bytes]) -> None:
         if batch.num_rows:
             pieces: list[Any] = []
             for column in batch.columns:
-                pieces += [pc.fill_null(_fields(column), ""), ","]
+                pieces += [pc.fill_null(fields(column), ""), ","]
             file.write(joined([*pieces[:-1], "\n"]))
 
 
@@ -38,11 +38,11 @@ def header_of(file: IO[bytes]) -> bytes:
     return line
 
 
-def _fields(column: pa.Array) -> pa.Array:
+def fields(column: pa.Array) -> pa.Array:
     """Return the field of each value; null where there is none."""
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return _fields(column.dictionary_decode())
+        return fields(column.dictionary_decode())
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _quoted(column)
     texts = encoded(column)

@@ -12,7 +12,11 @@ from transom.storage.places import Place
 
 MARK = "_transom"
 """The file; readers of Parquet and JSON pass over names that begin like this one."""
-_WITH_MARK = {"directory": f", with the file {MARK}", "table": ", with its row in transom_results"}
+_WITH_MARK = {
+    "directory": f", with the file {MARK}",
+    "table": ", with its row in transom_results",
+    "topic": ": delete the topic and make it again",
+}
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Claim:
             holder: Whose the place is; None when it does not say so.
             has_results: Whether it holds results.
             place: The place, in words.
-            kind: What it is: `directory` or `table`.
+            kind: What it is: `directory`, `table` or `topic`.
 
         Raises:
             SinkError: It may not have it.

@@ -60,13 +60,13 @@ class Changer:
         Raises:
             SinkError: A sink cannot be used.
         """
-        for stream in self._streams.values():
-            for name in stream.state.queries:
-                self._recover_sinks(stream, name, self._sinks[name])
         added = {s.name: [name for name in fate.added if name in s.definitions] for s in self._streams.values()}
-        for stream in self._streams.values():
-            for name in added[stream.name]:
-                self._recover_sinks(stream, name, self._sinks[name])
+        claimed = [(stream, name) for stream in self._streams.values() for name in stream.state.queries]
+        claimed += [(stream, name) for stream in self._streams.values() for name in added[stream.name]]
+        for _, name in claimed:  # all claim first: that ends what earlier runs still write anywhere
+            self._sinks[name].claim(self._journal.claim(name))
+        for stream, name in claimed:
+            self._sinks[name].recover(name, stream.state.cut + 1)
         left = [(name, self._journal.register.known[name].stream) for name in fate.left]
         for where in dict.fromkeys(where for _, where in left):
             names = tuple(name for name, stream in left if stream == where)

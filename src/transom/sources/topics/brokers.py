@@ -103,7 +103,7 @@ class Brokers:
 
     def _list(self, what: str, places: Sequence[Place]) -> dict[Place, Future[Any]]:
         from confluent_kafka import IsolationLevel, TopicPartition
-        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+        from confluent_kafka.admin import OffsetSpec
 
         if not places:
             return {}
