@@ -144,6 +144,7 @@ def main(names: list[str]) -> None:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")  # the first job waits for all executors
+        .config("spark.deploy.maxExecutorRetries", "-1")  # it gives up nobody whose executors die
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")

@@ -78,7 +78,8 @@ def test_latencies_count_from_when_the_stream_and_those_that_feed_it_have_caught
     metrics = Metrics(0, {"hours": hours, "days": days})
 
     def latencies(query: str, ingested: int) -> int:
-        metrics.delivered(Delivered(ResultBatch(WindowResults(query, 1, pa.table({})), 1, ingested), ingested + 3))
+        batch = ResultBatch(WindowResults(query, 1, pa.table({})), 1, ingested)
+        metrics.delivered(Delivered(batch, ingested + 3, "sink", by_all=True))
         return len(metrics._query(query).latencies)
 
     days.more = False
