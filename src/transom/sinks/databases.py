@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from transom.errors import SinkError
 from transom.sinks.base import WindowResults
@@ -132,7 +133,7 @@ class SqliteSink:
                 return
             columns = ", ".join(f"{_quoted(f.name)} {_type(f.type)}" for f in results.table.schema)
             database.execute(f"CREATE TABLE IF NOT EXISTS {table} ({columns})")
-            rows = list(zip(*[[_value(v) for v in python_values(c)] for c in results.table.columns], strict=True))
+            rows = list(zip(*map(_values, results.table.columns), strict=True))
             if results.updates:
                 keys = ", ".join(map(_quoted, results.keys))
                 index = _quoted(f"{self._table} keys")
@@ -191,6 +192,22 @@ def _type(kind: pa.DataType) -> str:
     if pa.types.is_floating(kind):
         return "REAL"
     return "BLOB" if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else "TEXT"
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """Return what SQLite stores for the values of a column; each time is made a text once."""
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return python_values(column)
+    if pa.types.is_floating(kind) and not pc.any(pc.is_nan(column)).as_py():
+        return python_values(column)
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        texts: list[Any] = []
+        for chunk in column.dictionary_encode().chunks:
+            known = pa.array([_value(value) for value in python_values(chunk.dictionary)], pa.string())
+            texts += known.take(chunk.indices).to_pylist()
+        return texts
+    return [_value(value) for value in python_values(column)]
 
 
 def _value(value: Any) -> Any:
