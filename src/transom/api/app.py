@@ -29,6 +29,7 @@ from transom.engine.spark.session import active_session_kept, private_session, r
 from transom.engine.spark.silence import silent_tasks
 from transom.engine.streams.derived import FED, WINDOW_TIME
 from transom.engine.streams.stream import StreamDefinition
+from transom.engine.streams.taps import tap
 from transom.errors import DefinitionError, SessionError
 from transom.model.expression import Expression, Input
 from transom.model.time import Clock, Duration, SystemClock
@@ -330,6 +331,9 @@ class App:
             streams, lost = open_streams(order.definitions, session, checkpoint, self._clock, share, groups, kept, here)
             for name, outlets in order.sinks.items():
                 outlets.open(name)
+            for stream in streams.values():
+                for query in stream.definition.queries:
+                    tap(stream, order.sinks[query.name])
             loop = Loop(
                 streams,
                 order.sinks,

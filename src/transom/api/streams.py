@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from transom.api.taps import RowTap
 from transom.engine.changes.requests import Change
 from transom.engine.spark.columns import Unrepeatable, Where, both
 from transom.engine.spark.plan import Rows, Transformation
@@ -64,6 +65,10 @@ class Stream:
     def where(self, condition: Input) -> Rowwise:
         """Return the rows that satisfy a condition, SQL or a Column; cheaper for many queries than filters in `map`."""
         return Rowwise(self, ()).where(condition)
+
+    def rows(self) -> RowTap:
+        """Return the rows themselves, to be written as files; see `RowTap.to`."""
+        return RowTap(Rowwise(self, ()))
 
     def group_by(self, *keys: str, **named: Input) -> Grouped:
         """Group by columns, or by named expressions; nothing for one global group."""
@@ -136,6 +141,10 @@ class Rowwise:
         transformation = transformation if deterministic else Unrepeatable(transformation)
         before = () if self.condition is None else (Where(self.condition),)
         return Rowwise(self.stream, (*self.chain, *before, transformation))
+
+    def rows(self) -> RowTap:
+        """Return the rows themselves, to be written as files; see `RowTap.to`."""
+        return RowTap(self)
 
     def group_by(self, *keys: str, **named: Input) -> Grouped:
         """Group by columns, or by named expressions; nothing for one global group.
@@ -302,6 +311,10 @@ class Query:
             DefinitionError: The name or the sink's directory is taken.
         """
         return self._register(listed(sink), name)
+
+    def late_rows(self) -> RowTap:
+        """Return the rows that come too late for all windows of this query, to be written as files."""
+        return RowTap(self.windowed.grouped.rows, lambda: self.label)
 
     def results(self, name: str | None = None) -> Stream:
         """Return the results as a stream on which further queries are built, e.g. 10 s into 30 s into a day.

@@ -79,17 +79,18 @@ class FileSink:
     def __init__(self, directory: Place, kind: Kind) -> None:
         self.directory = directory
         """Where the files are; no two queries may share it."""
-        self._kind = kind
+        self.kind = kind
+        """The format of the files."""
         self._next_cut = 0
 
     @property
     def key(self) -> str:
         """The place that it writes to, for checkpoints."""
-        return f"{self._kind}:{self.directory}"
+        return f"{self.kind}:{self.directory}"
 
     def describe(self) -> str:
         """Return what it is and writes, in one line for people."""
-        return f"{self._kind} files in {self.directory}"
+        return f"{self.kind} files in {self.directory}"
 
     def open(self, query: str) -> None:
         """Create the directory.
@@ -125,7 +126,7 @@ class FileSink:
             if held:
                 finish_switch(self.directory)
         self._next_cut = next_cut
-        newer = [part for part in list_parts(self.directory, self._kind) if part.last >= next_cut]
+        newer = [part for part in list_parts(self.directory, self.kind) if part.last >= next_cut]
         merged = [part for part in newer if part.first != part.last]
         if merged:
             raise SinkError(
@@ -149,17 +150,17 @@ class FileSink:
         """
         if results.cut < self._next_cut and self._is_merged(results.cut):
             return
-        name = ResultFile(results.cut, results.cut, self._kind).name
+        name = ResultFile(results.cut, results.cut, self.kind).name
         with replacing(self.directory / name, unique=True) as file:
-            if self._kind == "json":
+            if self.kind == "json":
                 write_json_lines(results.table, file)
-            elif self._kind == "csv":
+            elif self.kind == "csv":
                 write_csv(results.table, file)
             else:
                 pq.write_table(results.table, file, compression="zstd")
 
     def _is_merged(self, cut: int) -> bool:
-        return any(part.first <= cut <= part.last != part.first for part in list_parts(self.directory, self._kind))
+        return any(part.first <= cut <= part.last != part.first for part in list_parts(self.directory, self.kind))
 
     def close(self) -> None:
         """Do nothing: no file is kept open."""

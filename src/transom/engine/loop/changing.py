@@ -11,6 +11,7 @@ from transom.engine.changes.requests import Addition, Change, ChangeRequest, Req
 from transom.engine.loop.delivery import Delivery
 from transom.engine.loop.journal import Journal
 from transom.engine.streams.stream import RunningStream
+from transom.engine.streams.taps import tap
 from transom.errors import DefinitionError, TransomError
 from transom.model.time import MIN_TIME, Micros, format_time
 from transom.sinks.outlets import Outlets
@@ -199,6 +200,7 @@ class Changer:
         try:
             proposal = propose(stream, added=[name])
             addition.outlets.open(name)
+            tap(stream, addition.outlets)
             self._recover_sinks(stream, name, addition.outlets)
         except BaseException:
             stream.withdraw(name)

@@ -92,6 +92,42 @@ def write_rows(
     return KeptRows(found, files)
 
 
+def write_files(
+    seen: DataFrame,
+    before: Micros | None,
+    kind: str,
+    partition_by: Sequence[str],
+    estimated_rows: int,
+    directory: Place,
+) -> bool:
+    """Write the rows of a cut as they are; replaces what an earlier try wrote. Return whether there are any.
+
+    Args:
+        seen: What `rows_of` returned.
+        before: Take rows of earlier moments only; None for all.
+        kind: `parquet`, `json` or `csv`.
+        partition_by: Columns whose values become directories.
+        estimated_rows: Size of the cut.
+        directory: Where.
+    """
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    observation = Observation()
+    rows = seen if before is None else seen.where(f"{TIME} < {before}L")
+    rows = rows.drop(TIME).observe(observation, F.count(F.lit(1)).alias("rows"))
+    if estimated_rows <= SMALL_CUT_ROWS:
+        rows = rows.coalesce(1)
+    options = {"json": {"ignoreNullFields": "false"}, "csv": {"header": "true", "escape": '"', "emptyValue": '""'}}
+    rows.write.mode("overwrite").partitionBy(*partition_by).format(kind).options(**options.get(kind, {})).save(
+        str(directory)
+    )
+    if not observation.get["rows"]:
+        remove_tree(directory)
+        return False
+    return True
+
+
 def read_rows(spark: SparkSession, paths: Sequence[Place], columns: StructType) -> DataFrame:
     """Return the kept rows of some files: their columns, TIME and IN_FORCE."""
     from pyspark.sql.types import LongType, StructField, StructType

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from transom.engine.streams.cuts import LoggedCut
     from transom.engine.streams.stream import RunningStream, StreamDefinition
 
 ROWS = "rows"
@@ -92,6 +93,10 @@ class JoinInput:
     def piece(self, cut: int) -> Place:
         """Return where the rows of a cut are kept."""
         return self.directory / f"{cut:012d}"
+
+    def store(self, seen: DataFrame, cut: LoggedCut, late_before: Mapping[str, Micros]) -> KeptRows | None:
+        """Keep the rows that are not late for all windows; None when there are none."""
+        return kept_rows.write_rows(seen, cut.watermark, late_before[self.query], cut.rows, self.piece(cut.number))
 
     def keep(self, cut: int, rows: KeptRows) -> None:
         """Remember that the rows of a committed cut are kept."""

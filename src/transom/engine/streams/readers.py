@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from transom.engine.spark.rowfiles import KeptRows
@@ -12,6 +12,9 @@ from transom.sources.base import Offset
 from transom.storage.places import Place
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from transom.engine.streams.cuts import LoggedCut
     from transom.engine.streams.stream import RunningStream
 
 
@@ -62,5 +65,14 @@ class RowBuffer(Protocol):
     def piece(self, cut: int) -> Place:
         """Return where the rows of a cut are kept."""
 
+    def store(self, seen: DataFrame, cut: LoggedCut, late_before: Mapping[str, Micros]) -> KeptRows | None:
+        """Write the rows of a cut, durably; None when none is to be kept.
+
+        Args:
+            seen: What the query sees of the cut, with TIME.
+            cut: The cut.
+            late_before: For each query, the moment before which its rows are late.
+        """
+
     def keep(self, cut: int, rows: KeptRows) -> None:
-        """Remember that the rows of a committed cut are kept."""
+        """Take note of a commit: the rows of its cut are kept."""

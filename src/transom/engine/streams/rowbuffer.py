@@ -1,4 +1,4 @@
-"""Keeps the rows of a cut as files for what needs rows and not partials: joins."""
+"""Keeps the rows of a cut as files for what needs rows and not partials: joins and taps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.rowfiles import KeptRows
-from transom.engine.spark.rows import rows_of, write_rows
+from transom.engine.spark.rows import rows_of
 from transom.engine.streams.cuts import LoggedCut
 from transom.engine.streams.readers import RowBuffer
 from transom.errors import CheckpointFullError
@@ -44,15 +44,14 @@ def keep_rows(
         if buffer.query not in compiled.queries:
             continue
         query = compiled.queries[buffer.query].query
-        directory = buffer.piece(cut.number)
         try:
             seen = rows_of(raw, compiled.plan, query, cut.ahead)
-            rows = write_rows(seen, cut.watermark, late_before[query.name], cut.rows, directory)
+            rows = buffer.store(seen, cut, late_before)
         except Exception as error:
             failure = classify(error)
             if failure.kind is FailureKind.DISK_FULL:
                 raise CheckpointFullError(
-                    f"Could not keep the rows for a join in {directory}: {failure.reason}.",
+                    f"Could not keep the rows of {query.name} in {buffer.piece(cut.number)}: {failure.reason}.",
                     "Nothing of this cut was committed: free some space on that disk and run again.",
                 ) from error
             require_blame(error, f"Keeping the rows of {query.name!r}")

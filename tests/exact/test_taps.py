@@ -1,0 +1,137 @@
+"""The rows of a stream as files: each once, whatever is killed when."""
+
+from __future__ import annotations
+
+import pytest
+
+import transom as tm
+from transom.errors import DefinitionError, SinkError
+from transom.model.time import ManualClock
+
+NOON = 1_700_000_000_000_000
+
+
+class Killed(BaseException):
+    pass
+
+
+def application(spark, tmp_path, rows=40, late=()):
+    """Rows of a second each, ten to a cut; the pairs (zone, at) of `late` come as the last ones."""
+    source = tm.sources.memory("zone string, n int, at long")
+    source.add([("ab"[at % 2] if at % 5 else None, at, at) for at in range(rows)])
+    source.add([("late", n, at) for n, at in late])
+    app = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON), max_rows_per_cut=10)
+    return app, app.stream(source, event_time="timestamp_seconds(at)", watermark=tm.watermark(0, max_ahead=None))
+
+
+def written(spark, path, kind="parquet"):
+    if not list(path.rglob(f"rows-*.{kind}")):
+        return []
+    reader = spark.read.option("header", "true").schema("n int, zone string") if kind != "parquet" else spark.read
+    return sorted(row.n for row in reader.format(kind).load(str(path)).select("n").collect())
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json", "csv"])
+def test_rows_after_map_and_where(spark, tmp_path, kind):
+    app, stream = application(spark, tmp_path)
+    sink = getattr(tm.sinks, kind)(tmp_path / "out")
+    mapped = stream.map(lambda df: df.selectExpr("n * 2 as n", "zone", "at")).where("n % 4 = 0")
+    mapped.rows().to(sink, "kept")
+    counts = tm.sinks.memory()
+    stream.window("10 seconds").agg(n=tm.count()).to(counts, "counts")
+    progress = app.run(once=True, close_all=True)
+    assert written(spark, tmp_path / "out", kind) == [2 * n for n in range(40) if n % 2 == 0]
+    assert [row["n"] for row in counts.rows("counts")] == [10] * 4
+    assert {query.name: query.result_rows for query in progress.queries} == {"kept": 1, "counts": 4}
+    assert progress.streams[0].dead_letters == {}
+    left = [path.name for path in (tmp_path / "out").iterdir()]
+    assert all(name.startswith("rows-00000000000") or name == "_transom" for name in left), left
+
+
+def test_rows_by_directory(spark, tmp_path):
+    app, stream = application(spark, tmp_path, 20)
+    stream.rows().to(tm.sinks.parquet(tmp_path / "out"), partition_by="zone")
+    app.run(once=True)
+    assert {path.name for path in (tmp_path / "out").iterdir() if path.is_dir()} == {
+        *("zone=a", "zone=b", "zone=__HIVE_DEFAULT_PARTITION__"),
+    }
+    assert written(spark, tmp_path / "out") == list(range(20))
+
+
+@pytest.mark.parametrize("step", ["cut logged", "job done", "committed", "before snapshot"])
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_kill_at_any_step(spark, tmp_path, step, number):
+    app, stream = application(spark, tmp_path)
+    stream.rows().to(tm.sinks.parquet(tmp_path / "out"), "kept")
+    seen = []
+
+    def kill(name):
+        seen.append(name)
+        if seen.count(step) == number:
+            raise Killed
+
+    app._on_step = kill
+    try:
+        app.run(once=True)
+    except Killed:
+        assert written(spark, tmp_path / "out") in [list(range(10 * cuts)) for cuts in range(5)]
+    app, stream = application(spark, tmp_path)
+    stream.rows().to(tm.sinks.parquet(tmp_path / "out"), "kept")
+    app.run(once=True)
+    assert written(spark, tmp_path / "out") == list(range(40))
+
+
+def test_a_kill_while_files_get_their_names(spark, tmp_path, monkeypatch):
+    import os
+
+    from transom.engine.streams import taps
+
+    really, moved = os.replace, []
+
+    def replace(source, target):
+        if "rows-" in str(target):
+            moved.append(target)
+            if len(moved) == 5:  # the second of a cut's three directories
+                raise Killed
+        really(source, target)
+
+    app, stream = application(spark, tmp_path)
+    stream.rows().to(tm.sinks.parquet(tmp_path / "out"), "kept", partition_by="zone")
+    with monkeypatch.context() as patch:
+        patch.setattr(taps.os, "replace", replace)
+        with pytest.raises(Killed):
+            app.run(once=True)
+    app, stream = application(spark, tmp_path)
+    stream.rows().to(tm.sinks.parquet(tmp_path / "out"), "kept", partition_by="zone")
+    app.run(once=True)
+    assert written(spark, tmp_path / "out") == list(range(40))
+
+
+def test_late_rows_of_a_query(spark, tmp_path):
+    late = [(100, 3), (101, 39), (102, 12)]
+    app, stream = application(spark, tmp_path, 40, late)
+    query = stream.window("10 seconds").agg(n=tm.count())
+    query.to(tm.sinks.memory(), "counts")
+    query.late_rows().to(tm.sinks.parquet(tmp_path / "late"), "late")
+    stream.rows().to(tm.sinks.parquet(tmp_path / "all"), "all")
+    progress = app.run(once=True)
+    assert written(spark, tmp_path / "late") == [100, 102]
+    assert written(spark, tmp_path / "all") == [*range(40), 100, 101, 102]
+    assert {query.name: query.late_rows for query in progress.queries} == {"counts": 2, "late": 0, "all": 0}
+
+
+def test_places_that_are_taken_or_cannot_be(spark, tmp_path):
+    app, stream = application(spark, tmp_path, 10)
+    stream.rows().to(tm.sinks.parquet(tmp_path / "out"), "kept")
+    app.run(once=True)
+    app, stream = application(spark, tmp_path / "other", 10)
+    stream.rows().to(tm.sinks.parquet(tmp_path / "out"), "kept")
+    with pytest.raises(SinkError, match="belongs to the query 'kept' of the checkpoint"):
+        app.run(once=True)
+    with pytest.raises(DefinitionError, match="written as files"):
+        stream.rows().to(tm.sinks.memory())
+    with pytest.raises(DefinitionError, match="directory of its own"):
+        stream.window("1 minute").agg(n=tm.count()).to(tm.sinks.parquet(tmp_path / "out"), "q")
+    with pytest.raises(SinkError, match="store of objects"):
+        stream.rows().to(tm.sinks.parquet("s3://bucket/rows"))
+    assert written(spark, tmp_path / "out") == list(range(10))
