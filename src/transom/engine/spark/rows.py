@@ -119,9 +119,8 @@ def write_files(
     if estimated_rows <= SMALL_CUT_ROWS:
         rows = rows.coalesce(1)
     options = {"json": {"ignoreNullFields": "false"}, "csv": {"header": "true", "escape": '"', "emptyValue": '""'}}
-    rows.write.mode("overwrite").partitionBy(*partition_by).format(kind).options(**options.get(kind, {})).save(
-        str(directory)
-    )
+    writer = rows.write.mode("overwrite").partitionBy(*partition_by)
+    writer.format(kind).options(**options.get(kind, {})).save(spark_uri(directory))
     if not observation.get["rows"]:
         remove_tree(directory)
         return False
