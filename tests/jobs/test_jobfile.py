@@ -6,9 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from transom.cli import loading
+from transom.cli.choice import SparkChoice
 from transom.errors import DefinitionError, JobFileError
 from transom.jobs.jobfile import build_job, load_job, parse_job
-from transom.jobs.kinds import SinkSpec
+from transom.jobs.kinds import SinkSpec, kinds
 from transom.jobs.windows import make_window
 from transom.model.window import window_of
 
@@ -100,7 +102,7 @@ def test_a_generator_as_source():
         ('within = "2 seconds"', "quantile = 0.9", "quantile is given without within"),
         ('event_time = "pickup_at"', "", "'event_time' is missing"),
         ("schema =", "format =", "'schema' is missing"),
-        ('files = "trips/*.json"', "", "it needs one of files, generator"),
+        ('files = "trips/*.json"', "", "it needs one of files, text"),
         ('files = "trips/*.json"', 'files = "x"\nrows = 3', "'rows' does not go with files"),
         ('name = "fares"', 'name = "fares"\nsource = "taxi"', "no source 'taxi'.*sources are: source"),
         ("[[query]]", "[[qery]]", "unknown key 'qery'.*'query'"),
@@ -246,3 +248,40 @@ def test_a_missing_file(tmp_path):
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.name)
 def test_the_examples_are_jobs(path: Path):
     assert load_job(path).queries
+
+
+KAFKA_JOB = """
+checkpoint = "ckpt"
+[source]
+kafka = ["a:9092", "b:9092"]
+topics = ["orders"]
+format = {json = "zone string, at timestamp"}
+starting = {orders = {0 = 17}}
+on_data_loss = "skip"
+options = {"sasl.password" = {env = "TRANSOM_TEST_PASSWORD"}}
+event_time = "at"
+[[query]]
+name = "q"
+windows = ["1 minute"]
+aggregates = ["count(*) as n"]
+sink = {kafka = "a:9092", topic = "results", key = ["n"]}
+"""
+
+
+def test_a_job_over_kafka(tmp_path, monkeypatch):
+    path = tmp_path / "job.toml"
+    path.write_text(KAFKA_JOB)
+    monkeypatch.delenv("TRANSOM_TEST_PASSWORD", raising=False)
+    with pytest.raises(DefinitionError, match="the variable TRANSOM_TEST_PASSWORD is not set"):
+        loading.load(path)
+    monkeypatch.setenv("TRANSOM_TEST_PASSWORD", "s3cret")
+    loading.load(path)
+    (source,) = load_job(path).sources
+    made = kinds("sources")["kafka"].make(source.reads, **source.options)
+    assert made.describe() == "Kafka orders at a:9092,b:9092, json"
+    assert load_job(path).queries[0].sinks[0].make().describe() == "Kafka topic results at a:9092"
+    # Spark gets the module that reads Kafka, unless the user brings one.
+    assert loading.reads_kafka(path)
+    assert "spark-sql-kafka-0-10_2.13:4.2.0" in SparkChoice(packages="a:b:1").with_kafka().packages
+    own = SparkChoice(conf={"spark.jars": "/jars/spark-sql-kafka.jar"})
+    assert own.with_kafka() == own

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import typer
 
@@ -23,6 +23,19 @@ class SparkChoice:
     """Settings of Spark."""
     packages: str | None = None
     """Maven coordinates of jars, separated by commas."""
+
+    def with_kafka(self) -> SparkChoice:
+        """Return the same with the packages that read Kafka, unless the user brings some."""
+        from transom.engine.spark.session import kafka_modules
+
+        given = f"{self.packages} {self.conf.get('spark.jars')} {self.conf.get('spark.driver.extraClassPath')}"
+        if "kafka" in given:
+            return self
+        modules = kafka_modules(True)
+        packages = modules.pop("spark.jars.packages")
+        return replace(
+            self, packages=f"{self.packages},{packages}" if self.packages else packages, conf={**modules, **self.conf}
+        )
 
     def settings(self, *, submitted: bool) -> dict[str, str]:
         """Return the settings that a session begins with.

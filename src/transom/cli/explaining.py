@@ -13,7 +13,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from transom.cli.choice import SparkChoice
-from transom.cli.loading import load
+from transom.cli.loading import load, reads_kafka
 from transom.cli.quiet import spark_session
 from transom.sinks.printing import plain_text
 
@@ -30,6 +30,7 @@ def explain_job(job: Path, *, spark: SparkChoice, as_json: bool) -> None:
         TransomError: The job cannot be loaded.
     """
     build = load(job)
+    spark = spark.with_kafka() if reads_kafka(job) else spark
     with spark_session(spark, f"transom explain {job.name}") as session:
         plan = build(session).explain().to_dict()
     if as_json:

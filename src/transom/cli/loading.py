@@ -48,6 +48,11 @@ def load(path: Path, checkpoint: Path | None = None) -> Callable[[SparkSession],
     raise JobFileError(f"{path} is neither a .toml nor a .py file.", _SHAPE)
 
 
+def reads_kafka(path: Path) -> bool:
+    """Tell whether a job in TOML reads topics of Kafka, for which Spark needs a module; a job in Python cannot tell."""
+    return path.suffix == ".toml" and any(source.kind == "kafka" for source in load_job(path).sources)
+
+
 def _python_build(path: Path) -> Callable[..., Any]:
     """Import the file as the module `transom_job`, with its directory importable as for `python file.py`.
 

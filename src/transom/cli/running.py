@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from transom.cli.choice import SparkChoice
-from transom.cli.loading import load
+from transom.cli.loading import load, reads_kafka
 from transom.cli.quiet import spark_session
 from transom.errors import QueryFailedError
 from transom.model.time import SystemClock
@@ -25,6 +25,7 @@ def run_job(
         TransomError: The job cannot be loaded or run, or one of its queries failed.
     """
     build = load(job, checkpoint)
+    spark = spark.with_kafka() if reads_kafka(job) else spark
     view = make_view(sys.stdout, sys.stderr, as_json)
     view.say("Starting Spark ...")
     try:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _JOB = ("checkpoint", "name", "settings", "source", "join", "query")
 _WATERMARK = ("watermark", "idle_after", "max_ahead", "close_on_idle", "from_source")
 _COMMON = ("name", "event_time", *_WATERMARK)
-_REQUIRED: dict[str, Types] = {"schema": str, "regex": str, "rows_per_second": (int, float)}
+_REQUIRED: dict[str, Types] = {"schema": str, "regex": str, "rows_per_second": (int, float), "topic": str}
 """Types of options of sources that must be there."""
 _QUERY = (
     *("name", "source", "from", "where", "select", "group_by", "windows", "aggregates"),

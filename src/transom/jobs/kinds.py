@@ -20,7 +20,7 @@ from transom.jobs.keys import Keys, Table, standing_in
 Types: TypeAlias = "type | tuple[type, ...]"
 ANY: Types = (str, int, float, bool, list, dict)
 
-SOURCES: Mapping[str, Types] = {"files": (str, list), "text": (str, list), "generator": dict}
+SOURCES: Mapping[str, Types] = {"files": (str, list), "text": (str, list), "generator": dict, "kafka": (str, list)}
 """Transom's own sources, with the types of their first argument."""
 SINKS: Mapping[str, Types] = {
     "parquet": str,
@@ -29,6 +29,7 @@ SINKS: Mapping[str, Types] = {
     "sqlite": str,
     "postgres": str,
     "delta": str,
+    "kafka": (str, list),
     "console": int,
 }
 """Transom's own sinks, with the types of their first argument."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,16 +54,21 @@ def server_list(servers: str | Sequence[str], what: str) -> str:
     return ",".join(known)
 
 
-def checked_options(options: Mapping[str, str] | None, what: str) -> dict[str, str]:
+def checked_options(options: Mapping[str, Any] | None, what: str) -> dict[str, str]:
     """Return the options of a client as texts.
 
     Raises:
-        DefinitionError: One of them is not for users to set, or no text, number or truth.
+        DefinitionError: One of them is not for users to set, or no text, number or truth; or a variable is not set.
     """
     found: dict[str, str] = {}
     for name, value in (options or {}).items():
         if name.removeprefix(JAVA) in _OURS:
             raise DefinitionError(f"{what}: the option {name!r} cannot be set.", _OURS[name.removeprefix(JAVA)])
+        if isinstance(value, Mapping) and set(value) == {"env"}:
+            variable = str(value["env"])
+            if variable not in os.environ:
+                raise DefinitionError(f"{what}: the variable {variable} is not set.", f"It is to hold {name}.")
+            value = os.environ[variable]
         if not isinstance(value, (str, int, float)):
             raise DefinitionError(f"{what}: the option {name!r} is no text.", "Write all options as texts.")
         found[name] = str(value).lower() if isinstance(value, bool) else str(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from transom.errors import DefinitionError
 
@@ -25,6 +25,29 @@ class Format:
     """Options of Spark's parser."""
     skip: int = 0
     """Bytes before the payload."""
+
+    @classmethod
+    def of(cls, value: Any, what: str) -> Format:
+        """Return a format given as such, by name ("text"), or as a table ({"json": "at timestamp"}), as in TOML.
+
+        Raises:
+            DefinitionError: It is none.
+
+        >>> Format.of({"json": "n int", "options": {"locale": "de"}}, "kafka").schema
+        'n int'
+        """
+        if isinstance(value, Format):
+            return value
+        table: Mapping[str, Any] = {value: None} if isinstance(value, str) else value
+        if isinstance(table, Mapping):
+            kinds: list[Kind] = [kind for kind in get_args(Kind) if kind in table]
+            known = {*kinds, *(("options",) if set(kinds) & {"json", "csv"} else ("skip",) if "avro" in kinds else ())}
+            if len(kinds) == 1 and set(table) <= known:
+                schema = None if table[kinds[0]] in (None, True) else table[kinds[0]]
+                return cls(kinds[0], schema, dict(table.get("options", {})), table.get("skip", 0))
+        raise DefinitionError(
+            f"{what}: format={value!r} is no format.", 'Write for example format=tm.json("at timestamp, fare double").'
+        )
 
     def require_schema(self, what: str) -> None:
         """Refuse a format for reading that does not say what the columns are.

@@ -27,11 +27,11 @@ def kafka(
     servers: str | Sequence[str],
     topic: str,
     key: Sequence[str] = (),
-    format: Format | None = None,
+    format: Format | str | Mapping[str, Any] | None = None,
     *,
     ledger: str = "transom-ledger",
     shared: bool = False,
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> KafkaSink:
     """Send results to a topic of Kafka, each window once; needs `pip install "transom[kafka]"`.
 
@@ -48,7 +48,7 @@ def kafka(
         ledger: The topic with those records, made if there is none; one for all queries.
         shared: Whether others write to the topic, too; else it belongs to one query, as a directory does.
         options: Options of the client by librdkafka's names, such as sasl.username; those that begin with "kafka." are
-            for Spark's client, and have no effect here.
+            for Spark's client, and have no effect here. {"env": "NAME"} is the value of a variable of the environment.
 
     Raises:
         DefinitionError: An argument cannot be, or the client is not installed.
@@ -59,8 +59,8 @@ def kafka(
         if not isinstance(value, str) or not value:
             raise DefinitionError(f"kafka: {name}={value!r} is no topic.", "Give the name of a topic.")
     columns = (key,) if isinstance(key, str) else tuple(key)
-    written = json_format() if format is None else format
-    if not isinstance(written, Format) or written.kind not in ("json", "csv"):
+    written = json_format() if format is None else Format.of(format, "kafka")
+    if written.kind not in ("json", "csv"):
         raise DefinitionError(f"kafka: results cannot be written as {written!r}.", "Give tm.json() or tm.csv().")
     return KafkaSink(brokers, topic, columns, written, ledger, shared, given)
 

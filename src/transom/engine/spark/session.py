@@ -105,12 +105,12 @@ def session_builder(*, kafka: bool | str | os.PathLike[str] = False) -> SparkSes
     silence_exceptions()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: SparkSession.Builder = Builder()
-    for key, value in {**STATIC_SETTINGS, "spark.ui.enabled": "false", **_modules(kafka)}.items():
+    for key, value in {**STATIC_SETTINGS, "spark.ui.enabled": "false", **kafka_modules(kafka)}.items():
         builder = builder.config(key, value)
     return builder
 
 
-def _modules(kafka: bool | str | os.PathLike[str]) -> dict[str, str]:
+def kafka_modules(kafka: bool | str | os.PathLike[str]) -> dict[str, str]:
     """Return the settings that bring the modules for Kafka."""
     if kafka is False:
         return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from transom.errors import DefinitionError
 from transom.kafka.client import checked_options, java_settings, require_client, server_list
@@ -18,7 +18,7 @@ Starting: TypeAlias = "str | int | datetime | Mapping[str, Mapping[int, int]]"
 def kafka(
     servers: str | Sequence[str],
     topics: str | Sequence[str] | None = None,
-    format: Format | None = None,
+    format: Format | str | Mapping[str, Any] | None = None,
     *,
     pattern: str | None = None,
     starting: Starting = "earliest",
@@ -26,7 +26,7 @@ def kafka(
     tombstones: Literal["dead letter", "skip"] = "dead letter",
     on_data_loss: Literal["fail", "skip"] = "fail",
     group: str | None = None,
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> KafkaSource:
     """Read topics of Kafka; needs `pip install "transom[kafka]"` and `tm.session_builder(kafka=True)`.
 
@@ -38,8 +38,8 @@ def kafka(
     Args:
         servers: Brokers to ask first, as "host:port".
         topics: One topic, or several.
-        format: What `tm.json`, `tm.csv`, `tm.avro`, `tm.text` and `tm.raw` return. A payload that cannot be read is a
-            dead letter.
+        format: What `tm.json`, `tm.csv`, `tm.avro`, `tm.text` and `tm.raw` return; or as TOML has it, "text" or
+            {"json": "at timestamp, fare double"}. A payload that cannot be read is a dead letter.
         pattern: A regular expression that whole names of topics match, instead of `topics`; those that begin with two
             underscores are Kafka's own.
         starting: Where the first run begins: "earliest", "latest", a time (ISO 8601 text in UTC, datetime, or
@@ -52,7 +52,8 @@ def kafka(
             "skip" goes on, and names them in the dead letters.
         group: A consumer group whose committed offsets follow what is read, for tools that show the lag.
         options: Options of the client by librdkafka's names, such as sasl.username; those that begin with "kafka." are
-            for Spark's client only. They are in no checkpoint, log or error.
+            for Spark's client only. {"env": "NAME"} is the value of a variable of the environment. They are in no
+            checkpoint, log or error.
 
     Raises:
         DefinitionError: An argument cannot be, or the client is not installed.
@@ -65,11 +66,8 @@ def kafka(
     names = None if topics is None else (topics,) if isinstance(topics, str) else tuple(topics)
     if names is not None and (not names or not all(isinstance(name, str) and name for name in names)):
         raise DefinitionError(f"kafka: topics={topics!r} names no topics.", "Give one name, or several.")
-    if not isinstance(format, Format):
-        raise DefinitionError(
-            f"kafka: format={format!r} is no format.", 'Write for example format=tm.json("at timestamp, fare double").'
-        )
-    format.require_schema("kafka")
+    written = Format.of(format, "kafka")
+    written.require_schema("kafka")
     for field, value, known in (
         ("tombstones", tombstones, ("dead letter", "skip")),
         ("on_data_loss", on_data_loss, ("fail", "skip")),
@@ -88,10 +86,10 @@ def kafka(
         brokers,
         names,
         _compiled(pattern),
-        format,
+        written,
         _start(starting),
         metadata,
-        tombstones == "dead letter" or format.kind == "raw",
+        tombstones == "dead letter" or written.kind == "raw",
         on_data_loss == "skip",
         group,
         given,
