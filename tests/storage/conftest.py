@@ -64,6 +64,29 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 os.environ[name] = value
 
 
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URI of a small HDFS; for slow tests."""
+    if importlib.util.find_spec("hdfs_native") is None:
+        pytest.skip("hdfs-native is not installed")
+    from tests.storage.hdfs import Cluster, MissingError
+
+    try:
+        cluster = Cluster(tmp_path_factory.mktemp("hdfs"))
+    except MissingError as error:
+        pytest.skip(str(error))
+    try:
+        yield cluster.url
+    finally:
+        cluster.end()
+
+
+@pytest.fixture
+def hdfs_place(hdfs: str) -> Callable[[], ObjectPath]:
+    """Make a new folder in the small HDFS."""
+    return lambda: ObjectPath(hdfs, f"tests/folder-{next(_numbers)}")
+
+
 @pytest.fixture
 def s3_place(s3: str) -> Callable[[], ObjectPath]:
     """Make a new folder in the bucket of the server."""

@@ -12,11 +12,13 @@ from transom.storage.journals import TakenOver, open_journal, read_journal, remo
 from transom.storage.places import Place
 
 
-@pytest.fixture(params=["local", "memory", "s3"])
+@pytest.fixture(params=["local", "memory", "s3", pytest.param("hdfs", marks=pytest.mark.slow)])
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "local":
         return tmp_path / "log"
-    return (memory_place()[1] if request.param == "memory" else request.getfixturevalue("s3_place")()) / "log"
+    return (
+        memory_place()[1] if request.param == "memory" else request.getfixturevalue(f"{request.param}_place")()
+    ) / "log"
 
 
 def test_what_was_synced_is_read(path: Place) -> None:

@@ -29,9 +29,9 @@ def table(*values: int) -> pa.Table:
     return pa.table({"value": pa.array(values, pa.int64())})
 
 
-@pytest.fixture(params=["memory", "s3"])
+@pytest.fixture(params=["memory", "s3", pytest.param("hdfs", marks=pytest.mark.slow)])
 def folder(request: pytest.FixtureRequest) -> ObjectPath:
-    return memory_place()[1] if request.param == "memory" else request.getfixturevalue("s3_place")()
+    return memory_place()[1] if request.param == "memory" else request.getfixturevalue(f"{request.param}_place")()
 
 
 def test_what_was_committed_comes_back(folder: ObjectPath) -> None:
@@ -56,7 +56,7 @@ def test_what_was_committed_comes_back(folder: ObjectPath) -> None:
         assert checkpoint.snapshot.state == {"upto": 3}
         assert checkpoint.snapshot.tables["s"].equals(table(8))
         assert [record["n"] for record in checkpoint.records] == [4, 5]
-        found = describe(str(folder) if folder.scheme == "s3" else folder)
+        found = describe(folder if folder.scheme == "memory" else str(folder))
         assert (found["epoch"], found["records"], found["torn_bytes"]) == (3, 2, 0)
     assert [entry.name for entry in (folder / "snapshots").entries()] == ["e000002-000003.snapshot"]
     assert not is_held(folder / "lock")

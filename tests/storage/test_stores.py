@@ -14,11 +14,11 @@ from transom.storage.durable import create_once, names_in, read_part, replacing,
 from transom.storage.places import ObjectPath
 
 
-@pytest.fixture(params=["memory", "s3"])
+@pytest.fixture(params=["memory", "s3", pytest.param("hdfs", marks=pytest.mark.slow)])
 def folder(request: pytest.FixtureRequest) -> ObjectPath:
     if request.param == "memory":
         return memory_place()[1]
-    make: Callable[[], ObjectPath] = request.getfixturevalue("s3_place")
+    make: Callable[[], ObjectPath] = request.getfixturevalue(f"{request.param}_place")
     return make()
 
 

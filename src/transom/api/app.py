@@ -65,7 +65,7 @@ class App:
         spark: A classic Spark session, best from `session_builder()`, or a Spark Connect session. Its settings are
             not changed; Transom works on a copy.
         checkpoint: Directory that makes results exactly-once across restarts; one per application. A path, or a URI:
-            s3://, gs://, abfs://.
+            s3://, gs://, abfs://, hdfs://.
         name: For people.
         clock: The time; tests pass their own.
         settings: See `transom.settings.Settings`, e.g. trigger="1 second", max_rows_per_cut=100_000.

@@ -30,8 +30,8 @@ def parquet(path: str | os.PathLike[str]) -> FileSink:
     """Write results as Parquet files into a directory that belongs to one query.
 
     Args:
-        path: A local directory, created when it does not exist, or a URI: file://, s3://, gs://, abfs://. Read it with
-            any tool, for example `spark.read.parquet(path)` or `SELECT * FROM 'path/*.parquet'` in DuckDB.
+        path: A local directory, created when it does not exist, or a URI: file://, s3://, gs://, abfs://, hdfs://. Read
+            it with any tool, for example `spark.read.parquet(path)` or `SELECT * FROM 'path/*.parquet'` in DuckDB.
 
     Raises:
         SinkError: Another kind of path, or a URI with credentials.
@@ -49,7 +49,7 @@ def json(path: str | os.PathLike[str]) -> FileSink:
     and "-Infinity", binary values are base64.
 
     Args:
-        path: A local directory, created when it does not exist, or a URI: file://, s3://, gs://, abfs://.
+        path: A local directory, created when it does not exist, or a URI: file://, s3://, gs://, abfs://, hdfs://.
 
     Raises:
         SinkError: Another kind of path, or a URI with credentials.
@@ -65,7 +65,7 @@ def csv(path: str | os.PathLike[str]) -> FileSink:
     the option `escape='"'`; texts with line breaks need its option `multiLine`, too.
 
     Args:
-        path: A local directory, created when it does not exist, or a URI: file://, s3://, gs://, abfs://.
+        path: A local directory, created when it does not exist, or a URI: file://, s3://, gs://, abfs://, hdfs://.
 
     Raises:
         SinkError: Another kind of path, or a URI with credentials.

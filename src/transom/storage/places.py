@@ -158,10 +158,17 @@ def _obstore(root: str) -> Objects:
     return Obstore(root)
 
 
+def _hdfs(root: str) -> Objects:
+    require_extra("hdfs", ["hdfs_native"], f"What is in {root}")
+    from transom.storage.hdfs import Hdfs
+
+    return Hdfs(root)
+
+
 _SPARK_SCHEMES: Mapping[str, str] = {"s3": "s3a", "s3a": "s3a", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}
 """The scheme by which Spark reads what is in a kind of store."""
 
-STORES: dict[str, Callable[[str], Objects]] = dict.fromkeys(_SPARK_SCHEMES, _obstore)
+STORES: dict[str, Callable[[str], Objects]] = {**dict.fromkeys(_SPARK_SCHEMES, _obstore), "hdfs": _hdfs}
 """What makes the store of a URI, by the URI's scheme; called with the URI without its path."""
 
 

@@ -41,8 +41,8 @@ def files(
 
     Args:
         path: A glob ("trips/*.json"; `**` is any number of directories), a directory, a file, or several of
-            them; local paths, or URIs: file://, s3://, gs://, abfs://. Names that start with "." or "_" or end in
-            ".tmp", ".crdownload" or "._COPYING_" are left alone.
+            them; local paths, or URIs: file://, s3://, gs://, abfs://, hdfs://. Names that start with "." or "_" or end
+            in ".tmp", ".crdownload" or "._COPYING_" are left alone.
         schema: The columns, as a StructType or as text ("at timestamp, fare double"). Columns that a Parquet
             file lacks are null; columns that the schema lacks are ignored. A Parquet file with a column of another
             type is a dead letter as a whole, unless Spark widens it without loss (int to bigint); of times in
