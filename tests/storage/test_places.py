@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from transom.collections.checkpointing import Recovery
 from transom.errors import DefinitionError
 from transom.storage.places import ObjectPath, is_elsewhere, place, spark_uri
 
@@ -64,3 +65,9 @@ def test_as_a_path() -> None:
     assert {path, path.parent / "b.json"} == {path}
     assert str(path.parent.parent) == "s3://bucket"
     assert path.absolute() is path
+
+
+def test_checkpoints_of_datasets_hold_no_secrets_either() -> None:
+    with pytest.raises(DefinitionError) as error:
+        Recovery("1 minute", "s3://key:a-secret@bucket/a", policy="edge")
+    assert "a-secret" not in str(error.value)

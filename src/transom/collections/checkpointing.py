@@ -27,6 +27,7 @@ from transom.model.time import MICROS_PER_SECOND, Duration, parse_duration
 from transom.placement.lineage import Lineage, LineageNode
 from transom.placement.lookahead import HISTORY
 from transom.placement.recovery import POLICIES, Policy, due
+from transom.storage.places import refuse_secrets
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ class Recovery:
         text(self.path, "path")
         if self.policy != "edge":
             require_extra("recovery", ("networkx", "scipy"), f"The policy {self.policy!r} of tm.Recovery")
+        refuse_secrets(self.path, "Recovery")
         try:
             FileSystem.from_uri(self.root)
         except Exception as error:

@@ -208,18 +208,28 @@ def place(path: str | os.PathLike[str] | Place, what: str, error: type[Exception
         raise error(
             f"{what}: {_shown(text)!r} is of a kind that is not known.", f"Give a local path, file://, or {known}."
         )
-    user = store.rpartition("@")[0]
-    if ":" in user or (user and not scheme.startswith("abfs")) or re.search(r"[?#&][^/]*=", rest):
-        raise error(
-            f"{what}: the URI {_shown(text)!r} holds credentials or options, which would get into logs.",
-            f"Give {scheme}:// with the store and the path only, and the rest by the environment of the process.",
-        )
+    refuse_secrets(text, what, error)
     if not store:
         raise error(f"{what}: the URI {text!r} names no store.", f"Write for example {scheme}://bucket/path.")
     parts = [part for part in key.split("/") if part]
     if any(part in (".", "..") for part in parts):
         raise error(f"{what}: the URI {text!r} has a part '.' or '..'.", "Give the path itself.")
     return ObjectPath(f"{scheme}://{store}", "/".join(parts))
+
+
+def refuse_secrets(uri: str, what: str, error: type[Exception] = DefinitionError) -> None:
+    """Return when a URI holds nothing that may be a secret.
+
+    Raises:
+        Exception: As `error` says: it has a password, a user or options. The message does not repeat them.
+    """
+    scheme, _, rest = uri.partition("://")
+    user = rest.partition("/")[0].rpartition("@")[0]
+    if ":" in user or (user and not scheme.lower().startswith("abfs")) or re.search(r"[?#&][^/]*=", rest):
+        raise error(
+            f"{what}: the URI {_shown(uri)!r} holds credentials or options, which would get into logs.",
+            f"Give {scheme}:// with the store and the path only, and the rest by the environment of the process.",
+        )
 
 
 def is_local(path: str) -> bool:
