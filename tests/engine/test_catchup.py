@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from transom.engine.loop.catchup import OVER, CatchUp
 from transom.engine.loop.delivery import Delivered, ResultBatch
 from transom.engine.loop.metrics import Metrics
+from transom.engine.streams.arriving import rows_left
 from transom.sinks.base import WindowResults
+from transom.sources.base import Cut
 
 SECOND = 1_000_000
 
@@ -91,3 +93,14 @@ def test_latencies_count_from_when_the_stream_and_those_that_feed_it_have_caught
     assert latencies("of hours", 29) == latencies("of days", 29) == 0, "it waited for the application"
     assert latencies("of hours", 30) == latencies("of days", 30) == 1
     assert latencies("gone", 40) == 0, "a query that was removed meanwhile"
+
+
+@given(st.lists(st.integers(0, 9), max_size=20), st.integers(1, 20), st.integers(0, 20))
+def test_rows_are_left_beyond_what_a_source_gives_at_once(files, at_once, start):
+    start = min(start, len(files))
+
+    def cut(first: int, most: int) -> Cut:
+        end = min(len(files), first + at_once)
+        return Cut(end, sum(files[first:end]))
+
+    assert rows_left(SimpleNamespace(cut=cut), start) == sum(files[start:])

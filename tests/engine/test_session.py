@@ -79,3 +79,12 @@ def test_pyspark_asks_once_for_the_classes_it_uses_with_every_expression(spark):
 def test_the_lines_that_made_expressions_are_noted_for_those_who_ask_only():
     options = tm.session_builder()._options
     assert options["spark.python.sql.dataFrameDebugging.enabled"] == "false"
+
+
+def test_files_that_spark_writes_have_the_permissions_of_the_process():
+    before = os.umask(0o027)
+    try:
+        assert tm.session_builder()._options["spark.hadoop.fs.permissions.umask-mode"] == "027"
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(before)

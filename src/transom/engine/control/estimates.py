@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transom.engine.streams.arriving import came_at, oldest_at
+from transom.engine.streams.arriving import ALL_ROWS, came_at, oldest_at
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
-from transom.engine.streams.stream import ALL_ROWS, RunningStream
+from transom.engine.streams.stream import RunningStream
 from transom.model.time import MICROS_PER_SECOND, MIN_TIME, Micros
 from transom.scheduling.arrivals import Arrival, DelayMoments, LagHistory
 from transom.scheduling.costs import RUNS, CostHistory

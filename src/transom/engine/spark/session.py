@@ -87,7 +87,8 @@ def session_builder(*, kafka: bool | str | os.PathLike[str] = False) -> SparkSes
 
     Spark's web pages, which show data and settings to whoever can reach them, are off;
     `.config("spark.ui.enabled", "true")` turns them on. On a local master these pages and all other ports of Spark then
-    listen on the loopback interface only, unless the variable SPARK_LOCAL_IP names another one.
+    listen on the loopback interface only, unless the variable SPARK_LOCAL_IP names another one. Files that Spark writes
+    get the permissions of this process's umask; Hadoop's own default lets everybody read them.
 
     Raises:
         SessionError: PySpark cannot be imported, or the directory has no jars.
@@ -105,9 +106,17 @@ def session_builder(*, kafka: bool | str | os.PathLike[str] = False) -> SparkSes
     silence_exceptions()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: SparkSession.Builder = Builder()
-    for key, value in {**STATIC_SETTINGS, "spark.ui.enabled": "false", **kafka_modules(kafka)}.items():
+    own = {"spark.ui.enabled": "false", "spark.hadoop.fs.permissions.umask-mode": _umask()}
+    for key, value in {**STATIC_SETTINGS, **own, **kafka_modules(kafka)}.items():
         builder = builder.config(key, value)
     return builder
+
+
+def _umask() -> str:
+    """Return the umask of the process, as Hadoop writes it; it can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return f"{mask:03o}"
 
 
 def kafka_modules(kafka: bool | str | os.PathLike[str]) -> dict[str, str]:

@@ -1,11 +1,13 @@
-"""When the rows of a cut arrived in their source."""
+"""What waits in a source, and when the rows of a cut arrived there."""
 
 from __future__ import annotations
 
 from transom.engine.streams.cuts import LoggedCut
 from transom.model.time import Micros
-from transom.sources.base import Source
+from transom.sources.base import Offset, Source
 
+ALL_ROWS = 1 << 60
+"""More rows than any source has."""
 PIECES = 16
 """Of a cut the arrivals of so many pieces are looked at, and of a piece of it those of as many."""
 
@@ -37,3 +39,12 @@ def came_at(source: Source, cut: LoggedCut, even: float, until: Micros) -> Micro
 def oldest_at(source: Source, cut: LoggedCut) -> Micros:
     """Return when the first piece of a cut's input arrived; wall time."""
     return source.ingested_at(cut.start, source.cut(cut.start, 1).end)
+
+
+def rows_left(source: Source, offset: Offset) -> int:
+    """Return the rows from an offset on; a source may have a limit of its own for a cut, such as a number of files."""
+    rows, piece = 0, source.cut(offset, ALL_ROWS)
+    while piece.end != offset:
+        rows, offset = rows + piece.rows, piece.end
+        piece = source.cut(offset, ALL_ROWS)
+    return rows

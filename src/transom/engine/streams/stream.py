@@ -18,6 +18,7 @@ from transom.engine.spark.plan import Rows
 from transom.engine.state.closing import Closing, Closure
 from transom.engine.state.state import StreamState
 from transom.engine.state.watermarks import Idleness, WatermarkState
+from transom.engine.streams.arriving import rows_left
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.feed import OUTSIDE, Feed
@@ -32,10 +33,6 @@ from transom.windows.query import WindowedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-ALL_ROWS = 1 << 60
-"""More rows than any source has."""
 
 
 @dataclass(frozen=True)
@@ -379,7 +376,7 @@ class RunningStream:
         """Return the rows, as the source estimates them, that it had at the last look and that are not committed."""
         if self._waiting is not None and self._waiting[0] == self.state.offset:
             return self._waiting[1]
-        return self.source.cut(self.state.offset, ALL_ROWS).rows
+        return rows_left(self.source, self.state.offset)
 
     def needed(self) -> Offset | None:
         """Return the offset from which on rows may be read again; None when no query can run any more."""
