@@ -102,9 +102,10 @@ class DiskObjects:
             if not path.name.endswith((".putting", ".crc")) and path.is_file():
                 yield str(path.relative_to(base)), path
 
-    def remove(self, key: str) -> None:
-        self._asked(key)
-        (self.root / key).unlink(missing_ok=True)
+    def remove(self, *keys: str) -> None:
+        for key in keys:
+            self._asked(key)
+            (self.root / key).unlink(missing_ok=True)
 
 
 STORES["viewfs"] = lambda root: ROOTS[root]

@@ -104,10 +104,11 @@ class MemoryObjects:
         start = f"{folder}/" if folder else ""
         return iter([Entry(k[len(start) :], stat) for k, stat in self._listed().items() if k.startswith(start)])
 
-    def remove(self, key: str) -> None:
-        self._asked("remove", key)
-        self.content.pop(key, None)
-        self.shown.append((self.now, key, None))
+    def remove(self, *keys: str) -> None:
+        for key in keys:
+            self._asked("remove", key)
+            self.content.pop(key, None)
+            self.shown.append((self.now, key, None))
 
 
 STORES["memory"] = lambda root: STORED[root]

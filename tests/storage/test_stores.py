@@ -38,6 +38,16 @@ def test_an_object_is_what_was_put_last(folder: ObjectPath) -> None:
         path.stat()
 
 
+def test_many_are_removed_together_also_those_that_are_not_there(folder: ObjectPath) -> None:
+    names = [f"sub/{n}" for n in range(30)]
+    for name in names[::2]:
+        (folder / name).put(b"")
+    (folder / "kept").put(b"")
+    folder.remove(names)
+    folder.remove([])
+    assert [entry.name for entry in folder.walk()] == ["kept"]
+
+
 def test_a_part_ends_where_the_object_does(folder: ObjectPath) -> None:
     path = folder / "a"
     path.put(b"0123456789")

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 from transom.checkpoint.files import translated, write_atomically
 from transom.checkpoint.history import History, heads, read_history
@@ -33,6 +34,7 @@ _log = logging.getLogger(__name__)
 
 READABLE = range(1, FORMAT + 1)
 """Formats that this Transom goes on with; what it writes has the newest."""
+LOG_SUFFIX = ".log"
 _HARMLESS = frozenset({LOCK_FILE, IDENTITY_FILE, "lost+found"})
 
 
@@ -160,9 +162,14 @@ def remove_obsolete(root: Place, history: History, epoch: int) -> None:
 def remove_files(directory: Place, condition: Callable[[str, Stamp], bool]) -> None:
     """Remove the stamped files for which the condition holds; what cannot be removed is left for later."""
     try:
-        for name, stamp in stamped(directory).items():
-            if condition(name, stamp):
-                with suppress(FileNotFoundError):
-                    remove_journal(directory / name) if name.endswith(".log") else (directory / name).unlink()
+        chosen = [name for name, stamp in stamped(directory).items() if condition(name, stamp)]
+        if not isinstance(directory, Path):
+            for name in [name for name in chosen if name.endswith(LOG_SUFFIX)]:
+                remove_journal(directory / name)
+            directory.remove([name for name in chosen if not name.endswith(LOG_SUFFIX)])
+            return
+        for name in chosen:
+            with suppress(FileNotFoundError):
+                (directory / name).unlink()
     except OSError as error:
         _log.warning("Could not remove old files from %s: %s.", directory, error)

@@ -120,8 +120,7 @@ def _carry_out(directory: ObjectPath, merge: Merge, plan: dict[str, Any]) -> boo
         except FileNotFoundError:
             done = output.exists()
     if done:
-        for name in plan["inputs"]:
-            (directory / name).unlink()
+        directory.remove(plan["inputs"])
     _remove_superseded(directory)
     if _plan(directory) == plan:
         (directory / JOURNAL).unlink()
@@ -129,5 +128,4 @@ def _carry_out(directory: ObjectPath, merge: Merge, plan: dict[str, Any]) -> boo
 
 
 def _remove_superseded(directory: ObjectPath) -> None:
-    for part in superseded(list_parts(directory)):
-        (directory / part.name).unlink()
+    directory.remove([part.name for part in superseded(list_parts(directory))])

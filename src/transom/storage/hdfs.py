@@ -105,10 +105,11 @@ class Hdfs:
         found = [each for each in self._found(folder, recursive=True) if not each.isdir]
         return iter([Entry(each.path[skipped:], _stat(each)) for each in sorted(found, key=lambda each: each.path)])
 
-    def remove(self, key: str) -> None:
-        """Remove a file; nothing happens when there is none."""
-        with suppress(FileNotFoundError), _translated(f"{self._url}/{key}"):
-            self._client.delete(f"/{key}")
+    def remove(self, *keys: str) -> None:
+        """Remove files; nothing happens where there is none."""
+        for key in keys:
+            with suppress(FileNotFoundError), _translated(f"{self._url}/{key}"):
+                self._client.delete(f"/{key}")
 
 
 def _stat(found: Any) -> Stat:

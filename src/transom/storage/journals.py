@@ -105,8 +105,7 @@ def remove_journal(path: Place) -> None:
     if isinstance(path, Path):
         path.unlink(missing_ok=True)
         return
-    for number in _numbers(path):
-        (path / _name(number)).unlink()
+    path.remove(map(_name, _numbers(path)))
 
 
 class _LocalJournal:
@@ -145,8 +144,7 @@ class _Pieces:
             self._last = _sealed(folder, self._last)
         else:
             self._put(_REPLACED + content)
-            for number in numbers:
-                (folder / _name(number)).unlink()
+            folder.remove(map(_name, numbers))
             self.pieces = 1
 
     def append(self, data: bytes) -> None:

@@ -63,8 +63,8 @@ class Objects(Protocol):
     def walk(self, folder: str) -> Iterator[Entry]:
         """Yield all objects below a folder, by key; nothing for one that is not there."""
 
-    def remove(self, key: str) -> None:
-        """Remove an object; nothing happens when there is none."""
+    def remove(self, *keys: str) -> None:
+        """Remove objects, in as few requests as the store allows; nothing happens where there is none."""
 
 
 def put_once(objects: Objects, key: str, data: bytes) -> bool:

@@ -103,13 +103,16 @@ class Obstore:
                 for each in some:
                     yield Entry(each["path"][skipped:], _stat(each["size"], each["last_modified"]))
 
-    def remove(self, key: str) -> None:
-        """Remove an object; nothing happens when there is none."""
+    def remove(self, *keys: str) -> None:
+        """Remove objects, in S3 up to 1,000 with a request; nothing happens where there is none."""
+        if not keys:
+            return
         try:
-            with _translated(f"{self._url}/{key}"):
-                obstore.delete(self._store, key)
-        except FileNotFoundError:
-            pass
+            with _translated(f"{self._url}/{keys[0]}"):
+                obstore.delete(self._store, list(keys))
+        except FileNotFoundError:  # some stores say so, and leave the rest
+            for key in keys if len(keys) > 1 else ():
+                self.remove(key)
 
 
 def _last(key: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
@@ -141,6 +141,10 @@ class ObjectPath:
     def put_new(self, data: bytes) -> bool:
         """Write the object unless there is one; tell whether what is there is what we wrote. See `put_once`."""
         return put_once(self.objects, self._key, data)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove objects below this folder, given by their names from here; nothing happens where there is none."""
+        self.objects.remove(*[self.joinpath(name).key for name in names])
 
     def unlink(self, missing_ok: bool = True) -> None:
         """Remove the object; nothing happens when there is none."""
