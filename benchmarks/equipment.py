@@ -13,6 +13,8 @@ CORES = os.environ.get("BENCHMARK_CORES", "2")
 
 def equipped(builder: SparkSession.Builder) -> SparkSession:
     """Return the session of a builder that says how the engine is set up, and nothing of the machine."""
+    if jars := os.environ.get("BENCHMARK_JARS"):
+        builder = builder.config("spark.jars", jars)
     spark = (
         builder.master(f"local[{CORES}]")
         .config("spark.driver.memory", "4g")

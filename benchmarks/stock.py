@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import feed, ysb
+from benchmarks import feed, topics, ysb
 from benchmarks.equipment import CORES, equipped
 from benchmarks.ysb import QUERIES, Query
 
@@ -42,13 +42,12 @@ def _ads() -> DataFrame:
 def _views(source: str, files_per_trigger: int, watermark: bool = True) -> DataFrame:
     from pyspark.sql import functions as F
 
-    events = (
-        session()
-        .readStream.schema(ysb.SCHEMA)
-        .option("maxFilesPerTrigger", files_per_trigger)
-        .json(source)
-        .withColumn("ts", F.timestamp_millis("event_time"))
-    )
+    topic = topics.parsed(source)
+    if topic is None:
+        rows = session().readStream.schema(ysb.SCHEMA).option("maxFilesPerTrigger", files_per_trigger).json(source)
+    else:  # of a topic: offsets
+        rows = topics.stream(session(), *topic, ysb.USED_SCHEMA, files_per_trigger)
+    events = rows.withColumn("ts", F.timestamp_millis("event_time"))
     if watermark:
         events = events.withWatermark("ts", "0 seconds")
     return events.where("event_type = 'view'").join(F.broadcast(_ads()), "ad_id")
@@ -124,7 +123,7 @@ def catchup(source: str, output: str, count: int, files_per_trigger: int, store:
 
 def warm(source: str, output: str, count: int) -> None:
     """Run everything once over a small input, so that classes are loaded and code is compiled."""
-    catchup(source, output, count, 4, "default")
+    catchup(source, output, count, 4 if topics.parsed(source) is None else 51_000, "default")
     if count == len(QUERIES):
         shared(source, output, 4, "default")
 

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from benchmarks import feed, ysb
+from benchmarks import feed, topics, ysb
 from benchmarks.equipment import equipped
 from benchmarks.gauges import sample
 from benchmarks.ysb import QUERIES, Query
@@ -45,6 +45,8 @@ class _Watched:
     def __init__(self, source: Source) -> None:
         self._source = source
         self.committed: list[float] = []
+        self.offset: Offset = {}
+        """Up to where rows are committed."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)
@@ -52,13 +54,17 @@ class _Watched:
     def release(self, oldest_needed: Offset) -> None:
         """Note the time, seconds since the epoch; the engine calls this after each commit."""
         self.committed.append(time.time())
+        self.offset = oldest_needed
         self._source.release(oldest_needed)
 
 
 def watched(source: str, files_per_cut: int | None) -> _Watched:
-    """Return the JSON files of a directory as a source."""
+    """Return the JSON files of a directory, or a topic, as a source."""
     import transom as tm
 
+    topic = topics.parsed(source)
+    if topic is not None:
+        return _Watched(tm.sources.kafka(*topic, tm.json(ysb.USED_SCHEMA)))
     return _Watched(tm.sources.files(f"{source}/*.json", schema=ysb.USED_SCHEMA, max_files_per_cut=files_per_cut))
 
 
@@ -212,6 +218,35 @@ def fixed(source: str, output: str, count: int) -> dict[str, Any]:
     return {"seconds": seconds}
 
 
+def fixed_topic(source: str, topic: str, output: str, count: int) -> dict[str, Any]:
+    """Do as `fixed` does with a topic: the lines of the next file are sent when those of the one before are committed.
+
+    Returns:
+        `seconds`: from the moment at which the broker had all lines until they were committed.
+    """
+    shutil.rmtree(output, ignore_errors=True)
+    found = topics.parsed(topic)
+    assert found is not None
+    sender = topics.producer(found[0])
+    watching = watched(topic, None)
+    live = _Live(build(watching, Path(output), QUERIES[:count], trigger=0, poll=10_000, policy="fcfs"))
+    taken: list[float] = []
+    sent = 0
+    try:
+        for path in sorted(Path(source).glob("*.json")):
+            topics.send(sender, found[1], path)
+            began = time.perf_counter()
+            sent += len(path.read_bytes().splitlines())
+            while sum(cast("dict[str, int]", watching.offset).values()) < sent:
+                time.sleep(0.002)
+                if not live.alive:
+                    raise RuntimeError("The application has ended.")
+            taken.append(time.perf_counter() - began)
+    finally:
+        live.stop(0)
+    return {"seconds": taken}
+
+
 def soak(source: str, output: str, seconds: float | None, samples: int, snapshot_bytes: int) -> dict[str, Any]:
     """Run all queries, one file per micro-batch, and look at what the process holds now and then.
 
@@ -251,5 +286,6 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "start": start,
     "stop": stop,
     "fixed": fixed,
+    "fixed_topic": fixed_topic,
     "soak": soak,
 }

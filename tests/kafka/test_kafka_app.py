@@ -111,3 +111,50 @@ def test_what_is_secret_stays_so(
     said += [str(error.value), repr(error.value), caplog.text, *capfd.readouterr()]
     said += [path.read_bytes().decode(errors="replace") for path in tmp_path.rglob("*") if path.is_file()]
     assert not [text for text in said if PASSWORD in text]
+
+
+class KilledError(BaseException):
+    """Ends a run as a kill does: nothing handles it."""
+
+
+STEPS = ["cut logged", "job done", "committed", "delivered", "delivery logged"]
+
+
+@pytest.mark.parametrize("step", ["windows closed", *(pytest.param(step, marks=pytest.mark.slow) for step in STEPS)])
+def test_from_topic_to_topic_killed_again_and_again(kafka: Any, spark: Any, tmp_path: Path, step: str) -> None:
+    """Killed at the second occurrence of a step in each run; a reader of committed messages sees each window once."""
+    topic, out = kafka.topic(2), kafka.topic(2)
+    for partition in range(2):
+        kafka.put(topic, [event("ab"[i % 2], 5 * i) for i in range(8)], partition)
+
+    def run(number: int) -> bool:
+        count = 0
+
+        def on_step(name: str) -> None:
+            nonlocal count
+            count += name == step
+            if count == number and name == step:
+                raise KilledError
+
+        source = tm.sources.kafka(kafka.servers, topic, tm.json(EVENTS))
+        app = tm.App(spark, tmp_path / "c", clock=ManualClock(NOON + 3_600 * SECOND), max_rows_per_cut=8)
+        stream = app.stream(source, event_time="at", watermark=tm.watermark("0 seconds", idle_after=None))
+        windows = stream.group_by("zone").window("10 seconds").agg(n=tm.count())
+        windows.to(tm.sinks.kafka(kafka.servers, out, key=["zone"]), "sizes")
+        app._on_step = on_step
+        try:
+            app.run(once=True, close_all=True)
+        except KilledError:
+            return True
+        return False
+
+    kills = 0
+    while run(2):
+        kills += 1
+        assert kills < 20
+    assert kills >= 1
+    assert run(0) is False
+    rows = [json.loads(message.value()) for message in kafka.read(out)]
+    found = sorted((row["window_start"], row["zone"], row["n"]) for row in rows)
+    assert len(found) == len(set(found)) == 8
+    assert {n for *_, n in found} == {2}
