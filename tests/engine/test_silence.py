@@ -39,9 +39,20 @@ def test_an_error_of_transom_is_not_written_by_pyspark_too(spark, rows, tmp_path
     app = tm.App(spark, tmp_path / "checkpoint")
     sums = app.stream(rows, event_time="t").window("1 second").agg(n=tm.sum("nothere + 1"))
     sums.to(memory_sink(), name="sums")
-    with pytest.raises(tm.DefinitionError, match="nothere"):
+    with pytest.raises(tm.DefinitionError, match="nothere") as raised:
         app.run(once=True)
     assert written == []
+    assert raised.value.__cause__ is None, "Spark's error says no more than ours"
+    assert raised.value.__suppress_context__
+
+
+def test_the_error_of_a_users_line_stays(spark, rows, tmp_path):
+    app = tm.App(spark, tmp_path / "checkpoint")
+    mapped = app.stream(rows, event_time="t").map(lambda df: df.where("nothere > 1"))
+    mapped.window("1 second").agg(n=tm.count()).to(memory_sink(), name="counts")
+    with pytest.raises(tm.DefinitionError, match="nothere") as raised:
+        app.run(once=True)
+    assert isinstance(raised.value.__cause__, PySparkException)
 
 
 def test_errors_of_the_users_own_calls_are_written(spark, written):

@@ -26,7 +26,7 @@ from transom.engine.loop.progress import Progress
 from transom.engine.spark.pulse import Pulse
 from transom.engine.spark.rows import WindowJoin
 from transom.engine.spark.session import active_session_kept, private_session, require_pools
-from transom.engine.spark.silence import silent_tasks
+from transom.engine.spark.silence import short_tracebacks, silent_tasks
 from transom.engine.streams.derived import FED, WINDOW_TIME
 from transom.engine.streams.stream import StreamDefinition
 from transom.engine.streams.taps import tap
@@ -307,7 +307,8 @@ class App:
 
     def _run_begun(self, order: RunOrder, on_progress: Callable[[Progress], None] | None) -> Progress:
         try:
-            return self._run(order, on_progress)
+            with short_tracebacks():
+                return self._run(order, on_progress)
         finally:
             self._queries.end()
 

@@ -11,8 +11,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from transom.errors import DefinitionError
 from transom.model.sessions import is_connect, java_class
 
 if TYPE_CHECKING:
@@ -53,6 +55,32 @@ def silence_interrupted_calls() -> None:
     """Keep py4j from writing about calls that are interrupted, or fail as Java ends first: from now on, for good."""
     logging.getLogger().addFilter(_is_not_of_py4j)  # in part it does so by the root logger
     logging.getLogger(PY4J).setLevel(logging.CRITICAL + 1)
+
+
+@contextmanager
+def short_tracebacks() -> Iterator[None]:
+    """Let a `DefinitionError` of the body leave out the error of Spark that it repeats, with its plan and its frames.
+
+    Where a line of the user's led to that, as in `map`, it stays: that line is what has to be changed.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except DefinitionError as error:
+        cause = error.__cause__
+        if not isinstance(cause, PySparkException) or _led_to_by_users(cause.__traceback__):
+            raise
+        raise error from None
+
+
+def _led_to_by_users(trace: TracebackType | None) -> bool:
+    """Tell whether a function was called in between that is neither ours nor Spark's."""
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] not in ("transom", "pyspark", PY4J):
+            return True
+        trace = trace.tb_next
+    return False
 
 
 _lock = threading.Lock()
