@@ -9,7 +9,7 @@ from typing import Any, cast
 from transom.engine.control.scheduler import Scheduler
 from transom.engine.spark.jobs import CutStats
 from transom.engine.state.watermarks import WatermarkState
-from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.engine.streams.cuts import CutOutcome, JobOptions, LoggedCut
 from transom.engine.streams.derived import ResultsSource
 from transom.engine.streams.feed import OUTSIDE, Feed
 from transom.engine.streams.stream import RunningStream
@@ -73,6 +73,7 @@ class FakeStream:
         )
         self.readers: list[Any] = []
         self.more = False
+        self.options = JobOptions()
         self.compiled = name
 
     @property

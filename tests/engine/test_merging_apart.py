@@ -20,8 +20,7 @@ from transom.engine.cluster.files import write_partials
 from transom.engine.cluster.merges import Here
 from transom.engine.control import tiers
 from transom.engine.partials.tables import PartialTable
-from transom.engine.spark.compile import Compiled
-from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.engine.streams.cuts import CutJob, CutOutcome
 from transom.engine.streams.stream import RunningStream
 from transom.model.time import VirtualClock
 from transom.simulation.inmemory import run_in_memory
@@ -31,11 +30,11 @@ SECOND = 1_000_000
 NOON = 1_700_000_000 * SECOND
 
 
-def into_files(stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> CutOutcome:
+def into_files(stream: RunningStream, job: CutJob) -> CutOutcome:
     """Compute the partials of a cut in memory and write them into files, if that is where they belong."""
-    outcome = run_in_memory(stream, cut, compiled)
-    place = stream.state.executors
-    if not stream.all_in_files:
+    outcome = run_in_memory(stream, job)
+    cut, place = job.cut, stream.state.executors
+    if not job.options.all_in_files:
         return outcome
     files = tuple(
         write_partials(

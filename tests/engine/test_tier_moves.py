@@ -10,6 +10,7 @@ import pytest
 
 from transom.engine.cluster.merges import ExecutorLoss, Standing
 from transom.engine.control.tiers import BALANCE_EVERY, Tiers
+from transom.engine.streams.cuts import JobOptions
 from transom.placement.balance import Move
 from transom.placement.migration import Strategy
 from transom.settings import Settings
@@ -42,6 +43,7 @@ def stream(executors: Executors, parts: int = 1) -> Any:
         session=SimpleNamespace(_jsparkSession=None),
         state=SimpleNamespace(stores=[SimpleNamespace(store=store)], executors=executors, cut=7),
         max_event_time=lambda: 99,
+        options=JobOptions(),
     )
 
 

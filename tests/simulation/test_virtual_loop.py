@@ -17,8 +17,7 @@ from pyspark.sql import SparkSession
 
 import transom as tm
 from transom.api.app import App
-from transom.engine.spark.compile import Compiled
-from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.engine.streams.cuts import CutJob, CutOutcome
 from transom.engine.streams.stream import RunningStream
 from transom.errors import DefinitionError
 from transom.model.time import VirtualClock
@@ -55,9 +54,9 @@ class RecordingRunner(SimulatedCutRunner):
         self.starts: list[tuple[float, str, int]] = []
         self.ends: list[tuple[float, str]] = []
 
-    def submit(self, stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> Future[CutOutcome]:
-        self.starts.append((self.now(), stream.name, cut.rows))
-        future = super().submit(stream, cut, compiled)
+    def submit(self, stream: RunningStream, job: CutJob) -> Future[CutOutcome]:
+        self.starts.append((self.now(), stream.name, job.cut.rows))
+        future = super().submit(stream, job)
         future.add_done_callback(lambda _: self.ends.append((self.now(), stream.name)))
         return future
 

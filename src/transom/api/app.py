@@ -329,7 +329,9 @@ class App:
             ending.push(lambda kind, error, trace: self._close(error))
             share, groups, kept = self.settings.share, self.settings.key_groups, self.settings.worker_bytes
             here = self.settings.driver_bytes
-            streams, lost = open_streams(order.definitions, session, checkpoint, self._clock, share, groups, kept, here)
+            streams, lost = open_streams(
+                order.definitions, session, checkpoint, self._clock, share, groups, kept, here, order.close_all
+            )
             for name, outlets in order.sinks.items():
                 outlets.open(name)
             for stream in streams.values():
@@ -356,7 +358,7 @@ class App:
             self._queries.requests.look = Remote(inbox, self._clock, self._queries.act).look
             if self._runner is None:
                 pulse.watch(loop.fail)
-            return run_until_told(loop, session, pulse, order.once, order.close_all)
+            return run_until_told(loop, session, pulse, order.once)
         raise AssertionError
 
     def _close(self, error: BaseException | None) -> None:

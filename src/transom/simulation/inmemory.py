@@ -17,9 +17,8 @@ import pyarrow.compute as pc
 
 from transom.engine.partials.tables import PANE, describe_table, state_name
 from transom.engine.spark import jobs
-from transom.engine.spark.compile import Compiled
 from transom.engine.spark.jobs import CutStats
-from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.engine.streams.cuts import CutJob, CutOutcome
 from transom.engine.streams.stream import RunningStream
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
@@ -40,7 +39,7 @@ _FROM_NUMBER = re.compile(rf"timestamp_({'|'.join(_UNITS)})\((\w+)\)")
 REMEDY = "Let the simulated runner compute with Spark: work=run_on_spark."
 
 
-def run_in_memory(stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> CutOutcome:
+def run_in_memory(stream: RunningStream, job: CutJob) -> CutOutcome:
     """Return what the job of a cut brings, as `run_on_spark` does; late rows are counted, not written as dead letters.
 
     O(rows x components).
@@ -48,7 +47,7 @@ def run_in_memory(stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> 
     Raises:
         DefinitionError: A query, the source or a row is of a kind that only Spark can compute.
     """
-    source = stream.source
+    source, cut, compiled = stream.source, job.cut, job.compiled
     if not isinstance(source, MemorySource):
         raise _refused(f"The stream {stream.name!r} reads {source.describe()}")
     if stream.buffers:

@@ -11,15 +11,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from transom.engine.spark.compile import Compiled
-from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.engine.streams.cuts import CutJob, CutOutcome
 from transom.engine.streams.stream import RunningStream
 from transom.errors import DefinitionError
 from transom.model.time import MICROS_PER_SECOND, Micros, VirtualClock
 from transom.simulation.inmemory import run_in_memory
 
 Result = TypeVar("Result")
-Work = Callable[[RunningStream, LoggedCut, Compiled], CutOutcome]
+Work = Callable[[RunningStream, CutJob], CutOutcome]
 
 
 @dataclass(frozen=True)
@@ -79,10 +78,10 @@ class SimulatedCutRunner:
         self._cores = 0
         self._version = 0
 
-    def submit(self, stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> Future[CutOutcome]:
+    def submit(self, stream: RunningStream, job: CutJob) -> Future[CutOutcome]:
         """Start the job of a cut; an error of it is there as late as its result would be."""
         costs = self._costs_of(stream.name)
-        return self._begin(lambda: self._work(stream, cut, compiled), costs.fixed + costs.row * cut.rows, costs.cores)
+        return self._begin(lambda: self._work(stream, job), costs.fixed + costs.row * job.cut.rows, costs.cores)
 
     def merge(self, stream: RunningStream, work: Callable[[], Result]) -> Future[Result]:
         """Start to merge files of a stream."""
@@ -136,6 +135,9 @@ class SimulatedCutRunner:
                 job.future.set_exception(job.result)
             else:
                 job.future.set_result(job.result)
+
+    def abandon(self) -> None:
+        """Do nothing: no job runs any more once it was submitted."""
 
     def close(self, longest: float) -> None:
         """Forget the jobs that run: nothing waits for them any more."""

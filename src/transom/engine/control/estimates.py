@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -162,7 +162,7 @@ class StreamEstimate:
         """Note that the job of a cut was submitted."""
         self.changes += 1
         self._submitted = now
-        self.stream.measures_delays = self.lags.needs_delays
+        self.stream.options = replace(self.stream.options, measures_delays=self.lags.needs_delays)
         if not cut.empty:
             self.started_at = now
             self.holds = True

@@ -6,6 +6,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from transom.engine.cluster.merges import ExecutorLoss, Merge
 from transom.engine.cluster.store import TieredStore
@@ -60,7 +61,7 @@ class Tiers:
             )
         self._auto = settings.tier == "auto" and able
         for stream in streams.values():
-            stream.all_in_files = settings.tier == "cluster"
+            stream.options = replace(stream.options, all_in_files=settings.tier == "cluster")
 
     def begin(self) -> bool:
         """Return whether a snapshot is due because the tier is forced to the driver, and partials are in files."""
@@ -68,8 +69,8 @@ class Tiers:
             return False
         changed = False
         for stream in self._streams.values():
-            changed |= bool(stream.in_files) or any(entry.store.parts for entry in stream.state.stores)
-            stream.in_files = frozenset()
+            changed |= bool(stream.options.in_files) or any(entry.store.parts for entry in stream.state.stores)
+            stream.options = replace(stream.options, in_files=frozenset())
         return changed
 
     def committed(self, stream: RunningStream) -> bool:
@@ -81,16 +82,19 @@ class Tiers:
         footprints = {name: self._footprints(each) for name, each in self._streams.items()}
         everything = [one for some in footprints.values() for one in some.values()]
         now = {
-            footprints[s.name][n].name for s in self._streams.values() for n in s.in_files if n in footprints[s.name]
+            footprints[s.name][n].name
+            for s in self._streams.values()
+            for n in s.options.in_files
+            if n in footprints[s.name]
         }
         wanted = in_files(now, everything, self._settings.driver_bytes)
         for each in self._streams.values():
             names = frozenset(name for name, one in footprints[each.name].items() if one.name in wanted)
-            for name in sorted(names ^ each.in_files):
+            for name in sorted(names ^ each.options.in_files):
                 where = "their executors" if name in names else "the driver"
                 self._note(f"Partials of {each.name} by {name} are kept by {where} from now on.")
-            changed |= names != each.in_files
-            each.in_files = names
+            changed |= names != each.options.in_files
+            each.options = replace(each.options, in_files=names)
         return changed
 
     def overfull(self, stream: RunningStream) -> list[tuple[TieredStore, Merge]]:
@@ -159,7 +163,7 @@ class Tiers:
             stores = {entry.key_set.name: entry.store for entry in stream.state.stores}
             for component in stream.compiled.components:
                 for store in _stores(component, stores):
-                    if not stream.puts_in_files(component):
+                    if not stream.options.puts_in_files(component):
                         store.recall()
                     elif store.holds_states:
                         store.spill(stream.state.cut, f"{stream.state.cut:012d}-{uuid.uuid4().hex}")
@@ -172,7 +176,7 @@ class Tiers:
         """
         for stream in self._streams.values():
             directory = stream.state.executors.directory
-            if not directory.is_dir() or not stream.keeps_files:
+            if not directory.is_dir():
                 continue
             needed = {name for entry in stream.state.stores for part in entry.store.parts for name in part.files.names}
             first = f"{running.get(stream.name, 1 << 40):012d}"

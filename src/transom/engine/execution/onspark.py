@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from transom.engine.spark.jobs import CutPartials
 from transom.engine.spark.packing import Packing, files_written
 from transom.engine.spark.plan import StreamPlan
 from transom.engine.spark.rowfiles import KeptRows
-from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.engine.streams.cuts import CutJob, CutOutcome
 from transom.engine.streams.rowbuffer import keep_rows
 from transom.engine.streams.stream import RunningStream
 from transom.errors import CheckpointError, CheckpointFullError, QueryFailedError, SourceError
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def run_on_spark(stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> CutOutcome:
+def run_on_spark(stream: RunningStream, job: CutJob, abandoned: Callable[[], bool] = lambda: False) -> CutOutcome:
     """Return what the job of a cut brings; called on a worker thread, changes no state.
 
     Args:
         stream: The stream.
-        cut: The cut, already in the log.
-        compiled: The queries that ran when it was logged.
+        job: The job; its cut is in the log already.
+        abandoned: Tells whether the application ends at once, so that no further Spark job is to be run.
 
     Raises:
         SourceError: The rows cannot be read, whatever the queries.
@@ -55,13 +55,13 @@ def run_on_spark(stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> C
         CheckpointError: Partials, rows or dead letters cannot be written.
         SessionError: Spark is gone, memory ran out, or jobs are cancelled again and again.
     """
-    if cut.empty:
-        return CutOutcome(cut)
-    job = SparkJob(stream, cut, compiled)
+    if job.cut.empty:
+        return CutOutcome(job.cut)
+    runs = SparkJob(stream, job, abandoned)
     try:
-        return job.run()
+        return runs.run()
     finally:
-        job.let_go()
+        runs.let_go()
 
 
 class _Abandoned(BaseException):
@@ -73,15 +73,17 @@ class SparkJob:
 
     Args:
         stream: The stream.
-        cut: The cut.
-        compiled: The queries.
+        job: The job.
+        abandoned: Tells whether the application ends at once.
     """
 
-    def __init__(self, stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> None:
+    def __init__(self, stream: RunningStream, job: CutJob, abandoned: Callable[[], bool]) -> None:
         self.stream = stream
-        self.cut = cut
-        self._compiled = compiled
-        self._skipped = dict(stream.source.unfit(cut.start, cut.end))
+        self.cut = job.cut
+        self._compiled = job.compiled
+        self._options = job.options
+        self._abandoned = abandoned
+        self._skipped = dict(stream.source.unfit(job.cut.start, job.cut.end))
         """Units of the source that cannot be read, with the reason."""
         self._held: tuple[tuple[str, ...], DataFrame] | None = None
         """The rows, read once for all jobs, with the units that were skipped."""
@@ -182,7 +184,7 @@ class SparkJob:
         executors = stream.state.executors
 
         def packing(component: Component) -> Packing | None:
-            if not stream.puts_in_files(component):
+            if not self._options.puts_in_files(component):
                 return None
             late = jobs.late_for_sessions(component, cut.watermark)
             return Packing(executors.directory, cut.number, executors.groups, late)
@@ -190,7 +192,7 @@ class SparkJob:
         def once(plan: StreamPlan) -> CutPartials:
             rows = self._rows()
             return jobs.run_cut(
-                rows if stream.measures_delays else rows.drop(ARRIVAL),
+                rows if self._options.measures_delays else rows.drop(ARRIVAL),
                 plan,
                 partitions=len(stream.source.partitions),
                 ahead=cut.ahead,
@@ -236,7 +238,7 @@ class SparkJob:
             return {}, {}
         with self._unless_abandoned():
             kept, failures = keep_rows(buffers, self._rows(), compiled, self.cut, late_before)
-        if failures and self.stream.abandoned:
+        if failures and self._abandoned():
             raise _Abandoned
         return kept, failures
 
@@ -276,6 +278,6 @@ class SparkJob:
         try:
             yield
         except Exception as error:
-            if self.stream.abandoned:
+            if self._abandoned():
                 raise _Abandoned from error
             raise

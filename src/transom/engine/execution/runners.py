@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
 from transom.engine.execution.onspark import run_on_spark
 from transom.engine.execution.threads import Threads
-from transom.engine.spark.compile import Compiled
 from transom.engine.spark.session import in_pool
-from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.engine.streams.cuts import CutJob, CutOutcome
 from transom.engine.streams.stream import RunningStream
 
 Result = TypeVar("Result")
@@ -23,13 +23,12 @@ class CutRunner(Protocol):
     def in_real_time(self) -> bool:
         """Whether jobs end by themselves while real time passes; else the clock's moving ends them."""
 
-    def submit(self, stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> Future[CutOutcome]:
+    def submit(self, stream: RunningStream, job: CutJob) -> Future[CutOutcome]:
         """Start the job of a cut that reads rows.
 
         Args:
             stream: The stream.
-            cut: The cut, already in the log.
-            compiled: The queries that ran when it was logged.
+            job: The job; its cut is in the log already.
         """
 
     def merge(self, stream: RunningStream, work: Callable[[], Result]) -> Future[Result]:
@@ -39,6 +38,9 @@ class CutRunner(Protocol):
             stream: The stream.
             work: Merges, and waits for Spark.
         """
+
+    def abandon(self) -> None:
+        """Let no job that runs start another Spark job, since the application ends at once."""
 
     def close(self, longest: float) -> None:
         """Wait for the jobs that run, at most so many seconds; those that have not begun never do."""
@@ -58,14 +60,15 @@ class SparkCutRunner:
     def __init__(self, slots: int, pools: bool, streams: int) -> None:
         self._threads = Threads(slots + streams, "transom-job")
         self._pools = pools
+        self._abandoned = threading.Event()
 
-    def submit(self, stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> Future[CutOutcome]:
+    def submit(self, stream: RunningStream, job: CutJob) -> Future[CutOutcome]:
         """Start the job of a cut."""
-        return self._threads.submit(self._run, stream, cut, compiled)
+        return self._threads.submit(self._run, stream, job)
 
-    def _run(self, stream: RunningStream, cut: LoggedCut, compiled: Compiled) -> CutOutcome:
+    def _run(self, stream: RunningStream, job: CutJob) -> CutOutcome:
         with in_pool(stream.session, stream.name if self._pools else None):
-            return run_on_spark(stream, cut, compiled)
+            return run_on_spark(stream, job, self._abandoned.is_set)
 
     def merge(self, stream: RunningStream, work: Callable[[], Result]) -> Future[Result]:
         """Start to merge files of a stream."""
@@ -75,6 +78,10 @@ class SparkCutRunner:
                 return work()
 
         return self._threads.submit(run)
+
+    def abandon(self) -> None:
+        """Let no job that runs start another Spark job."""
+        self._abandoned.set()
 
     def close(self, longest: float) -> None:
         """Wait for the jobs that run."""

@@ -157,7 +157,7 @@ class Cuts:
             future: Future[CutOutcome] = Future()
             future.set_result(CutOutcome(cut))
         else:
-            future = self._runner.submit(stream, cut, stream.compiled)
+            future = self._runner.submit(stream, stream.job(cut))
         self._jobs[stream.name] = _UnderWay(cut, future)
         future.add_done_callback(lambda _: self._wake())
 

@@ -57,7 +57,7 @@ def interrupts(stop: Callable[[], None], stop_at_once: Callable[[], None]) -> It
             signal.signal(number, handler)
 
 
-def run_until_told(loop: Loop, session: SparkSession, pulse: Pulse, once: bool, close_all: bool) -> Progress:
+def run_until_told(loop: Loop, session: SparkSession, pulse: Pulse, once: bool) -> Progress:
     """Run a loop, which signals can stop; that Spark ends while it stops is no error.
 
     Whoever tells all processes to end tells Java, too, which does so first.
@@ -71,7 +71,7 @@ def run_until_told(loop: Loop, session: SparkSession, pulse: Pulse, once: bool, 
     with ExitStack() as ending, interrupts(loop.stop, stop_at_once):
         ending.callback(ended.set)
         try:
-            return loop.run(once, close_all)
+            return loop.run(once)
         except Exception as error:
             if not loop.stopping or (reason := pulse.reason(error)) is None:
                 raise

@@ -162,15 +162,13 @@ class Loop:
     def abandon(self) -> None:
         """Let no running micro-batch start another Spark job, and wait for none; for an end at once."""
         self._at_once = True
-        for stream in self._streams.values():
-            stream.abandoned = True
+        self._runner.abandon()
 
-    def run(self, once: bool, close_all: bool) -> Progress:
+    def run(self, once: bool) -> Progress:
         """Run until stopped, or with `once` until the sources are exhausted.
 
         Args:
             once: Stop at the end of the input.
-            close_all: With `once`: at the end close also the windows that the watermark has not reached.
 
         Raises:
             SourceError: A source cannot be read.
@@ -180,8 +178,6 @@ class Loop:
             TransomError: What `fail` was told.
         """
         self._scheduler.once = once
-        for stream in self._streams.values():
-            stream.closes_all = close_all and once
         with ExitStack() as ending:
             ending.callback(self._changer.close)
             ending.push(lambda kind, error, trace: self._end_threads(error is None))

@@ -40,6 +40,7 @@ def open_streams(
     key_groups: int | None = None,
     worker_bytes: int = MEMORY,
     driver_bytes: int = DRIVER_BYTES,
+    closes_all: bool = False,
 ) -> tuple[dict[str, RunningStream], dict[str, str]]:
     """Return the streams, ready for recovery, and the queries that failed earlier and cannot be compiled any more.
 
@@ -52,6 +53,7 @@ def open_streams(
         key_groups: Number of key groups of partials on the executors; None for one that suits them.
         worker_bytes: Bytes of partials that each Python worker of the executors keeps.
         driver_bytes: Bytes of partials in files that the driver merges at most if the executors cannot.
+        closes_all: Close at the end of the input also the windows that the watermark has not reached.
 
     Returns:
         The streams by name; the queries with the reason.
@@ -85,7 +87,9 @@ def open_streams(
             else Here(files)
         )
         mine = {name: query.definition for name, query in known.items() if query.stream == definition.name}
-        stream = RunningStream(definition, session, is_ansi(session), letters, clock.now(), share, executors, mine)
+        stream = RunningStream(
+            definition, session, is_ansi(session), letters, clock.now(), share, executors, mine, closes_all
+        )
         streams[definition.name] = stream
         stream.feed.bind(stream, streams)
         if isinstance(source, SourceReader):

@@ -83,7 +83,7 @@ def snapshot_of(
         values, held = stream.state.snapshot()
         cut = logged[name].to_json() if name in logged else None
         state["streams"][name] = {"state": values, "logged": cut, "arrangement": stream.arrangement.to_json()}
-        state["streams"][name]["in_files"] = sorted(stream.in_files)
+        state["streams"][name]["in_files"] = sorted(stream.options.in_files)
         state["streams"][name]["mark"] = stream.source.mark(stream.state.offset)
         if (waits := stream.feed.held()) is not None:
             state["streams"][name]["fed"], fed = waits
@@ -228,7 +228,7 @@ def _restore(snapshot: Snapshot, streams: Mapping[str, RunningStream], result: R
         }
         stream.state.restore(state["state"], tables)
         stream.arrangement = Arrangement.from_json(state["arrangement"])
-        stream.in_files = frozenset(state.get("in_files", ()))
+        stream.options = replace(stream.options, in_files=frozenset(state.get("in_files", ())))
         require_rows(stream, stream.state.offset, state.get("mark"))
         if "fed" in state:
             fed = {table.removeprefix("fed:"): rows for table, rows in tables.items() if table.startswith("fed:")}

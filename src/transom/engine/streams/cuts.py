@@ -9,10 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles
+from transom.engine.spark.compile import Compiled
 from transom.engine.spark.jobs import CutStats
 from transom.engine.spark.rowfiles import KeptRows
 from transom.model.time import Micros
 from transom.sources.base import Mark, Offset
+from transom.windows.components import Component
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,31 @@ class LoggedCut:
     def empty(self) -> bool:
         """Whether it reads nothing: it only closes windows."""
         return self.start == self.end
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """The options of a stream's jobs that do not change results; decided from measurements."""
+
+    in_files: frozenset[str] = frozenset()
+    """Names of the finest key sets of the components whose partials the jobs write into files."""
+    all_in_files: bool = False
+    """Whether they do so for all components."""
+    measures_delays: bool = True
+    """Whether they sum the delays of the rows, which costs some percent of their time."""
+
+    def puts_in_files(self, component: Component) -> bool:
+        """Tell whether the jobs write a component's partials into files."""
+        return self.all_in_files or component.finest.name in self.in_files
+
+
+@dataclass(frozen=True)
+class CutJob:
+    """The job of a cut, as its stream was when the cut was logged."""
+
+    cut: LoggedCut
+    compiled: Compiled
+    options: JobOptions
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles
-from transom.engine.cluster.merges import GroupExecutors, Here, Merged
+from transom.engine.cluster.merges import GroupExecutors, Merged
 from transom.engine.partials.tables import PartialTable
 from transom.engine.spark.carrying import Carried
 from transom.engine.spark.compile import Compiled, compile_queries
@@ -19,7 +18,7 @@ from transom.engine.state.closing import Closing, Closure
 from transom.engine.state.state import StreamState
 from transom.engine.state.watermarks import Idleness, WatermarkState
 from transom.engine.streams.arriving import rows_left
-from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.engine.streams.cuts import CutJob, CutOutcome, JobOptions, LoggedCut
 from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.feed import OUTSIDE, Feed
 from transom.engine.streams.readers import Reader, RowBuffer
@@ -28,7 +27,7 @@ from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.watermark import WatermarkPolicy
 from transom.sources.base import Offset, Source
 from transom.storage.places import Place
-from transom.windows.components import DEFAULT, Arrangement, Component
+from transom.windows.components import DEFAULT, Arrangement
 from transom.windows.query import WindowedQuery
 
 if TYPE_CHECKING:
@@ -70,6 +69,7 @@ class RunningStream:
         share: Whether queries share partials.
         executors: Where partials are merged that are in files.
         known: Definitions of the queries that the checkpoint knows.
+        closes_all: Close at the end of the input also the windows that the watermark has not reached.
     """
 
     def __init__(
@@ -79,9 +79,10 @@ class RunningStream:
         ansi: bool,
         dead_letters: Place,
         now: Micros,
-        share: bool = True,
-        executors: GroupExecutors | None = None,
+        share: bool,
+        executors: GroupExecutors,
         known: Mapping[str, Mapping[str, Any]] | None = None,
+        closes_all: bool = False,
     ) -> None:
         self.definition = definition
         self.name = definition.name
@@ -89,6 +90,7 @@ class RunningStream:
         self.feed = definition.feed
         self.session = session
         self.dead_letters = dead_letters
+        self.closes_all = closes_all
         self.shares = share
         self.arrangement = DEFAULT
         """Where and how key sets are computed; in the log before the first cut that follows it."""
@@ -102,19 +104,12 @@ class RunningStream:
         self.definitions = dict(self.compiled.definitions)
         """Definitions of all queries, also of those that do not run."""
         watermark = WatermarkState.start(len(self.source.partitions))
-        place = executors or Here(Path())
-        self.in_files: frozenset[str] = frozenset()
-        """Names of the finest key sets of the components whose partials the jobs write into files."""
-        self.all_in_files = False
-        """Whether they do so for all components."""
-        self.keeps_files = executors is not None
-        """Whether the directory of the files is this stream's."""
+        self.options = JobOptions()
+        """The options of the jobs of the cuts that come."""
         self.state = StreamState(
-            self.compiled.queries, watermark, self.source.start(), ansi, place, f"{place.directory}"
+            self.compiled.queries, watermark, self.source.start(), ansi, executors, f"{executors.directory}"
         )
         self.state.arrange(self.compiled.stores)
-        self.abandoned = False
-        """Set when the application ends at once: the micro-batch under way runs no further job."""
         self.latest = self.state.offset
         """The source's newest offset at the last look."""
         self.away: SourceAwayError | None = None
@@ -123,8 +118,6 @@ class RunningStream:
         """For how long the source partitions have been empty."""
         self._waiting: tuple[Offset, int] | None = None
         """An offset and the rows from there on, if the last look counted them all."""
-        self.measures_delays = True
-        """Whether the jobs of its cuts sum the delays of the rows, which costs some percent of their time."""
         self.more = False
         """Whether the source had more rows than the last planned cut takes."""
         self.readers: list[Reader] = []
@@ -137,17 +130,15 @@ class RunningStream:
         """Whether results of windows that a cut closed are being made."""
         self.halted: TransomError | None = None
         """Why this run reads no more of it: its event time cannot be computed. The next one goes on with its cut."""
-        self.closes_all = False
-        """Whether this run closes at the end of the input also the windows that the watermark has not reached."""
 
     @property
     def has_files(self) -> bool:
         """Whether partials are in files, so that closing windows may mean to merge them."""
         return any(entry.store.parts for entry in self.state.stores)
 
-    def puts_in_files(self, component: Component) -> bool:
-        """Tell whether the jobs of the cuts that come write a component's partials into files."""
-        return self.all_in_files or component.finest.name in self.in_files
+    def job(self, cut: LoggedCut) -> CutJob:
+        """Return the job of a cut that was logged just now."""
+        return CutJob(cut, self.compiled, self.options)
 
     def compile(self, queries: Sequence[WindowedQuery]) -> Compiled:
         """Return some of its queries as the engine runs them.
