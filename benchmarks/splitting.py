@@ -135,10 +135,10 @@ def run_once(run: Run, spark: Any, trips: Path, case: Case, form: Form | None) -
     def watch(step: str) -> None:
         loop = app._loop
         assert loop is not None
-        (running,) = loop._streams.values()
+        (running,) = loop.streams.values()
         if form is not None and step == "cut logged" and running.state.cut == 0:
             names = frozenset(key_set.name for key_set in key_sets_of(running.state.running()))
-            loop.follow(running, Arrangement(direct=names if form is Form.DIRECT else frozenset()))
+            loop.learning.follow(running, Arrangement(direct=names if form is Form.DIRECT else frozenset()))
         found[0] = running.arrangement
 
     app._on_step = watch

@@ -52,7 +52,7 @@ def rows(r: random.Random, count: int) -> list[tuple[Any, ...]]:
 def arrangements(app: App, r: random.Random) -> Arrangement:
     loop = app._loop
     assert loop is not None
-    names = [key_set.name for key_set in key_sets_of(loop._streams["stream1"].state.running())]
+    names = [key_set.name for key_set in key_sets_of(loop.streams["stream1"].state.running())]
     hosts = frozenset((name, r.choice(names)) for name in names if r.random() < 0.7)
     return Arrangement(hosts, frozenset(name for name in names if r.random() < 0.4))
 
@@ -78,7 +78,7 @@ def test_migrations_change_no_result(interpreted, tmp_path, seed: int):
             loop = current[0]._loop
             assert loop is not None
             followed.append(arrangements(current[0], r))
-            loop.follow(loop._streams["stream1"], followed[-1])
+            loop.learning.follow(loop.streams["stream1"], followed[-1])
 
     records = rows(r, 160)
     bench = Bench(interpreted, tmp_path / "moving", define)
@@ -125,9 +125,9 @@ def test_costs_decide_while_it_runs_and_a_restart_goes_on_with_the_decision(spar
     def watch(step: str) -> None:
         loop = current[0]._loop
         assert loop is not None
-        loop.adapters.costs = costs[0]
+        loop.learning.adapters.costs = costs[0]
         if step == "cut logged":
-            components = loop._streams["stream1"].compiled.components
+            components = loop.streams["stream1"].compiled.components
             seen.append((len(components), sum(component.direct for component in components)))
 
     records = [("p", f"u{i}", i, i * SECOND // 5) for i in range(240)]

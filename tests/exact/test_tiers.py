@@ -134,7 +134,7 @@ def check_sessions(spark: SparkSession, directory: Any, seed: int, turns: Sequen
         if step == "committed":
             bench.clock.advance(SECOND)
         if step == "windows closed" and app._loop is not None:
-            stores = [entry.store for entry in app._loop._streams["stream1"].state.stores]
+            stores = [entry.store for entry in app._loop.streams["stream1"].state.stores]
             stores = [store for store in stores if store.sessions.stores]
             found += sum(any(part.feed.sessions is not None for part in store.parts) for store in stores)
             if all(one == CLUSTER for one in turns):
@@ -230,7 +230,7 @@ def test_what_no_window_needs_goes(spark: SparkSession, tmp_path: Any, monkeypat
 
     def look(step: str) -> None:
         if step == "windows closed" and app._loop is not None:
-            store = app._loop._streams["stream1"].state.stores[0].store
+            store = app._loop.streams["stream1"].state.stores[0].store
             held.append((len(store), len(store.keys)))
 
     bench.run(on_step=look, app=app)

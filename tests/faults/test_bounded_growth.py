@@ -54,7 +54,7 @@ def test_nothing_grows(spark, tmp_path, monkeypatch):
         if step != "committed":
             return
         files = [os.path.join(d, name) for d, _, names in os.walk(tmp_path / "checkpoint") for name in names]
-        stores = [entry.store for entry in app._loop._streams["stream1"].state.stores]
+        stores = [entry.store for entry in app._loop.streams["stream1"].state.stores]
         sizes["bytes"].append(sum(os.path.getsize(file) for file in files))
         sizes["files"].append(len(files))
         sizes["partials"].append(sum(len(store) for store in stores))

@@ -148,7 +148,7 @@ def play(
 
 
 def costs_of(app: App) -> dict[str, float]:
-    known = app._loop._scheduler._estimates.items()
+    known = app._loop.scheduler._estimates.items()
     return {name: float(one.costs.costs.job(np.asarray(400.0))) for name, one in known}
 
 

@@ -19,6 +19,7 @@ from transom.engine.changes.remote import Remote
 from transom.engine.changes.requests import Change
 from transom.engine.execution.runners import CutRunner
 from transom.engine.explain.explanation import Explanation
+from transom.engine.loop.assembly import Outside, make_loop
 from transom.engine.loop.interrupts import run_until_told
 from transom.engine.loop.loop import Loop
 from transom.engine.loop.opening import compile_aside, open_streams
@@ -315,7 +316,7 @@ class App:
     def _stop_at_once(self) -> None:
         self._stop = True
         if (loop := self._loop) is not None:
-            loop.end_at_once()
+            loop.ending.end_at_once()
 
     def _run(self, order: RunOrder, on_progress: Callable[[Progress], None] | None) -> Progress:
         if policy_named(self.settings.policy).at_once:
@@ -327,43 +328,31 @@ class App:
             checkpoint = ending.enter_context(Checkpoint.open(self.checkpoint, self._clock))
             pulse = ending.enter_context(Pulse(session))
             ending.push(lambda kind, error, trace: self._close(error))
-            share, groups, kept = self.settings.share, self.settings.key_groups, self.settings.worker_bytes
-            here = self.settings.driver_bytes
-            streams, lost = open_streams(
-                order.definitions, session, checkpoint, self._clock, share, groups, kept, here, order.close_all
-            )
+            clock, close_all = self._clock, order.close_all
+            streams, lost = open_streams(order.definitions, session, checkpoint, clock, self.settings, close_all)
             for name, outlets in order.sinks.items():
                 outlets.open(name)
             for stream in streams.values():
                 for query in stream.definition.queries:
                     tap(stream, order.sinks[query.name])
-            loop = Loop(
-                streams,
-                order.sinks,
-                checkpoint,
-                replace(self.settings, trigger=0) if order.once else self.settings,
-                self._clock,
-                on_progress,
-                self._on_step,
-                requests=self._queries.requests,
-                forget=self._queries.forget,
-                runner=self._runner,
-                release=self._queries.release,
-                lost=lost,
+            settings = replace(self.settings, trigger=0) if order.once else self.settings
+            queries = self._queries
+            outside = Outside(
+                on_progress, self._on_step, queries.requests, queries.forget, queries.release, self._runner
             )
+            loop = make_loop(streams, order.sinks, checkpoint, settings, clock, outside, lost)
             self._loop = loop
             if self._stop:
-                loop.stop()
-            inbox = Inbox(checkpoint.path, self._clock)
-            self._queries.requests.look = Remote(inbox, self._clock, self._queries.act).look
+                loop.ending.stop()
+            queries.requests.look = Remote(Inbox(checkpoint.path, clock), clock, queries.act).look
             if self._runner is None:
-                pulse.watch(loop.fail)
+                pulse.watch(loop.ending.fail)
             return run_until_told(loop, session, pulse, order.once)
         raise AssertionError
 
     def _close(self, error: BaseException | None) -> None:
         loop, self._loop = self._loop, None
-        self._queries.opened.close([] if loop is None else loop.still_writing, error)
+        self._queries.opened.close([] if loop is None else loop.ending.still_writing, error)
 
     def stop(self) -> None:
         """End a `run` that goes on or begins in another thread, after its running micro-batches.
@@ -373,7 +362,7 @@ class App:
         """
         self._stop = True
         if self._loop is not None:
-            self._loop.stop()
+            self._loop.ending.stop()
 
     def explain(self) -> Explanation:
         """Return what will run and what is shared; runs nothing and leaves the checkpoint alone.

@@ -235,7 +235,7 @@ class Cuts:
     def _run_again(self, stream: RunningStream, under_way: _UnderWay) -> None:
         if self._clock.monotonic() >= (under_way.again_at or 0):
             under_way.again_at = under_way.done_at = None
-            under_way.job = self._runner.submit(stream, under_way.cut, stream.compiled)
+            under_way.job = self._runner.submit(stream, stream.job(under_way.cut))
             under_way.job.add_done_callback(lambda _: self._wake())
 
     # ---- fewer files

@@ -65,15 +65,15 @@ def run_until_told(loop: Loop, session: SparkSession, pulse: Pulse, once: bool) 
     ended = threading.Event()
 
     def stop_at_once() -> None:
-        loop.abandon()
+        loop.ending.abandon()
         cancel_jobs(session, ended)
 
-    with ExitStack() as ending, interrupts(loop.stop, stop_at_once):
+    with ExitStack() as ending, interrupts(loop.ending.stop, stop_at_once):
         ending.callback(ended.set)
         try:
             return loop.run(once)
         except Exception as error:
-            if not loop.stopping or (reason := pulse.reason(error)) is None:
+            if not loop.ending.stopping or (reason := pulse.reason(error)) is None:
                 raise
-            return loop.left(reason)
+            return loop.reporter.left(reason)
     raise AssertionError

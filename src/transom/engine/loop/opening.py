@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from transom.checkpoint.store import Checkpoint
 from transom.engine.changes.records import Register
-from transom.engine.cluster.merges import Here
-from transom.engine.cluster.merging import DRIVER_BYTES, SparkGroupExecutors
-from transom.engine.cluster.messages import MEMORY
+from transom.engine.cluster.merges import GroupExecutors, Here
+from transom.engine.cluster.merging import SparkGroupExecutors
 from transom.engine.loop.unstartable import orphans, unstartable, without
 from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.spark.session import is_ansi
@@ -20,6 +19,7 @@ from transom.engine.streams.stream import RunningStream, StreamDefinition
 from transom.errors import CheckpointError, SourceError
 from transom.model.sessions import is_connect
 from transom.model.time import Clock
+from transom.settings import Settings
 from transom.sources.base import Source
 from transom.sources.shared import SourceReader
 from transom.storage.hadoop import require_spark_reads
@@ -36,11 +36,8 @@ def open_streams(
     session: SparkSession,
     checkpoint: Checkpoint,
     clock: Clock,
-    share: bool,
-    key_groups: int | None = None,
-    worker_bytes: int = MEMORY,
-    driver_bytes: int = DRIVER_BYTES,
-    closes_all: bool = False,
+    settings: Settings,
+    closes_all: bool,
 ) -> tuple[dict[str, RunningStream], dict[str, str]]:
     """Return the streams, ready for recovery, and the queries that failed earlier and cannot be compiled any more.
 
@@ -49,10 +46,7 @@ def open_streams(
         session: Transom's Spark session.
         checkpoint: Open checkpoint; sources and dead letters get directories in it.
         clock: The time.
-        share: Whether queries share partials.
-        key_groups: Number of key groups of partials on the executors; None for one that suits them.
-        worker_bytes: Bytes of partials that each Python worker of the executors keeps.
-        driver_bytes: Bytes of partials in files that the driver merges at most if the executors cannot.
+        settings: Whether queries share partials; number of key groups, and the memory for partials in files.
         closes_all: Close at the end of the input also the windows that the watermark has not reached.
 
     Returns:
@@ -66,6 +60,7 @@ def open_streams(
     streams: dict[str, RunningStream] = {}
     lost: dict[str, str] = {}
     require_spark_reads(session, checkpoint.path, "checkpoint", CheckpointError)
+    share = settings.share
     known = Register.at_end(checkpoint.snapshot.state if checkpoint.snapshot else {}, checkpoint.records).known
     for definition in definitions:
         source = definition.source
@@ -80,12 +75,10 @@ def open_streams(
             definition = without(definition, missing)
         letters = checkpoint.directory("dead-letters", definition.name)
         files = checkpoint.directory("files", definition.name)
-        classic = not is_connect(session)
-        executors = (
-            SparkGroupExecutors(session, files, clock, key_groups, worker_bytes, driver_bytes)
-            if classic
-            else Here(files)
-        )
+        executors: GroupExecutors = Here(files)
+        if not is_connect(session):
+            groups, worker, driver = settings.key_groups, settings.worker_bytes, settings.driver_bytes
+            executors = SparkGroupExecutors(session, files, clock, groups, worker, driver)
         mine = {name: query.definition for name, query in known.items() if query.stream == definition.name}
         stream = RunningStream(
             definition, session, is_ansi(session), letters, clock.now(), share, executors, mine, closes_all

@@ -1,0 +1,136 @@
+"""Makes a loop out of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from transom.checkpoint.store import Checkpoint
+from transom.engine.changes.requests import Requests
+from transom.engine.control.adapting import Adapters
+from transom.engine.control.memory import MemoryGauge
+from transom.engine.control.scheduler import Scheduler
+from transom.engine.control.tiers import Tiers
+from transom.engine.execution.runners import CutRunner, SparkCutRunner
+from transom.engine.loop.backpressure import Backpressure
+from transom.engine.loop.batches import Cuts
+from transom.engine.loop.beginning import Beginning
+from transom.engine.loop.changing import Changer
+from transom.engine.loop.delivery import Delivery
+from transom.engine.loop.ending import Ending
+from transom.engine.loop.journal import Journal
+from transom.engine.loop.learning import Learning
+from transom.engine.loop.loop import Loop
+from transom.engine.loop.metrics import Metrics
+from transom.engine.loop.progress import Progress
+from transom.engine.loop.quarantine import Quarantine
+from transom.engine.loop.reporting import Reporter
+from transom.engine.loop.snapshots import Snapshots
+from transom.engine.loop.starting import Starter
+from transom.engine.loop.wakeups import Wakeups
+from transom.engine.streams.stream import RunningStream
+from transom.model.time import Clock
+from transom.settings import Settings
+from transom.sinks.base import Sink
+from transom.sinks.outlets import Outlets
+
+
+@dataclass(frozen=True)
+class Outside:
+    """The ways from a loop to what is outside of it."""
+
+    on_progress: Callable[[Progress], None] | None = None
+    """Called now and then with what has happened."""
+    on_step: Callable[[str], None] = lambda step: None
+    """Called with the name of each step that a crash could follow; for fault tests."""
+    requests: Requests = field(default_factory=Requests)
+    """Changes of the set of queries that are asked for while it runs."""
+    forget: Callable[[str], None] = lambda name: None
+    """Called with the name of each query that leaves."""
+    release: Callable[[Sink], None] = lambda sink: None
+    """Called with each sink that is not needed any more while it runs."""
+    runner: CutRunner | None = None
+    """Runs the jobs of cuts; Spark if None."""
+
+
+def make_loop(
+    streams: Mapping[str, RunningStream],
+    sinks: Mapping[str, Outlets],
+    checkpoint: Checkpoint,
+    settings: Settings,
+    clock: Clock,
+    outside: Outside,
+    lost: Mapping[str, str],
+) -> Loop:
+    """Return a loop that has not begun.
+
+    Args:
+        streams: The streams, freshly made.
+        sinks: Sinks of each query.
+        checkpoint: Open checkpoint.
+        settings: Settings.
+        clock: The time.
+        outside: The ways out.
+        lost: Queries that failed earlier and are in no stream, since they cannot be compiled any more; with the reason.
+    """
+    session = next(iter(streams.values())).session
+    wakeups, adapters = Wakeups(clock), Adapters()
+    wake, most_bytes = wakeups.wake, settings.max_waiting_bytes
+    outside.requests.wake = wake
+    journal = Journal(checkpoint, outside.on_step)
+    metrics = Metrics(clock.monotonic(), streams)
+    delivery = Delivery(sinks, clock, wake, settings.sink_workers, most_bytes, outside.release)
+    quarantine = Quarantine(streams, journal)
+    backpressure = Backpressure(streams, delivery, journal, metrics, quarantine, most_bytes)
+    gauge = MemoryGauge(session, settings.memory_limit, settings.memory_bound)
+    scheduler = Scheduler(streams, settings, gauge.measure, journal.note)
+    runner = outside.runner or SparkCutRunner(scheduler.slots, scheduler.pools, len(streams))
+    cuts = Cuts(streams, journal, runner, scheduler, adapters, delivery, quarantine, clock, wake)
+    tiers = Tiers(streams, settings, journal.note)
+    changer = Changer(streams, sinks, delivery, journal, outside.requests, outside.forget)
+    snapshots = Snapshots(streams, checkpoint, journal, cuts, delivery, scheduler, tiers, settings.snapshot_bytes)
+    ending = Ending(session, runner, cuts, delivery, journal, clock, settings.stop_timeout, wake)
+    return Loop(
+        streams=streams,
+        cuts=cuts,
+        beginning=Beginning(
+            streams,
+            sinks,
+            lost,
+            checkpoint,
+            journal,
+            scheduler,
+            changer,
+            quarantine,
+            delivery,
+            cuts,
+            tiers,
+            snapshots,
+            clock,
+        ),
+        starter=Starter(
+            streams,
+            scheduler,
+            cuts,
+            changer,
+            backpressure,
+            snapshots,
+            delivery,
+            metrics,
+            quarantine,
+            journal,
+            clock,
+            settings.trigger,
+        ),
+        learning=Learning(journal, metrics, adapters, tiers, cuts, snapshots, clock),
+        backpressure=backpressure,
+        changer=changer,
+        quarantine=quarantine,
+        snapshots=snapshots,
+        scheduler=scheduler,
+        metrics=metrics,
+        reporter=Reporter(streams, metrics, scheduler, delivery, changer, ending, journal, clock, outside.on_progress),
+        ending=ending,
+        wakeups=wakeups,
+        poll=settings.poll,
+    )

@@ -1,0 +1,78 @@
+"""The beginning of a run: the state that the log describes, and what is left to be done from there on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from transom.checkpoint.log import FORMAT
+from transom.checkpoint.store import Checkpoint
+from transom.engine.control.scheduler import Scheduler
+from transom.engine.control.tiers import Tiers
+from transom.engine.loop.batches import Cuts
+from transom.engine.loop.changing import Changer
+from transom.engine.loop.delivery import Delivery
+from transom.engine.loop.journal import Journal
+from transom.engine.loop.quarantine import Quarantine
+from transom.engine.loop.recovery import recover
+from transom.engine.loop.snapshots import Snapshots
+from transom.engine.streams.stream import RunningStream
+from transom.model.time import Clock
+from transom.sinks.outlets import Outlets
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Brings fresh streams to where the log says they were, and takes up what was under way."""
+
+    streams: Mapping[str, RunningStream]
+    sinks: Mapping[str, Outlets]
+    """Sinks of each query."""
+    lost: Mapping[str, str]
+    """Queries that failed earlier and are in no stream, since they cannot be compiled any more; with the reason."""
+    checkpoint: Checkpoint
+    journal: Journal
+    scheduler: Scheduler
+    changer: Changer
+    quarantine: Quarantine
+    delivery: Delivery
+    cuts: Cuts
+    tiers: Tiers
+    snapshots: Snapshots
+    clock: Clock
+
+    def begin(self) -> None:
+        """Recover; a snapshot follows where a restart should not have to do the same again.
+
+        Raises:
+            JobChangedError: A query has another definition than in the checkpoint.
+            CheckpointError: The checkpoint is damaged, or cannot be written.
+            SinkError: A sink cannot be used.
+        """
+        keys = {name: outlets.keys for name, outlets in self.sinks.items()}
+        recovered = recover(self.checkpoint, self.streams, keys, self.lost.keys())
+        self.journal.register = recovered.register
+        self.scheduler.restore(recovered.learned, self.clock.monotonic())
+        changed = self.changer.begin(recovered.fate, quiet=self.checkpoint.is_new)
+        self._tell_who_rests()
+        for note in recovered.notes:
+            self.journal.note(note)
+        for name, reason in self.lost.items():
+            self.quarantine.stay_out(name, reason, self.sinks[name])
+        self.quarantine.end_orphans()
+        for batch in recovered.batches:
+            self.delivery.send(batch)
+        for name, cut in recovered.unfinished.items():
+            self.cuts.submit(self.streams[name], cut)
+        retiered = self.tiers.begin()
+        old = self.checkpoint.found_format < FORMAT
+        if old or retiered or recovered.retyped or recovered.resinked or (changed and not self.checkpoint.is_new):
+            self.snapshots.take()
+
+    def _tell_who_rests(self) -> None:
+        for stream in self.streams.values():
+            for name, query in stream.state.queries.items():
+                if query.failure is not None:
+                    self.journal.note(f"{name} failed earlier and stays out: {query.failure}")
+                elif query.paused:
+                    self.journal.note(f"{name} is paused, as it was.")

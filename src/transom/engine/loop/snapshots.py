@@ -1,0 +1,70 @@
+"""Snapshots: the state of all streams, which replaces the log and the partials that lead to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from transom.checkpoint.store import Checkpoint
+from transom.engine.control.scheduler import Scheduler
+from transom.engine.control.tiers import Tiers
+from transom.engine.loop.batches import Cuts
+from transom.engine.loop.delivery import Delivery
+from transom.engine.loop.journal import Journal
+from transom.engine.loop.recovery import snapshot_of
+from transom.engine.streams.stream import RunningStream
+
+
+@dataclass
+class Snapshots:
+    """Writes snapshots when one is due: the log has grown, queries changed, or partials go elsewhere."""
+
+    streams: Mapping[str, RunningStream]
+    checkpoint: Checkpoint
+    journal: Journal
+    cuts: Cuts
+    delivery: Delivery
+    scheduler: Scheduler
+    tiers: Tiers
+    smallest: int
+    """Bytes of a checkpoint up to which no snapshot is worth while."""
+    wanted: bool = False
+    """Whether one is due whatever the size of the log."""
+    size: int = 0
+    """Bytes of the last one, which the log may reach before the next."""
+
+    @property
+    def due(self) -> bool:
+        """Whether one should be written as soon as no files are merged."""
+        return self.wanted or self.checkpoint.total_bytes > max(self.smallest, self.size)
+
+    @property
+    def waits(self) -> bool:
+        """Whether one is due and waits until no files are merged, so that no other merge should begin."""
+        return bool(self.cuts.merging) and self.due
+
+    def take_if_due(self) -> None:
+        """Write one if it is due and can be.
+
+        Raises:
+            CheckpointError: It cannot be written.
+        """
+        if self.due and not self.cuts.merging:
+            self.take()
+
+    def take(self) -> None:
+        """Replace the log and the partials by the state that they lead to.
+
+        Raises:
+            CheckpointError: It cannot be written.
+        """
+        self.journal.step("before snapshot")
+        self.wanted = False
+        self.tiers.settle()
+        logged = self.cuts.logged
+        waiting, learned = self.delivery.waiting(), self.scheduler.learned()
+        state, tables = snapshot_of(self.streams, self.journal.register, logged, waiting, learned)
+        self.checkpoint.write_snapshot(state, tables)
+        self.size = sum(table.nbytes for table in tables.values())
+        self.tiers.clean({name: cut.number for name, cut in logged.items()})
+        self.journal.step("after snapshot")

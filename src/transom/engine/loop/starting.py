@@ -1,0 +1,106 @@
+"""The start of cuts: windows that are due are closed at once, and the scheduler says which streams read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from transom.engine.control.scheduler import Scheduler
+from transom.engine.loop.backpressure import Backpressure
+from transom.engine.loop.batches import Cuts
+from transom.engine.loop.changing import Changer
+from transom.engine.loop.delivery import Delivery
+from transom.engine.loop.journal import Journal
+from transom.engine.loop.metrics import Metrics
+from transom.engine.loop.quarantine import Quarantine
+from transom.engine.loop.snapshots import Snapshots
+from transom.engine.streams.cuts import LoggedCut
+from transom.engine.streams.stream import RunningStream
+from transom.errors import SourceLostError
+from transom.model.time import Clock, Micros
+
+
+@dataclass(frozen=True)
+class Starter:
+    """Starts the cuts of streams that have something to read or to close."""
+
+    streams: Mapping[str, RunningStream]
+    scheduler: Scheduler
+    cuts: Cuts
+    changer: Changer
+    backpressure: Backpressure
+    snapshots: Snapshots
+    delivery: Delivery
+    metrics: Metrics
+    quarantine: Quarantine
+    journal: Journal
+    clock: Clock
+    trigger: Micros
+    """Least time between two cuts of a stream that take all there is."""
+    _away: set[str] = field(default_factory=set, init=False)
+    """Streams whose source could not be reached at the last look."""
+
+    def start(self) -> None:
+        """Close the windows that are due, and start the jobs of the streams that run next.
+
+        A window that is due is closed at once, by a cut without rows unless its stream is to run now in any case.
+        """
+        now, wall = self.clock.monotonic(), self.clock.now()
+        cuts = self._possible_cuts(now, wall)
+        due = [name for name, cut in cuts.items() if self.streams[name].has_due(cut.watermark, wall)]
+        ready = [
+            name for name, cut in cuts.items() if not cut.empty and (name in due or not self._too_early(name, now))
+        ]
+        free = self.scheduler.slots - self.cuts.jobs
+        chosen = self.scheduler.order(ready, now, self.delivery.busy)[:free] if free > 0 and ready else []
+        for name in sorted(due, key=lambda name: name not in chosen):
+            self.cuts.start(self.streams[name], cuts[name] if name in chosen else cuts[name].only_closing())
+        for name in chosen:
+            if name not in due:
+                self.cuts.start(self.streams[name], cuts[name])
+
+    def _possible_cuts(self, now: Micros, wall: Micros) -> dict[str, LoggedCut]:
+        """Return the next cut of each stream that has none under way and something to read or to close."""
+        found: dict[str, LoggedCut] = {}
+        looked: list[RunningStream] = []
+        most, busy, snapshot_waits = self.scheduler.max_rows(now), self.cuts.busy, self.snapshots.waits
+        for name, stream in self.streams.items():
+            if name in busy or name in self.changer.held or stream.halted or not stream.state.running():
+                continue
+            if snapshot_waits and stream.has_files:  # no other merge begins before the snapshot
+                continue
+            if self.backpressure.hold_up(stream):
+                continue
+            try:
+                cut = self._next_cut(stream, wall, most[name])
+            except SourceLostError as error:
+                self.quarantine.halt(stream, error)
+                continue
+            looked.append(stream)
+            self.metrics.looked(stream, wall)
+            if cut is not None:
+                found[name] = cut
+        self.scheduler.looked(looked, now, wall - now)
+        return found
+
+    def _next_cut(self, stream: RunningStream, wall: Micros, most: int) -> LoggedCut | None:
+        """Return the next cut of a stream; after all rows, if that is asked for, one that closes all windows."""
+        cut = stream.next_cut(wall, most, False)
+        self._tell_away(stream)
+        if cut is not None or stream.away is not None or not stream.closes_all:
+            return cut
+        return stream.next_cut(wall, most, True) if stream.source.exhausted(stream.state.offset) else None
+
+    def _tell_away(self, stream: RunningStream) -> None:
+        """Say once when a source cannot be reached, and once when it can again."""
+        if stream.away is not None and stream.name not in self._away:
+            self.journal.note(f"{stream.name} waits: {stream.away}")
+            self._away.add(stream.name)
+        elif stream.away is None and stream.name in self._away:
+            self.journal.note(f"{stream.name} goes on: its source answers.")
+            self._away.discard(stream.name)
+
+    def _too_early(self, name: str, now: Micros) -> bool:
+        """Tell whether a cut that takes all there is should wait for more."""
+        started = self.cuts.started_at(name)
+        return started is not None and now < started + self.trigger and not self.streams[name].more
