@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 
 from transom.engine.changes.membership import Proposal, enact, propose
@@ -68,19 +68,35 @@ class Changer:
             self._sinks[name].claim(self._journal.claim(name))
         for stream, name in claimed:
             self._sinks[name].recover(name, stream.state.cut + 1)
-        left = [(name, self._journal.register.known[name].stream) for name in fate.left]
-        for where in dict.fromkeys(where for _, where in left):
-            names = tuple(name for name, stream in left if stream == where)
-            self._journal.log(SetChange(where, left=names).to_json(), sync=False)
+        self._log_leaving(fate)
         for stream in self._streams.values():  # parents first: what a child misses depends on them
-            if added[stream.name]:
-                proposal = self._with_sinks(propose(stream, added=added[stream.name]), self._sinks)
-                self._make(stream, proposal, quiet)
-                for name, moment in proposal.change.added.items():
-                    if not quiet:
-                        self._journal.note(f"{name} is new; {words(moment)}.")
-            stream.tell_readers()
-            stream.feed.settle(stream.state.offset)
+            self._begin_with(stream, added[stream.name], quiet)
+        self._tell_leaving(fate)
+        for stream in self._streams.values():
+            for name, query in stream.state.queries.items():
+                self.requests.begun(name, query.complete_from)
+        return bool(fate.added or fate.left)
+
+    def _log_leaving(self, fate: Fate) -> None:
+        """Log which queries are not in the job any more, one record for each stream that they were of."""
+        streams = {name: self._journal.register.known[name].stream for name in fate.left}
+        for stream in dict.fromkeys(streams.values()):
+            names = tuple(name for name in fate.left if streams[name] == stream)
+            self._journal.log(SetChange(stream, left=names).to_json(), sync=False)
+
+    def _begin_with(self, stream: RunningStream, added: Sequence[str], quiet: bool) -> None:
+        """Add the queries that are new to a stream, and tell those who read its results where it is."""
+        if added:
+            proposal = self._with_sinks(propose(stream, added=added), self._sinks)
+            self._make(stream, proposal, quiet)
+            for name, moment in proposal.change.added.items():
+                if not quiet:
+                    self._journal.note(f"{name} is new; {words(moment)}.")
+        stream.tell_readers()
+        stream.feed.settle(stream.state.offset)
+
+    def _tell_leaving(self, fate: Fate) -> None:
+        """Tell people of the queries that are not in the job, or that a command took out of it."""
         for name in fate.left:
             self._journal.note(f"{name} is not in the job any more; its windows are dropped.")
         for name in fate.dismissed:
@@ -90,10 +106,6 @@ class Changer:
             )
             del self._sinks[name]
             self._forget(name)
-        for stream in self._streams.values():
-            for name, query in stream.state.queries.items():
-                self.requests.begun(name, query.complete_from)
-        return bool(fate.added or fate.left)
 
     def _recover_sinks(self, stream: RunningStream, name: str, outlets: Outlets) -> None:
         outlets.claim(self._journal.claim(name))

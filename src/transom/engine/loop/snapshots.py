@@ -11,7 +11,7 @@ from transom.engine.control.tiers import Tiers
 from transom.engine.loop.batches import Cuts
 from transom.engine.loop.delivery import Delivery
 from transom.engine.loop.journal import Journal
-from transom.engine.loop.recovery import snapshot_of
+from transom.engine.loop.saved import snapshot_of
 from transom.engine.streams.stream import RunningStream
 
 
