@@ -28,7 +28,7 @@ def test_a_replay_leaves_no_lag_behind() -> None:
         now += 10_000
         stream.source.arrivals.append(now)
         stream.run(decides, NOON - (8_760 - 80 * hour) * 3_600 * SECOND, now)
-    assert len(decides.of(fake(stream), now).lags) < 20
+    assert len(decides.of(fake(stream), now).watermarks.lags) < 20
 
 
 def test_an_injected_watermark_is_known_before_its_rows_are_read() -> None:
@@ -50,7 +50,7 @@ def test_what_was_learned_survives() -> None:
     again = scheduler(stream)
     again.restore({**decides.learned(), "gone": {"lags": [], "delays": [], "levels": []}}, now)
     assert again.learned() == decides.learned()
-    assert len(again.of(fake(stream), now).lags) > 5
+    assert len(again.of(fake(stream), now).watermarks.lags) > 5
 
 
 def test_a_query_without_rows_has_no_deadline() -> None:
@@ -78,7 +78,7 @@ def test_long_cuts_do_not_make_watermarks_seem_late(seconds: int) -> None:
     stream = FakeStream("s", [tumbling("3 seconds")])
     decides = scheduler(stream)
     found: list[tuple[Micros, Micros]] = []
-    decides.of(fake(stream), NOON)._learn = lambda end, arrival: found.append((end, arrival))  # type: ignore[method-assign]
+    decides.of(fake(stream), NOON).watermarks._learn = lambda end, arrival: found.append((end, arrival))  # type: ignore[method-assign]
     for number in range(1, 31):
         now = NOON + number * seconds * SECOND
         stream.source.arrivals += range(now - seconds * SECOND + SECOND // 100, now + 1, SECOND // 100)
@@ -96,5 +96,5 @@ def test_one_lag_tells_nothing() -> None:
         now = NOON + years + second * SECOND
         stream.source.arrivals.append(now)
         stream.run(decides, NOON + second * SECOND, now)
-    assert len(decides.of(fake(stream), now).lags) == 1
+    assert len(decides.of(fake(stream), now).watermarks.lags) == 1
     assert view(stream, decides, now).expected == now

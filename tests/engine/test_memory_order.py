@@ -25,12 +25,12 @@ def test_while_memory_is_short_what_frees_it_goes_first_and_what_adds_to_it_wait
     )
     for name, stream in streams.items():
         estimate = decides.of(fake(stream), NOON)
-        estimate.backlog, estimate.waiting_since = 1_000, NOON - names.index(name)
+        estimate.backlog.rows, estimate.backlog.since = 1_000, NOON - names.index(name)
     held(streams["held"], 1_000)
     held(streams["more"], 5_000)
-    decides.of(fake(streams["more"]), NOON).backlog = 5_000
+    decides.of(fake(streams["more"]), NOON).backlog.rows = 5_000
     assert decides.order(names, NOON) == ["more", "held", "file"]
-    decides.of(fake(streams["more"]), NOON).waiting_since = NOON + 1
+    decides.of(fake(streams["more"]), NOON).backlog.since = NOON + 1
     assert decides.order(names, NOON + VIEWED) == ["held", "file", "more"]
     shares[0] = Shares(driver=0.5, heap=0.85)
     assert decides.order(names, NOON + 2 * SECOND) == ["more", "held"]
@@ -64,12 +64,12 @@ def test_what_only_adds_to_memory_waits_for_what_frees_some_and_no_longer_than_t
     decides.looked([fake(adds)], NOON)
     assert decides.order(["adds"], NOON) == ["adds"], "nothing frees memory, so that waiting would not help"
     held(frees, 1_000)
-    decides.of(fake(frees), NOON).backlog = 1_000
+    decides.of(fake(frees), NOON).backlog.rows = 1_000
     for tenth in range(200):  # the memory mode itself rests half of the time
         assert decides.order(["adds"], NOON + tenth * SECOND // 10) == []
     assert decides.order(["adds"], NOON + 21 * SECOND) == ["adds"]
     shares[0] = Shares(driver=0.7)
-    decides.of(fake(adds), NOON).started_at = NOON + 21 * SECOND
+    decides.of(fake(adds), NOON).runs.started_at = NOON + 21 * SECOND
     assert decides.order(["adds"], NOON + 31 * SECOND) == ["adds"]
 
 
@@ -85,15 +85,15 @@ def test_while_memory_is_short_results_on_their_way_to_sinks_are_waited_for() ->
 def test_what_a_run_frees_is_told_in_bytes() -> None:
     stream, reader = FakeStream("s", [tumbling("1 second")]), FakeStream("r", [tumbling("1 second")])
     estimate = StreamEstimate(fake(stream), NOON)
-    estimate.backlog = 1_000
-    estimate._kept, estimate._partial_bytes, estimate._partials = 0.1, 50.0, 400.0
+    estimate.backlog.rows = 1_000
+    estimate.runs.kept, estimate.runs.partial_bytes, estimate.runs.partials = 0.1, 50.0, 400.0
     assert estimate.freed(False, 1e9) == pytest.approx(-1_000 * 0.1 * 50), "partials of rows that wait in files"
     assert estimate.freed(True, 1e9) == pytest.approx(400 * 50 - 1_000 * 0.1 * 50)
     held(stream, 1_000)
     assert estimate.freed(False, 1e9) == pytest.approx(1_000 * (100 - 0.1 * 50))
-    estimate._kept = 3.0
+    estimate.runs.kept = 3.0
     assert estimate.freed(False, 1e9) == pytest.approx(1_000 * (100 - 150)), "partials are larger than the rows"
-    estimate._kept = 0.1
+    estimate.runs.kept = 0.1
     assert estimate.freed(True, 1e9) == pytest.approx(1_000 * 100 + 400 * 50), "and the windows that close leave"
     stream.readers = [reader]
     assert estimate.freed(True, 1e9) == pytest.approx(1_000 * (100 - 0.1 * 50)), "unless others read them"

@@ -88,7 +88,7 @@ def test_cuts_fit_into_a_cycle_when_there_are_others(policy: str) -> None:
     one, other = FakeStream("a", [tumbling("1 second")]), FakeStream("b", [tumbling("1 second")])
     decides = scheduler(one, other, policy=policy, cycle="500 ms", max_rows_per_cut=1_000_000)
     bound = decides.max_rows(NOON)[one.name]
-    costs = decides.of(fake(one), NOON).costs.costs
+    costs = decides.of(fake(one), NOON).runs.costs.costs
     assert 0.45 <= float(costs.job(bound)) <= 0.5
     alone = scheduler(one, policy=policy)
     assert alone.max_rows(NOON)[one.name] == alone._settings.max_rows_per_cut

@@ -149,7 +149,7 @@ def play(
 
 def costs_of(app: App) -> dict[str, float]:
     known = app._loop.scheduler._estimates.items()
-    return {name: float(one.costs.costs.job(np.asarray(400.0))) for name, one in known}
+    return {name: float(one.runs.costs.costs.job(np.asarray(400.0))) for name, one in known}
 
 
 def group(feed: Feed, moment: int) -> pa.Table:

@@ -100,7 +100,7 @@ class Scheduler:
         self._pace(now)
         if self._most.keys() != self._streams.keys():
             known = {name: self.of(each, now) for name, each in self._streams.items()}
-            self._most = {name: min(bound, each.fitting(self._cycle)) for name, each in known.items()}
+            self._most = {name: min(bound, each.runs.fitting(self._cycle)) for name, each in known.items()}
         self.spent += time.thread_time() - begun
         return self._most
 
@@ -120,12 +120,12 @@ class Scheduler:
 
     def learned(self) -> dict[str, Any]:
         """Return what a restart should know again, as JSON, by stream: the lags of watermarks."""
-        return {name: estimate.lags.to_json() for name, estimate in self._estimates.items()}
+        return {name: estimate.watermarks.lags.to_json() for name, estimate in self._estimates.items()}
 
     def restore(self, learned: Mapping[str, Any], now: Micros) -> None:
         """Take in what `learned` returned, for the streams that there still are."""
         for name in learned.keys() & self._streams.keys():
-            self.of(self._streams[name], now).lags.restore(learned[name])
+            self.of(self._streams[name], now).watermarks.lags.restore(learned[name])
 
     # ---- what happens
 
@@ -140,7 +140,7 @@ class Scheduler:
         begun = time.thread_time()  # a system call: once for all
         for stream in streams:
             known = self.of(stream, now)
-            if known.ahead != ahead:
+            if known.watermarks.ahead != ahead:
                 known.wall_is(ahead, now)
             if known.is_news():
                 known.looked(now)
@@ -166,7 +166,7 @@ class Scheduler:
             return
         queries = stream.state.running()
         limits = {query.name: UNSTATED if query.target is None else query.target.limit for query in queries}
-        for name in out_of_reach(estimate.runs, limits):
+        for name in out_of_reach(estimate.runs.recent, limits):
             if name not in self._told:
                 self._told.add(name)
                 self._note(
@@ -206,7 +206,7 @@ class Scheduler:
             policy = bounded(holding(policy), self._settings.longest_wait)
         chosen = policy(views, now)
         rests = (view for view in views if view.name not in chosen and view.expected > now)
-        ahead = {name: self._estimates[name].ahead for name in ready}
+        ahead = {name: self._estimates[name].watermarks.ahead for name in ready}
         self.resting = {view.name: round(view.expected) + ahead[view.name] for view in rests}
         self.spent += time.thread_time() - begun
         return chosen
@@ -222,10 +222,10 @@ class Scheduler:
             view = estimate.view(self._deadlines(estimate, now), self._cycle, self._load, now, self.once)
         else:
             now, _, backlog, view = known
-            if backlog == estimate.backlog:
+            if backlog == estimate.backlog.rows:
                 return view
             view = view.grown(float(estimate.next_run()))
-        self._views[name] = now, of_what, estimate.backlog, view
+        self._views[name] = now, of_what, estimate.backlog.rows, view
         return view
 
     @property
