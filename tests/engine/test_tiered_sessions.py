@@ -122,7 +122,7 @@ def closed(entry: StoreEntry, after: Micros, watermark: Micros) -> tuple[dict[An
             rows = zip(keys, some.first.tolist(), some.last.tolist(), counts, sums, map(list, lists), strict=True)
             found[spec] = sorted(rows, key=repr)
     keyed = len(entry.origin.keys) > 0
-    merged = {span: values_of(entry.store, partial) for span, partial in windows.items() if keyed}
+    merged = {span: values_of(entry.store.here, partial) for span, partial in windows.items() if keyed}
     last = max((row[2] + spec.gap for spec, rows in found.items() for row in rows), default=after)
     entry.expire(last if watermark == MAX_TIME else watermark)
     return merged, found
@@ -239,7 +239,7 @@ def test_the_driver_holds_times_only_and_files_go_when_sessions_have_ended(tmp_p
     closed(entry, MIN_TIME, 5 * MS)
     entry.take([in_files(partials([(30 * MS, 1, 7)], 5 * MS), tmp_path, 2)], 0, 5 * MS)
     assert not entry.store.holds_states
-    assert len(entry.store) == 0
+    assert len(entry.store.here) == 0
     assert [part.feed.sessions.last for part in entry.store.parts if part.feed.sessions] == [4 * MS, 30 * MS]
     _, sessions = closed(entry, 5 * MS, 15 * MS)
     assert sessions == {SHORT: [(1, 0, 0, 1, 5, [5]), (2, 4 * MS, 4 * MS, 1, 6, [6])]}

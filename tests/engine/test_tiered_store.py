@@ -46,6 +46,7 @@ from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.components import ROWS, KeySet
 from transom.windows.panes import Grid
 from transom.windows.query import Key, WindowedQuery
+from transom.windows.store import PaneStore
 
 NAMES = {primitive: primitive.key for primitive in PRIMITIVES}
 ORIGIN = Origin("branch", ("k",))
@@ -84,11 +85,11 @@ def test_windows_hold_all_rows_wherever_they_are(specs: list[WindowSpec], seed: 
                 )
                 for _ in range(rng.randint(1, 30))
             ]
-            add_direct(store, specs, fresh) if rng.random() < 0.25 else add(store, fresh)
+            add_direct(store.here, specs, fresh) if rng.random() < 0.25 else add(store.here, fresh)
             rows += fresh
             if rng.random() < 0.7:
                 store.spill(cut, f"{cut}-spilled")
-                assert len(store) == 0
+                assert len(store.here) == 0
             if rng.random() < 0.2:
                 store.merge_files(cut, f"{cut}-merged")
                 assert len(store.parts) <= 2
@@ -102,16 +103,16 @@ def test_windows_hold_all_rows_wherever_they_are(specs: list[WindowSpec], seed: 
             held = {w for spec in specs for t, _, _ in rows for w in windows_of(spec, t)}
             assert spans == {span for span in held if after < span[1] <= watermark}
             for span, partial in store.consolidate(spans, watermark).items():
-                assert values_of(store, partial) == expected(rows, span), span
+                assert values_of(store.here, partial) == expected(rows, span), span
             store.drop_before(min(spec.late_before(watermark) for spec in specs), watermark)
-            store.compact()
+            store.here.compact()
 
 
 def test_another_grid_and_another_store_take_what_is_in_files(tmp_path: Path) -> None:
     coarse, fine = WindowSpec(10 * MS, 10 * MS, 0), WindowSpec(4 * MS, 4 * MS, 0)
     store = tiered(tmp_path, [coarse])
     rows = [(t * MS, t % 3, t) for t in range(20)]
-    add(store, rows)
+    add(store.here, rows)
     store.spill(1, "one")
     finer = tiered(tmp_path, [coarse, fine])
     finer.take_over(store)
@@ -119,12 +120,12 @@ def test_another_grid_and_another_store_take_what_is_in_files(tmp_path: Path) ->
     history.take_history(store, list(PRIMITIVES))
     for other in (finer, history):
         (span,) = other.due(coarse, 0, 10 * MS)
-        assert values_of(other, other.consolidate([span])[span]) == expected(rows, span)
+        assert values_of(other.here, other.consolidate([span])[span]) == expected(rows, span)
 
 
 def test_a_damaged_file_is_told_by_name(tmp_path: Path) -> None:
     store = tiered(tmp_path, [WindowSpec(10 * MS, 10 * MS, 0)])
-    add(store, [(0, 1, 1)])
+    add(store.here, [(0, 1, 1)])
     store.spill(1, "one")
     file = tmp_path / "one.panes"
     file.write_bytes(file.read_bytes()[:-1] + b"x")
@@ -140,7 +141,7 @@ def test_memory_of_workers_is_bounded(tmp_path: Path) -> None:
     resident.forget()
     store = tiered(tmp_path, [WindowSpec(10 * MS, 10 * MS, 0)], groups=5)
     rows = [(t, t % 50, t) for t in range(200)]
-    add(store, rows)
+    add(store.here, rows)
     store.spill(1, "one")
     merge = store._merge_of(((0, 10 * MS),), 10 * MS)
     task = merge.task(str(tmp_path), merge.by_group(lambda _: "here"))
@@ -154,10 +155,10 @@ def test_a_group_takes_its_panes_with_it(tmp_path: Path) -> None:
     kind = WindowSpec(10 * MS, 5 * MS, 0)
     store = tiered(tmp_path, [kind])
     rows = [(t * MS // 10, t % 20, t) for t in range(100)]
-    add(store, rows)
+    add(store.here, rows)
     store.spill(1, "one")
     direct = [(12 * MS, 3, 7)]
-    add_direct(store, [kind], direct)
+    add_direct(store.here, [kind], direct)
     store.spill(2, "two")
 
     def task(home: str, *spans: tuple[int, int]) -> resident.Task:
@@ -177,26 +178,26 @@ def test_a_group_takes_its_panes_with_it(tmp_path: Path) -> None:
     assert (after.read, before.windows != b"") == (0, True)
     for path in tmp_path.iterdir():
         path.rename(path.with_suffix(".panes" if path.stem == "one" else ".windows"))
-    add(store, [(11 * MS, 1, 1)])
+    add(store.here, [(11 * MS, 1, 1)])
     store.spill(3, "three")
     assert resident.run(task("new", *spans), load_spec).read == 1
     (late,) = (span for span in store.due(kind, 14 * MS, 15 * MS))
-    assert values_of(store, store.consolidate([late])[late]) == expected([*rows, *direct, (11 * MS, 1, 1)], late)
+    assert values_of(store.here, store.consolidate([late])[late]) == expected([*rows, *direct, (11 * MS, 1, 1)], late)
 
 
-@pytest.mark.parametrize("put", [add, lambda store, rows: add_direct(store, [WindowSpec(10 * MS, 10 * MS, 0)], rows)])
-def test_who_starts_again_finds_what_was_dropped_before(tmp_path: Path, put: Callable[[TieredStore, Any], Any]) -> None:
+@pytest.mark.parametrize("put", [add, lambda panes, rows: add_direct(panes, [WindowSpec(10 * MS, 10 * MS, 0)], rows)])
+def test_who_starts_again_finds_what_was_dropped_before(tmp_path: Path, put: Callable[[PaneStore, Any], Any]) -> None:
     """As an application that replays its log in the session in which it ran: the same files, for closed windows."""
     resident.forget()
     kind, first, second = WindowSpec(10 * MS, 10 * MS, 0), (0, 10 * MS), (10 * MS, 20 * MS)
     rows = [(t * MS // 5, t % 7, t) for t in range(100)]
     store = tiered(tmp_path, [kind])
-    put(store, rows)
+    put(store.here, rows)
     store.spill(1, "one")
     parts = list(store.parts)
     for _ in range(2):
         for span in (first, second):
-            assert values_of(store, store.consolidate([span], span[1])[span]) == expected(rows, span)
+            assert values_of(store.here, store.consolidate([span], span[1])[span]) == expected(rows, span)
             store.drop_before(span[1], span[1])
         store = tiered(tmp_path, [kind])
         for part in parts:
@@ -208,18 +209,18 @@ def test_only_the_keys_that_are_needed_come_from_the_executors(tmp_path: Path) -
     kind, window = WindowSpec(10 * MS, 10 * MS, 0), (0, 10 * MS)
     store = tiered(tmp_path, [kind])
     rows = [(t * MS // 10, t % 50, t) for t in range(100)]
-    add(store, rows)
+    add(store.here, rows)
     store.spill(1, "one")
     other = tiered(tmp_path, [kind])
     other.take_over(store)
-    assert len(other.keys) == 0
+    assert len(other.here.keys) == 0
     other.know_keys()
-    assert len(other.keys) == 50
+    assert len(other.here.keys) == 50
     wanted = expected(rows, window)
     for ids in (np.array([3, 17]), np.arange(40)):
         found = other.consolidate([window], 10 * MS, {window: ids})[window]
         assert set(ids.tolist()) <= set(found.ids.tolist())
-        assert values_of(other, found).items() <= wanted.items()
+        assert values_of(other.here, found).items() <= wanted.items()
         assert len(found) == (2 if len(ids) == 2 else 50), "few keys are told to the executors, many are not"
     assert other.touched(next(other.read(other.parts[0].files, "")))[0][:2] == (0, 0)
 

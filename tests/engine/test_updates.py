@@ -66,7 +66,7 @@ class Machine:
                 self.emitted += [(self.cut, row) for row in plain(closing.results.table)]
             if closing.final is not None:
                 self.final += plain(closing.final)
-        counts = Counter((int(self.state.stores[0].store.grid.start(np.array([t]))[0]), k) for t, k in rows)
+        counts = Counter((int(self.state.stores[0].store.here.grid.start(np.array([t]))[0]), k) for t, k in rows)
         columns = {
             PANE: pa.array([pane for pane, _ in counts], pa.int64()),
             "k": pa.array([k for _, k in counts], pa.int64()),

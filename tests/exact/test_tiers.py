@@ -231,7 +231,7 @@ def test_what_no_window_needs_goes(spark: SparkSession, tmp_path: Any, monkeypat
     def look(step: str) -> None:
         if step == "windows closed" and app._loop is not None:
             store = app._loop.streams["stream1"].state.stores[0].store
-            held.append((len(store), len(store.keys)))
+            held.append((len(store.here), len(store.here.keys)))
 
     bench.run(on_step=look, app=app)
     wanted = Counter(

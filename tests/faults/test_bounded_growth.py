@@ -59,7 +59,7 @@ def test_nothing_grows(spark, tmp_path, monkeypatch):
         sizes["files"].append(len(files))
         sizes["partials"].append(sum(len(store) for store in stores))
         sizes["panes"].append(max(len(store.starts) for store in stores))
-        sizes["keys"].append(max(len(store.keys) for store in stores))
+        sizes["keys"].append(max(len(store.here.keys) for store in stores))
 
     app._on_step = on_step
     progress = app.run(once=True, close_all=True)

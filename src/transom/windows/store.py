@@ -53,11 +53,11 @@ class PaneStore:
         self.keys = KeyIndex(keys)
         self.primitives = dict(primitives)
         self.work = Work()
-        self._kinds: tuple[PanedWindows, ...] = ()
-        self._panes = PaneIndex(self._merge)
+        self.kinds: tuple[PanedWindows, ...] = ()
+        self._panes = PaneIndex(self.merge)
         self._direct = WindowPartials()
         self._complete = ReusableWindows()
-        self._sliding = SlidingWindows(self._span, self._merge)
+        self._sliding = SlidingWindows(self._span, self.merge)
         self._late: list[tuple[Micros, Partial]] = []
         """Rows that came for panes that are in spans."""
         self.arrange(self.primitives, kinds)
@@ -74,8 +74,8 @@ class PaneStore:
             self._complete.clear()
             self._sliding.clear()
             self._late.clear()
-        self._kinds = tuple(dict.fromkeys(kinds))
-        self._sliding.arrange(self._kinds)
+        self.kinds = tuple(dict.fromkeys(kinds))
+        self._sliding.arrange(self.kinds)
 
     @property
     def starts(self) -> Sequence[Micros]:
@@ -96,7 +96,7 @@ class PaneStore:
             states: Columns of shape (rows,) for each primitive.
         """
         changes = []
-        for (start,), part in self._split([self.grid.start(times)], keys, states) if len(times) else ():
+        for (start,), part in self.split([self.grid.start(times)], keys, states) if len(times) else ():
             self._panes.append(start, part)
             self._complete.changed(start)
             if self._sliding.holds(start):
@@ -119,22 +119,33 @@ class PaneStore:
             states: Columns of shape (rows,) for each primitive.
         """
         changes = []
-        for (start, end), part in self._split([starts, starts + lengths], keys, states) if len(starts) else ():
+        for (start, end), part in self.split([starts, starts + lengths], keys, states) if len(starts) else ():
             parts = self._direct.add((start, end), part)
             if len(parts) > MOST_PARTS:
-                self._direct.settle((start, end), self._merge(parts))
+                self._direct.settle((start, end), self.merge(parts))
             changes.append(((start, end), part.ids))
         return changes
 
-    def _split(
+    def split(
         self, groups: Sequence[Times], keys: pa.Table, states: Mapping[Primitive, State]
     ) -> Iterable[tuple[tuple[int, ...], Partial]]:
-        names = self.keys.schema.names  # a table without columns does not know its number of rows
-        ids = self.keys.intern(keys.select(names)) if names else np.zeros(len(groups[0]), np.int64)
-        chosen = {p: states[p] for p in self.primitives if p in states}
-        return split_rows(groups, ids, chosen, self.primitives)
+        """Yield the rows of each group with the ids of their keys, and those states that the store keeps.
 
-    def _merge(self, parts: Sequence[Partial]) -> Partial:
+        Args:
+            groups: Arrays of shape (rows,); rows with the same values are one group.
+            keys: Key columns, at least those of the store.
+            states: Columns of shape (rows,) for each primitive.
+        """
+        chosen = {p: states[p] for p in self.primitives if p in states}
+        return split_rows(groups, self.ids_of(keys, len(groups[0])), chosen, self.primitives)
+
+    def ids_of(self, keys: pa.Table, rows: int) -> Slots:
+        """Return the ids of so many rows' keys; a table without columns does not know its number of rows."""
+        names = self.keys.schema.names
+        return self.keys.intern(keys.select(names)) if names else np.zeros(rows, np.int64)
+
+    def merge(self, parts: Sequence[Partial]) -> Partial:
+        """Return partials of this store merged into one, and count it as work."""
         self.work.merges += len(parts) - 1
         return merge(parts, self.primitives, len(self.keys))
 
@@ -167,7 +178,7 @@ class PaneStore:
         parts = [*([] if rows is None else [rows]), *self._direct.of(span)]
         if not parts:
             return no_rows(self.primitives)
-        window = self._merge(parts)
+        window = self.merge(parts)
         self.work.windows += 1
         self.work.inputs += self.work.merges - merges + 1
         self.work.pane_inputs += high - low + len(self._direct.of(span))
@@ -179,7 +190,7 @@ class PaneStore:
 
     def _keep(self, span: Span, rows: Partial, cost: int) -> None:
         """Keep a window when a longer one can use it and gains by it."""
-        if len(rows) + OVERHEAD <= KEEP * cost and self._complete.has_room(span) and has_longer(self._kinds, span):
+        if len(rows) + OVERHEAD <= KEEP * cost and self._complete.has_room(span) and has_longer(self.kinds, span):
             self._complete.add(span, rows)
 
     def _span(self, start: Micros, end: Micros) -> Partial | None:
@@ -198,7 +209,7 @@ class PaneStore:
             parts.append(rows_of[part])
             at = part.end
         parts += [held.pane(place) for place in range(at, high)]
-        return self._merge(parts)
+        return self.merge(parts)
 
     def due(self, kind: WindowKind, after: Micros, until: Micros) -> list[Span]:
         """Return the windows of a kind that hold rows and end in (after, until], ordered by end."""
@@ -267,12 +278,12 @@ class PaneStore:
         if not parts:
             return np.empty(0, np.int64), self.keys.schema.empty_table(), {}
         ids, states = concatenated(parts, self.primitives)
-        return np.repeat(starts, [len(part) for part in parts]), self._key_table(ids), states
+        return np.repeat(starts, [len(part) for part in parts]), self.key_table(ids), states
 
     def direct_rows(self) -> tuple[Times, Times, pa.Table, dict[Primitive, State]]:
         """Return the directly computed windows in the form that `add_windows` takes."""
         starts, lengths, ids, states = self._direct.rows(self.primitives)
-        return starts, lengths, self._key_table(ids), states
+        return starts, lengths, self.key_table(ids), states
 
     def window_rows(self, windows: Mapping[Span, Partial]) -> tuple[Times, Times, pa.Table, dict[Primitive, State]]:
         """Return merged windows of this store in the form that `add_windows` takes."""
@@ -282,13 +293,14 @@ class PaneStore:
         counts = [len(part) for part in parts.values()]
         starts, ends = (np.repeat(np.array([span[side] for span in parts], np.int64), counts) for side in (0, 1))
         ids, states = concatenated(list(parts.values()), self.primitives)
-        return starts, ends - starts, self._key_table(ids), states
+        return starts, ends - starts, self.key_table(ids), states
 
     @property
     def nbytes(self) -> int:
         """Bytes that panes, directly computed windows and their keys take; those of sketches are estimated."""
         return self.keys.nbytes + sum(part.nbytes for part in (*self._panes.partials(), *self._direct.partials()))
 
-    def _key_table(self, ids: Slots) -> pa.Table:
+    def key_table(self, ids: Slots) -> pa.Table:
+        """Return the keys that have some ids, one row each."""
         columns = self.keys.take(ids) if len(self.keys.schema) else []
         return pa.Table.from_arrays(columns, schema=self.keys.schema)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from transom.engine.cluster.files import PartialFiles, from_bytes, to_bytes, write_partials
 from transom.engine.cluster.merges import GroupExecutors, Merge, StoreFiles, merged_alone
 from transom.engine.cluster.messages import AskedSessions, Done, Feed, MergeRequest, SessionRows, StoreSpec
+from transom.engine.cluster.parts import FileParts
 from transom.engine.cluster.sessions import TieredSessions
 from transom.engine.partials.sessions import Ended
 from transom.engine.partials.tables import Contents, Origin, PartialTable, direct_table, store_table
@@ -17,9 +18,9 @@ from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import WindowKind
 from transom.windows.aggregates.base import Primitive, Slots, Types
 from transom.windows.components import KeySet
-from transom.windows.panes import Grid, Times, closing_windows
+from transom.windows.panes import Grid, Times
 from transom.windows.partials import Partial
-from transom.windows.reusable import PanedWindows, Span, is_window
+from transom.windows.reusable import PanedWindows, Span
 from transom.windows.store import PaneStore
 
 READ_AT_ONCE = 32 << 20
@@ -29,8 +30,8 @@ FEW = 0.25
 """Of the known keys: with more, it is cheaper to return whole windows than to tell every task which keys are needed."""
 
 
-class TieredStore(PaneStore):
-    """A store of panes that takes partials in files, too: those are merged on the executors, window by window.
+class TieredStore:
+    """A store of panes, and partials in files beside it: those are merged on the executors, window by window.
 
     Partials merge in any order, wherever they are. So the panes of one window may be here, in files, or both, and a key
     set can change its tier with any cut. Windows of files come as rows and are merged with those of the panes here.
@@ -59,32 +60,33 @@ class TieredStore(PaneStore):
         scope: str,
         executors: GroupExecutors,
     ) -> None:
+        self.here = PaneStore(grid, keys, primitives, kinds)
+        """The panes and windows that are here, and the ids of all keys."""
+        self.sessions = TieredSessions(origin)
         self.origin = origin
         self.names = dict(names)
         self.executors = executors
-        self.parts: list[StoreFiles] = []
-        """The parts that are in files."""
-        self.sessions = TieredSessions(origin)
+        self._files = FileParts()
         self._scope = scope
-        self._floor = self._ended = self._begun = MIN_TIME
         self._spec: bytes | None = None
-        self._version = 0
-        self._all: tuple[Times, int, list[Micros], Times] | None = None
-        """Starts of all panes, with what they were made of."""
-        super().__init__(grid, keys, primitives, kinds)
 
     def arrange(self, primitives: Mapping[Primitive, Types], kinds: Iterable[PanedWindows]) -> None:
         """Change what is kept and asked for, as `PaneStore.arrange` does."""
-        super().arrange(primitives, kinds)
+        self.here.arrange(primitives, kinds)
         self._spec = None
 
     def arrange_sessions(self, key_set: KeySet) -> None:
         """Keep the sessions that the queries of its key set ask for, as `Sessions.arrange` does."""
-        self.sessions.arrange(key_set, self.keys.schema, self.primitives)
-        self._begun = MIN_TIME
+        self.sessions.arrange(key_set, self.here.keys.schema, self.here.primitives)
+        self._files.begun = MIN_TIME
         self._spec = None
 
     # ---- what is in files
+
+    @property
+    def parts(self) -> Sequence[StoreFiles]:
+        """The parts that are in files."""
+        return self._files.parts
 
     def attach(
         self, files: PartialFiles, condition: str, wanted: Iterable[str], sessions: SessionRows | None = None
@@ -98,13 +100,9 @@ class TieredStore(PaneStore):
             sessions: What they are for sessions, whose times are here already; None for nothing.
         """
         feed = Feed(files.contents, condition, frozenset(wanted), sessions)
-        panes = files.panes_of(condition) if feed.has_panes and self._kinds else ()
-        starts = np.unique(self.grid.start(np.array(panes, np.int64)))
-        self._put([*self.parts, StoreFiles(feed, files, starts)])
-
-    def _put(self, parts: list[StoreFiles]) -> None:
-        self.parts = parts
-        self._version += 1
+        panes = files.panes_of(condition) if feed.has_panes and self.here.kinds else ()
+        starts = np.unique(self.here.grid.start(np.array(panes, np.int64)))
+        self._files.attach(StoreFiles(feed, files, starts))
 
     def rename(self, names: Mapping[Primitive, str]) -> None:
         """Let the primitives have these lasting names."""
@@ -114,20 +112,20 @@ class TieredStore(PaneStore):
 
     def take_over(self, old: TieredStore) -> None:
         """Take in all that a store holds whose panes were cut otherwise."""
-        self.add(*old.rows())
-        self.add_windows(*old.direct_rows())
+        self._files.floor, self._files.ended = old._files.floor, old._files.ended
+        self.here.add(*old.here.rows())
+        self.here.add_windows(*old.here.direct_rows())
         for part in old.parts:
             self.attach(part.files, part.feed.condition, part.feed.wanted, part.feed.sessions)
         self.sessions = old.sessions
-        self._floor, self._ended = old._floor, old._ended
 
     def take_history(self, other: TieredStore, wanted: Sequence[Primitive]) -> None:
         """Take some primitives from the panes of another store, which has these keys or finer ones.
 
         Directly computed windows, which are not those of this store, stay where they are; so do sessions.
         """
-        times, table, states = other.rows()
-        self.add(times, table, {p: states[p] for p in wanted if p in states})
+        times, table, states = other.here.rows()
+        self.here.add(times, table, {p: states[p] for p in wanted if p in states})
         for part in other.parts:
             names = {self.names[p] for p in wanted} & part.feed.wanted
             if names and part.feed.has_panes and not part.files.contents.direct:
@@ -136,7 +134,7 @@ class TieredStore(PaneStore):
     @property
     def file_bytes(self) -> int:
         """Bytes of the files; those that are shared with other stores count in each."""
-        return sum(part.files.nbytes for part in self.parts)
+        return self._files.nbytes
 
     def recall(self) -> None:
         """Read all files, and keep their panes and sessions here.
@@ -148,15 +146,16 @@ class TieredStore(PaneStore):
         if asked := self._asked(sessions):
             done = merged_alone(self.executors, self._merge_of((), MIN_TIME, sessions=asked))
             self.sessions.put(self.sessions.with_states(sessions, done, self.names))
-        for part in self.parts if self._kinds else ():
+        for part in self.parts if self.here.kinds else ():
             wanted = {p: name for p, name in self.names.items() if name in part.feed.wanted}
             for rows in self.read(part.files, part.feed.condition) if part.feed.has_panes else ():
+                states = rows.states(wanted, self.here.primitives)
                 if rows.direct:
-                    self.add_windows(rows.panes(), rows.lengths(), rows.table, rows.states(wanted, self.primitives))
+                    self.here.add_windows(rows.panes(), rows.lengths(), rows.table, states)
                 else:
-                    self.add(rows.panes(), rows.table, rows.states(wanted, self.primitives))
-        self._put([])
-        super().drop_before(self._floor, self._ended)
+                    self.here.add(rows.panes(), rows.table, states)
+        self._files.put(())
+        self.here.drop_before(self._files.floor, self._files.ended)
 
     def read(self, files: PartialFiles, condition: str) -> Iterator[PartialTable]:
         """Yield the rows of files that satisfy a condition, given by its text, in several tables.
@@ -180,8 +179,8 @@ class TieredStore(PaneStore):
         starts = rows.panes()
         if not len(starts):
             return []
-        edges = [starts, starts + rows.lengths()] if rows.direct else [self.grid.start(starts)] * 2
-        return [(start, end, part.ids) for (start, end), part in self._split(edges, rows.table, {})]
+        edges = [starts, starts + rows.lengths()] if rows.direct else [self.here.grid.start(starts)] * 2
+        return [(start, end, part.ids) for (start, end), part in self.here.split(edges, rows.table, {})]
 
     def know_keys(self) -> None:
         """Give ids to all keys in files.
@@ -196,7 +195,7 @@ class TieredStore(PaneStore):
     @property
     def holds_states(self) -> bool:
         """Whether anything is here that `spill` would write."""
-        return bool(len(self)) or self.sessions.has_states
+        return bool(len(self.here)) or self.sessions.has_states
 
     def spill(self, cut: int, file: str) -> None:
         """Write all panes and states of sessions that are here into files.
@@ -210,14 +209,13 @@ class TieredStore(PaneStore):
         """
         place, groups = self.executors.directory, self.executors.groups
         for ending, direct, table in (
-            ("panes", False, store_table(self, self.origin)),
-            ("windows", True, direct_table(self, self.origin)),
+            ("panes", False, store_table(self.here, self.origin)),
+            ("windows", True, direct_table(self.here, self.origin)),
         ):
             if table.num_rows:
-                names = self.keys.schema.names
-                ids = self.keys.intern(table.select(names)) if names else np.zeros(table.num_rows, np.int64)
-                self._attach_own(write_partials(place, f"{file}.{ending}", table, ids % groups, self._own(direct), cut))
-        self.clear()
+                buckets = self.here.ids_of(table, table.num_rows) % groups
+                self._attach_own(write_partials(place, f"{file}.{ending}", table, buckets, self._own(direct), cut))
+        self.here.clear()
         for files, rows in self.sessions.spill(place, file, cut, groups, self.names):
             self._attach_own(files, rows)
 
@@ -241,7 +239,7 @@ class TieredStore(PaneStore):
         found: dict[bool, list[PartialFiles]] = {}
         for files in (PartialFiles.from_json(value) for one in done for value in one.files):
             found.setdefault(files.contents.direct, []).append(files)
-        self._put([])
+        self._files.put(())
         for direct, several in found.items():
             panes = sorted({start for files in several for start in files.panes_of(self.origin.condition)})
             windows = sorted({span for files in several for span in files.windows_of(self.origin.condition)})
@@ -256,7 +254,7 @@ class TieredStore(PaneStore):
 
     def _own(self, direct: bool) -> Contents:
         origin = Origin(self.origin.branch, self.origin.keys, only=self.origin.only)
-        names = tuple(self.names[primitive] for primitive in self.primitives)
+        names = tuple(self.names[primitive] for primitive in self.here.primitives)
         return Contents(origin, names, (self.origin.condition,), frozenset([self.origin.name]), direct)
 
     def _attach_own(self, files: PartialFiles, sessions: SessionRows | None = None) -> None:
@@ -267,33 +265,22 @@ class TieredStore(PaneStore):
     @property
     def starts(self) -> Sequence[Micros]:
         """Starts of the panes that hold rows, here or in files, ascending."""
-        return self._known()[0] if self.parts else self._panes.starts
+        return self._files.starts_with(self.here.start_times())[0] if self.parts else self.here.starts
 
     def start_times(self) -> Times:
         """Return `starts` as an array."""
-        return self._known()[1] if self.parts else self._panes.start_times()
-
-    def _known(self) -> tuple[list[Micros], Times]:
-        here = self._panes.start_times()
-        if self._all is None or self._all[0] is not here or self._all[1] != self._version:
-            there = [part.starts[part.starts >= self._floor] for part in self.parts]
-            times = np.unique(np.concatenate([here, *there]))
-            self._all = here, self._version, times.tolist(), times
-        return self._all[2:]
+        return self._files.starts_with(self.here.start_times())[1] if self.parts else self.here.start_times()
 
     def due(self, kind: WindowKind, after: Micros, until: Micros) -> list[Span]:
         """Return the windows of a kind that hold rows and end in (after, until], ordered by end."""
-        spans = {*closing_windows(kind, self.start_times(), after, until), *self._direct.ending(kind, after, until)}
-        spans.update(span for span in self._windows() if after < span[1] <= until and is_window(kind, span))
-        return sorted(spans, key=lambda span: (span[1], span[0]))
-
-    def _windows(self) -> set[Span]:
-        return {span for part in self.parts for span in part.windows}
+        spans = self.here.due(kind, after, until)
+        if not self.parts:
+            return spans
+        return sorted({*spans, *self._files.due(kind, after, until)}, key=lambda span: (span[1], span[0]))
 
     def last_end(self, kinds: Sequence[PanedWindows]) -> Micros:
         """Return the end of the last window of some kinds that holds rows; MIN_TIME if none does."""
-        ends = (end for kind in kinds for start, end in self._windows() if is_window(kind, (start, end)))
-        return max([super().last_end(kinds), *ends])
+        return max(self.here.last_end(kinds), self._files.last_end(kinds))
 
     def consolidate(
         self, spans: Iterable[Span], until: Micros = MAX_TIME, only: Mapping[Span, Slots] | None = None
@@ -320,12 +307,12 @@ class TieredStore(PaneStore):
             until: The watermark.
             only: The keys that are needed of some windows; rows of others may be left where they are.
         """
-        asked = tuple(sorted(span for span in set(spans) if any(part.holds(span) for part in self.parts)))
+        asked = tuple(sorted(span for span in set(spans) if self._files.hold(span)))
         sessions = self._asked(ended)
         if not asked and not sessions:
             return None
-        few = {span: ids for span, ids in (only or {}).items() if len(ids) <= FEW * len(self.keys)}
-        keys = tuple((span, to_bytes(self._key_table(few[span]))) for span in asked if span in few)
+        few = {span: ids for span, ids in (only or {}).items() if len(ids) <= FEW * len(self.here.keys)}
+        keys = tuple((span, to_bytes(self.here.key_table(few[span]))) for span in asked if span in few)
         return self._merge_of(asked, until, only=keys, sessions=sessions)
 
     def close(
@@ -339,7 +326,7 @@ class TieredStore(PaneStore):
             until: The watermark.
             done: What came of `ask`.
         """
-        merged = super().consolidate(set(spans), until)
+        merged = self.here.consolidate(set(spans), until)
         self._add_windows(merged, done)
         return merged, self.sessions.with_states(ended, done, self.names)
 
@@ -349,17 +336,18 @@ class TieredStore(PaneStore):
     def _add_windows(self, merged: dict[Span, Partial], done: Sequence[Done]) -> None:
         """Merge the windows that came from files into those that are here."""
         tables = [from_bytes(one.windows) for one in done if one.windows]
-        self.work.inputs += sum(table.num_rows for table in tables)
+        work = self.here.work
+        work.inputs += sum(table.num_rows for table in tables)
         if tables:
             whole = PartialTable(pa.concat_tables(tables), self._own(direct=True))
-            starts, lengths = whole.panes(), whole.lengths()
-            for span, part in self._split(
-                [starts, starts + lengths], whole.table, whole.states(self.names, self.primitives)
-            ):
-                window = (span[0], span[1])
-                here = merged[window]
-                merged[window] = self._merge([here, part]) if len(here) else part
-                self.work.windows += not len(here)
+            edges, states = (
+                [whole.panes(), whole.panes() + whole.lengths()],
+                whole.states(self.names, self.here.primitives),
+            )
+            for (start, end), part in self.here.split(edges, whole.table, states):
+                here = merged[start, end]
+                merged[start, end] = self.here.merge([here, part]) if len(here) else part
+                work.windows += not len(here)
 
     def _merge_of(
         self,
@@ -371,11 +359,14 @@ class TieredStore(PaneStore):
         sessions: tuple[AskedSessions, ...] = (),
     ) -> Merge:
         if self._spec is None:
-            kept = tuple((p, types, self.names[p]) for p, types in self.primitives.items())
+            kept = tuple((p, types, self.names[p]) for p, types in self.here.primitives.items())
             asked = tuple((kind, tuple(store.primitives)) for kind, store in self.sessions.stores.items())
-            spec = StoreSpec(self._scope, self.origin, self.grid, self.keys.schema, kept, self._kinds, asked)
+            spec = StoreSpec(
+                self._scope, self.origin, self.here.grid, self.here.keys.schema, kept, self.here.kinds, asked
+            )
             self._spec = spec.pickled()
-        request = MergeRequest(self._spec, until, self._floor, self._ended, self._begun, write, cut, only, sessions)
+        files = self._files
+        request = MergeRequest(self._spec, until, files.floor, files.ended, files.begun, write, cut, only, sessions)
         return Merge(request, self.origin.name, tuple(self.parts), spans)
 
     def drop_before(self, moment: Micros, ended: Micros = MIN_TIME, begun: Micros = MAX_TIME) -> None:
@@ -386,12 +377,10 @@ class TieredStore(PaneStore):
             ended: No directly computed window that ends by then will be asked for.
             begun: No session that begins earlier will be asked for (`Sessions.begun`).
         """
-        super().drop_before(moment, ended)
-        self._floor, self._ended, self._begun = max(self._floor, moment), max(self._ended, ended), begun
-        if self.parts:
-            self._put([part for part in self.parts if part.needed(self._floor, self._ended, self._begun)])
+        self.here.drop_before(moment, ended)
+        self._files.drop_before(moment, ended, begun)
 
     @property
     def nbytes(self) -> int:
         """Bytes that panes, windows, sessions and their keys take here; those of sketches are estimated."""
-        return super().nbytes + self.sessions.nbytes
+        return self.here.nbytes + self.sessions.nbytes

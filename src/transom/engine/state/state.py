@@ -252,17 +252,17 @@ class StreamState:
             for emission in emissions:
                 partial = merged[emission.span]
                 if emission.ids is not None:
-                    partial = restricted(partial, emission.ids, len(entry.store.keys))
+                    partial = restricted(partial, emission.ids, len(entry.store.here.keys))
                 windows.append((emission.span, partial))
             revisions = [emission.revision for emission in emissions] if query.updates else None
-            tables.insert(0, result_table(query, entry.store, windows, types, self.ansi, revisions))
+            tables.insert(0, result_table(query, entry.store.here, windows, types, self.ansi, revisions))
         if tables:
             results = WindowResults(query.name, self.cut, in_order(tables, query), result_keys(query))
         if results is not None and not query.updates and query.name in self.feeding:
             table = results.table
         elif final:
             whole = [(span, merged[span]) for span in final]
-            table = result_table(query, entry.store, whole, types, self.ansi)
+            table = result_table(query, entry.store.here, whole, types, self.ansi)
         return Closing(query.name, windows_emitted, results, table)
 
     def first_end(self, query: WindowedQuery) -> Micros | None:

@@ -70,7 +70,7 @@ class StoreEntry:
             if source.origin != origin:
                 taken.setdefault(source.origin, []).append(primitive)
         names = {primitive: primitive.key for primitive in primitives}
-        if old is not None and old.store.grid == key_set.grid and not taken:
+        if old is not None and old.store.here.grid == key_set.grid and not taken:
             store = old.store
             store.rename(names)
             store.arrange(primitives, windows)
@@ -80,7 +80,7 @@ class StoreEntry:
             )
             if old is not None:
                 if len(keys):
-                    store.keys.intern(old.store.keys.table())  # keys keep their numbers
+                    store.here.keys.intern(old.store.here.keys.table())  # keys keep their numbers
                 store.take_over(old.store)
             for other, wanted in taken.items():
                 store.take_history(before[other].store, wanted)
@@ -132,15 +132,15 @@ class StoreEntry:
 
     def _feed(self, table: PartialTable, names: Mapping[Primitive, str], closed: Micros) -> list[Touched]:
         mine = table.of_condition(self.origin.condition)
-        states = mine.states(names, self.store.primitives)
+        states = mine.states(names, self.store.here.primitives)
         self.sessions.feed(mine, {**names, TIMES: self.names[TIMES]} if TIMES in self.names else {}, closed)
         if not self.key_set.pane_windows:
             return []
         if mine.direct:
-            windows = self.store.add_windows(mine.panes(), mine.lengths(), mine.table, states)
+            windows = self.store.here.add_windows(mine.panes(), mine.lengths(), mine.table, states)
             changes = [(start, end, ids) for (start, end), ids in windows]
         else:
-            changes = [(start, start, ids) for start, ids in self.store.add(mine.panes(), mine.table, states)]
+            changes = [(start, start, ids) for start, ids in self.store.here.add(mine.panes(), mine.table, states)]
         kept = sum(len(ids) for _, _, ids in changes)
         self.flow += Flow(fed=mine.table.num_rows, kept=kept, spans=len(changes))
         return changes
@@ -205,10 +205,10 @@ class StoreEntry:
             watermark: The watermark in force.
             done: What came of `ask`.
         """
-        before = self.store.work.inputs
+        before = self.store.here.work.inputs
         windows, ended = self.store.close(spans, ended, watermark, done)
         if windows:
-            rows, inputs = sum(len(partial) for partial in windows.values()), self.store.work.inputs - before
+            rows, inputs = sum(len(partial) for partial in windows.values()), self.store.here.work.inputs - before
             self.flow += Flow(windows=len(windows), window_rows=rows, inputs=inputs)
         return windows, ended
 
@@ -221,7 +221,7 @@ class StoreEntry:
             self.dropped = max(self.dropped, needed)
         self.store.drop_before(needed, ended, self.sessions.begun(closed))
         if self.store.parts and not self.key_set.remembers_keys:
-            self.store.compact()
+            self.store.here.compact()
 
     # ---- snapshot
 
@@ -237,11 +237,11 @@ class StoreEntry:
         """Return what is in memory as tables by name; keys that no pane needs are forgotten where that can be."""
         name, found = self.origin.name, {}
         if self.key_set.remembers_keys:
-            found[f"keys:{name}"] = self.store.keys.table()
+            found[f"keys:{name}"] = self.store.here.keys.table()
         else:
-            self.store.compact()
-        found[f"panes:{name}"] = store_table(self.store, self.origin)
-        windows = direct_table(self.store, self.origin)
+            self.store.here.compact()
+        found[f"panes:{name}"] = store_table(self.store.here, self.origin)
+        windows = direct_table(self.store.here, self.origin)
         if windows.num_rows:
             found[f"direct:{name}"] = windows
         return {**found, **self.sessions.tables(self.origin)}
@@ -259,18 +259,18 @@ class StoreEntry:
         """
         name = self.origin.name
         known = tables.get(f"keys:{name}")
-        if known is not None and self.store.keys.schema.names:
-            self.store.keys.intern(known)
+        if known is not None and self.store.here.keys.schema.names:
+            self.store.here.keys.intern(known)
         if (held := tables.get(f"panes:{name}")) is None:
             raise lacking(self.origin, self.names.values())
         table = PartialTable.of(held)
         table.contents.require(self.origin, self.names.values())
-        self.store.add(table.panes(), table.table, table.states(self.names, self.store.primitives))
+        self.store.here.add(table.panes(), table.table, table.states(self.names, self.store.here.primitives))
         if (direct := tables.get(f"direct:{name}")) is not None:
             table = PartialTable.of(direct)
             table.contents.require(self.origin, self.names.values())
-            self.store.add_windows(
-                table.panes(), table.lengths(), table.table, table.states(self.names, self.store.primitives)
+            self.store.here.add_windows(
+                table.panes(), table.lengths(), table.table, table.states(self.names, self.store.here.primitives)
             )
         for written, condition, wanted, *rest in files:  # nothing follows in older checkpoints
             sessions = SessionRows.from_json(rest[0]) if rest and rest[0] is not None else None
