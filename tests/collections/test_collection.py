@@ -132,7 +132,7 @@ def test_a_closed_collection_takes_nothing_and_frees_its_name(spark: SparkSessio
     with pytest.raises(tm.DefinitionError, match="closed"):
         first.add(0, trips(spark, 0))
     with tm.Collection(spark, "again", keys=["cell"], partitions=3) as second:
-        assert second._namespace.partitions == 3
+        assert second._namespace.spec.partitions == 3
 
 
 def groups_asked(view: Any) -> list[int]:
@@ -256,7 +256,7 @@ def test_what_is_refused_keeps_no_name(spark: SparkSession) -> None:
     with tm.Collection(spark, "free", ["cell"], 2), pytest.raises(tm.DefinitionError, match="partitions is 3"):
         tm.Collection(spark, "other", ["cell"], 3, namespace="free")
     with tm.Collection(spark, "free", ["cell"], 3) as made:
-        assert made._namespace.partitions == 3
+        assert made._namespace.spec.partitions == 3
 
 
 @pytest.mark.parametrize(

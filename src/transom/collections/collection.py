@@ -221,7 +221,7 @@ class Collection:
                 f"before they were {described(self._schema)}.",
                 "Select and cast the same columns in the same order.",
             )
-        self._namespace.check_keys(keyed, schema)
+        self._namespace.placing.check_keys(keyed, schema)
         return keyed, schema
 
     @contextmanager
@@ -336,7 +336,7 @@ class Collection:
         evicted = sum(not each.files for each in self._datasets.values())
         return (
             f"Collection({self.name!r}, {len(self)} datasets, {evicted} of them evicted, {self.bytes / 1e6:.1f} MB, "
-            f"{self._namespace.partitions} partitions in {len(self._namespace.grouping)} groups "
+            f"{self._namespace.spec.partitions} partitions in {len(self._namespace.grouping)} groups "
             f"on {len(set(self._namespace.homes))} executors)"
         )
 

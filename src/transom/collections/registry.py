@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from transom.collections.checkpointing import Recovery
-from transom.collections.namespaces import PATIENCE, Namespace
+from transom.collections.namespaces import PATIENCE, Namespace, NamespaceSpec
 from transom.engine.placed.outlasting import outlasting
 from transom.errors import DefinitionError, SessionError
 from transom.model.sessions import is_connect
@@ -52,7 +52,7 @@ def joined(
             bound = PATIENCE if patience is None else patience
 
             def made() -> Namespace:
-                return Namespace(spark, name, keys, partitions, elastic, bounds=bounds, patience=bound)
+                return Namespace(spark, name, NamespaceSpec(tuple(keys), partitions, elastic, bounds, bound))
 
             known = outlasting(made, bound, SystemClock())
         else:
@@ -72,12 +72,13 @@ def _check_alike(
     bounds: tuple[Any, ...] | None,
     patience: Micros | None,
 ) -> None:
+    spec = known.spec
     for field, there, given in (
-        ("partitions", known.partitions, partitions),
-        ("keys", len(known.keys), len(keys)),
-        ("bounds", known.partitioning.bounds, bounds),
-        ("elastic", known.elastic, known.elastic if elastic is None else elastic),
-        ("patience", *map(format_duration, (known.patience, known.patience if patience is None else patience))),
+        ("partitions", spec.partitions, partitions),
+        ("keys", len(spec.keys), len(keys)),
+        ("bounds", spec.bounds, bounds),
+        ("elastic", spec.elastic, spec.elastic if elastic is None else elastic),
+        ("patience", *map(format_duration, (spec.patience, spec.patience if patience is None else patience))),
     ):
         if there != given:
             what = "number of keys" if field == "keys" else field

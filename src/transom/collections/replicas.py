@@ -10,18 +10,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
 
 from transom.collections.datasets import Dataset
+from transom.collections.homes import Homes
 from transom.engine.placed import exchange
 from transom.engine.placed.placed import PlacedFile, Tasks
 from transom.failures import classify
 from transom.placement.locality import ExecutorId
 from transom.placement.replicas import Copy, Place, Replicas
-
-if TYPE_CHECKING:
-    from transom.collections.namespaces import Namespace
 
 logger = logging.getLogger(__name__)
 
@@ -30,16 +28,21 @@ EVERY = 1.0
 
 
 class Copies:
-    """The copies of a namespace's groups, each named by its first partition; safe to use from several threads."""
+    """The copies of a namespace's groups, each named by its first partition; safe to use from several threads.
 
-    def __init__(self, namespace: Namespace) -> None:
-        self._namespace = namespace
+    Args:
+        homes: Where the groups belong.
+    """
+
+    def __init__(self, homes: Homes) -> None:
+        self._homes = homes
         self._lock, self._working = threading.Lock(), threading.Lock()
         self._replicas = Replicas()
         self._wished: dict[Copy, WeakSet[Dataset]] = {}
         self._datasets: WeakSet[Dataset] = WeakSet()
         self._reviewed = 0.0
         self._adapting: threading.Thread | None = None
+        homes.copied = lambda: self.wanted
 
     @property
     def wanted(self) -> frozenset[Copy]:
@@ -73,7 +76,7 @@ class Copies:
         """
         try:
             if self._is_due() and (self._adapting is None or not self._adapting.is_alive()):
-                name = f"copies of {self._namespace.name}"
+                name = f"copies of {self._homes.name}"
                 thread = threading.Thread(target=self._adapt, name=name, daemon=True)
                 thread.start()
                 self._adapting = thread
@@ -82,12 +85,12 @@ class Copies:
 
     def _is_due(self) -> bool:
         """Tell whether there is anything to do; looked at now and then."""
-        now = self._namespace.workers.now()
+        now = self._homes.workers.now()
         with self._lock:
             if now < self._reviewed + EVERY:
                 return False
             self._reviewed = now
-            wanted = self._replicas.adapted(now, self._namespace.alive).extra
+            wanted = self._replicas.adapted(now, self._homes.alive).extra
             lacking = any(copy in wanted for copy in self._wished)
             superfluous = any((self._group(n), e) not in wanted for each in self._datasets for n, e in each.copies)
             return lacking or superfluous or wanted != self._replicas.extra
@@ -99,7 +102,7 @@ class Copies:
             self._warn(error)
 
     def _warn(self, error: Exception) -> None:
-        name, why = self._namespace.name, classify(error).reason
+        name, why = self._homes.name, classify(error).reason
         logger.warning("%s: groups could not be copied (%s); they are asked for at their homes.", name, why)
 
     def adapt(self) -> None:
@@ -111,41 +114,41 @@ class Copies:
 
     def _missing(self) -> list[tuple[Dataset, int, ExecutorId, PlacedFile]]:
         """Let go what is not wanted; return which partition is wanted at which executor, and its file."""
-        namespace = self._namespace
-        with namespace.lock:
-            namespace.look()
+        homes = self._homes
+        with homes.lock:
+            homes.look()
             wished = self._reviewed_wishes()
-            ranges = {each.start: each for each in namespace.grouping.ranges}
+            ranges = {each.start: each for each in homes.grouping.ranges}
             for dataset in list(self._datasets):
                 for number, executor in dataset.copies:
                     unwanted = (self._group(number), executor) not in self._replicas.extra
                     if unwanted and (copy := dataset.without_copy(number, executor)):
-                        namespace.stale.append(copy)
+                        homes.stale.append(copy)
             return [
                 (dataset, number, executor, dataset.files[number])
                 for (group, executor), datasets in wished.items()
                 for dataset in datasets
                 for number in ranges.get(group, ())
                 if dataset.files and (number, executor) not in dataset.copies
-                if dataset.files[number].executor in namespace.alive
+                if dataset.files[number].executor in homes.alive
             ]
 
     def _copy(self, missing: Sequence[tuple[Dataset, int, ExecutorId, PlacedFile]]) -> None:
-        namespace = self._namespace
-        there = Tasks(namespace.spark, [executor for _, _, executor, _ in missing])
-        made = exchange.move([file for *_, file in missing], there, namespace.name)
-        with namespace.lock:
+        homes = self._homes
+        there = Tasks(homes.spark, [executor for _, _, executor, _ in missing])
+        made = exchange.move([file for *_, file in missing], there, homes.name)
+        with homes.lock:
             for (dataset, number, executor, file), copy in zip(missing, made, strict=True):
-                current = dataset.files and dataset.files[number] is file and executor in namespace.alive
+                current = dataset.files and dataset.files[number] is file and executor in homes.alive
                 if current and (number, executor) not in dataset.copies:
                     dataset.with_copy(number, executor, copy)
                 else:
-                    namespace.stale.append(copy)
+                    homes.stale.append(copy)
 
     def _reviewed_wishes(self) -> dict[Copy, list[Dataset]]:
         """Decide which groups have copies; return the datasets that were wished for at these since the last time."""
         with self._lock:
-            self._replicas = self._replicas.adapted(self._namespace.workers.now(), self._namespace.alive)
+            self._replicas = self._replicas.adapted(self._homes.workers.now(), self._homes.alive)
             found = {copy: list(self._wished.pop(copy)) for copy in sorted(self._replicas.extra & self._wished.keys())}
             self._wished = {copy: each for copy, each in self._wished.items() if copy in self._replicas.wants}
             for datasets in found.values():
@@ -153,5 +156,5 @@ class Copies:
             return found
 
     def _group(self, partition: int) -> int:
-        grouping = self._namespace.grouping
+        grouping = self._homes.grouping
         return grouping.ranges[grouping.group_of(partition)].start
