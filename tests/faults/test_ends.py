@@ -12,7 +12,7 @@ from test_sink_faults import Failing, build, counts, of_windows, source
 import transom as tm
 from transom.engine.execution.runners import SparkCutRunner
 from transom.engine.execution.threads import Threads
-from transom.engine.loop import loop
+from transom.engine.loop import ending
 from transom.engine.loop.journal import MOST_NOTES, Journal
 from transom.engine.loop.opened import Opened
 from transom.errors import SinkError
@@ -45,7 +45,7 @@ class Hanging(MemorySink):
 
 @pytest.fixture
 def short(monkeypatch):
-    monkeypatch.setattr(loop, "AT_ONCE", 0.05)
+    monkeypatch.setattr(ending, "AT_ONCE", 0.05)
 
 
 def run_and_stop(app, clock, began):
