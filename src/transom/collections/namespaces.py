@@ -81,7 +81,7 @@ class Namespace:
         shared_workers: Workers | None = None,
     ) -> None:
         partitioning = Partitioning(spec.keys, spec.partitions, spec.bounds)
-        self.spec, self.name = spec, name
+        self.spark, self.spec, self.name = spark, spec, name
         self.users = 0
         """Collections that are open."""
         self.workers = shared_workers or workers(spark)
@@ -164,7 +164,7 @@ class Namespace:
         """
         with self._homes.lock:
             if self.checkpointer is None:
-                name = f"{self._homes.spark.sparkContext.applicationId}-{placed.file_name(self.name)}"
+                name = f"{self.spark.sparkContext.applicationId}-{placed.file_name(self.name)}"
                 self._restorer.checkpointer = Checkpointer(recovery, name)
             elif self.checkpointer.recovery != recovery:
                 raise DefinitionError(

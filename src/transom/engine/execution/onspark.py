@@ -174,7 +174,7 @@ class SparkJob:
         raise QueryFailedError(
             f"The event time {expression.text!r} of the stream {self.stream.name!r} cannot be computed: "
             f"{classify(error).reason}.",
-            "Nothing of this cut was committed: mend the function and run again. Return None for a row without a "
+            "Nothing of this cut was committed: correct the function and run again. Return None for a row without a "
             "time: it goes to the dead letters.",
         ) from error
 

@@ -265,7 +265,7 @@ class Changer:
 def _require_running(stream: RunningStream, what: str) -> None:
     """Refuse a change of a stream whose cut can be committed by the next run only."""
     if stream.halted is not None:
-        raise DefinitionError(f"{what}: {stream.halted.message}", "Mend that, and start the application again.")
+        raise DefinitionError(f"{what}: {stream.halted.message}", "Correct that, and start the application again.")
 
 
 _PAST = {"add": "added", "remove": "removed", "pause": "paused", "resume": "resumed"}
