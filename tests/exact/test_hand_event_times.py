@@ -120,6 +120,6 @@ def test_a_run_of_which_every_stream_is_halted_ends_with_the_reason(spark: Any, 
     broken = Broken(spark, tmp_path, pandas=False, others=False)
     for once in (True, False):
         with pytest.raises(
-            QueryFailedError, match=r"stream 'bad' cannot be computed.*-1 is no time.*mend the function"
+            QueryFailedError, match=r"stream 'bad' cannot be computed.*-1 is no time.*correct the function"
         ):
             broken.bench.app().run(once=once)
