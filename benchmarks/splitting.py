@@ -139,7 +139,7 @@ def run_once(run: Run, spark: Any, trips: Path, case: Case, form: Form | None) -
         if form is not None and step == "cut logged" and running.state.cut == 0:
             names = frozenset(key_set.name for key_set in key_sets_of(running.state.running()))
             loop.learning.follow(running, Arrangement(direct=names if form is Form.DIRECT else frozenset()))
-        found[0] = running.arrangement
+        found[0] = running.compiler.arrangement
 
     app._on_step = watch
     adapting.FEWEST_ROWS = 10**12 if form is not None else 60_000

@@ -28,8 +28,8 @@ from transom.engine.spark.pulse import Pulse
 from transom.engine.spark.rows import WindowJoin
 from transom.engine.spark.session import active_session_kept, private_session, require_pools
 from transom.engine.spark.silence import short_tracebacks, silent_tasks
+from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.derived import FED, WINDOW_TIME
-from transom.engine.streams.stream import StreamDefinition
 from transom.engine.streams.taps import tap
 from transom.errors import DefinitionError, SessionError
 from transom.model.expression import Expression, Input

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from transom.api.streams import Query, Rowwise, Stream
 from transom.engine.spark.rows import WindowJoin
+from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.derived import DerivedSource, ResultsSource
 from transom.engine.streams.joining import ROWS, JoinSource
-from transom.engine.streams.stream import StreamDefinition
 from transom.errors import DefinitionError
 from transom.sinks.nowhere import Nowhere
 from transom.windows.aggregates.functions import count

@@ -9,7 +9,7 @@ from transom.api.taps import RowTap
 from transom.engine.changes.requests import Change
 from transom.engine.spark.columns import Unrepeatable, Where, both
 from transom.engine.spark.plan import Rows, Transformation
-from transom.engine.streams.stream import StreamDefinition
+from transom.engine.streams.definition import StreamDefinition
 from transom.errors import DefinitionError
 from transom.model.expression import Expression, Input
 from transom.model.time import Duration, Micros, parse_duration

@@ -48,7 +48,7 @@ def propose(
     begun, ended = frozenset((*added, *resumed)), frozenset((*paused, *removed))
     running = {query.name for query in stream.state.running()}
     try:
-        compiled = stream.shape((running | begun) - ended)
+        compiled = stream.compiler.shape((running | begun) - ended)
     except TransomError:
         raise
     except Exception as error:
@@ -62,7 +62,7 @@ def propose(
     change = SetChange(
         stream.name,
         added={name: moments[name] for name in added},
-        definitions=json.loads(json.dumps({name: stream.definitions[name] for name in added})),
+        definitions=json.loads(json.dumps({name: stream.compiler.definitions[name] for name in added})),
         resumed={name: moments[name] for name in resumed},
         paused=tuple(paused),
         removed=tuple(removed),
@@ -102,7 +102,7 @@ def enact(stream: RunningStream, proposal: Proposal) -> None:
         state.queries[name] = replace(state.queries[name], paused=True)
     for name in change.removed:
         del state.queries[name], state.compiled[name]
-        stream.withdraw(name)
+        stream.compiler.withdraw(name)
     stream.compiled = proposal.compiled
     state.arrange(proposal.compiled.stores, proposal.sources)
 

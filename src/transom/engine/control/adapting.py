@@ -26,7 +26,7 @@ class Adapter:
     def __init__(self, stream: RunningStream, costs: UnitCosts | None = None) -> None:
         self.stream = stream
         self._given = costs
-        self._review = Review.start(stream.arrangement)
+        self._review = Review.start(stream.compiler.arrangement)
         self._submitted = self._took = 0
         self._restart(None)
 
@@ -57,7 +57,7 @@ class Adapter:
             rows: Rows of the cut.
         """
         stream, now = self.stream, self.stream.max_event_time()
-        if not rows or now is None or not stream.shares:
+        if not rows or now is None or not stream.compiler.shares:
             return None
         if self._since is None:
             self._restart(now)
@@ -75,7 +75,7 @@ class Adapter:
         )
         self._review = self._review.again(stream.compiled.components, flows, now - self._since, now, costs)
         self._restart(now)
-        return None if self._review.arrangement == stream.arrangement else self._review.arrangement
+        return None if self._review.arrangement == stream.compiler.arrangement else self._review.arrangement
 
 
 class Adapters:

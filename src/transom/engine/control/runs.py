@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from transom.engine.streams.cuts import CutOutcome
 from transom.engine.streams.arriving import ALL_ROWS
+from transom.engine.streams.cuts import CutOutcome
 from transom.model.time import MICROS_PER_SECOND, Micros
 from transom.scheduling.costs import RUNS, CostHistory
 

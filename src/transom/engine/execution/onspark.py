@@ -133,10 +133,10 @@ class SparkJob:
 
     def _attempt(self, queries: Sequence[WindowedQuery], apart: bool = False) -> tuple[Compiled, CutPartials]:
         stream, compiled = self.stream, self._compiled
-        if apart or stream.computes_apart:
-            compiled = stream.compile_apart(queries)
+        if apart or stream.compiler.computes_apart:
+            compiled = stream.compiler.apart(queries)
         elif len(queries) < len(compiled.queries):
-            compiled = stream.compile(queries)
+            compiled = stream.compiler.compile(queries)
         with self._unless_abandoned():
             return compiled, self.partials(compiled)
 

@@ -10,7 +10,7 @@ from transom.engine.explain.explanation import Explanation
 from transom.engine.explain.fused import fused_as_run
 from transom.engine.explain.graph import StreamGraph, application_graph, partial_text
 from transom.engine.spark.compile import Compiled
-from transom.engine.streams.stream import StreamDefinition
+from transom.engine.streams.definition import StreamDefinition
 from transom.model.time import format_duration
 from transom.windows.components import Component
 from transom.windows.operators import Attributes, Fused, Operator, OperatorKind, Schema

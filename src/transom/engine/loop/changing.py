@@ -61,9 +61,10 @@ class Changer:
         Raises:
             SinkError: A sink cannot be used.
         """
-        added = {s.name: [name for name in fate.added if name in s.definitions] for s in self._streams.values()}
-        claimed = [(stream, name) for stream in self._streams.values() for name in stream.state.queries]
-        claimed += [(stream, name) for stream in self._streams.values() for name in added[stream.name]]
+        streams = self._streams.values()
+        added = {s.name: [name for name in fate.added if name in s.compiler.definitions] for s in streams}
+        claimed = [(stream, name) for stream in streams for name in stream.state.queries]
+        claimed += [(stream, name) for stream in streams for name in added[stream.name]]
         for _, name in claimed:  # all claim first: that ends what earlier runs still write anywhere
             self._sinks[name].claim(self._journal.claim(name))
         for stream, name in claimed:
@@ -208,14 +209,14 @@ class Changer:
                 "Add it again in a moment, or give it another name.",
             )
         _require_running(stream, f"query {name!r}")
-        stream.offer(addition.rows, addition.query)
+        stream.compiler.offer(addition.rows, addition.query)
         try:
             proposal = propose(stream, added=[name])
             addition.outlets.open(name)
             tap(stream, addition.outlets)
             self._recover_sinks(stream, name, addition.outlets)
         except BaseException:
-            stream.withdraw(name)
+            stream.compiler.withdraw(name)
             raise
         return stream, self._with_sinks(proposal, {name: addition.outlets})
 

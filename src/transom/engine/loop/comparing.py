@@ -60,7 +60,7 @@ def definitions(streams: Mapping[str, RunningStream], offered: bool = False) -> 
     found = {
         query: {"stream": stream.name, **definition}
         for stream in streams.values()
-        for query, definition in stream.definitions.items()
+        for query, definition in stream.compiler.definitions.items()
         if offered or query in stream.state.queries
     }
     plain: dict[str, dict[str, Any]] = json.loads(json.dumps(found))
@@ -99,7 +99,7 @@ def _retimed(
     register: Register, job: Mapping[str, Any], streams: Mapping[str, RunningStream], changed: Sequence[str]
 ) -> Set[str]:
     """Return those of the queries that changed of which nothing did but the expression of the stream's event time."""
-    candidates = {name for stream in streams.values() for name in stream.retimed}.intersection(changed)
+    candidates = {name for stream in streams.values() for name in stream.compiler.retimed}.intersection(changed)
     return {
         name
         for name in candidates

@@ -15,7 +15,8 @@ from transom.engine.cluster.merging import SparkGroupExecutors
 from transom.engine.loop.unstartable import orphans, unstartable, without
 from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.spark.session import is_ansi
-from transom.engine.streams.stream import RunningStream, StreamDefinition
+from transom.engine.streams.definition import StreamDefinition
+from transom.engine.streams.stream import RunningStream
 from transom.errors import CheckpointError, SourceError
 from transom.model.sessions import is_connect
 from transom.model.time import Clock

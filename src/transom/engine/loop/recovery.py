@@ -70,7 +70,7 @@ def recover(
     compared = compare(register, job, streams, lost)
     begins = _begins(before, checkpoint.records)
     for stream in streams.values():
-        known = {name for name in stream.definitions if name in before.known and begins[name] < 0}
+        known = {name for name in stream.compiler.definitions if name in before.known and begins[name] < 0}
         begin_with(stream, {name: before.known[name].state for name in known})
     unfinished = restore(snapshot, streams) if snapshot else {}
     records = [record_of(record) for record in checkpoint.records]
@@ -129,10 +129,10 @@ def _arrange(streams: Mapping[str, RunningStream], verdict: Fate) -> None:
     """Compile the streams for the queries that are left, as the log says."""
     for name in verdict.dismissed:
         for stream in streams.values():
-            stream.withdraw(name)
+            stream.compiler.withdraw(name)
     for stream in streams.values():
         if not stream.state.queries:
             stream.rearrange()
     for stream in streams.values():
-        if stream.arrangement != DEFAULT:
-            stream.follow(stream.arrangement)
+        if stream.compiler.arrangement != DEFAULT:
+            stream.follow(stream.compiler.arrangement)

@@ -71,7 +71,7 @@ class Replay:
                     if query in stream.state.queries:
                         stream.fail(query, error)
             case Planned(name, arrangement) if name in self.streams:
-                self.streams[name].arrangement = arrangement
+                self.streams[name].compiler.arrangement = arrangement
             case Begun(name, cut) if name in self.streams:
                 yield from self._begin(self.streams[name], cut)
             case Committed(stream=name) if name in self.streams:

@@ -63,7 +63,7 @@ def _stream(stream: RunningStream, logged: LoggedCut | None) -> tuple[dict[str, 
     state: dict[str, Any] = {
         "state": values,
         "logged": None if logged is None else logged.to_json(),
-        "arrangement": stream.arrangement.to_json(),
+        "arrangement": stream.compiler.arrangement.to_json(),
         "in_files": sorted(stream.options.in_files),
         "mark": stream.source.mark(stream.state.offset),
     }
@@ -99,7 +99,7 @@ def restore(snapshot: Snapshot, streams: Mapping[str, RunningStream]) -> dict[st
             table.removeprefix(prefix): value for table, value in snapshot.tables.items() if table.startswith(prefix)
         }
         stream.state.restore(state["state"], tables)
-        stream.arrangement = Arrangement.from_json(state["arrangement"])
+        stream.compiler.arrangement = Arrangement.from_json(state["arrangement"])
         stream.options = replace(stream.options, in_files=frozenset(state.get("in_files", ())))
         require_rows(stream, stream.state.offset, state.get("mark"))
         if "fed" in state:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from transom.engine.changes.records import KnownQuery
-from transom.engine.streams.stream import StreamDefinition
+from transom.engine.streams.definition import StreamDefinition
 from transom.errors import TransomError
 from transom.windows.query import WindowedQuery
 

@@ -67,7 +67,7 @@ class StreamState:
         offset: Where the stream starts.
         ansi: Whether overflow is an error.
         executors: Where partials in files are merged; None where there are none.
-        scope: Tells its stores from those of other streams and applications.
+        scope: Distinguishes its stores from those of other streams and applications.
     """
 
     def __init__(

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from transom.engine.streams.stream import RunningStream, StreamDefinition
+    from transom.engine.streams.definition import StreamDefinition
+    from transom.engine.streams.stream import RunningStream
 
 WINDOW_TIME = Expression(f"timestamp_micros(unix_micros({WINDOW_END}) - 1)")
 """Event time of rows that stand for a whole window: its last microsecond, so that they fall into the windows around."""

@@ -14,7 +14,8 @@ from transom.sources.base import Offset
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from transom.engine.streams.stream import RunningStream, StreamDefinition
+    from transom.engine.streams.definition import StreamDefinition
+    from transom.engine.streams.stream import RunningStream
 
 
 class Feed:

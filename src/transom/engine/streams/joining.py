@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from transom.engine.streams.cuts import LoggedCut
-    from transom.engine.streams.stream import RunningStream, StreamDefinition
+    from transom.engine.streams.definition import StreamDefinition
+    from transom.engine.streams.stream import RunningStream
 
 ROWS = "rows"
 """The one aggregate of a side's query: how many rows a window holds."""

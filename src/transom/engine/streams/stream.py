@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,50 +10,22 @@ import pyarrow as pa
 from transom.engine.cluster.files import PartialFiles
 from transom.engine.cluster.merges import GroupExecutors, Merged
 from transom.engine.partials.tables import PartialTable
-from transom.engine.spark.carrying import Carried
-from transom.engine.spark.compile import Compiled, compile_queries
-from transom.engine.spark.plan import Rows
 from transom.engine.state.closing import Closing, Closure
 from transom.engine.state.state import StreamState
 from transom.engine.state.watermarks import Idleness, WatermarkState
 from transom.engine.streams.arriving import rows_left
+from transom.engine.streams.compiling import QueryCompiler
 from transom.engine.streams.cuts import CutJob, CutOutcome, JobOptions, LoggedCut
-from transom.engine.streams.derived import DerivedSource
-from transom.engine.streams.feed import OUTSIDE, Feed
+from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.readers import Reader, RowBuffer
 from transom.errors import SourceAwayError, TransomError
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
-from transom.model.watermark import WatermarkPolicy
-from transom.sources.base import Offset, Source
+from transom.sources.base import Offset
 from transom.storage.places import Place
-from transom.windows.components import DEFAULT, Arrangement
-from transom.windows.query import WindowedQuery
+from transom.windows.components import Arrangement
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@dataclass(frozen=True)
-class StreamDefinition:
-    """A stream as the application defines it."""
-
-    name: str
-    source: Source
-    rows: Rows
-    policy: WatermarkPolicy
-    queries: tuple[WindowedQuery, ...]
-    origin: str = ""
-    """The stream that its source belongs to; empty for itself."""
-
-    @property
-    def feed(self) -> Feed:
-        """Its ties to other streams of the application."""
-        return self.source if isinstance(self.source, DerivedSource) else OUTSIDE
-
-    @property
-    def source_name(self) -> str:
-        """Name of the stream that its source belongs to."""
-        return self.origin or self.name
 
 
 class RunningStream:
@@ -84,25 +55,15 @@ class RunningStream:
         known: Mapping[str, Mapping[str, Any]] | None = None,
         closes_all: bool = False,
     ) -> None:
-        self.definition = definition
         self.name = definition.name
         self.source = definition.source
         self.feed = definition.feed
         self.session = session
         self.dead_letters = dead_letters
         self.closes_all = closes_all
-        self.shares = share
-        self.arrangement = DEFAULT
-        """Where and how key sets are computed; in the log before the first cut that follows it."""
-        self._carried = Carried(known or {})
-        self._apart: Compiled | None = None
-        """The last answer of `compile_apart`."""
-        self.compiled = self._whole = self.compile(definition.queries)
-        self._whole_of = definition.queries
-        """The queries that `_whole` was compiled of."""
+        self.compiler = QueryCompiler(definition, session, share, known or {})
+        self.compiled = self.compiler.whole
         """The queries that run."""
-        self.definitions = dict(self.compiled.definitions)
-        """Definitions of all queries, also of those that do not run."""
         watermark = WatermarkState.start(len(self.source.partitions))
         self.options = JobOptions()
         """The options of the jobs of the cuts that come."""
@@ -132,6 +93,11 @@ class RunningStream:
         """Why this run reads no more of it: its event time cannot be computed. The next one goes on with its cut."""
 
     @property
+    def definition(self) -> StreamDefinition:
+        """The stream as the application defines it, with the queries that were added since."""
+        return self.compiler.definition
+
+    @property
     def has_files(self) -> bool:
         """Whether partials are in files, so that closing windows may mean to merge them."""
         return any(entry.store.parts for entry in self.state.stores)
@@ -140,70 +106,14 @@ class RunningStream:
         """Return the job of a cut that was logged just now."""
         return CutJob(cut, self.compiled, self.options)
 
-    def compile(self, queries: Sequence[WindowedQuery]) -> Compiled:
-        """Return some of its queries as the engine runs them.
-
-        Raises:
-            DefinitionError: A query cannot work.
-        """
-        whole, share = self.definition, self.shares
-        return compile_queries(
-            self.session, self.source.schema, whole.rows, queries, share, self.arrangement, self._carried
-        )
-
-    @property
-    def computes_apart(self) -> bool:
-        """Whether the queries failed together and not one by one, so that none computes anything for another."""
-        return self._apart is not None
-
-    def compile_apart(self, queries: Sequence[WindowedQuery]) -> Compiled:
-        """Return queries with a job in which none computes anything for another; the stores stay shared."""
-        if self._apart is None or list(self._apart.queries) != [query.name for query in queries]:
-            rows = self.definition.rows
-            self._apart = compile_queries(
-                self.session, self.source.schema, rows, queries, share=False, carried=self._carried
-            )
-        return self._apart
-
     def follow(self, arrangement: Arrangement) -> None:
         """Compute key sets in another way from the next cut on; the state stays what it is."""
-        self.arrangement = arrangement
-        self.compiled = self.compile(self.state.running())
-
-    def shape(self, names: Container[str]) -> Compiled:
-        """Return some of the stream's queries as the engine runs them.
-
-        Raises:
-            DefinitionError: A query cannot work.
-        """
-        chosen = [query for query in self.definition.queries if query.name in names]
-        whole = self._whole_of
-        same = len(chosen) == len(whole) and all(a is b for a, b in zip(chosen, whole, strict=True))
-        if same and self.arrangement == DEFAULT:
-            return self._whole
-        compiled = self.compile(chosen)
-        self.definitions.update(compiled.definitions)
-        return compiled
-
-    def offer(self, rows: Rows, query: WindowedQuery) -> None:
-        """Take a query into the definition; it does not run yet.
-
-        Args:
-            rows: The stream's transformations, with those of the query after the others.
-            query: The query.
-        """
-        self.definition = replace(self.definition, rows=rows, queries=(*self.definition.queries, query))
-
-    def withdraw(self, name: str) -> None:
-        """Take a query that does not run out of the definition."""
-        kept = tuple(query for query in self.definition.queries if query.name != name)
-        self.definition = replace(self.definition, queries=kept)
-        self.definitions.pop(name, None)
-        self._apart = None
+        self.compiler.arrangement = arrangement
+        self.compiled = self.compiler.compile(self.state.running())
 
     def rearrange(self) -> None:
         """Adapt components and stores to the queries that are running."""
-        self.compiled = self.shape({query.name for query in self.state.running()})
+        self.compiled = self.compiler.shape({query.name for query in self.state.running()})
         self.state.arrange(self.compiled.stores)
 
     def fail(self, query: str, reason: str) -> None:
@@ -255,11 +165,6 @@ class RunningStream:
             return
         self.away = None
         self.idleness = self.idleness.looked(self.source.waiting(self.state.offset), len(self.source.partitions))
-
-    @property
-    def retimed(self) -> Set[str]:
-        """Queries that the checkpoint knows with another expression of the event time, and that are the same else."""
-        return self._carried.retimed
 
     def has_open_windows(self) -> bool:
         """Tell whether rows that were read may still be part of a result, here or where they wait for this stream."""
