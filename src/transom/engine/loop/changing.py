@@ -70,10 +70,10 @@ class Changer:
         for stream, name in claimed:
             self._sinks[name].recover(name, stream.state.cut + 1)
         self._log_leaving(fate)
-        for stream in self._streams.values():  # parents first: what a child misses depends on them
+        for stream in streams:  # parents first: what a child misses depends on them
             self._begin_with(stream, added[stream.name], quiet)
         self._tell_leaving(fate)
-        for stream in self._streams.values():
+        for stream in streams:
             for name, query in stream.state.queries.items():
                 self.requests.begun(name, query.complete_from)
         return bool(fate.added or fate.left)
