@@ -12,7 +12,8 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from transom.engine.cluster.groups import KeyGroups
-from transom.engine.cluster.merges import ExecutorLoss, Here, Merge, Merged, Standing, load_spec
+from transom.engine.cluster.losses import Losses
+from transom.engine.cluster.merges import Here, Merge, Merged, Standing, load_spec
 from transom.engine.cluster.messages import MEMORY, Done, GroupWork, MergeTask
 from transom.engine.cluster.worker import give, run, take
 from transom.engine.placed import placed
@@ -99,15 +100,7 @@ class SparkGroupExecutors:
         self._rows: Counter[int] = Counter()
         """Rows read and merged for each group since the loads were last measured."""
         self._since = clock.monotonic()
-        self._held: Counter[ExecutorId] = Counter()
-        """Rows in files, by the executor that reads them."""
-        self._stores: set[str] = set()
-        self._read, self._reading_time = 0, 0
-        self._lost: frozenset[ExecutorId] = frozenset()
-        """Executors that were lost and whose groups not all stores have read again."""
-        self._recovering: set[str] = set()
-        """Stores that have."""
-        self._recovered: ExecutorLoss | None = None
+        self._losses = Losses()
         self._joined = False
         """Whether executors came since loads were last evened out."""
         self._moved = 0
@@ -119,9 +112,7 @@ class SparkGroupExecutors:
     def standing(self) -> Standing:
         """The distribution of the groups."""
         homes = Counter(str(home) for home in self.key_groups.assignment.homes if home is not None)
-        largest = max(self._held.values(), default=0)
-        took = largest * self._reading_time // self._read if self._read else 0
-        return Standing(dict(sorted(homes.items())), self._moved, self._recovered, took)
+        return Standing(dict(sorted(homes.items())), self._moved, self._losses.last, self._losses.estimate)
 
     def run(self, merges: Sequence[Merge]) -> list[Merged]:
         """Merge the key groups of stores in one job; return what came of each merge.
@@ -159,14 +150,9 @@ class SparkGroupExecutors:
         self._look()
         routed = self.key_groups.routed
         found = self._merged([(merge, routed(merge.by_group(self.key_groups.home), merge)) for merge in merges])
-        read: dict[str, int] = {}
-        for merge, done in zip(merges, found, strict=True):
-            for one in done:
-                self._rows.update(one.rows)
-                self._read += one.read
-                self._reading_time += one.reading
-                read[merge.store] = read.get(merge.store, 0) + one.read
-        self._note_recovery(read, self._clock.monotonic() - began)
+        for one in (one for done in found for one in done):
+            self._rows.update(one.rows)
+        self._losses.merged(zip(merges, found, strict=True), self._clock.monotonic() - began)
         if any(merge.gives_results for merge in merges):
             self._read_ahead()
         return found
@@ -189,19 +175,7 @@ class SparkGroupExecutors:
         self._joined |= bool(before.alive) and not self._cores.keys() <= before.alive
         lost = {str(home) for home in before.assignment.homes if home is not None} - self._cores.keys()
         if lost:
-            self._lost, self._recovering = frozenset(lost), set()
-            self._recovered = ExecutorLoss(tuple(sorted(lost)))
-
-    def _note_recovery(self, read: Mapping[str, int], took: Micros) -> None:
-        """Count the first merge of each store after a loss, given the rows that stores read together."""
-        first = read.keys() - self._recovering
-        if self._lost and self._recovered is not None and first:
-            self._recovering |= first
-            known = self._recovered
-            rows = sum(read[store] for store in first)
-            self._recovered = replace(known, took=known.took + took, rows=known.rows + rows)
-            if self._recovering >= self._stores:
-                self._lost = frozenset()
+            self._losses.lost(lost)
 
     def due_moves(self, merges: Sequence[Merge], balance: bool) -> list[Move]:
         """Return the moves that empty executors that will go, and those that even out the loads.
@@ -214,10 +188,7 @@ class SparkGroupExecutors:
             self._look()
         except SessionError:  # no executor is there at the moment
             return []
-        self._stores = {merge.store for merge in merges}
-        self._held.clear()
-        for piece in (piece for merge in merges for part in merge.parts for piece in part.files.slices):
-            self._held[self.key_groups.home(piece.group)] += piece.rows
+        self._losses.held(merges, self.key_groups.home)
         if self._reading is not None:
             self._read_ahead()
             return []
