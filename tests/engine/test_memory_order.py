@@ -34,11 +34,11 @@ def test_while_memory_is_short_what_frees_it_goes_first_and_what_adds_to_it_wait
     assert decides.order(names, NOON + VIEWED) == ["held", "file", "more"]
     shares[0] = Shares(driver=0.5, heap=0.85)
     assert decides.order(names, NOON + 2 * SECOND) == ["more", "held"]
-    assert decides.mode.active
+    assert decides.memory.mode.active
     assert "heap 85%" in notes[0]
     shares[0] = Shares(heap=0.42)
     assert decides.order(names, NOON + 4 * SECOND) == ["held", "file", "more"]
-    assert not decides.mode.active
+    assert not decides.memory.mode.active
     assert len(notes) == 1
 
 
@@ -50,7 +50,7 @@ def test_memory_mode_ends_after_its_time_and_can_be_left_out() -> None:
         seen = []
         for second in range(7):
             decides.order(["s"], NOON + second * SECOND)
-            seen.append(decides.mode.active)
+            seen.append(decides.memory.mode.active)
         assert seen == modes
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,10 +14,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from transom.model.sessions import is_connect, java_class
+from transom.model.time import MICROS_PER_SECOND, Micros
+from transom.scheduling.memory import MemoryMode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+LOOK: Micros = MICROS_PER_SECOND // 2
+"""Time between two measurements."""
 HALF = 0.5
 """Of the machine's memory is the driver's if the settings do not say: the JVM and the system need theirs."""
 TRIMMED = 0.5
@@ -122,6 +127,38 @@ def _old_pools(factory: Any) -> tuple[Any, ...]:
     heap = [pool for pool in factory.getMemoryPoolMXBeans() if pool.getType().name() == "HEAP"]
     collected = [pool for pool in heap if pool.getCollectionUsage() is not None]
     return tuple(pool for pool in collected if "Eden" not in pool.getName() and "Survivor" not in pool.getName())
+
+
+class MemoryWatch:
+    """Measures memory now and then, and says when it is short.
+
+    Args:
+        bound: Share from which on memory is short; 1 for never.
+        measure: Returns the shares of memory in use; None for no memory mode.
+        note: Tells people.
+    """
+
+    def __init__(self, bound: float, measure: Callable[[], Shares] | None, note: Callable[[str], None]) -> None:
+        self.shares = Shares()
+        """At the last look."""
+        self.mode = MemoryMode(bound)
+        self._measure = measure if bound < 1 else None
+        self._measured_at: Micros | None = None
+        self._note = note
+
+    @property
+    def short(self) -> bool:
+        """Whether memory is short, be it that the memory mode rests."""
+        return self.mode.active or (self._measure is not None and self.shares.largest >= self.mode.enter)
+
+    def look(self, now: Micros) -> None:
+        """Measure memory, if it was not done just now; monotonic time."""
+        if self._measure is None or (self._measured_at is not None and now < self._measured_at + LOOK):
+            return
+        self._measured_at, self.shares = now, self._measure()
+        before, self.mode = self.mode, self.mode.observed(self.shares.largest, now)
+        if self.mode.active and not before.active and before.rest_until is None:
+            self._note(f"Memory is short ({self.shares}): the streams go first whose rows and windows free most of it.")
 
 
 def give_back() -> None:

@@ -10,19 +10,17 @@ from typing import Any
 import numpy as np
 
 from transom.engine.control.estimates import UNSTATED, Deadline, StreamEstimate
-from transom.engine.control.memory import Shares
+from transom.engine.control.memory import MemoryWatch, Shares
 from transom.engine.state.closing import Closing
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.engine.streams.stream import RunningStream
 from transom.model.time import MICROS_PER_SECOND, Micros, format_duration
 from transom.scheduling.costs import RunCosts, cycle_seconds, offered
 from transom.scheduling.limits import out_of_reach
-from transom.scheduling.memory import MemoryMode, holding
+from transom.scheduling.memory import holding
 from transom.scheduling.policies import Policy, StreamView, bounded, freeing, policy_named
 from transom.settings import Settings
 
-LOOK: Micros = MICROS_PER_SECOND // 2
-"""Time between two measurements of memory."""
 PACE: Micros = MICROS_PER_SECOND
 """Time between two measurements of the cycle, the load and the largest cuts."""
 VIEWED: Micros = MICROS_PER_SECOND // 4
@@ -50,14 +48,10 @@ class Scheduler:
         self._settings = settings
         self._policy = policy_named(settings.policy, settings.longest_wait)
         self._freeing = bounded(Policy("memory", freeing), settings.longest_wait)
-        self._measure = measure if settings.memory_bound < 1 else None
-        self._measured_at: Micros | None = None
+        self.memory = MemoryWatch(settings.memory_bound, measure, note)
         self._note = note
         self._told: set[str] = set()
         """Queries whose limit is known to be out of reach."""
-        self.memory = Shares()
-        """At the last look."""
-        self.mode = MemoryMode(settings.memory_bound)
         self.resting: dict[str, Micros] = {}
         """Streams that were left alone the last time, with the wall time at which the watermark of their next window is
         expected."""
@@ -191,18 +185,20 @@ class Scheduler:
             delivering: Whether a sink is taking results.
         """
         begun = time.thread_time()
-        self.look(now)
+        self.memory.look(now)
         self._pace(now)
         cycle = self._cycle
         views = []
         for name in ready:
             estimate = self.of(self._streams[name], now)
             view = self._view(estimate, now)
-            if self.short:
+            if self.memory.short:
                 view = view._replace(freed=estimate.freed(view.expected <= now, cycle))
             views.append(view)
-        policy = self._freeing if self.mode.active else self._policy
-        if self.short and (delivering or any(view.freed > 0 for view in views) or self._waits_in_memory(cycle, now)):
+        policy = self._freeing if self.memory.mode.active else self._policy
+        if self.memory.short and (
+            delivering or any(view.freed > 0 for view in views) or self._waits_in_memory(cycle, now)
+        ):
             policy = bounded(holding(policy), self._settings.longest_wait)
         chosen = policy(views, now)
         rests = (view for view in views if view.name not in chosen and view.expected > now)
@@ -228,23 +224,9 @@ class Scheduler:
         self._views[name] = now, of_what, estimate.backlog.rows, view
         return view
 
-    @property
-    def short(self) -> bool:
-        """Whether memory is short, be it that the memory mode rests."""
-        return self.mode.active or (self._measure is not None and self.memory.largest >= self.mode.enter)
-
     def _waits_in_memory(self, cycle: float, now: Micros) -> bool:
         """Tell whether a stream frees memory with the rows that it reads now or next."""
         return any(self.of(stream, now).freed(False, cycle) > 0 for stream in self._streams.values())
-
-    def look(self, now: Micros) -> None:
-        """Measure memory, if it was not done just now."""
-        if self._measure is None or (self._measured_at is not None and now < self._measured_at + LOOK):
-            return
-        self._measured_at, self.memory = now, self._measure()
-        before, self.mode = self.mode, self.mode.observed(self.memory.largest, now)
-        if self.mode.active and not before.active and before.rest_until is None:
-            self._note(f"Memory is short ({self.memory}): the streams go first whose rows and windows free most of it.")
 
     def _deadlines(self, estimate: StreamEstimate, now: Micros) -> list[Deadline]:
         """Return the deadlines of a stream, with those of the streams that wait for it, at any level.

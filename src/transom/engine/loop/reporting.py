@@ -45,7 +45,7 @@ class Reporter:
             self.ending.stopping,
             self.journal.take_notes(),
         )
-        memory, mode = self.scheduler.memory.largest, self.scheduler.mode.active
+        memory, mode = self.scheduler.memory.shares.largest, self.scheduler.memory.mode.active
         resting = self.scheduler.resting
         streams = tuple(replace(stream, rests_until=resting.get(stream.name)) for stream in progress.streams)
         return replace(progress, streams=streams, scheduling=self.scheduler.spent, memory=memory, memory_mode=mode)
