@@ -27,7 +27,7 @@ from transom.windows.components import DEFAULT, Arrangement, Component, KeySet, 
 from transom.windows.query import Key, WindowedQuery
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 
@@ -93,6 +93,37 @@ def compile_queries(
         ) from error
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """The rows that queries see, by branch."""
+
+    time: Column
+    """The event time as the plan takes it."""
+    branches: dict[int, Branch]
+    frames: Mapping[int, DataFrame]
+    """Without rows."""
+    texts: Mapping[int, str]
+    """Their analysed plans."""
+    known: Mapping[str, KnownRows]
+    """The rows of each query, as its checkpoint names them."""
+    identity: Mapping[int, str]
+    """Lasting names of the branches."""
+
+
+@dataclass(frozen=True)
+class _Computed:
+    """What the job of a cut computes, and its types."""
+
+    needed: tuple[Needed, ...]
+    """For each component the columns that it needs of the rows."""
+    aggregations: tuple[Aggregation, ...]
+    notes: tuple[TableNote, ...]
+    states: Mapping[tuple[int, Primitive], Types]
+    """Types of the primitives of each branch."""
+    keys: Mapping[tuple[int, Key], pa.DataType]
+    """Types of the keys of each branch."""
+
+
 def _compile(
     session: SparkSession,
     schema: StructType,
@@ -102,9 +133,36 @@ def _compile(
     arrangement: Arrangement,
     carried: Carried,
 ) -> Compiled:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     check_zones(session, (w for query in queries for w in query.windows if isinstance(w, CalendarSpec)))
+    seen, queries = _seen(session, schema, rows, queries, carried)
+    inputs = {index: plan.expression_types(df, _inputs(queries, index)) for index, df in seen.frames.items()}
+    components = plan_components(queries, share, arrangement)
+    computed = _computed(seen, components, share)
+    stores: list[StoreShape] = []
+    for key_set in key_sets_of(queries, share):
+        keys = pa.schema([(key.name, computed.keys[key_set.branch, key]) for key in ordered(key_set.keys)])
+        kept = {p: computed.states[key_set.branch, p] for p in key_set.primitives}
+        stores.append((key_set, _origin(seen.identity, key_set), keys, kept))
+    compiled = {q.name: CompiledQuery(q, _input_types(q, inputs[q.branch])) for q in queries}
+    definitions = {
+        query.name: query.definition(seen.known[query.name].plan)
+        | seen.known[query.name].to_json()
+        | {"types": _types(query, computed.keys, inputs[query.branch], seen.frames[query.branch])}
+        | ({} if share else {"share": False})
+        for query in queries
+    }
+    stream = StreamPlan(seen.time, seen.branches, components, computed.needed, computed.aggregations, computed.notes)
+    return Compiled(stream, tuple(stores), compiled, definitions)
+
+
+def _seen(
+    session: SparkSession, schema: StructType, rows: Rows, queries: Sequence[WindowedQuery], carried: Carried
+) -> tuple[_Seen, Sequence[WindowedQuery]]:
+    """Return the rows that queries see, and the queries with branches that are alike made one.
+
+    Raises:
+        DefinitionError: Rows are not made one by one, or cannot be made.
+    """
     raw = session.createDataFrame([], schema)
     written, time = eventtimes.time_columns(raw, rows.event_time)
     good = raw.withColumn(TIME, written)
@@ -112,54 +170,49 @@ def _compile(
         index: Branch.of(good, rows.branches[index], rows.event_time)
         for index in dict.fromkeys(query.branch for query in queries)
     }
-    seen = {index: branch.as_written(good) for index, branch in branches.items()}
-    texts = {index: plan.plan_text(df) for index, df in seen.items()}
+    frames = {index: branch.as_written(good) for index, branch in branches.items()}
+    texts = {index: plan.plan_text(df) for index, df in frames.items()}
     stream_text = _checked_event_time(good, rows.event_time)
-    for index, df in seen.items():
+    for index, df in frames.items():
         _check_row_wise(df, texts[index], stream_text, branches[index].chain)
-    queries = of_one_branch(queries, seen, texts)
+    queries = of_one_branch(queries, frames, texts)
     check_texts(queries)
-    seen = {index: df for index, df in seen.items() if any(query.branch == index for query in queries)}
+    frames = {index: df for index, df in frames.items() if any(query.branch == index for query in queries)}
     known: dict[str, KnownRows] = {}
     identity: dict[int, str] = {}
-    for index in seen:
+    for index in frames:
         members = [query for query in queries if query.branch == index]
         known.update(carried.rows_of(session, schema, rows, members, texts[index]))
         identity[index] = known[members[0].name].branch
-    inputs = {index: plan.expression_types(df, _inputs(queries, index)) for index, df in seen.items()}
-    components = plan_components(queries, share, arrangement)
-    types: dict[tuple[int, Primitive], Types] = {}
-    key_types: dict[tuple[int, Key], pa.DataType] = {}
-    needed = _needed(seen, components, share)
+    return _Seen(time, branches, frames, texts, known, identity), queries
+
+
+def _computed(seen: _Seen, components: tuple[Component, ...], share: bool) -> _Computed:
+    """Return the aggregations of components.
+
+    Raises:
+        DefinitionError: An expression or a key cannot be.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    needed = _needed(seen.frames, components, share)
     for branch, mine in {(c.branch, id(n)): (c.branch, n) for c, n in zip(components, needed, strict=True)}.values():
-        _check_expressions(mine(seen[branch]), texts[branch], branches[branch].chain)
+        _check_expressions(mine(seen.frames[branch]), seen.texts[branch], seen.branches[branch].chain)
     notes, aggregations = [], []
+    states: dict[tuple[int, Primitive], Types] = {}
+    keys: dict[tuple[int, Key], pa.DataType] = {}
     for component, mine in zip(components, needed, strict=True):
         aggregation = Aggregation.of(mine, component)
         aggregations.append(aggregation)
-        rows_out = aggregation(mine(seen[component.branch]))
-        schema_out = plan.utc(to_arrow_schema(rows_out.schema, timezone="UTC"))
-        for primitive, columns in plan.state_types(component, schema_out).items():
-            types[component.branch, primitive] = columns
+        frame = aggregation(mine(seen.frames[component.branch]))
+        schema = plan.utc(to_arrow_schema(frame.schema, timezone="UTC"))
+        for primitive, columns in plan.state_types(component, schema).items():
+            states[component.branch, primitive] = columns
         for i, key in enumerate(component.keys):
-            key_types[component.branch, key] = schema_out.field(f"_k{i}").type
-        notes.append(_description(identity, component))
-    _check_keys(key_types)
-    stores: list[StoreShape] = []
-    for key_set in key_sets_of(queries, share):
-        keys = pa.schema([(key.name, key_types[key_set.branch, key]) for key in ordered(key_set.keys)])
-        kept = {p: types[key_set.branch, p] for p in key_set.primitives}
-        stores.append((key_set, _origin(identity, key_set), keys, kept))
-    compiled = {q.name: CompiledQuery(q, _input_types(q, inputs[q.branch])) for q in queries}
-    definitions = {
-        query.name: query.definition(known[query.name].plan)
-        | known[query.name].to_json()
-        | {"types": _types(query, key_types, inputs[query.branch], seen[query.branch])}
-        | ({} if share else {"share": False})
-        for query in queries
-    }
-    stream = StreamPlan(time, branches, components, needed, tuple(aggregations), tuple(notes))
-    return Compiled(stream, tuple(stores), compiled, definitions)
+            keys[component.branch, key] = schema.field(f"_k{i}").type
+        notes.append(_description(seen.identity, component))
+    _check_keys(keys)
+    return _Computed(needed, tuple(aggregations), tuple(notes), states, keys)
 
 
 def _checked_event_time(good: DataFrame, event_time: Expression) -> str:
