@@ -8,7 +8,7 @@ import pytest
 
 from transom.engine.execution import runners
 from transom.engine.spark.compile import Compiled, compile_queries
-from transom.engine.streams import stream
+from transom.engine.streams import compiling
 from transom.simulation.inmemory import run_in_memory
 
 _compiled: dict[Any, tuple[Compiled, Any]] = {}
@@ -35,10 +35,10 @@ def compiled_once(session, schema, rows, queries, share=True, arrangement=None, 
 
 def compile_once(patch: pytest.MonkeyPatch) -> None:
     """Let streams that run remember what Spark made of their queries."""
-    patch.setattr(stream, "compile_queries", compiled_once)
+    patch.setattr(compiling, "compile_queries", compiled_once)
 
 
 def run_without_jobs(patch: pytest.MonkeyPatch) -> None:
     """Let the jobs of cuts be those of `run_in_memory`, which refuses what it does not know."""
     compile_once(patch)
-    patch.setattr(runners, "run_on_spark", run_in_memory)
+    patch.setattr(runners, "run_on_spark", lambda stream, job, abandoned: run_in_memory(stream, job))
