@@ -19,6 +19,7 @@ from transom.sources.filesets.factory import files
 from transom.sources.filesets.factory import text as text_source
 from transom.sources.generated import generator
 from transom.sources.inmemory import memory
+from transom.sources.lakes import delta
 
 SECOND = 1_000_000
 SCHEMA = "id bigint, name string"
@@ -100,6 +101,21 @@ def generator_case(partitions: int) -> Case:
     return Case(lambda: generator(columns, 3, start=0, partitions=partitions), grow, 1)
 
 
+def delta_case(tmp_path: Path) -> Case:
+    deltalake = pytest.importorskip("deltalake")
+    where = str(tmp_path / "table")
+    deltalake.DeltaTable.create(where, pa.schema([("id", pa.int64()), ("name", pa.string())]))
+    count = 0
+
+    def grow(_: ManualClock) -> None:
+        nonlocal count
+        for _i in range(FILES // 2):
+            deltalake.write_deltalake(where, pa.Table.from_pylist(rows_of(count)), mode="append")
+            count += 1
+
+    return Case(lambda: delta(where), grow, ROWS_PER_FILE)
+
+
 def memory_case(partitions: int) -> Case:
     source = memory(SCHEMA, partitions)
     count = 0
@@ -131,7 +147,19 @@ def kafka_case(broker: Any, partitions: int) -> Case:
     return Case(lambda: kafka(broker.servers, topic, json_format(SCHEMA)), grow, 1)
 
 
-KINDS = ["directories", "json", "csv", "log", "parquet", "json.gz", "generator", "generator/2", "memory", "memory/2"]
+KINDS = [
+    "directories",
+    "delta",
+    "json",
+    "csv",
+    "log",
+    "parquet",
+    "json.gz",
+    "generator",
+    "generator/2",
+    "memory",
+    "memory/2",
+]
 KINDS += [pytest.param(kind, marks=pytest.mark.kafka) for kind in ("kafka/1", "kafka/2")]
 
 
@@ -144,6 +172,8 @@ def case(request: pytest.FixtureRequest, tmp_path: Path, spark: object) -> Case:
         return memory_case(int(partitions or 1))
     if name == "kafka":
         return kafka_case(request.getfixturevalue("kafka"), int(partitions))
+    if name == "delta":
+        return delta_case(tmp_path)
     if name == "directories":
         return directories_case(tmp_path)
     return file_case(name, tmp_path, spark)

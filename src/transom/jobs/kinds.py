@@ -20,7 +20,13 @@ from transom.jobs.keys import Keys, Table, standing_in
 Types: TypeAlias = "type | tuple[type, ...]"
 ANY: Types = (str, int, float, bool, list, dict)
 
-SOURCES: Mapping[str, Types] = {"files": (str, list), "text": (str, list), "generator": dict, "kafka": (str, list)}
+SOURCES: Mapping[str, Types] = {
+    "files": (str, list),
+    "text": (str, list),
+    "delta": str,
+    "kafka": (str, list),
+    "generator": dict,
+}
 """Transom's own sources, with the types of their first argument."""
 SINKS: Mapping[str, Types] = {
     "parquet": str,

@@ -17,6 +17,7 @@ from transom.errors import CheckpointCorruptError, SourceError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Clock, Micros, format_duration
 from transom.sources.base import Cut, Mark, Offset, Waiting
+from transom.sources.filesets.deltalog import DeltaLog
 from transom.sources.filesets.fit import Fit, Remades, fit
 from transom.sources.filesets.listing import ObjectScanner, parse_object_pattern
 from transom.sources.filesets.log import LOG_NAME, FileEntry, FileLog, explained, is_gone
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETAINED_NAME = "oldest-needed.json"
-AnyScanner: TypeAlias = "Scanner | ObjectScanner"
+AnyScanner: TypeAlias = "Scanner | ObjectScanner | DeltaLog"
 _AT_ONCE = 16
 """Files in a store of objects that are asked for at the same time."""
 _FORGET_AFTER = 1_000
@@ -110,14 +111,17 @@ class FileSource:
             SourceError: The directory of a path does not exist.
             CheckpointCorruptError: The log is damaged.
         """
+        scanner = self._look_for_files(spark, directory, clock)
         _ = self.schema
-        scanner = _scanner(spark, self._paths, clock)
         self._facts.clear()
         self._last_fit = None
         self._case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
         log = FileLog(directory)
         self._opened = log, scanner, directory, clock
         self._released = self._forgotten_up_to = log.start
+
+    def _look_for_files(self, spark: SparkSession, directory: Place, clock: Clock) -> AnyScanner:
+        return _scanner(spark, self._paths, clock)
 
     def start(self) -> Offset:
         """Return the position from which on no file was forgotten; 0 for a new source."""
@@ -139,7 +143,8 @@ class FileSource:
         if scanner.looked:
             self._looked = clock.monotonic()
         if found:
-            found.sort(key=lambda file: (file[2] if self._by_time else 0, file[0]))
+            if not isinstance(scanner, DeltaLog):  # which tells of them in order
+                found.sort(key=lambda file: (file[2] if self._by_time else 0, file[0]))
             with explained(directory):
                 log.append(found)
         return log.next

@@ -1,0 +1,239 @@
+"""The files that a Delta table gains, version by version, as its log tells of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from transom.errors import SourceError
+from transom.model.time import Micros
+from transom.sources.filesets.scan import Found
+from transom.storage.durable import replacing
+from transom.storage.places import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+READ_NAME = "delta-version.json"
+"""File of the source with the version before which all files are in its own log."""
+_KNOWN_FEATURES = frozenset(
+    {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "deletionVectors", "columnMapping", "typeWidening"}
+    | {"appendOnly", "invariants", "domainMetadata", "inCommitTimestamp"}
+)
+_IN_PATHS = ("string", "byte", "short", "integer", "long", "boolean", "date")
+"""Types that a column may have by which the table is partitioned: their values are read from the paths of files."""
+
+
+@dataclass(frozen=True)
+class TableColumns:
+    """The columns of a table, and those that it is partitioned by."""
+
+    text: str
+    partition_by: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, table: Place, schema: str, partition_by: Collection[str], properties: Mapping[str, str]
+    ) -> TableColumns:
+        """Return the columns of a table that can be read.
+
+        Raises:
+            SourceError: Its columns have other names in the files, or cannot be found in paths.
+        """
+        if properties.get("delta.columnMapping.mode", "none") != "none":
+            raise SourceError(
+                f"delta: the columns of {table} have other names in its files (column mapping).",
+                "Write it into a table without (CREATE TABLE ... AS SELECT), and read that.",
+            )
+        kinds = {field["name"]: field["type"] for field in json.loads(schema)["fields"]}
+        for name in partition_by:
+            if kinds.get(name) not in _IN_PATHS:
+                raise SourceError(
+                    f"delta: {table} is partitioned by {name}, a {kinds.get(name)}, which is not read from paths.",
+                    f"Partition by a column of one of the types {', '.join(_IN_PATHS)}.",
+                )
+        return cls(schema, tuple(partition_by))
+
+    def struct(self) -> StructType:
+        """Return them as Spark has them; needs no session."""
+        from pyspark.sql.types import StructType
+
+        return StructType.fromJson(json.loads(self.text))
+
+
+class DeltaLog:
+    """Follows the log of a table; what it finds goes to the log of the source, in the order of versions.
+
+    Args:
+        table: Where the table is.
+        directory: Of the source; None to look at the table only.
+        ignore_changes: Pass over versions that remove or rewrite rows.
+    """
+
+    def __init__(self, table: Place, directory: Place | None, ignore_changes: bool) -> None:
+        self._table = table
+        self._directory = directory
+        self._ignore_changes = ignore_changes
+        self.looked = True
+        self.pending: frozenset[str] = frozenset()
+        self._found_up_to: int | None = None
+        """The version after the last one whose files were returned, and are in the source's log by the next poll."""
+        self._snapshot_of: int | None = None
+        """The version whose files were returned first."""
+        self._next: int | None = None
+        self._read()
+        self._newest = 0
+        """The version of the table when it was opened."""
+        self.columns = self._current()
+
+    def poll(self, known: Collection[str], young: Micros | None) -> list[Found]:
+        """Return the files that the table gained and that are not known, by version.
+
+        Raises:
+            SourceError: Rows were removed or rewritten, or the log lacks a version.
+        """
+        if self._found_up_to is not None and self._found_up_to != self._next:
+            self._next = self._found_up_to
+            self._write()
+        if self._next is None:
+            if self._snapshot_of is None:
+                self._snapshot_of = self._newest
+                self._write()
+            files = sorted(self._snapshot(self._snapshot_of), key=lambda file: (file[2], file[0]))
+            self._found_up_to = self._snapshot_of + 1
+            return [file for file in files if file[0] not in known]
+        found: list[Found] = []
+        version = self._next
+        while (actions := self._version(version)) is not None:
+            found += [file for file in self._added(version, actions) if file[0] not in known]
+            version += 1
+        self._found_up_to = version
+        return found
+
+    def _version(self, number: int) -> list[dict[str, Any]] | None:
+        """Return the actions of a version; None when it is not there yet.
+
+        Raises:
+            SourceError: It is there no more.
+        """
+        try:
+            text = self._file(number).read_bytes()
+        except FileNotFoundError:
+            if number > self._newest:
+                return None
+            raise SourceError(
+                f"delta: the log of {self._table} has version {number} no more.",
+                "Keep the log for longer than the application rests (delta.logRetentionDuration), or begin with a new "
+                "checkpoint.",
+            ) from None
+        return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+    def _file(self, number: int) -> Place:
+        return self._table / "_delta_log" / f"{number:020d}.json"
+
+    def _added(self, version: int, actions: list[dict[str, Any]]) -> Iterator[Found]:
+        for action in actions:
+            if "metaData" in action:
+                self._check_same(version, action["metaData"])
+            if "protocol" in action:
+                self._check_features(action["protocol"].get("readerFeatures") or ())
+        removes = [remove for action in actions if (remove := action.get("remove")) and remove.get("dataChange", True)]
+        if removes and self._ignore_changes:
+            return
+        if removes:
+            raise SourceError(
+                f"delta: version {version} of {self._table} removes or rewrites rows that may have been read.",
+                "Let rows only be appended to a table that is a stream; or pass over such versions with "
+                "ignore_changes=True.",
+            )
+        for action in actions:
+            add = action.get("add")
+            if add and add.get("dataChange", True):
+                if add.get("deletionVector"):
+                    raise self._has_vectors()
+                yield self._found(unquote(add["path"]))
+
+    def _found(self, path: str) -> Found:
+        place = self._table / path if "://" not in path and not path.startswith("/") else None
+        if place is None:
+            raise SourceError(
+                f"delta: {self._table} has files elsewhere ({path}), as a shallow clone has.", "Read the table itself."
+            )
+        try:
+            about = place.stat()
+        except OSError as error:
+            raise SourceError(
+                f"delta: the file {place} is gone, which the log of the table names: VACUUM has removed it.",
+                "Let VACUUM keep files for longer than the application rests, or begin with a new checkpoint.",
+            ) from error
+        return str(place), about.st_size, about.st_mtime_ns // 1_000
+
+    def _snapshot(self, version: int) -> list[Found]:
+        """Return the files that the table had at a version."""
+        from deltalake import DeltaTable
+
+        table = DeltaTable(str(self._table), version=version)
+        if pa.table(table.deletion_vectors()).num_rows:
+            raise self._has_vectors()
+        paths = pa.table(table.get_add_actions()).column("path").to_pylist()
+        return [self._found(path if (self._table / path).exists() else unquote(path)) for path in paths]
+
+    def _current(self) -> TableColumns:
+        """Return the columns that the table has now.
+
+        Raises:
+            SourceError: There is no table, or it cannot be read.
+        """
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        try:
+            table = DeltaTable(str(self._table))
+        except (DeltaError, OSError) as error:
+            raise SourceError(f"delta: there is no Delta table {self._table}: {error}.", "Correct the path.") from error
+        self._newest = table.version()
+        self._check_features(table.protocol().reader_features or ())
+        about = table.metadata()
+        return TableColumns.of(self._table, table.schema().to_json(), about.partition_columns, about.configuration)
+
+    def _check_features(self, features: Collection[str]) -> None:
+        unknown = sorted(set(features) - _KNOWN_FEATURES)
+        if unknown:
+            raise SourceError(
+                f"delta: {self._table} needs a reader that knows {', '.join(unknown)}.",
+                "Write it into a table without, and read that.",
+            )
+
+    def _check_same(self, version: int, about: Mapping[str, Any]) -> None:
+        now = TableColumns.of(
+            self._table, about["schemaString"], about["partitionColumns"], about.get("configuration") or {}
+        )
+        if now.struct() != self.columns.struct() or now.partition_by != self.columns.partition_by:
+            raise SourceError(
+                f"delta: the columns of {self._table} changed with version {version}.",
+                "Start the application again: it then reads the table with the columns that it has now.",
+            )
+
+    def _has_vectors(self) -> SourceError:
+        return SourceError(
+            f"delta: rows of {self._table} are marked as deleted in its files (deletion vectors).",
+            "Set the table's property delta.enableDeletionVectors to false and run REORG TABLE ... APPLY (PURGE).",
+        )
+
+    def _read(self) -> None:
+        if self._directory is not None:
+            try:
+                kept = json.loads((self._directory / READ_NAME).read_bytes())
+            except FileNotFoundError:
+                return
+            self._snapshot_of, self._next = kept["snapshot"], kept["next"]
+
+    def _write(self) -> None:
+        if self._directory is not None:
+            with replacing(self._directory / READ_NAME) as file:
+                file.write(json.dumps({"snapshot": self._snapshot_of, "next": self._next}).encode() + b"\n")
