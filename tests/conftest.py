@@ -126,20 +126,26 @@ def nothing_stays_cached(request: pytest.FixtureRequest) -> Iterator[None]:
     assert spark is None or cached(spark) <= before
 
 
-@pytest.fixture
-def compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def compiled_once() -> Iterator[None]:
     """Let applications with equal streams and queries remember what Spark made of them."""
     from tests.without_jobs import compile_once
 
-    compile_once(monkeypatch)
+    with pytest.MonkeyPatch.context() as patch:
+        compile_once(patch)
+        yield
 
 
 @pytest.fixture
-def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let applications on memory sources run no Spark jobs: plans, loop, log, state and sinks are the real ones."""
+def in_memory(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
+    """Let applications on memory sources run no Spark jobs: plans, loop, log, state and sinks are the real ones.
+
+    With --tier cluster it does nothing: only Spark has executors.
+    """
     from tests.without_jobs import run_without_jobs
 
-    run_without_jobs(monkeypatch)
+    if pytestconfig.getoption("--tier") != "cluster":
+        run_without_jobs(monkeypatch)
 
 
 @pytest.fixture

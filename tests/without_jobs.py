@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.streams import compiling
 from transom.simulation.inmemory import run_in_memory
 
+MOST = 60
+"""What is remembered: more than any test compiles."""
 _compiled: dict[Any, tuple[Compiled, Any]] = {}
 """What was compiled, and what was noted of the checkpoint's queries by the way."""
 
@@ -27,10 +30,12 @@ def compiled_once(session, schema, rows, queries, share=True, arrangement=None, 
         made = compile_queries(session, schema, rows, queries, share, **options, carried=carried)
         after = {} if carried is None else {name: type(value)(value) for name, value in vars(carried).items()}
         _compiled[key] = made, after
+        if len(_compiled) > MOST:
+            del _compiled[next(iter(_compiled))]
     made, after = _compiled[key]
     if carried is not None:
         vars(carried).update({name: type(value)(value) for name, value in after.items()})
-    return made
+    return replace(made, queries=dict(made.queries), definitions=dict(made.definitions))
 
 
 def compile_once(patch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,7 @@ def test_the_order_of_the_methods_is_that_of_figures_14_and_15() -> None:
     assert min(components, key=components.__getitem__) == "pa"
 
 
+@pytest.mark.slow
 def test_the_fast_job_gives_what_spark_gives_fused_or_not(spark: object) -> None:
     rows = 2_000
     session = private_session(spark)

@@ -38,7 +38,7 @@ def test_transom_gives_what_batch_gives(spark: SparkSession, tmp_path: Path, nam
         for start in range(0, len(feed.rows), 400):
             source.add(feed.rows.slice(start, 400))
         sources.append(source)
-    app, sink = tm.App(spark, tmp_path, max_rows_per_cut=1_000), tm.sinks.memory()
+    app, sink = tm.App(spark, tmp_path, max_rows_per_cut=4_000), tm.sinks.memory()
     workload.define(app, sources, "q", sink, shift=SECOND // 3)
     app.run(once=True, close_all=True)
     frames = [spark.createDataFrame(feed.rows) for feed in feeds]

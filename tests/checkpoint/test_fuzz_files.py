@@ -84,8 +84,8 @@ def outcomes(album: list[Path], root: Path, seeds: range) -> Iterator[tuple[str,
 
 
 def test_damage_is_found_or_changes_nothing(album: list[Path], tmp_path: Path) -> None:
-    found = Counter(outcome for _, outcome in outcomes(album, tmp_path, range(500)))
-    assert found["refused"] > 150
+    found = Counter(outcome for _, outcome in outcomes(album, tmp_path, range(200)))
+    assert found["refused"] > 60
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from pyspark.sql.types import LongType, StructType
 
 import transom as tm
 from transom.api.app import App
+from transom.api.streams import Stream
 from transom.model.window import WindowSpec
 from transom.sinks.inmemory import MemorySink
 
@@ -40,16 +41,28 @@ def left_rows(df: DataFrame) -> DataFrame:
     return df.where("x < 8").select("k", "x", "at")
 
 
-def define(app: App, sink: MemorySink, left: PiecewiseSource, right: PiecewiseSource, join: Join) -> None:
+def right_rows(df: DataFrame) -> DataFrame:
+    return df.select("K", "y", "_event_micros")
+
+
+def join_of(app: App, left: PiecewiseSource, right: PiecewiseSource, join: Join) -> Stream:
+    """Return the joined rows."""
     watermark = tm.watermark("3 seconds", max_ahead=None)
     one = app.stream(left, event_time="at", watermark=watermark, name="left")
     if join.itself:
         other = one.map(renamed)
     else:
-        two = app.stream(right, event_time="t", watermark=watermark, name="right")
-        other = two.map(lambda df: df.select("K", "y", "_event_micros"))
-    joined = app.join(one.map(left_rows), other, on=["k"], window=join.window, how=join.how)
+        other = app.stream(right, event_time="t", watermark=watermark, name="right").map(right_rows)
+    return app.join(one.map(left_rows), other, on=["k"], window=join.window, how=join.how)
+
+
+def define_rows(joined: Stream, sink: MemorySink) -> None:
     joined.group_by(end="window_end").window("1 second").agg(rows=tm.collect_list(TEXT)).to(sink, "rows")
+
+
+def define(app: App, sink: MemorySink, left: PiecewiseSource, right: PiecewiseSource, join: Join) -> None:
+    joined = join_of(app, left, right, join)
+    define_rows(joined, sink)
     totals = joined.group_by("k").window("20 seconds").agg(n=tm.count(), y=tm.sum("y"))
     totals.results("totals").window("40 seconds").agg(n=tm.sum("n"), y=tm.sum("y")).to(sink, "chained")
 

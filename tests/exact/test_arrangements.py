@@ -18,6 +18,8 @@ from transom.sinks.inmemory import MemorySink
 from transom.windows.components import Arrangement, key_sets_of
 from transom.windows.splitting import UnitCosts
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
 SCHEMA = "area string, user string, x bigint, at timestamp"
 SLIDING = WindowSpec(20 * SECOND, 5 * SECOND, SECOND)
 TEN = WindowSpec(10 * SECOND, 10 * SECOND, 0)

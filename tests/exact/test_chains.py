@@ -20,6 +20,8 @@ from transom.api.app import App
 from transom.model.window import WindowSpec
 from transom.sinks.inmemory import MemorySink
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
 MOMENTS = st.integers(0, 40 * SECOND)
 ROWS = st.tuples(
     st.sampled_from(["u", "v", None]), st.sampled_from(["a", "b"]), st.one_of(st.none(), st.integers(-9, 9)), MOMENTS

@@ -16,6 +16,8 @@ from transom.api.app import App
 from transom.errors import DefinitionError
 from transom.sinks.inmemory import MemorySink
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
 
 def test_watermarks_without_rows_cost_no_job(spark: SparkSession, tmp_path: Path) -> None:
     source = PiecewiseSource(SCHEMA, [1])

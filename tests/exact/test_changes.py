@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
 ROWS = st.tuples(
     st.sampled_from(["p", "q", None]),
     st.integers(0, 2),

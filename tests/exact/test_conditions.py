@@ -18,6 +18,8 @@ from transom.errors import DefinitionError, JobChangedError
 from transom.model.window import WindowSpec
 from transom.sinks.inmemory import MemorySink
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
 SCHEMA = "k string, area string, x bigint, text string, at timestamp"
 TEN = WindowSpec(10 * SECOND, 10 * SECOND, 0)
 SLIDING = WindowSpec(20 * SECOND, 5 * SECOND, 0)

@@ -13,6 +13,8 @@ from transom.api.app import App
 from transom.errors import DefinitionError
 from transom.sinks.inmemory import MemorySink
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
 START = NOON - NOON % (60 * SECOND)
 
 

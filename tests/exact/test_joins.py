@@ -19,6 +19,8 @@ import transom as tm
 from transom.api.app import App
 from transom.sinks.inmemory import MemorySink
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
 MOMENTS = st.integers(0, 60 * SECOND)
 KEYS = st.sampled_from(["a", "b", "c", None])
 ROWS = st.lists(st.tuples(KEYS, st.integers(-3, 9), MOMENTS), max_size=20)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from exact_helpers import SECOND, Bench, PiecewiseSource
-from joined import LEFT, RIGHT, Join, define
+from joined import LEFT, RIGHT, Join, define, define_rows, join_of
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -18,11 +18,13 @@ from transom.api.app import App
 from transom.errors import CheckpointCorruptError, DefinitionError
 from transom.sinks.inmemory import MemorySink
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
 
 def small(spark: SparkSession, tmp_path: Path, how: str = "inner", pieces: Sequence[int] = (1,)) -> Any:
     sources = PiecewiseSource(LEFT, pieces), PiecewiseSource(RIGHT, pieces)
     join = Join(tm.tumbling("10 seconds"), how)
-    return Bench(spark, tmp_path, lambda app, sink: define(app, sink, *sources, join)), *sources
+    return Bench(spark, tmp_path, lambda app, sink: define_rows(join_of(app, *sources, join), sink)), *sources
 
 
 def texts(bench: Bench) -> list[str]:

@@ -16,6 +16,8 @@ from transom.model.time import ManualClock
 from transom.sinks.inmemory import MemorySink
 from transom.sources.shared import SharedSource, SourceReader, least
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
 
 def rows_source() -> PiecewiseSource:
     source = PiecewiseSource("k int, x bigint, at timestamp", (30,))

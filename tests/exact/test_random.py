@@ -25,6 +25,8 @@ from transom.model.window import WindowSpec
 from transom.sinks.inmemory import MemorySink
 from transom.windows.aggregates.base import Aggregate
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
 SCHEMA = """`the key` string, `a.b` decimal(12,3), dbl double, big bigint, Mixed string,
             `n n` int, `x.y` double, dec decimal(20,4), word string, at timestamp"""
 

@@ -18,6 +18,8 @@ from transom.engine.streams.cuts import LoggedCut
 from transom.errors import DefinitionError
 from transom.sinks.inmemory import MemorySink
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
 SCHEMA = "k string, j int, x int, at timestamp"
 Row = tuple[Any, ...]
 """k, j, x and time."""

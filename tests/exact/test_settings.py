@@ -89,10 +89,11 @@ def wanted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dic
 
 OTHERS = [
     ("America/New_York", False, False),
-    ("America/New_York", True, True),
     ("Asia/Kathmandu", False, True),
-    ("Asia/Kathmandu", True, False),
+    pytest.param("America/New_York", True, True, marks=pytest.mark.slow),
+    pytest.param("Asia/Kathmandu", True, False, marks=pytest.mark.slow),
 ]
+"""Against UTC, ANSI and adaptive execution: each has another value in one of the first two."""
 
 
 @pytest.mark.parametrize(("zone", "ansi", "aqe"), OTHERS)

@@ -23,6 +23,8 @@ from test_session_windows import random_rows, simulated
 import transom as tm
 from transom.engine.control import tiers
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
 
 def check(spark: SparkSession, example: Example, change: Callable[[int], dict[str, Any]]) -> int:
     """Compare with plain Spark batch; return the largest number of files that stores had."""

@@ -15,6 +15,8 @@ from transom.sinks.base import WindowResults
 from transom.sinks.inmemory import MemorySink
 from transom.sinks.outlets import ONLY, Outlets, successors
 
+pytestmark = pytest.mark.usefixtures("in_memory")
+
 NOON = 1_700_000_000_000_000
 
 

@@ -25,6 +25,8 @@ from transom.simulation.virtual import JobCosts, SimulatedCutRunner
 from transom.sinks.base import WindowResults
 from transom.sinks.inmemory import MemorySink
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
 SECOND = 1_000_000
 NOON = 1_700_000_000 * SECOND
 EVERY = SECOND // 5
