@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 from kafka_helpers import NOON, SCHEMA, SECOND, corrupt, fresh, ids, later, opened, read
+from tests.kafka.broker import free_ports, running
 
 import transom as tm
 from transom.errors import CheckpointCorruptError, DefinitionError, SourceAwayError, SourceError
+from transom.failures import FailureKind, classify
 from transom.model.time import ManualClock
 from transom.sources.topics.ranges import Range
 
@@ -138,6 +140,7 @@ def test_partitions_that_are_added_are_read_from_their_beginning(kafka: Any, spa
 def test_topics_that_match_later(kafka: Any, spark: Any, tmp_path: Path) -> None:
     prefix = fresh("orders")
     with opened(kafka, spark, tmp_path, pattern=f"{prefix}-.*") as source:
+        assert source.describe() == f"Kafka /{prefix}-.*/ at {kafka.servers}, json"
         assert (source.latest(), source.partitions) == ({}, ("",))
         kafka.topic(2, f"{prefix}-b")
         kafka.put(f"{prefix}-b", ids(0, 1), 1)
@@ -303,12 +306,40 @@ def test_the_lag_is_seen_by_the_usual_tools(kafka: Any, spark: Any, tmp_path: Pa
 
 
 def test_brokers_that_are_away(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.kafka.broker import free_ports
-
     monkeypatch.setattr("transom.sources.topics.brokers.ANSWER", 0.3)
     source = tm.sources.kafka(f"127.0.0.1:{free_ports(1)[0]}", "t", tm.json(SCHEMA))
     with pytest.raises(SourceAwayError, match="do not answer"):
         source.open(spark, tmp_path, ManualClock(NOON))
+
+
+@pytest.mark.slow
+def test_a_broker_that_goes_and_comes_back(
+    spark: Any, kafka: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that meets it is told from one that a query makes fail, so that the micro-batch waits."""
+    monkeypatch.setattr("transom.sources.topics.brokers.ANSWER", 2.0)
+    with running(tmp_path / "broker") as own:
+        topic = own.topic()
+        own.put(topic, ids(0, 10))
+        with opened(own, spark, tmp_path / "source", topic) as source:
+            end = source.latest()
+            frame = source.read(spark, {}, end)
+            own.stop()
+            with pytest.raises(SourceAwayError, match="do not answer"):
+                later(source, lambda end: False)
+            with pytest.raises(SourceAwayError, match="do not answer"):
+                source.unfit({}, end)
+            with pytest.raises(Exception) as error:
+                frame.collect()
+            assert classify(error.value).kind is FailureKind.SOURCE_AWAY
+            own.start()
+            for _ in range(100):
+                try:
+                    assert later(source) == end
+                except SourceAwayError:
+                    continue
+                break
+            assert len(read(source, spark, {}, end)) == 10
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ class RunningStream:
             return False
         if not state.running():
             return True
-        if not self.source.exhausted(state.offset):
+        if self.away is not None or not self.source.exhausted(state.offset):
             return False
         return not self._closes_more(self.closes_all)
 

@@ -57,7 +57,7 @@ class Reading:
     @property
     def what(self) -> str:
         """The topics, for people."""
-        return ", ".join(self.topics) if self.topics is not None else f"/{self.pattern and self.pattern.pattern[7:-1]}/"
+        return ", ".join(self.topics) if self.topics is not None else f"/{self.pattern and self.pattern.pattern[9:-1]}/"
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,16 @@ class KafkaSource:
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._schema: StructType | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """Know nothing of brokers, as before the source is opened."""
         self._brokers: Brokers | None = None
         self._book: Book | None = None
         self._clock: Clock | None = None
         self._asking: Asking[_Seen] | None = None
-        self._asked: Micros = 0
+        self._late_since: Micros | None = None
+        """Since when a look has not been answered."""
         self._topics: dict[str, Topic] = {}
         self._topics_at: Micros | None = None
         self._ends: dict[str, int] = {}
@@ -118,7 +123,7 @@ class KafkaSource:
             CheckpointCorruptError: The file in `directory` is damaged.
         """
         _ = self.schema
-        self.__init__(self._reading)  # type: ignore[misc]
+        self._forget()
         self._clock, self._book = clock, Book(directory)
         self._brokers = Brokers(self._reading.servers, self._reading.options, self._reading.committed)
         try:
@@ -142,19 +147,16 @@ class KafkaSource:
         """
         assert self._asking is not None, "open() comes first"
         now = self._time.monotonic()
-        try:
-            seen = self._asking.answer(PATIENCE)
-        except SourceAwayError:
-            self._asked = now
-            raise
-        if seen is None:
-            if now > self._asked + LATE:
+        since, self._late_since = self._late_since, None
+        seen = self._asking.answer(PATIENCE)
+        if seen is not None:
+            self._take(seen)
+        else:
+            self._late_since = now if since is None else since
+            if self._topics_at is None or now > self._late_since + LATE:
                 raise SourceAwayError(
                     f"kafka: the brokers {self._reading.servers} do not answer.", "The stream waits for them."
                 )
-        else:
-            self._asked = now
-            self._take(seen)
         return self._canonical(self._ends)
 
     def mark(self, offset: Offset) -> Mark:

@@ -1,0 +1,117 @@
+"""Parts of the source and of the client that need no broker."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transom.errors import DefinitionError
+from transom.kafka.client import checked_options, java_settings
+from transom.sources.topics.arrivals import MOST, Arrivals
+from transom.sources.topics.book import Book
+from transom.sources.topics.brokers import Asking
+from transom.sources.topics.ranges import shares
+
+KEYS = st.sampled_from("abcdef")
+
+
+@given(st.dictionaries(KEYS, st.integers(0, 50)), st.integers(1, 60))
+def test_shares_take_what_there_is_and_no_more(waiting: dict[str, int], most: int) -> None:
+    taken = shares(waiting, most)
+    assert sum(taken.values()) == min(most, sum(waiting.values()))
+    assert all(0 <= taken[key] <= waiting[key] for key in waiting)
+    # In proportion, to one.
+    total = sum(waiting.values())
+    assert all(abs(taken[key] - waiting[key] * min(1, most / max(1, total))) <= 1 for key in waiting)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), max_size=30), st.integers(1, 60))
+def test_records_arrived_no_later_than_they_were_seen(looks: list[tuple[int, int]], end: int) -> None:
+    arrivals, at, time, seen = Arrivals(), 0, 0, []
+    for more, later in looks:
+        at, time = at + more, time + later
+        arrivals.saw(at, time)
+        seen.append((at, time))
+    known = [when for until, when in seen if until >= end]
+    if known:
+        assert arrivals.before(end) == min(known)
+    assert Arrivals().before(end) == 0
+
+
+def test_looks_are_not_remembered_for_ever() -> None:
+    arrivals = Arrivals()
+    for number in range(1, 10 * MOST):
+        arrivals.saw(number, number)
+    assert len(arrivals._ends) <= MOST
+    assert arrivals.before(10 * MOST - 1) == 10 * MOST - 1
+    assert all(arrivals.before(end) >= end for end in range(1, 10 * MOST, 97))
+    arrivals.forget(10 * MOST - 1)
+    assert len(arrivals._ends) == 1
+
+
+def test_partitions_keep_their_indices_and_topics_their_names(tmp_path: Path) -> None:
+    book = Book(tmp_path)
+    assert book.is_new
+    book.add([("t", "id1", 0, 5)])
+    book.add([("t", "id2", 0, 0), ("u", "id3", 1, 0)])
+    again = Book(tmp_path)
+    assert [part.key for part in again.parts] == ["t/0", "t#2/0", "u/1"]
+    assert again.index_of == book.index_of == {"t/0": 0, "t#2/0": 1, "u/1": 2}
+    assert (again.latest_id("t"), again.named("t", "id1", 1), again.named("t", "id9", 0)) == ("id2", "t/1", "t#3/0")
+    assert again.mark({"t/0": 7}) == book.mark({"t/0": 9}) != book.mark({"t#2/0": 7})
+
+
+def test_a_question_that_takes_long_holds_up_nobody() -> None:
+    go, asked = threading.Event(), []
+
+    def question() -> int:
+        asked.append(1)
+        go.wait(60)
+        if len(asked) == 2:
+            raise ValueError("no")
+        return len(asked)
+
+    asking = Asking(question)
+    assert asking.answer(0.001) is None
+    assert asking.answer(3_600) is None, "it is known to take long"
+    go.set()
+    while (found := asking.answer(0)) is None:
+        pass
+    assert found == 1
+    with pytest.raises(ValueError, match="no"):
+        asking.answer(60)
+    assert asking.answer(60) == 3
+    asking.end()
+
+
+def test_spark_gets_the_login_under_its_own_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRANSOM_TEST_PASSWORD", 'a"b\\c')
+    options = checked_options(
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanisms": "SCRAM-SHA-512",
+            "sasl.username": "me",
+            "sasl.password": {"env": "TRANSOM_TEST_PASSWORD"},
+            "ssl.ca.location": "/ca.pem",
+            "kafka.fetch.max.bytes": 5,
+            "socket.keepalive.enable": True,
+        },
+        "kafka",
+    )
+    assert options["socket.keepalive.enable"] == "true"
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    assert java_settings("b:1", options) == {
+        "kafka.bootstrap.servers": "b:1",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.jaas.config": f'{module} required username="me" password="a\\"b\\\\c";',
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.location": "/ca.pem",
+        "kafka.fetch.max.bytes": "5",
+    }
+    with pytest.raises(DefinitionError, match="is no text"):
+        checked_options({"a": None}, "kafka")
