@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import is_hypothesis_test, settings
+from hypothesis import settings
 
 settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.register_profile("random", deadline=None)
@@ -36,16 +36,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tier", choices=tiers, help="where the applications of tests/exact keep their partials")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In the profile random, let every property draw `TIMES` the examples that it asks for otherwise.
 
     But for slow tests: they ask for many already, often as the long form of another test.
     """
-    if settings.get_current_profile_name() != "random":
+    if config.getoption("--hypothesis-profile") != "random":
         return
     functions = (item for item in items if isinstance(item, pytest.Function) and not item.get_closest_marker("slow"))
-    drawn = [item for item in functions if is_hypothesis_test(item.obj)]
-    # The settings of a decorated function have no public name; Hypothesis' own plugin reads these.
+    drawn = [item for item in functions if getattr(item.obj, "is_hypothesis_test", False)]
+    # Neither mark nor settings of a decorated function have a public name in all versions; Hypothesis' own plugin reads
+    # these.
     functions = {(item.obj, "_hypothesis_internal_use_settings") for item in drawn if item.cls is None}
     machines = {(item.cls, "settings") for item in drawn if item.cls is not None}
     for owner, name in functions | machines:
