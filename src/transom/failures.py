@@ -145,7 +145,7 @@ _GONE = ("Py4JNetworkError", "SparkContext was shut down", "Cannot call methods 
 _LOST = ("ExecutorLostFailure", "FetchFailed")
 """Spark's names of the ends of tasks; that of a job has them in its text only."""
 _UNFETCHED = "Cannot fetch record for offset"
-"""What Spark's Kafka reader says when no broker answers in time, in an exception that means any timeout."""
+"""Words of Spark's Kafka reader when no broker answers in time, in an exception that means any timeout."""
 _FULL = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded"}
 _WORDS = (*_FULL.values(), *map(os.strerror, _FULL))
 """Java has no class or number for them, only the words of the operating system; in brackets if it opened a file."""

@@ -22,13 +22,13 @@ class SettingValues(TypedDict, total=False):
     trigger: Duration
     """Least time between two micro-batches of a stream: "200 ms"."""
     poll: Duration
-    """How often sources are asked for new data: "50 ms"."""
+    """Time between two looks at the sources: "50 ms"."""
     max_rows_per_cut: int
     """Largest micro-batch in rows: 1,000,000."""
     slots: int
     """Spark jobs that run at once: 2."""
     policy: str
-    """Which stream runs next: "klink", "fcfs", "round_robin", "highest_rate", "streambox" or "fair"."""
+    """The order in which streams run: "klink", "fcfs", "round_robin", "highest_rate", "streambox" or "fair"."""
     cycle: Duration
     """About how long a micro-batch may take where there are several streams: ten times the cost of a job."""
     longest_wait: Duration
@@ -52,9 +52,9 @@ class SettingValues(TypedDict, total=False):
     worker_bytes: int
     """Bytes of merged partials that each Python worker of the executors keeps: 256 MiB."""
     recovery_bound: Duration
-    """How late windows may be because an executor was lost: "10 seconds"."""
+    """Longest delay of windows because an executor was lost: "10 seconds"."""
     stop_timeout: Duration
-    """How long an application that was told to stop waits for micro-batches and sinks: "60 seconds"."""
+    """Longest wait for micro-batches and sinks of an application that was told to stop: "60 seconds"."""
     share: bool
     """Whether queries share partials: True."""
 
@@ -66,13 +66,13 @@ class Settings:
     trigger: Micros = 200_000
     """Least time between the starts of two micro-batches of a stream, unless its backlog fills a whole cut."""
     poll: Micros = 50_000
-    """How often sources are asked for new data."""
+    """Time between two looks at the sources."""
     max_rows_per_cut: int = 1_000_000
     """Largest micro-batch in rows, as far as the source can tell."""
     slots: int = 2
     """Spark jobs that run at once, over all streams."""
     policy: str = "klink"
-    """Which stream runs next: klink, fcfs, round_robin, highest_rate, streambox, or fair for all at once."""
+    """The order in which streams run: klink, fcfs, round_robin, highest_rate, streambox, or fair for all at once."""
     cycle: Micros | None = None
     """A micro-batch takes no more rows than can be processed in about this time, so that no stream waits long for
     another one. Default: ten times what a job costs without rows, as measured; no bound where there is one stream."""
@@ -103,10 +103,10 @@ class Settings:
     """Bytes of merged partials that each Python worker of the executors keeps; what it has no room for is read from
     files again for each window."""
     recovery_bound: Micros = 10_000_000
-    """How late windows may be at most because an executor was lost: until another one has read again what its memory
+    """Longest delay of windows because an executor was lost: until another one has read again what its memory
     held. Measured and reported; the application says so when a loss would take longer."""
     stop_timeout: Micros = 60_000_000
-    """How long an application that was told to stop waits for micro-batches and sinks. What is not done then is left:
+    """Longest wait for micro-batches and sinks of an application that was told to stop. What is not done then is left:
     it is in the checkpoint, and done by the next run."""
     share: bool = True
     """Whether queries share partials. Without, each is computed by itself: for comparison and for finding faults; the

@@ -112,14 +112,16 @@ class Bench:
         crash_at: tuple[str, int] | None = None,
         on_step: Callable[[str], None] = lambda step: None,
         app: App | None = None,
+        once: bool = True,
     ) -> Progress | None:
-        """Run an application until its input is exhausted.
+        """Run an application until its input is exhausted, or it is stopped.
 
         Args:
             close_all: Whether the windows that the watermark has not reached are closed too.
             crash_at: A step of the loop, and at which of its occurrences to crash; a run that ends before does not.
             on_step: Called at each step of the loop.
             app: The application, if it is made already.
+            once: Whether it ends with its input.
 
         Returns:
             What was done; None after a crash.
@@ -140,7 +142,7 @@ class Bench:
         app._on_step = watch
         progress = None
         with contextlib.suppress(Crash):
-            progress = app.run(once=True, close_all=close_all)
+            progress = app.run(once=once, close_all=close_all)
         self._read_log()
         return progress
 

@@ -176,7 +176,7 @@ def test_changes_asked_from_another_thread(interpreted, tmp_path):
 
     thread = threading.Thread(target=ask)
     thread.start()
-    app.run()
+    bench.bench.run(close_all=False, app=app, once=False)
     thread.join()
     assert found[2] is None
     assert len(found) == 3

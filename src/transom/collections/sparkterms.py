@@ -36,7 +36,7 @@ class Term:
     """The name of a column, an Arrow scalar for a constant, the place of a field of a struct, the set of an `InSet`,
     the character that escapes others in the pattern of a `Like`."""
     mode: str = ""
-    """What happens when an operation cannot be done: `ANSI` (an error), `LEGACY`, `TRY`."""
+    """The outcome of an operation that cannot be done: `ANSI` (an error), `LEGACY`, `TRY`."""
 
 
 SPARK_ONLY = "Let Spark do it: `view.df().where(...)`; or give an Arrow expression, as pc.field('fare') > 3."

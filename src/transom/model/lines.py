@@ -35,7 +35,7 @@ class Link(NamedTuple):
 
 
 START = Link(0, 0)
-"""What comes before the first line."""
+"""The link before the first line."""
 
 
 def encode(value: Mapping[str, object], after: Link) -> tuple[bytes, Link]:

@@ -43,7 +43,7 @@ class _UnderWay:
     again_at: Micros | None = None
     """Monotonic time at which its job runs again, as the source could not be reached; None if that is no matter."""
     failures: int = 0
-    """How often in a row it could not."""
+    """Tries in a row that found it away."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What follows from a commit: counts, and whether partials are better computed or kept in another way."""
+"""The consequences of a commit: counts, and whether partials are better computed or kept in another way."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class _Seen:
 
 @dataclass(frozen=True)
 class _Computed:
-    """What the job of a cut computes, and its types."""
+    """The aggregations of the job of a cut, and their types."""
 
     needed: tuple[Needed, ...]
     """For each component the columns that it needs of the rows."""

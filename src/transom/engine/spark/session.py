@@ -75,7 +75,7 @@ _IN_SPARK = (
     "org.tukaani:xz",
     "org.xerial.snappy:snappy-java",
 )
-"""What they need and Spark has in other versions."""
+"""Libraries that they need and Spark has in other versions."""
 
 
 def session_builder(*, kafka: bool | str | os.PathLike[str] = False) -> SparkSession.Builder:

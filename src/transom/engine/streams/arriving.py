@@ -1,4 +1,4 @@
-"""What waits in a source, and when the rows of a cut arrived there."""
+"""Rows that wait in a source, and when those of a cut arrived there."""
 
 from __future__ import annotations
 
