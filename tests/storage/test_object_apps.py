@@ -21,7 +21,7 @@ from transom.cli.deadletters import read_dead_letters
 from transom.engine.execution.onspark import SparkJob
 from transom.engine.spark import deadletters
 from transom.engine.streams import stream
-from transom.errors import TransomError
+from transom.errors import CheckpointFencedError, SinkError, TransomError
 from transom.model.time import ManualClock
 from transom.storage.durable import make_directory, names_in, replacing
 from transom.storage.places import ObjectPath, Place
@@ -178,3 +178,22 @@ def test_a_join_keeps_its_rows_in_the_store(spark: Any, tmp_path: Path) -> None:
         put("right", key, text, at)
     run(close_all=True)
     assert [row["n"] for row in sink.rows("pairs")] == [1]
+
+
+@pytest.mark.parametrize("number", [40, 60, 140])
+def test_another_application_takes_over(spark: Any, tmp_path: Path, number: int, whole: tuple[Any, int]) -> None:
+    """Before an operation of the first, the second runs to its end; the first finds that out, or was done."""
+    store, folder, where = new_store(spark, tmp_path)
+
+    def other(operation: int) -> None:
+        if operation >= number:
+            store.before = None
+            make_app(spark, folder).run(once=True, close_all=True)
+
+    store.before = other
+    with suppress(CheckpointFencedError, SinkError):
+        make_app(spark, folder).run(once=True, close_all=True)
+    assert store.before is None
+    assert outcome(where) == whole[0]
+    make_app(spark, folder).run(once=True, close_all=True)
+    assert outcome(where) == whole[0]

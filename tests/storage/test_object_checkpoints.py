@@ -13,6 +13,7 @@ from tests.storage.memory_objects import Faults, MemoryObjects, memory_place
 from transom.checkpoint import Checkpoint, describe
 from transom.checkpoint.control import Inbox, ask
 from transom.checkpoint.lock import is_held
+from transom.engine.changes.remote import CHECK_EVERY, Remote
 from transom.errors import CheckpointCorruptError, CheckpointError, CheckpointFencedError, ControlError
 from transom.model.time import ManualClock
 from transom.sources.filesets.log import FileLog
@@ -260,3 +261,15 @@ def test_a_store_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         reopen(folder)
     assert "store answers" in error.value.remedy
     assert isinstance(store, MemoryObjects)
+
+
+def test_an_application_that_waits_for_data_finds_out_that_it_was_overtaken(folder: ObjectPath) -> None:
+    clock = ManualClock(NOON)
+    with reopen(folder) as first:
+        remote = Remote(Inbox(first.path, clock), clock, lambda _: (), first.check_unlocked)
+        remote.look()
+        second = reopen(folder)
+        clock.advance(CHECK_EVERY)
+        with pytest.raises(CheckpointFencedError):
+            remote.look()
+        second.close()

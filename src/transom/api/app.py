@@ -344,7 +344,8 @@ class App:
             self._loop = loop
             if self._stop:
                 loop.ending.stop()
-            queries.requests.look = Remote(Inbox(checkpoint.path, clock), clock, queries.act).look
+            inbox, check = Inbox(checkpoint.path, clock), checkpoint.check_unlocked
+            queries.requests.look = Remote(inbox, clock, queries.act, check).look
             if self._runner is None:
                 pulse.watch(loop.ending.fail)
             return run_until_told(loop, session, pulse, order.once)

@@ -273,6 +273,15 @@ class Checkpoint:
         with self._writing():
             self._writer.check()
 
+    def check_unlocked(self) -> None:
+        """Return when no newer application has opened the checkpoint; asks only where no lock keeps others out.
+
+        Raises:
+            CheckpointFencedError: One has.
+        """
+        if not isinstance(self.path, Path):
+            self.check_writer()
+
     def close(self) -> None:
         """Make the log durable as far as possible, and let others in. Nothing happens the second time."""
         with self._mutex:

@@ -25,10 +25,10 @@ def compact_results(directory: Path, *, before_cut: int | None) -> None:
         SinkError: The directory is not there, or holds no results.
     """
     where = place(directory, "compact", SinkError)
-    if not where.is_dir():
-        raise SinkError(f"There is no directory {directory}.", "Give the directory of one query's results.")
-    done = compact(str(where), before_cut=before_cut)
     shown = where if isinstance(where, ObjectPath) else directory
+    if not where.is_dir():
+        raise SinkError(f"There is no directory {shown}.", "Give the directory of one query's results.")
+    done = compact(str(where), before_cut=before_cut)
     print(
         f"{shown}: {done.files_before:,} files of {done.bytes_before:,} bytes became "
         f"{done.files_after:,} files of {done.bytes_after:,} bytes."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 import pyarrow.parquet as pq
@@ -82,6 +83,7 @@ class FileSink:
         self.kind = kind
         """The format of the files."""
         self._next_cut = 0
+        self._check: Callable[[], None] = lambda: None
 
     @property
     def key(self) -> str:
@@ -114,6 +116,7 @@ class FileSink:
     def claim(self, claim: Claim) -> None:
         """Make the directory the query's, or raise SinkError because it is not; see `take_directory`."""
         take_directory(self.directory, claim)
+        self._check = claim.check
 
     def recover(self, query: str, next_cut: int) -> None:
         """Finish an interrupted compaction; remove temporary files and the files of cuts >= `next_cut`.
@@ -135,6 +138,8 @@ class FileSink:
                 "Use the checkpoint that the results were made with, or another directory.",
             )
         remove_temporaries(self.directory)
+        if newer:
+            self._check()  # what was listed before is none of a run that took over since
         for part in newer:
             (self.directory / part.name).unlink(missing_ok=True)
         if newer:

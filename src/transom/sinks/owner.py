@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from transom.errors import SinkError
 from transom.sinks.parts import list_parts
@@ -41,6 +42,9 @@ class Claim:
     """Whether the checkpoint was made before places were marked, so that results without a mark can be its own."""
     epoch: int = 0
     """Number of the run; a newer one of the same checkpoint has a higher one, and older ones may not write then."""
+    check: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
+    """Returns while this run is the newest of its checkpoint, else raises CheckpointFencedError; asked before results
+    are removed that a newer one may have written."""
 
     @property
     def query(self) -> str:

@@ -11,6 +11,7 @@ from transom.errors import DefinitionError, TransomError
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros
 
 LOOK_EVERY: Micros = MICROS_PER_SECOND // 2
+CHECK_EVERY: Micros = 2 * MICROS_PER_SECOND
 
 
 class Remote:
@@ -20,20 +21,37 @@ class Remote:
         inbox: Where requests are.
         clock: The time.
         act: Does what a request says; raises what is wrong with it.
+        check: Returns while no other application has taken over; asked now and then, since one that waits for data
+            commits nothing by which it would find out.
     """
 
-    def __init__(self, inbox: Inbox, clock: Clock, act: Callable[[Mapping[str, Any]], Sequence[Change]]) -> None:
+    def __init__(
+        self,
+        inbox: Inbox,
+        clock: Clock,
+        act: Callable[[Mapping[str, Any]], Sequence[Change]],
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._check = check
+        self._next_check: Micros = 0
         self._inbox = inbox
         self._clock = clock
         self._act = act
         self._next: Micros = 0
 
     def look(self) -> None:
-        """Look for requests, but not more often than twice a second."""
+        """Look for requests, but not more often than twice a second.
+
+        Raises:
+            CheckpointFencedError: Another application has taken over the checkpoint.
+        """
         now = self._clock.monotonic()
         if now < self._next:
             return
         self._next = now + LOOK_EVERY
+        if now >= self._next_check:
+            self._next_check = now + CHECK_EVERY
+            self._check()
         for asked in self._inbox.take():
             try:
                 changes = self._act(asked.request)

@@ -168,11 +168,12 @@ class Tiers:
                     elif store.holds_states:
                         store.spill(stream.state.cut, f"{stream.state.cut:012d}-{uuid.uuid4().hex}")
 
-    def clean(self, running: Mapping[str, int]) -> None:
+    def clean(self, running: Mapping[str, int], check: Callable[[], None]) -> None:
         """Remove files that no store needs, after a snapshot that does not name them.
 
         Args:
             running: The cut of each stream whose job runs; its files are needed.
+            check: Returns while no other application has taken over, which would have files that are not known here.
         """
         for stream in self._streams.values():
             directory = stream.state.executors.directory
@@ -180,8 +181,10 @@ class Tiers:
                 continue
             needed = {name for entry in stream.state.stores for part in entry.store.parts for name in part.files.names}
             first = f"{running.get(stream.name, 1 << 40):012d}"
-            for path in directory.iterdir():
-                if path.name not in needed and path.name.lstrip(".") < first:
+            found = [path for path in directory.iterdir() if path.name not in needed]
+            check()
+            for path in found:
+                if path.name.lstrip(".") < first:
                     with suppress(OSError):
                         path.unlink()
 

@@ -94,7 +94,7 @@ class Changer:
                 if not quiet:
                     self._journal.note(f"{name} is new; {words(moment)}.")
         stream.tell_readers()
-        stream.feed.settle(stream.state.offset)
+        stream.feed.settle(stream.state.offset, self._journal.check)
 
     def _tell_leaving(self, fate: Fate) -> None:
         """Tell people of the queries that are not in the job, or that a command took out of it."""

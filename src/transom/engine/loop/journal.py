@@ -56,12 +56,20 @@ class Journal:
         """
         return self._checkpoint.write_tables(name, tables)
 
+    def check(self) -> None:
+        """Return while no other application has taken over the checkpoint.
+
+        Raises:
+            CheckpointFencedError: One has.
+        """
+        self._checkpoint.check_writer()
+
     def claim(self, query: str) -> Claim:
         """Return with what a query takes the place of its results."""
         identity, known = self._checkpoint.identity, self.register
         owner = Owner(identity.id, query, str(self._checkpoint.path))
         is_new = query not in known.known and query not in known.gone
-        return Claim(owner, is_new, identity.adopts, self._checkpoint.epoch)
+        return Claim(owner, is_new, identity.adopts, self._checkpoint.epoch, self.check)
 
     def note(self, text: str) -> None:
         """Tell people once."""

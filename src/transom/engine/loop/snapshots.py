@@ -66,5 +66,5 @@ class Snapshots:
         state, tables = snapshot_of(self.streams, self.journal.register, logged, waiting, learned)
         self.checkpoint.write_snapshot(state, tables)
         self.size = sum(table.nbytes for table in tables.values())
-        self.tiers.clean({name: cut.number for name, cut in logged.items()})
+        self.tiers.clean({name: cut.number for name, cut in logged.items()}, self.journal.check)
         self.journal.step("after snapshot")

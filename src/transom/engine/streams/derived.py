@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -234,7 +234,7 @@ class DerivedSource(Feed, ABC):
         """Return when the row of a parent arrived that decided the watermark in force at an offset."""
         return self.ingested_at(offset, offset)
 
-    def settle(self, offset: Offset) -> None:
+    def settle(self, offset: Offset, check: Callable[[], None]) -> None:
         """Forget the items that are committed."""
         self.release(offset)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -71,8 +71,13 @@ class Feed:
     def restore(self, state: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
         """Take in what `held` returned."""
 
-    def settle(self, offset: Offset) -> None:
-        """Forget what is committed, and remove what earlier runs left behind; called after the log was replayed."""
+    def settle(self, offset: Offset, check: Callable[[], None]) -> None:
+        """Forget what is committed, and remove what earlier runs left behind; called after the log was replayed.
+
+        Args:
+            offset: What is before it is committed.
+            check: Returns while no other application has taken over the checkpoint; what was found before is of none.
+        """
 
 
 OUTSIDE = Feed()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,7 +98,14 @@ class JoinInput:
 
     def store(self, seen: DataFrame, cut: LoggedCut, late_before: Mapping[str, Micros]) -> KeptRows | None:
         """Keep the rows that are not late for all windows; None when there are none."""
-        return kept_rows.write_rows(seen, cut.watermark, late_before[self.query], cut.rows, self.piece(cut.number))
+        piece, late = self.piece(cut.number), late_before[self.query]
+        if isinstance(piece, Path):
+            return kept_rows.write_rows(seen, cut.watermark, late, cut.rows, piece)
+        attempt = uuid.uuid4().hex  # another application that takes over may write the rows of the same cut
+        kept = kept_rows.write_rows(seen, cut.watermark, late, cut.rows, piece / attempt)
+        if kept is None or kept.files is None:
+            return None
+        return KeptRows(kept.newest, {f"{attempt}/{name}": written for name, written in kept.files.items()})
 
     def keep(self, cut: int, rows: KeptRows) -> None:
         """Remember that the rows of a committed cut are kept."""
@@ -284,15 +292,16 @@ class JoinSource(DerivedSource):
                 del side.windows[end]
         self._tidy()
 
-    def settle(self, offset: Offset) -> None:
+    def settle(self, offset: Offset, check: Callable[[], None]) -> None:
         """Forget what is committed, and remove rows of cuts that were not, or that nothing needs."""
         self.release(offset)
         for side in self.sides:
             needed = {side.piece(cut).name for cut in side.pieces}
             with suppress(FileNotFoundError):
-                for found in side.directory.iterdir():
-                    if found.name not in needed:
-                        remove_tree(found)
+                left = [found for found in side.directory.iterdir() if found.name not in needed]
+                check()
+                for found in left:
+                    remove_tree(found)
 
     # ---- the checkpoint
 
