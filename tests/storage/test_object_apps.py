@@ -15,12 +15,12 @@ import pytest
 from tests.faults.faults_app import Killed, dead_letters, make_app, results, write_input
 from tests.storage.disk_objects import ROOTS, DiskObjects, disk_place
 from tests.storage.memory_objects import Faults
+from tests.without_jobs import compile_once
 
 import transom as tm
 from transom.cli.deadletters import read_dead_letters
 from transom.engine.execution.onspark import SparkJob
 from transom.engine.spark import deadletters
-from transom.engine.streams import stream
 from transom.errors import CheckpointFencedError, SinkError, TransomError
 from transom.model.time import ManualClock
 from transom.storage.durable import make_directory, names_in, replacing
@@ -32,16 +32,9 @@ QUIET = Faults()
 
 @pytest.fixture(scope="module", autouse=True)
 def spark_is_asked_once() -> Iterator[None]:
-    compiled: dict[Any, Any] = {}
     given: dict[Any, Any] = {}
     written: dict[str, tuple[Any, dict[str, bytes]]] = {}
-    compile_queries, partials, write = stream.compile_queries, SparkJob.partials, deadletters.write_dead_letters
-
-    def compiled_once(session: Any, schema: Any, rows: Any, queries: Any, *options: Any) -> Any:
-        key = schema.json(), rows, tuple(queries), options
-        if key not in compiled:
-            compiled[key] = compile_queries(session, schema, rows, queries, *options)
-        return compiled[key]
+    partials, write = SparkJob.partials, deadletters.write_dead_letters
 
     def given_once(job: Any, plan: Any) -> Any:
         key = str(job.cut), *plan.queries
@@ -61,7 +54,7 @@ def spark_is_asked_once() -> Iterator[None]:
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "compile_queries", compiled_once)
+        compile_once(patch)
         patch.setattr(SparkJob, "partials", given_once)
         patch.setattr(deadletters, "write_dead_letters", written_once)
         yield
