@@ -17,6 +17,8 @@ from typing import Any
 
 VERSION = "4.3.1"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "transom" / f"kafka-{VERSION}"
+_GUARDED = 'exec 3<&0; "$@" </dev/null 3<&- & p=$!; { cat <&3 >/dev/null; kill -KILL $p; } & wait $p'
+"""Runs a command, and kills it when standard input ends, as it does when the tests are killed."""
 USER, PASSWORD = "transom", "s3cret-of-the-tests"
 
 
@@ -135,7 +137,8 @@ class Broker:
         command = [*java, "-cp", str(jars("broker")) + "/*", logging, "kafka.Kafka"]
         with (self.directory / "broker.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [*command, str(self.directory / "server.properties")],
+                ["sh", "-c", _GUARDED, "sh", *command, str(self.directory / "server.properties")],
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 cwd=self.directory,
@@ -157,9 +160,11 @@ class Broker:
             return False
         return True
 
-    def stop(self, kill: bool = True) -> None:
+    def stop(self) -> None:
+        """Kill it."""
         if self.process is not None:
-            self.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+            assert self.process.stdin is not None
+            self.process.stdin.close()
             self.process.wait(60)
             self.process = None
 
