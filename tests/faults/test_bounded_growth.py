@@ -57,7 +57,7 @@ def test_nothing_grows(spark, tmp_path, monkeypatch):
         stores = [entry.store for entry in app._loop.streams["stream1"].state.stores]
         sizes["bytes"].append(sum(os.path.getsize(file) for file in files))
         sizes["files"].append(len(files))
-        sizes["partials"].append(sum(len(store) for store in stores))
+        sizes["partials"].append(sum(len(store.here) for store in stores))
         sizes["panes"].append(max(len(store.starts) for store in stores))
         sizes["keys"].append(max(len(store.here.keys) for store in stores))
 
