@@ -167,3 +167,9 @@ def test_the_architecture_names_files_that_exist() -> None:
     folders = {place.split("/")[0] for place in RANK}
     assert named
     assert [name for name in named if name.split("/")[0] in folders and not (SRC / name).is_file()] == []
+
+
+def test_no_two_files_of_tests_have_one_name():
+    """Pytest imports them by their names alone."""
+    names = [path.name for path in (ROOT / "tests").rglob("*.py") if path.name not in ("conftest.py", "__init__.py")]
+    assert sorted(names) == sorted(set(names))

@@ -51,12 +51,12 @@ class Scene:
     def at(self, second: float, action: Any) -> None:
         self.clock.at(NOON + round(second * SECOND), action)
 
-    def work(self, stream: Any, cut: Any, compiled: Any) -> Any:
+    def work(self, stream: Any, job: Any) -> Any:
         """Do what a job does; those of the first stream fail as often as was said."""
         if stream.name == "stream1" and self.left:
             self.left -= 1
             raise AWAY
-        return run_in_memory(stream, cut, compiled)
+        return run_in_memory(stream, job)
 
     def run(self, until: float) -> Any:
         self.at(until, self.app.stop)

@@ -159,9 +159,9 @@ def test_of_windows_that_are_computed_directly_too(interpreted: SparkSession, tm
     def follow(step: str) -> None:
         loop = current[0]._loop
         if step == "committed":
-            stream = loop._streams["stream1"]
+            stream = loop.streams["stream1"]
             names = {key_set.name for key_set in key_sets_of(stream.state.running())}
-            loop.follow(stream, Arrangement(frozenset(), frozenset(names)))
+            loop.learning.follow(stream, Arrangement(frozenset(), frozenset(names)))
             assert stream.compiled.components[0].direct
 
     bench = Bench(interpreted, tmp_path, define)

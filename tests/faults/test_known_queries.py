@@ -12,10 +12,17 @@ from transom.model.time import ManualClock
 from transom.windows.aggregates.sums import Sum
 
 
+def seconds(until):
+    """A row per second, alternating between zones, with times as numbers."""
+    added = tm.sources.memory("zone string, at long, size long")
+    added.add([("ab"[i % 2], i, i) for i in range(until)])
+    return added
+
+
 @pytest.mark.parametrize("snapshot_bytes", [1, 1 << 20], ids=["snapshots", "log"])
 def test_columns_and_functions_are_known_again(spark, tmp_path, snapshot_bytes):
     """Made anew in each run, as the code of an application makes them: they are known by what they read like."""
-    rows, sinks = source(45), [tm.sinks.memory() for _ in range(3)]
+    rows, sinks = seconds(45), [tm.sinks.memory() for _ in range(3)]
 
     def again():
         app = tm.App(
@@ -65,7 +72,7 @@ def kinds_of_columns(stream, kind, number):
 @pytest.mark.parametrize("kind", ["key", "condition", "input", "aggregate", "map"])
 def test_what_a_checkpoint_could_not_tell_apart_is_refused(spark, tmp_path, kind):
     app = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON))
-    stream = app.stream(source(5), event_time="timestamp_seconds(at)")
+    stream = app.stream(seconds(5), event_time="timestamp_seconds(at)")
     for number in range(2):
         kinds_of_columns(stream, kind, number).to(tm.sinks.memory(), f"q{number}")
     with pytest.raises(DefinitionError, match=r"other functions.* name=|different names"):
@@ -74,7 +81,7 @@ def test_what_a_checkpoint_could_not_tell_apart_is_refused(spark, tmp_path, kind
 
 def test_equal_transformations_are_one(spark, tmp_path):
     """Numbered in the order of the queries, they were taken for each other when one of them had gone."""
-    rows, sinks = source(35), {name: tm.sinks.memory() for name in "abc"}
+    rows, sinks = seconds(35), {name: tm.sinks.memory() for name in "abc"}
 
     def app(names):
         made = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON), max_rows_per_cut=5)
@@ -108,7 +115,7 @@ def test_a_state_that_nobody_knows_is_an_error(spark, tmp_path, monkeypatch):
 @pytest.mark.parametrize("snapshot_bytes", [1, 1 << 20], ids=["snapshots", "log"])
 def test_a_query_that_failed_and_does_not_compile_any_more_stays_out(spark, tmp_path, snapshot_bytes):
     """With what reads its results; the others start, and it is not forgotten however often that happens."""
-    rows, sinks = source(40), {name: tm.sinks.memory() for name in ("good", "bad", "child")}
+    rows, sinks = seconds(40), {name: tm.sinks.memory() for name in ("good", "bad", "child")}
 
     def app(broken):
         made = tm.App(

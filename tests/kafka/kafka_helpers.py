@@ -60,7 +60,7 @@ def read(source: Any, spark: Any, start: Any, end: Any) -> list[tuple[Any, ...]]
         (source.partitions[row[PARTITION]], *(row[name] for name in frame.columns if name not in hidden))
         for row in rows
     ]
-    return sorted(found, key=str)
+    return sorted(found, key=lambda row: [(value is not None, value) for value in row])
 
 
 def corrupt(source: Any, spark: Any, start: Any, end: Any) -> list[tuple[str, int, int, str]]:

@@ -6,7 +6,7 @@ import queue
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -161,19 +161,12 @@ class Asking(Generic[T]):
         if self._pending is None:
             self._pending, self._late = Future(), False
             self._wanted.put(self._pending)
-        try:
-            found = self._pending.result(0 if self._late else patience)
-        except TimeoutError:
-            if not self._pending.done():
-                self._late = True
-                return None
-            self._pending = None
-            raise
-        except BaseException:
-            self._pending = None
-            raise
-        self._pending = None
-        return found
+        done, _ = wait([self._pending], 0 if self._late else patience)
+        if not done:
+            self._late = True
+            return None
+        answered, self._pending = self._pending, None
+        return answered.result()
 
     def end(self) -> None:
         """Ask no more."""
