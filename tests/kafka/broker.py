@@ -264,6 +264,7 @@ def _settings(ports: list[int], directory: Path) -> str:
         "group.initial.rebalance.delay.ms=0",
         "log.cleaner.backoff.ms=200",
         "log.initial.task.delay.ms=500",
+        "log.retention.ms=-1",  # the messages of tests are years old
         "transaction.state.log.min.isr=1",
         "share.coordinator.state.topic.min.isr=1",
         *(f"{name}.replication.factor=1" for name in one),
