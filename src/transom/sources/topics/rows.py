@@ -25,6 +25,9 @@ ABOUT_TYPE = (
 TOMBSTONE = "null (a message without a value)"
 NO_ANSWER_AFTER = "2000"
 """Milliseconds in which Spark's consumer has to get the next records; its own default of 120 s would hold up a cut."""
+NO_WAIT = "5"
+"""Milliseconds that a broker waits for more than there is. A range is there when it is read, so that waiting is of no
+use; and with the 500 ms that are usual, each consumer, of which a cut has one per partition, takes so long to close."""
 _RECORDS = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 )

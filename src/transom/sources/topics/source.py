@@ -18,7 +18,7 @@ from transom.sources.topics.arrivals import Arrivals
 from transom.sources.topics.book import Book, Part
 from transom.sources.topics.brokers import Asking, Brokers, Place, Topic
 from transom.sources.topics.ranges import Range, numbers, shares, without
-from transom.sources.topics.rows import NO_ANSWER_AFTER, read_ranges, rows_of, schema_of
+from transom.sources.topics.rows import NO_ANSWER_AFTER, NO_WAIT, read_ranges, rows_of, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -190,6 +190,7 @@ class KafkaSource:
         ranges = without(self._ranges(numbers(start), numbers(end)), left_out)
         settings = {
             "kafkaConsumer.pollTimeoutMs": NO_ANSWER_AFTER,
+            "kafka.fetch.max.wait.ms": NO_WAIT,
             **java_settings(reading.servers, reading.options),
             "kafka.isolation.level": "read_committed" if reading.committed else "read_uncommitted",
         }
