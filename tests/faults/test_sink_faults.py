@@ -149,7 +149,8 @@ def test_a_slow_sink_holds_back_the_reading_not_the_memory(spark, tmp_path):
     app = build(spark, tmp_path, source(100), {"slow": slow}, max_waiting_bytes=60)
     app.run(once=True, on_progress=watch)
     assert counts(slow, "slow") == of_windows(0, 10, 20, 30, 40, 50, 0, 10, 20)
-    assert notes == ["The sink of slow (memory) is slow; its stream is not read until it has taken what waits for it."]
+    said = "The sink of slow (memory) is slow; its stream is not read until it has taken what waits for it."
+    assert set(notes) == {said}, "on a busy machine it may be slow more than once"
     assert max(waiting) == 2
 
 
