@@ -92,7 +92,8 @@ def results(root: Path, out: str = "out") -> dict[str, list[str]]:
 
 def dead_letters(root: Path) -> list[str]:
     """Return the dead letters as sorted text."""
-    files = (root / "checkpoint" / "dead-letters").rglob("*.parquet")
+    all_files = (root / "checkpoint" / "dead-letters").rglob("*.parquet")
+    files = (file for file in all_files if not any(part.startswith(".") for part in file.relative_to(root).parts))
     return sorted(str(row) for file in files for row in pq.ParquetFile(file).read().to_pylist())
 
 

@@ -55,7 +55,8 @@ def spark_is_asked_once():
         if directory.name not in written:
             found[directory.name] = write(*args, directory=directory, **options)
             written[directory.name] = {file.name: file.read_bytes() for file in directory.iterdir()}
-        directory.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
         for name, content in written[directory.name].items():
             (directory / name).write_bytes(content)
         return found[directory.name]

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import functools
+import os
+import secrets
+import shutil
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from transom.engine.spark import eventtimes
@@ -13,6 +17,7 @@ from transom.engine.spark.plan import Branch, StreamPlan
 from transom.model.expression import Expression
 from transom.model.time import Micros
 from transom.sources.base import ARRIVAL, CORRUPT, ORIGIN, PARTITION
+from transom.storage.durable import sync_directory
 from transom.storage.places import Place, spark_uri
 
 if TYPE_CHECKING:
@@ -72,13 +77,31 @@ def write_dead_letters(
             (f"unreadable: {why}", None, [], unit, *nowhere) for unit, why in unreadable.items()
         ]
         frames.append(timed.sparkSession.createDataFrame(units, bad.schema))
-    _union(frames).coalesce(1).write.mode("overwrite").parquet(spark_uri(directory))
+    _write(_union(frames).coalesce(1), directory)
     if observation is None:
         return {}
     found = observed(observation)
     if found is None:
         found = _union(of_queries).agg(*_counts()).toArrow().to_pylist()[0]
     return {reason: rows for reason, rows in found.items() if rows}
+
+
+def _write(letters: DataFrame, directory: Place) -> None:
+    """Write the letters of a cut in place of those of an earlier try.
+
+    On a file system they get their name from this process: the JVM of one that was killed may go on writing for a
+    moment, into a hidden directory of its own.
+    """
+    if not isinstance(directory, Path):
+        letters.write.mode("overwrite").parquet(spark_uri(directory))
+        return
+    staged = directory.with_name(f".{directory.name}.{secrets.token_hex(4)}.tmp")
+    letters.write.parquet(spark_uri(staged))
+    for old in (directory, *directory.parent.glob(f".{directory.name}.*.tmp")):
+        if old != staged:
+            shutil.rmtree(old, ignore_errors=True)
+    os.replace(staged, directory)
+    sync_directory(directory.parent)
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:
