@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.storage.memory_objects import Faults, memory_place
 
-from transom.storage.journals import TakenOver, open_journal, read_journal, remove_journal, seal_journal
+from transom.storage.journals import TakenOver, open_journal, read_journal, remove_journals, seal_journal
 from transom.storage.places import Place
 
 
@@ -40,7 +40,7 @@ def test_what_was_synced_is_read(path: Place) -> None:
     assert read_journal(path) == b"header\na\nb\nc\nd\ne\n"
     open_journal(path, b"anew\n").close()
     assert read_journal(path) == b"anew\n"
-    remove_journal(path)
+    remove_journals(path.parent, {path.name})
     with pytest.raises(FileNotFoundError):
         read_journal(path)
 
@@ -65,6 +65,61 @@ def test_whoever_was_overtaken_is_shut_out(lag: int) -> None:
     with pytest.raises(TakenOver):
         second.append(b"5")
     assert read_journal(path) == b"123"
+
+
+def test_whoever_was_overtaken_stays_out_when_the_journal_is_removed() -> None:
+    store, folder = memory_place()
+    first = open_journal(folder / "log", b"1")
+    seal_journal(folder / "log")
+    seal_journal(folder / "log")
+    own = open_journal(folder / "own", b"1")
+    own.close()
+    for _ in range(2):
+        remove_journals(folder, {"log", "own"})
+        assert [key for key in store.content if "own" in key] == []
+        with pytest.raises(FileNotFoundError):
+            read_journal(folder / "log")
+    first.append(b"2")
+    with pytest.raises(TakenOver):
+        first.sync()
+    store.operations.clear()
+    remove_journals(folder, {"log"})
+    assert [what for what, _ in store.operations] == ["walk"]
+
+
+@pytest.mark.parametrize("replaced", [0, 1, 5])
+def test_whoever_was_overtaken_replaces_nothing(replaced: int) -> None:
+    """What the second one removed leaves places free in which the first one may write; nothing there counts."""
+    path = memory_place()[1] / "log"
+    first = open_journal(path, b"1")
+    second = open_journal(path)
+    for n in range(replaced):
+        second.append(b"+")
+        second.sync()
+        second.replace(b"%d" % n)
+    second.append(b"last")
+    second.sync()
+    held = read_journal(path)
+    with suppress(TakenOver):
+        for _ in range(50):
+            first.append(b"x")
+            first.sync()
+            first.replace(b"y")
+    assert read_journal(path) == held
+    second.append(b"!")
+    second.sync()
+    open_journal(path).close()
+    assert read_journal(path) == held + b"!"
+
+
+def test_a_first_piece_that_is_gone_is_noticed() -> None:
+    store, folder = memory_place()
+    journal = open_journal(folder / "log", b"1")
+    journal.append(b"2")
+    journal.sync()
+    store.remove("some/folder/log/000000000001")
+    with pytest.raises(FileNotFoundError):
+        read_journal(folder / "log")
 
 
 def test_a_piece_that_is_gone_is_noticed() -> None:

@@ -117,8 +117,8 @@ def test_a_damaged_or_missing_piece_is_an_error() -> None:
         reopen(folder)
 
 
-def _overtaken(act: Callable[[Checkpoint], list[int]], step: int) -> tuple[bool, list[int], list[int]]:
-    """Let another application open the checkpoint before an operation of what one does.
+def _overtaken(act: Callable[[Checkpoint], list[int]], step: int, snapshot: bool) -> tuple[bool, list[int], list[int]]:
+    """Let another application open the checkpoint, and perhaps replace the log, before an operation of what one does.
 
     Returns:
         Whether there are so many operations; what the first called committed; what the second has read.
@@ -131,8 +131,10 @@ def _overtaken(act: Callable[[Checkpoint], list[int]], step: int) -> tuple[bool,
         if now == begun + step:
             store.before = None
             second = reopen(folder)
-            second.append({"n": 1000}, sync=True)
             read.extend(_numbers(second))
+            second.append({"n": 1000}, sync=True)
+            if snapshot:
+                second.write_snapshot({"numbers": [*read, 1000]}, {})
             second.close()
 
     store.before = other
@@ -162,10 +164,11 @@ def _commits_and_snapshots(checkpoint: Checkpoint) -> list[int]:
     return committed
 
 
-def test_overtaken_at_any_moment() -> None:
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_overtaken_at_any_moment(snapshot: bool) -> None:
     """What the first called committed, the second has read, and the first commits nothing afterwards."""
     for step in range(1, 200):
-        done, committed, read = _overtaken(_commits_and_snapshots, step)
+        done, committed, read = _overtaken(_commits_and_snapshots, step, snapshot)
         if not done:
             break
         assert read == committed

@@ -27,7 +27,7 @@ from transom.checkpoint.names import (
 from transom.errors import CheckpointCorruptError, CheckpointError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.storage.durable import make_directory, names_in, remove_temporaries, sync_directory, sync_file
-from transom.storage.journals import remove_journal, seal_journal
+from transom.storage.journals import remove_journals, seal_journal
 from transom.storage.places import Place
 
 _log = logging.getLogger(__name__)
@@ -164,8 +164,7 @@ def remove_files(directory: Place, condition: Callable[[str, Stamp], bool]) -> N
     try:
         chosen = [name for name, stamp in stamped(directory).items() if condition(name, stamp)]
         if not isinstance(directory, Path):
-            for name in [name for name in chosen if name.endswith(LOG_SUFFIX)]:
-                remove_journal(directory / name)
+            remove_journals(directory, {name for name in chosen if name.endswith(LOG_SUFFIX)})
             directory.remove([name for name in chosen if not name.endswith(LOG_SUFFIX)])
             return
         for name in chosen:

@@ -6,6 +6,8 @@ whoever takes over puts a seal behind the last one, and what the other writes ne
     NAME/000000000001    "+" and bytes that were appended
     NAME/000000000002    "=" and bytes that replace all before
     NAME/000000000003    "." and random text: whoever wrote so far is shut out
+
+A seal stays when the journal is removed, for as long as the one who was shut out may live: for ever.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +25,7 @@ from transom.storage.durable import replacing, write_all
 from transom.storage.places import ObjectPath, Place
 
 _APPENDED, _REPLACED, _SEALED = b"+", b"=", b"."
+_SEAL_BYTES = 17
 _AT_ONCE = 16
 """Pieces that are read at the same time."""
 
@@ -34,8 +37,9 @@ class TakenOver(OSError):
 class Journal(Protocol):
     """A file that is open for appending."""
 
-    pieces: int
-    """Objects that it consists of; 1 for a file."""
+    @property
+    def pieces(self) -> int:
+        """Objects that it consists of; 1 for a file."""
 
     def append(self, data: bytes) -> None:
         """Write at the end; what was written may be lost until `sync` returns.
@@ -52,6 +56,14 @@ class Journal(Protocol):
             OSError: It is not known what is durable.
         """
 
+    def replace(self, content: bytes) -> None:
+        """Let it hold something else from now on, durably and at once.
+
+        Raises:
+            TakenOver: Somebody else goes on with it; it holds what they have written.
+            OSError: It holds what it held, or the content.
+        """
+
     def cut_off(self, length: int) -> None:
         """Take back what is behind a length, after an error of `append` or `sync`."""
 
@@ -65,7 +77,7 @@ def open_journal(path: Place, content: bytes | None = None) -> Journal:
     Args:
         path: Where it is.
         content: What it holds from now on, durably and at once; None goes on with what there is, and shuts out whoever
-            has it open in a store.
+            has it open in a store. Whoever has it open uses `Journal.replace` instead.
     """
     if isinstance(path, Path):
         if content is not None:
@@ -100,26 +112,57 @@ def journal_exists(path: Place) -> bool:
     return path.exists() if isinstance(path, Path) else path.is_dir()
 
 
-def remove_journal(path: Place) -> None:
-    """Remove a journal; nothing happens when there is none."""
-    if isinstance(path, Path):
-        path.unlink(missing_ok=True)
+def remove_journals(directory: Place, names: Collection[str]) -> None:
+    """Remove journals in a directory; nothing happens where there is none.
+
+    In a store their seals stay, so that also from now on whoever was shut out finds the next place taken.
+    """
+    if isinstance(directory, Path):
+        for name in names:
+            (directory / name).unlink(missing_ok=True)
         return
-    path.remove(map(_name, _numbers(path)))
+    pieces: dict[str, dict[str, int]] = {}
+    for entry in directory.walk() if names else ():
+        journal, _, number = entry.name.partition("/")
+        if journal in names and entry.stat and number.isdecimal():
+            pieces.setdefault(journal, {})[number] = entry.stat.st_size
+    removed = [
+        f"{journal}/{number}" for journal, sizes in pieces.items() for number in _but_seals(directory, journal, sizes)
+    ]
+    directory.remove(removed)
+
+
+def _but_seals(directory: ObjectPath, journal: str, sizes: Mapping[str, int]) -> list[str]:
+    """Return the pieces of a journal that are no seals; of one that was removed before, without asking."""
+    perhaps = [number for number, size in sizes.items() if size == _SEAL_BYTES]
+    if len(perhaps) == len(sizes):
+        return []
+    seals = [n for n in perhaps if (_found(directory / journal, int(n)) or b"").startswith(_SEALED)]
+    return [number for number in sizes if number not in seals]
 
 
 class _LocalJournal:
     """A file that is appended to."""
 
     def __init__(self, path: Path) -> None:
-        self._handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        self._path = path
+        self._handle = self._opened()
         self.pieces = 1
+
+    def _opened(self) -> int:
+        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
     def append(self, data: bytes) -> None:
         write_all(self._handle, data)
 
     def sync(self) -> None:
         os.fsync(self._handle)
+
+    def replace(self, content: bytes) -> None:
+        with replacing(self._path) as file:
+            file.write(content)
+        self.close()
+        self._handle = self._opened()
 
     def cut_off(self, length: int) -> None:
         os.ftruncate(self._handle, length)
@@ -137,15 +180,17 @@ class _Pieces:
         self._folder = folder
         self._waiting = bytearray()
         self._broken: OSError | None = None
-        numbers = _numbers(folder)
-        self.pieces = len(numbers)
-        self._last = max(numbers, default=0)
+        self._numbers = _numbers(folder)
+        self._last = max(self._numbers, default=0)
         if content is None:
             self._last = _sealed(folder, self._last)
+            self._numbers.append(self._last)
         else:
-            self._put(_REPLACED + content)
-            folder.remove(map(_name, numbers))
-            self.pieces = 1
+            self.replace(content)
+
+    @property
+    def pieces(self) -> int:
+        return len(self._numbers)
 
     def append(self, data: bytes) -> None:
         if self._broken:
@@ -166,7 +211,15 @@ class _Pieces:
             self._broken = error  # the piece may be there
             raise
         self._last += 1
-        self.pieces += 1
+        self._numbers.append(self._last)
+
+    def replace(self, content: bytes) -> None:
+        older = [*self._numbers]
+        self._put(_REPLACED + content)  # behind our own last piece, not behind those of whoever has taken over
+        self._waiting.clear()
+        with suppress(OSError):  # they count for nothing; the next replacement removes what is left
+            self._folder.remove(map(_name, older))
+            self._numbers = [self._last]
 
     def cut_off(self, length: int) -> None:
         self._waiting.clear()
@@ -194,15 +247,17 @@ def _sealed(folder: ObjectPath, last: int) -> int:
 def _pieces(folder: ObjectPath) -> list[bytes]:
     """Return the pieces that count, in order; those that a listing does not show yet are looked for by their names."""
     numbers = _numbers(folder)
-    first, last = min(numbers, default=1), max(numbers, default=0)
-    pieces = _read(folder, range(first, last + 1))
-    while (piece := _found(folder, first + len(pieces))) is not None:
-        pieces.append(piece)
-    start = max((place for place, piece in enumerate(pieces) if (piece or b"").startswith(_REPLACED)), default=0)
-    counting = [piece for piece in pieces[start:] if piece is not None]
-    if not counting or len(counting) < len(pieces) - start:
+    found = dict(zip(numbers, _read(folder, numbers), strict=True))
+    last = max(numbers, default=0)
+    while (piece := _found(folder, last + 1)) is not None:
+        last += 1
+        found[last] = piece
+    start = max((number for number, piece in found.items() if (piece or b"").startswith(_REPLACED)), default=last + 1)
+    counting = [found.get(number) or _found(folder, number) for number in range(start, last + 1)]
+    whole = [piece for piece in counting if piece is not None]
+    if not whole or len(whole) < len(counting):
         raise FileNotFoundError(errno.ENOENT, "there is no such object, or a piece of it is missing", str(folder))
-    return counting
+    return whole
 
 
 def _found(folder: ObjectPath, number: int) -> bytes | None:

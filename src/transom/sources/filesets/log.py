@@ -307,10 +307,10 @@ class FileLog:
             lines.append(line)
             entries.append(replace(entry, crc=after.crc))
         data = b"".join(lines)
-        written = open_journal(self._path, data)
-        if self._journal is not None:
-            self._journal.close()
-        self._journal = written
+        if self._journal is None:
+            self._journal = open_journal(self._path, data)
+        else:
+            self._journal.replace(data)
         self._header, self._entries, self._length = header, entries, len(data)
 
 
