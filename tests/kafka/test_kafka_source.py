@@ -32,10 +32,16 @@ FORMATS = {
         (7, "x"),
         [b'{"id": 7} 8', b"{", b"", b"\xff"],
     ),
-    "csv": (tm.csv("id bigint, name string", {"sep": ";"}), b"7;x", (7, "x"), [b"seven;x", b"7", b"7;\xff"]),
+    "csv": (
+        tm.csv("id bigint, name string", {"sep": ";"}),
+        b"7;x",
+        (7, "x"),
+        [b"seven;x", b"7", b"7;\xff", b"", b"7;x;y", b"7;x\n8;y"],
+    ),
+    "csv of one column": (tm.csv("name string"), b"", (None,), [b"x,y"]),
     "text": (tm.text(), "ü".encode(), ("ü",), [b"\xff"]),
-    "avro": (tm.avro(AVRO), b"\x0e", (7,), []),
-    "avro with a header": (tm.avro(AVRO, skip=5), b"\0\0\0\0\1\x0e", (7,), []),
+    "avro": (tm.avro(AVRO), b"\x0e", (7,), [b"", b"\xff", b"\x0e\0", b"\x0e\x0e"]),
+    "avro with a header": (tm.avro(AVRO, skip=5), b"\0\0\0\0\1\x0e", (7,), [b"\0\0", b"\0\0\0\0\1\xff"]),
 }
 
 

@@ -33,6 +33,8 @@ _RECORDS = (
 )
 _HEADERS = ", headers array<struct<key: string, value: binary>>"
 _VALUE, _TEXT, _ROW = "_source_value", "_source_text", "_source_row"
+_END = b"Transom's end".hex()
+"""Comes after a payload of Avro, to see that nothing else does."""
 
 
 def schema_of(format: Format, about: bool) -> StructType:
@@ -173,12 +175,16 @@ def _parsed(
         whole = StructType([*columns.fields]).add(CORRUPT, StringType(), True)
         made = F.from_csv(F.col(_TEXT), _ddl(whole), parsing)
         rows = held.select(text.alias(_TEXT), _VALUE, *kept).withColumn(_ROW, made)
-        sound = F.expr(f"is_valid_utf8({_TEXT})") & F.col(_ROW).isNotNull() & F.col(_ROW).getField(CORRUPT).isNull()
+        row = F.col(_ROW)
+        sound = F.expr(f"is_valid_utf8({_TEXT})") & row.isNotNull() & row.getField(CORRUPT).isNull()
+        if len(names) > 1:  # Spark makes nulls of an empty line, which has one column
+            sound &= F.col(_TEXT) != ""
     else:
         rows = held.select(F.base64(_VALUE).alias(_TEXT), _VALUE, *kept).withColumn(_ROW, _from_avro(format))
-        sound = F.col(_ROW).isNotNull()
+        row = F.col(_ROW).getField("row")
+        sound = F.col(_ROW).getField("end") == F.expr(f"X'{_END}'")
     bad = F.when(~F.coalesce(sound, F.lit(False)), F.expr(f"make_valid_utf8({_TEXT})"))
-    fields = [F.col(_ROW).getField(name).alias(name) for name in names]
+    fields = [row.getField(name).alias(name) for name in names]
     return rows.select(*fields, F.coalesce(gone, bad).alias(CORRUPT), *kept), F.col(CORRUPT)
 
 
@@ -187,11 +193,20 @@ def _ddl(columns: StructType) -> str:
 
 
 def _from_avro(format: Format) -> Column:
+    """Return the payload as a struct of `row` and `end`, which is `_END` for one that is a record and nothing else.
+
+    Of a record that it cannot read Spark makes a row of nulls, as if that had been sent, and what is behind a record it
+    leaves out. So the payload is read as an array of one element, the record and an end: without either it is null.
+    """
     from pyspark.sql import functions as F
     from pyspark.sql.avro.functions import from_avro
 
-    value = F.expr(f"substr({_VALUE}, {format.skip + 1})") if format.skip else F.col(_VALUE)
-    return from_avro(value, str(format.schema), {"mode": "PERMISSIVE"})
+    value = f"substr({_VALUE}, {format.skip + 1})" if format.skip else _VALUE
+    end = f'{{"type": "fixed", "name": "transom_end", "size": {len(_END) // 2}}}'
+    fields = f'[{{"name": "row", "type": {format.schema}}}, {{"name": "end", "type": {end}}}]'
+    message = f'{{"type": "record", "name": "transom_message", "fields": {fields}}}'
+    one = F.expr(f"concat(X'02', {value}, X'{_END}00')")
+    return from_avro(one, f'{{"type": "array", "items": {message}}}', {"mode": "PERMISSIVE"})[0]
 
 
 def _avro_schema(schema: str) -> StructType:
