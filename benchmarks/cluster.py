@@ -18,6 +18,7 @@ import transom as tm
 from benchmarks import links
 from benchmarks.harness import Run
 from transom.engine.placed import placed
+from transom.engine.placed.files import here
 
 MEGABYTES = 1024
 PATIENCE_SECONDS = 60
@@ -107,7 +108,7 @@ def kill_executor(spark: SparkSession, executor: str) -> None:
     Raises:
         TimeoutError: It does not notice.
     """
-    daemon = int(placed.Tasks(spark, [executor]).run(lambda _: placed.here().encode())[0].decode().rsplit(":", 1)[1])
+    daemon = int(placed.Tasks(spark, [executor]).run(lambda _: here().encode())[0].decode().rsplit(":", 1)[1])
     parent = int(Path(f"/proc/{daemon}/stat").read_text().rsplit(")", 1)[1].split()[1])
     os.kill(parent, signal.SIGKILL)
     end = time.monotonic() + PATIENCE_SECONDS

@@ -19,6 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 import transom as tm
 from transom.collections import workers
 from transom.engine.placed import exchange, placed
+from transom.engine.placed.files import here
+from transom.engine.placed.mapped import open_table
 from transom.model.time import MICROS_PER_SECOND, SystemClock
 from transom.placement.locality import Assignment
 
@@ -38,16 +40,14 @@ def placement(spark: SparkSession) -> dict[str, Any]:
     processes = [file.process for file in files[0]]
 
     def count(number: int) -> bytes:
-        found = sum(pc.sum(pc.match_substring(placed.open_table(p)["text"], "77")).as_py() or 0 for p in paths[number])
-        return json.dumps([found, placed.here() == processes[number]]).encode()
+        found = sum(pc.sum(pc.match_substring(open_table(p)["text"], "77")).as_py() or 0 for p in paths[number])
+        return json.dumps([found, here() == processes[number]]).encode()
 
     first = next_stage(spark)
     answers = [json.loads(answer) for answer in tasks.run(count)]
     drained(spark)
     seen = stages(spark, first)
-    rows = tasks.frame(
-        lambda i: (b for p in paths[i] for b in placed.open_table(p).to_batches()), words(spark, 0).schema
-    )
+    rows = tasks.frame(lambda i: (b for p in paths[i] for b in open_table(p).to_batches()), words(spark, 0).schema)
     plain = reduce(DataFrame.unionAll, (words(spark, n) for n in range(3))).where("text LIKE '%77%'").count()
     return {
         "executors": len({file.executor for file in files[0]}),
@@ -69,7 +69,7 @@ def moving(spark: SparkSession) -> dict[str, Any]:
     files = placed.place(words(spark, 5), placed.partition_of(["key"], PARTITIONS), tasks, "m")
     other = placed.Tasks(spark, tasks.homes[1:] + tasks.homes[:1])
     moved = exchange.move(files, other, "m")
-    alike = [placed.open_table(a.path).equals(placed.open_table(b.path)) for a, b in zip(files, moved, strict=True)]
+    alike = [open_table(a.path).equals(open_table(b.path)) for a, b in zip(files, moved, strict=True)]
     placed.remove(files, spark)
     return {
         "alike": all(alike),
@@ -123,7 +123,7 @@ def copies(spark: SparkSession) -> dict[str, Any]:
 
     def slow(table: pa.Table) -> pa.Table:
         np.sort(np.random.default_rng(0).random(500_000))
-        values = [[len(table)], [pc.sum(table["value"]).as_py()], [placed.here()]]
+        values = [[len(table)], [pc.sum(table["value"]).as_py()], [here()]]
         return pa.table(values, names=["rows", "sum", "here"])
 
     bounds = list(range(100, 1000, 100))

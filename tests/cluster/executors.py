@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections import Counter
 from typing import Any
 
@@ -12,6 +11,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from transom.engine.placed import placed
+from transom.engine.placed.outlasting import outlasting
+from transom.model.time import MICROS_PER_SECOND, SystemClock
 
 PARTITIONS = 12
 
@@ -25,18 +26,15 @@ def kill(process: str) -> None:
 
 
 def await_executors(spark: SparkSession, without: str, count: int) -> list[str]:
-    """Return the executors once one is gone and there are as many as wanted.
+    """Return the executors once one is gone and there are as many as wanted, within ten minutes."""
 
-    It looks again and again, for ten minutes: what it waits for is done by processes of the cluster, and Spark tells
-    only listeners in the JVM of it.
-    """
-    alive: list[str] = []
-    for _ in range(12_000):
-        alive = [each.id for each in placed.executors(spark)]
-        if without not in alive and len(alive) >= count:
-            return alive
-        time.sleep(0.05)
-    raise TimeoutError(f"{without} is to be gone, and {count} others there: {alive}")
+    def alive() -> list[str]:
+        found = [each.id for each in placed.executors(spark)]
+        if without in found or len(found) < count:
+            raise placed.NoExecutorError(f"{without} is to be gone, and {count} others there: {found}.", "Wait.")
+        return found
+
+    return outlasting(alive, 600 * MICROS_PER_SECOND, SystemClock())
 
 
 def words(spark: SparkSession, seed: int) -> Any:

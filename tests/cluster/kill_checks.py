@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +20,7 @@ from pyspark.sql import SparkSession
 from tier_checks import plain_windows, windows
 
 import transom as tm
+from transom.engine.placed.placed import Tasks
 
 KEYS, ROWS = 1_000, 20_000
 """Of a dataset (`words`)."""
@@ -49,16 +51,34 @@ class Killer:
                 os.kill(process, signal.SIGKILL)
                 self.kills += 1
 
-    def during(self, every: bool, latest: float, actions: Sequence[Callable[[], object]]) -> None:
-        """Do some things at once, each on a thread, and strike at some moment within so many seconds."""
-        moment = self.random.random() * latest
+    def during(self, every: bool, actions: Sequence[Callable[[], object]]) -> None:
+        """Do some things at once, each on a thread, and strike as one of their jobs is given its executors or begins.
+
+        Which one is random. If there are fewer, it strikes at the end.
+        """
+        steps, blows = itertools.count(1), list[threading.Thread]()
+        when = self.random.randrange(1, 7)
+
+        def before(method: Callable[..., Any]) -> Callable[..., Any]:
+            def called(*arguments: Any, **options: Any) -> Any:
+                if next(steps) == when:
+                    blows.append(threading.Thread(target=self.strike, args=[every]))
+                    blows[0].start()
+                return method(*arguments, **options)
+
+            return called
+
         threads = [threading.Thread(target=action) for action in actions]
-        for thread in threads:
-            thread.start()
-        time.sleep(moment)
-        self.strike(every)
-        for thread in threads:
-            thread.join()
+        run, located = Tasks.run, Tasks._located
+        with patch.object(Tasks, "run", before(run)), patch.object(Tasks, "_located", before(located)):
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        if not blows:
+            self.strike(every)
+        for blow in blows:
+            blow.join()
 
 
 def collection_kills(spark: SparkSession, rounds: int = 12, seed: int = 0) -> dict[str, Any]:
@@ -100,11 +120,10 @@ def collection_kills(spark: SparkSession, rounds: int = 12, seed: int = 0) -> di
             every = killer.random.random() < 0.4
             if number % 3 == 0:
                 killer.strike(every)
-                time.sleep(killer.random.random() / 2)
             elif number % 3 == 1:
-                killer.during(every, 0.5, [ask, ask])
+                killer.during(every, [ask, ask])
             else:
-                killer.during(every, 1.0, [add])
+                killer.during(every, [add])
             ask()
     return {"kills": killer.kills, "wrong": wrong, "answers": answers}
 

@@ -7,9 +7,9 @@ import os
 import socket
 import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.request import urlopen
 
 import pyspark
@@ -34,59 +34,93 @@ def environment() -> dict[str, str]:
     }
 
 
+class Daemon:
+    """A master or a worker; what it says goes to a file.
+
+    Args:
+        directory: Where it runs, and the file is.
+        what: Master or Worker.
+        arguments: Of its command line.
+    """
+
+    def __init__(self, directory: Path, what: str, *arguments: str) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._log = directory / f"{what}.log"
+        program = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
+        self.process = subprocess.Popen(
+            [program, f"org.apache.spark.deploy.{what.lower()}.{what}", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment(),
+            cwd=directory,
+            text=True,
+        )
+
+    def await_said(self, text: str) -> None:
+        """Wait until it has said something; from then on it says all into the file.
+
+        Raises:
+            RuntimeError: It ended without.
+        """
+        said = self.process.stdout
+        assert said is not None
+        with open(self._log, "a", encoding="utf-8") as log:
+            for line in said:
+                log.write(line)
+                if text in line:
+                    break
+            else:
+                raise RuntimeError(self._log.read_text(encoding="utf-8")[-2_000:])
+        threading.Thread(target=self._go_on, args=[said], daemon=True).start()
+
+    def _go_on(self, said: IO[str]) -> None:
+        with open(self._log, "a", encoding="utf-8") as log:
+            log.writelines(said)
+
+    def kill(self) -> None:
+        """Kill it, and what it has started ends by itself."""
+        self.process.kill()
+        self.process.wait()
+
+
 class StandaloneCluster:
     """Workers with two cores each; `with` stops all that is left of it."""
 
     def __init__(self, directory: Path, workers: int) -> None:
         port, self._page = free_port(), free_port()
         self.master = f"spark://127.0.0.1:{port}"
-        self._directory = directory
-        self._processes = [
-            self._start("Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(self._page))
-        ]
-        self._await_workers(0)
+        self._daemons: list[Daemon] = []
+        at = ("--host", "127.0.0.1")
+        self._start("New state: ALIVE", directory, "Master", *at, "--port", str(port), "--webui-port", str(self._page))
         for number in range(workers):
             own = directory / f"worker-{number}"
-            arguments = ("--host", "127.0.0.1", "--cores", "2", "--memory", "1g", "-d", str(own), self.master)
-            self._processes.append(self._start("Worker", *arguments))
-        self._await_workers(workers)
+            size = ("--cores", "2", "--memory", "1g", "-d", str(own))
+            self._start("Successfully registered with master", own, "Worker", *at, *size, self.master)
 
-    def _start(self, what: str, *arguments: str) -> subprocess.Popen[bytes]:
-        self._directory.mkdir(parents=True, exist_ok=True)
-        program = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
-        with open(self._directory / f"{what}.log", "ab") as log:
-            return subprocess.Popen(
-                [program, f"org.apache.spark.deploy.{what.lower()}.{what}", *arguments],
-                stdout=log,
-                stderr=log,
-                env=environment(),
-                cwd=self._directory,
-            )
+    def _start(self, said: str, directory: Path, what: str, *arguments: str) -> None:
+        self._daemons.append(Daemon(directory, what, *arguments))
+        try:
+            self._daemons[-1].await_said(said)
+        except BaseException:
+            self.end()
+            raise
 
     def state(self) -> dict[str, Any]:
         """Return what the master's page tells."""
         with urlopen(f"http://127.0.0.1:{self._page}/json/", timeout=10) as answer:
             return dict(json.load(answer))
 
-    def _await_workers(self, count: int) -> None:
-        for _ in range(1200):
-            try:
-                if self.state()["aliveworkers"] >= count:
-                    return
-            except OSError:  # the master does not listen yet
-                pass
-            time.sleep(0.1)
-        raise TimeoutError(f"{count} workers are to be there: {(self._directory / 'Master.log').read_text()[-2000:]}")
-
     def kill_worker(self, number: int) -> None:
         """Kill a worker's process; its executors go with it."""
-        self._processes[1 + number].kill()
-        self._processes[1 + number].wait()
+        self._daemons[1 + number].kill()
+
+    def end(self) -> None:
+        """Kill all that is left."""
+        for daemon in reversed(self._daemons):
+            daemon.kill()
 
     def __enter__(self) -> StandaloneCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in reversed(self._processes):
-            process.kill()
-            process.wait()
+        self.end()

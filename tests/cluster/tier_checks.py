@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 import transom as tm
 from transom.engine.control.tiers import Tiers, migrate
 from transom.engine.placed import placed
+from transom.engine.placed.files import here
 from transom.placement.balance import Move
 from transom.placement.migration import Strategy
 
@@ -127,7 +128,7 @@ def tier(spark: SparkSession) -> dict[str, Any]:
     def strike(commits: int) -> None:
         if commits == 4:
             victims.append(placed.executors(spark)[0].id)
-            kill(placed.Tasks(spark, victims).run(lambda _: placed.here().encode())[0].decode())
+            kill(placed.Tasks(spark, victims).run(lambda _: here().encode())[0].decode())
             await_executors(spark, victims[0], 2)
 
     found, stream = windows(spark, "cluster", strike)

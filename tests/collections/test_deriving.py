@@ -11,7 +11,7 @@ import pytest
 
 from transom.collections.datasets import Dataset, Recipe, with_ancestors
 from transom.collections.deriving import Gap, Made, alike, common_schema, copying, executing, open_anywhere, strayed
-from transom.engine.placed.placed import PlacedFile
+from transom.engine.placed.files import PlacedFile
 from transom.engine.placed.plain import plain
 from transom.errors import CheckpointCorruptError, DefinitionError
 

@@ -1,4 +1,4 @@
-"""Writes results of one cut after the other to a topic, from the first on that is not noted, until it is killed.
+"""Writes results of one cut after the other to a topic, until it is killed; says "ready" and then each cut's number.
 
 python sink_writer.py SERVERS TOPIC CUTS
 """
@@ -31,4 +31,5 @@ if __name__ == "__main__":
     print("ready", flush=True)
     for number in range(int(sys.argv[3])):  # what is there already is left out by the sink itself
         sink.write(results(number))
+        print(number, flush=True)
     sink.close()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transom.errors import DefinitionError
+from transom.errors import DefinitionError, SourceError
 from transom.kafka.client import checked_options, java_settings
 from transom.sources.topics.arrivals import MOST, Arrivals
+from transom.sources.topics.beginnings import Start, first_offsets
 from transom.sources.topics.book import Book
-from transom.sources.topics.brokers import Asking
+from transom.sources.topics.brokers import Asking, Place
+from transom.sources.topics.factory import _start
 from transom.sources.topics.ranges import shares
 
 KEYS = st.sampled_from("abcdef")
@@ -115,3 +118,38 @@ def test_spark_gets_the_login_under_its_own_names(monkeypatch: pytest.MonkeyPatc
     }
     with pytest.raises(DefinitionError, match="is no text"):
         checked_options({"a": None}, "kafka")
+
+
+@given(st.integers(0, 4_000_000_000_000), st.integers(0, 999))
+def test_a_time_to_begin_at_is_exact(millis: int, micros: int) -> None:
+    """No message of that millisecond is passed over; times between two begin with the later one."""
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=millis, microseconds=micros)
+    for said in (moment, moment.isoformat(), moment.replace(tzinfo=None).isoformat(), millis * 1_000 + micros):
+        assert _start(said) == millis + (micros > 0)
+
+
+PLACES: list[Place] = [("t", 0), ("t", 1)]
+
+
+@pytest.mark.parametrize(
+    "starting, begins",
+    [
+        ("earliest", [3, 0]),
+        ("latest", [10, 7]),
+        (1_700, [5, 7]),
+        ({"t": {1: 7}}, [3, 7]),
+        ({"t": {0: 3, 1: 0}}, [3, 0]),
+        ({"t": {0: 2}}, "t/0 cannot begin at 2: it has 3 to 10"),
+        ({"t": {1: 8}}, "t/1 cannot begin at 8: it has 0 to 7"),
+        ({"u": {0: 1}}, "u/0 cannot begin at 1: there is no such partition"),
+    ],
+)
+def test_where_partitions_begin(starting: Start, begins: list[int] | str) -> None:
+    earliest, ends = dict(zip(PLACES, (3, 0), strict=True)), dict(zip(PLACES, (10, 7), strict=True))
+    asked = {"1700": dict(zip(PLACES, ((5, 1_800), (-1, -1)), strict=True))}
+    if isinstance(begins, str):
+        with pytest.raises(SourceError, match=begins):
+            first_offsets(starting, earliest, ends, lambda places, at: asked[at])
+    else:
+        found = first_offsets(starting, earliest, ends, lambda places, at: asked[at])
+        assert [found[place] for place in PLACES] == begins

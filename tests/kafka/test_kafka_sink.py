@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -153,9 +152,11 @@ def test_a_process_that_is_killed_again_and_again(kafka: Any, seed: int) -> None
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             assert process.stdout.readline() == b"ready\n", process.stderr.read().decode()
             if left:
-                time.sleep(numbers.uniform(0, 0.5))
+                for _ in range(numbers.randrange(cuts)):  # it is amid the next one, or begins it
+                    process.stdout.readline()
                 process.send_signal(signal.SIGKILL)
-            assert process.wait(120) == (-signal.SIGKILL if left else 0)
+            process.communicate(timeout=120)
+            assert process.returncode == (-signal.SIGKILL if left else 0)
     assert seen(kafka, topic) == expected(*range(cuts))
 
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import os
-import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +17,15 @@ from transom.storage.places import ObjectPath
 
 _numbers = itertools.count(1)
 SECRET = "a-secret-that-nobody-may-print"
+SERVER = """
+import sys
+from moto.server import ThreadedMotoServer
+server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+server.start()
+print(server.get_host_and_port()[1], flush=True)
+sys.stdin.read()
+"""
+"""Says its port, and ends with the tests, however they end: with its input."""
 
 
 @pytest.fixture(scope="session")
@@ -27,12 +33,14 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the server; the environment says where it is."""
     if importlib.util.find_spec("moto") is None or importlib.util.find_spec("obstore") is None:
         pytest.skip("moto and obstore are not installed")
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     log = (tmp_path_factory.mktemp("moto") / "log").open("wb")
-    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    server = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+    port = server.stdout.readline().decode().strip()
+    assert port, Path(log.name).read_text()
     address = f"http://127.0.0.1:{port}"
     told = {
         "AWS_ENDPOINT_URL": address,
@@ -44,18 +52,14 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     before = {name: os.environ.get(name) for name in told}
     os.environ.update(told)
     try:
-        for _ in range(600):
-            with suppress(OSError), urllib.request.urlopen(f"{address}/moto-api/"):
-                break
-            assert server.poll() is None, Path(log.name).read_text()
-            time.sleep(0.05)
         put = urllib.request.Request(f"{address}/transom", data=b"", method="PUT")
         put.add_header("Authorization", "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request")
         urllib.request.urlopen(put).close()
         yield address
     finally:
-        server.terminate()
+        server.stdin.close()
         server.wait()
+        server.stdout.close()
         log.close()
         for name, value in before.items():
             if value is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from transom.collections.partitioning import Partitioning
-from transom.engine.placed.placed import PlacedFile, file_name
+from transom.engine.placed.files import PlacedFile, file_name
 from transom.placement.locality import ExecutorId
 
 if TYPE_CHECKING:

@@ -19,9 +19,8 @@ from pyarrow.fs import FileSystem
 
 from transom.collections.datasets import Dataset, Function
 from transom.collections.keyvalues import plain_table
-from transom.engine.placed import placed
+from transom.engine.placed.files import PlacedFile, keep
 from transom.engine.placed.mapped import open_bytes, open_table
-from transom.engine.placed.placed import PlacedFile
 from transom.engine.placed.plain import plain, plain_schema
 from transom.errors import CheckpointCorruptError, DefinitionError
 from transom.model.time import MICROS_PER_SECOND, SystemClock
@@ -175,7 +174,7 @@ def _execute(program: Sequence[Step], number: int, application: str, keys: tuple
                 return [*found, Made(0.0, wrong=wrong)]
             begun += clock.monotonic() - paused
             table = plain(table)
-        file = None if step.stem is None else placed.keep(table, application, f"{step.stem}-{number}")
+        file = None if step.stem is None else keep(table, application, f"{step.stem}-{number}")
         tables.append(table)
         found.append(Made((clock.monotonic() - begun) / MICROS_PER_SECOND, file, table.schema))
     return found

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from transom.collections.datasets import Dataset
 from transom.collections.workers import Workers
 from transom.engine.placed import exchange, placed
+from transom.engine.placed.files import PlacedFile
 from transom.engine.placed.outlasting import outlasting
-from transom.engine.placed.placed import PlacedFile, Tasks
+from transom.engine.placed.placed import Tasks
 from transom.failures import classify
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros
 from transom.placement.grouping import Grouping

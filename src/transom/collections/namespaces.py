@@ -23,7 +23,7 @@ from transom.collections.replicas import Copies
 from transom.collections.restoring import Restorer
 from transom.collections.steps import OnTables
 from transom.collections.workers import Workers, workers
-from transom.engine.placed import placed
+from transom.engine.placed.files import file_name
 from transom.engine.placed.placed import Tasks
 from transom.errors import DefinitionError
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, SystemClock
@@ -164,7 +164,7 @@ class Namespace:
         """
         with self._homes.lock:
             if self.checkpointer is None:
-                name = f"{self.spark.sparkContext.applicationId}-{placed.file_name(self.name)}"
+                name = f"{self.spark.sparkContext.applicationId}-{file_name(self.name)}"
                 self._restorer.checkpointer = Checkpointer(recovery, name)
             elif self.checkpointer.recovery != recovery:
                 raise DefinitionError(

@@ -12,7 +12,8 @@ from transom.collections.homes import Homes
 from transom.collections.keyvalues import key_types
 from transom.collections.partitioning import SLICES, Key, Partitioning, heavy_keys
 from transom.engine.placed import placed
-from transom.engine.placed.placed import PlacedFile
+from transom.engine.placed.files import PlacedFile
+from transom.engine.placed.mapped import open_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -84,7 +85,7 @@ class Placing:
         paths, sizes = [each.path for each in dataset.files], [each.bytes for each in dataset.files]
 
         def find(number: int) -> bytes:
-            return pickle.dumps(heavy_keys(placed.open_table(paths[number]), keys, sizes[number], most // SLICES))
+            return pickle.dumps(heavy_keys(open_table(paths[number]), keys, sizes[number], most // SLICES))
 
         found: dict[Key, int] = {}
         for answer in self._homes.tasks_by_partition().run(find, large):

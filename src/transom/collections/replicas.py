@@ -16,7 +16,8 @@ from weakref import WeakSet
 from transom.collections.datasets import Dataset
 from transom.collections.homes import Homes
 from transom.engine.placed import exchange
-from transom.engine.placed.placed import PlacedFile, Tasks
+from transom.engine.placed.files import PlacedFile
+from transom.engine.placed.placed import Tasks
 from transom.failures import classify
 from transom.placement.locality import ExecutorId
 from transom.placement.replicas import Copy, Place, Replicas

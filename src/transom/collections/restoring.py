@@ -20,8 +20,9 @@ from transom.collections.datasets import Dataset, with_ancestors
 from transom.collections.deriving import Gap, Made, Step, common_schema, executing
 from transom.collections.homes import Homes
 from transom.engine.placed import placed
+from transom.engine.placed.files import PlacedFile
 from transom.engine.placed.outlasting import passes
-from transom.engine.placed.placed import PARTITION, PlacedFile, Tasks
+from transom.engine.placed.placed import PARTITION, Tasks
 from transom.errors import SourceError, TransomError
 from transom.failures import FailureKind, classify
 from transom.model.time import MICROS_PER_SECOND, SystemClock

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from transom.errors import SinkError
+from transom.failures import classify
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ class Opened:
         with self._lock:
             known = self._open.pop(id(each), None)
         if known is not None:
-            _closed(known)
+            _error_of_closing(known)
 
     def close(self, busy: Sequence[Closable], error: BaseException | None) -> None:
         """Close all at the end of the run.
@@ -54,19 +55,21 @@ class Opened:
         with self._lock:
             some = list(self._open.values())
             self._open.clear()
-        failed = [each for each in some if not any(each is other for other in busy) and not _closed(each)]
+        ended = [(each, _error_of_closing(each)) for each in some if not any(each is other for other in busy)]
+        failed = [(each.describe(), reason) for each, reason in ended if reason is not None]
         if failed and error is None:
             raise SinkError(
-                f"{' and '.join(each.describe() for each in failed)} could not be closed.",
-                "What was delivered is there; the log says what went wrong.",
-            )
+                f"{' and '.join(what for what, _ in failed)} could not be closed: "
+                f"{'; '.join(classify(reason).reason for _, reason in failed)}.",
+                "What was delivered is there; the log says where it went wrong.",
+            ) from failed[0][1]
 
 
-def _closed(each: Closable) -> bool:
-    """Close it; tell whether that went well."""
+def _error_of_closing(each: Closable) -> Exception | None:
+    """Close it; return what went wrong, which is logged, or None."""
     try:
         each.close()
-    except Exception:
-        logger.exception("%s could not be closed.", each.describe())
-        return False
-    return True
+    except Exception as error:
+        logger.warning("%s could not be closed.", each.describe(), exc_info=error)
+        return error
+    return None

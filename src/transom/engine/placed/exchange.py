@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from transom.engine.placed.files import PlacedFile, Writer
 from transom.engine.placed.mapped import open_bytes
-from transom.engine.placed.placed import PlacedFile, Tasks, Writer
+from transom.engine.placed.placed import Tasks
 
 MOST_MOVED = 256 << 20
 """Bytes that are moved in one job: what a Python worker holds at once, at most."""
@@ -91,7 +92,7 @@ def _moved(
         target = targets.index(tasks.homes[number])
         given[sources.index(files[number].executor)].append((target, number, files[number].path))
     there = Tasks(tasks.spark, targets)
-    writer = Writer(tasks, name)
+    writer = Writer(tasks.application, name)
 
     def give(source: int) -> Iterator[tuple[int, int, bytes]]:
         for target, number, path in given[source]:

@@ -10,22 +10,16 @@ Spark Connect has no RDDs: all of this needs a classic session.
 
 from __future__ import annotations
 
-import os
 import pickle
-import re
-import socket
-import tempfile
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from transom.engine.placed import mapped as kept
-from transom.engine.placed.mapped import open_table as open_table
+from transom.engine.placed.files import PlacedFile, Writer, packed
 from transom.engine.placed.plain import plain_schema
 from transom.errors import SessionError
 from transom.model.sessions import is_connect, java_class
@@ -40,8 +34,6 @@ DRIVER = "driver"
 """Spark's name of the executor that is the driver itself."""
 WRITERS = 4
 """Tasks for each executor that write its partitions of a dataset."""
-_DIRECTORIES = ("SPARK_EXECUTOR_DIRS", "LOCAL_DIRS", "SPARK_LOCAL_DIRS")
-"""Where a cluster manager says that an executor may keep files, which it removes afterwards."""
 
 
 @dataclass(frozen=True)
@@ -60,23 +52,6 @@ class ExecutorInfo:
     def location(self) -> str:
         """The preferred location that means this executor."""
         return f"executor_{self.host}_{self.id}"
-
-
-@dataclass(frozen=True)
-class PlacedFile:
-    """One partition of a dataset."""
-
-    path: str
-    rows: int
-    bytes: int
-    executor: ExecutorId
-    """Where it is."""
-    process: str
-    """The process that it is near to; see `here`."""
-
-    def seen(self) -> PlacedFile:
-        """Return it as seen from this Python worker: those for Arrow and for RDDs may have parents of their own."""
-        return replace(self, process=here())
 
 
 class NoExecutorError(SessionError):
@@ -113,22 +88,6 @@ def executors(spark: SparkSession) -> list[ExecutorInfo]:
     return sorted(others or found, key=lambda each: (len(each.id), each.id))
 
 
-def here() -> str:
-    """Return a name of the executor's process that this Python worker belongs to, the same for all of its workers."""
-    return f"{socket.gethostname()}:{os.getppid()}"
-
-
-def keep(table: pa.Table, application: str, stem: str) -> PlacedFile:
-    """Write a table at this executor, under a name that nobody else has; for tasks.
-
-    Args:
-        table: A partition.
-        application: Id of the Spark application.
-        stem: Begins the file's name.
-    """
-    return _write(_file(table), _scratch(f"transom-{application}"), f"{stem}-{uuid.uuid4().hex[:8]}")
-
-
 class Tasks:
     """Tasks that run at chosen executors; made once for an assignment, used for any number of jobs.
 
@@ -150,6 +109,11 @@ class Tasks:
 
     def __len__(self) -> int:
         return len(self.homes)
+
+    @property
+    def application(self) -> str:
+        """Id of the Spark application."""
+        return str(self.spark.sparkContext.applicationId)
 
     @cached_property
     def rdd(self) -> RDD[int]:
@@ -264,7 +228,7 @@ def place_numbered(numbered: DataFrame, tasks: Tasks, name: str) -> list[PlacedF
     by_place = numbered.toDF(*(f"c{place}" for place in range(len(numbered.columns))))  # mapInArrow takes no dots
     partition = F.col(f"c{numbered.columns.index(PARTITION)}")
     bundle = F.element_at(F.array(*(F.lit(bundle_of[number]) for number in range(len(tasks)))), partition + 1)
-    writer = Writer(tasks, name)
+    writer = Writer(tasks.application, name)
     by_task = by_place.repartitionById(len(bundles), bundle)
     written = by_task.mapInArrow(_writing(writer, schema, arrow_schema(numbered)), f"{PAYLOAD} binary")
     homes = Tasks(tasks.spark, [tasks.homes[bundle[0]] for bundle in bundles])
@@ -272,7 +236,7 @@ def place_numbered(numbered: DataFrame, tasks: Tasks, name: str) -> list[PlacedF
     def complete(payload: bytes, task: int) -> dict[int, PlacedFile]:
         held = pickle.loads(payload)
         for number in set(bundles[task]) - held.keys():
-            held[number] = writer.write(_file(schema.empty_table()), f"{number}")
+            held[number] = writer.write(packed(schema.empty_table()), f"{number}")
         return {number: file.seen() for number, file in held.items()}
 
     found = {
@@ -328,19 +292,11 @@ def _writing(
         for each in table[PARTITION].value_counts():
             number, count = each["values"].as_py(), each["counts"].as_py()
             part = table.drop_columns(PARTITION).slice(begin, count).cast(schema)
-            files[number] = writer.write(_file(part), f"{number}")
+            files[number] = writer.write(packed(part), f"{number}")
             begin += count
         yield pa.record_batch([pa.array([pickle.dumps(files)], pa.binary())], names=[PAYLOAD])
 
     return write
-
-
-def _file(table: pa.Table) -> bytes:
-    """Return a table as an Arrow IPC file with one batch."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
-    return bytes(sink.getvalue().to_pybytes())
 
 
 def at_tasks(packed: DataFrame, tasks: Tasks, function: Callable[[bytes, int], Any]) -> list[Any]:
@@ -362,40 +318,3 @@ def at_tasks(packed: DataFrame, tasks: Tasks, function: Callable[[bytes, int], A
             yield function(bytes(row[PAYLOAD]), task)
 
     return RDD(pairs, tasks.spark.sparkContext, deserializer).mapPartitions(run).collect()
-
-
-class Writer:
-    """Writes files of one dataset into the directory of the executor that it is used at.
-
-    Args:
-        tasks: Tasks of the application.
-        name: Of the dataset; begins the names of the files.
-    """
-
-    def __init__(self, tasks: Tasks, name: str) -> None:
-        self._directory = f"transom-{tasks.spark.sparkContext.applicationId}"
-        self._stem = f"{name}-{uuid.uuid4().hex[:8]}"
-
-    def write(self, payload: bytes, name: str) -> PlacedFile:
-        """Write a file; who asks for it knows which executor this is."""
-        return _write(payload, _scratch(self._directory), f"{self._stem}-{name}")
-
-
-def _scratch(directory: str) -> Path:
-    """Return this executor's directory for files."""
-    given = next((os.environ[name] for name in _DIRECTORIES if os.environ.get(name)), tempfile.gettempdir())
-    place = Path(given.split(os.pathsep)[0].split(",")[0]) / directory
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return place
-
-
-def file_name(text: str) -> str:
-    """Return a text as the name of a file: other characters than letters, digits, dots and dashes are underscores."""
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", text)
-
-
-def _write(payload: bytes, directory: Path, stem: str) -> PlacedFile:
-    path = directory / f"{file_name(stem)}.arrow"
-    path.write_bytes(payload)
-    table = open_table(str(path))
-    return PlacedFile(str(path), table.num_rows, len(payload), "", here())

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
 from transom.errors import DefinitionError
 from transom.kafka.client import checked_options, java_settings, require_client, server_list
 from transom.model.formats import Format
-from transom.sources.topics.source import KafkaSource, Reading, Start
+from transom.sources.topics.beginnings import Start
+from transom.sources.topics.source import KafkaSource, Reading
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Starting: TypeAlias = "str | int | datetime | Mapping[str, Mapping[int, int]]"
 
 
@@ -110,7 +112,7 @@ def _compiled(pattern: str | None) -> re.Pattern[str] | None:
 
 
 def _start(starting: Starting) -> Start:
-    """Return where to begin: "earliest", "latest", a time in milliseconds, or offsets."""
+    """Return where to begin; a time that is no whole number of milliseconds is rounded up."""
     if isinstance(starting, Mapping):
         ok = all(
             isinstance(of, Mapping) and all(isinstance(n, int) and n >= 0 for n in of.values())
@@ -127,7 +129,7 @@ def _start(starting: Starting) -> Start:
             pass
     elif isinstance(starting, datetime):
         aware = starting if starting.tzinfo is not None else starting.replace(tzinfo=UTC)
-        return -int(-(aware.timestamp() * 1_000) // 1)
+        return _start((aware - _EPOCH) // timedelta(microseconds=1))
     elif type(starting) is int:
         return -(-starting // 1_000)
     raise DefinitionError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from transom.errors import SourceError
@@ -86,3 +86,18 @@ def without(ranges: Iterable[Range], left_out: Iterable[Range]) -> list[Range]:
         begins[each.key] = max(begins.get(each.key, 0), each.end)
     found = [Range(each.key, max(each.begin, begins.get(each.key, 0)), each.end) for each in ranges]
     return [each for each in found if each.begin < each.end]
+
+
+def lost_of(ranges: Sequence[Range], earliest: Mapping[str, int], gone: Set[str]) -> list[Range]:
+    """Return what is lost of ranges: what is before the earliest offset, and all of partitions that are gone.
+
+    >>> lost_of([Range("a", 0, 9), Range("b", 0, 3), Range("c", 2, 4)], {"a": 4, "c": 1}, {"b"})
+    [Range(key='a', begin=0, end=4), Range(key='b', begin=0, end=3)]
+    """
+    ends = {each.key: each.end if each.key in gone else min(each.end, earliest.get(each.key, 0)) for each in ranges}
+    return [Range(each.key, each.begin, ends[each.key]) for each in ranges if ends[each.key] > each.begin]
+
+
+def why_lost(lost: Range, gone: Set[str]) -> str:
+    """Return why a range is lost, in words."""
+    return "the topic was deleted" if lost.key in gone else "removed by retention before it was read"

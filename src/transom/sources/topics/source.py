@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from transom.errors import SourceAwayError, SourceError, SourceLostError
 from transom.kafka.client import java_settings
@@ -15,9 +15,10 @@ from transom.model.formats import Format
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros
 from transom.sources.base import Cut, Mark, Offset, Waiting
 from transom.sources.topics.arrivals import Arrivals
+from transom.sources.topics.beginnings import Start, first_offsets
 from transom.sources.topics.book import Book, Part
 from transom.sources.topics.brokers import Asking, Brokers, Place, Topic
-from transom.sources.topics.ranges import Range, numbers, shares, without
+from transom.sources.topics.ranges import Range, lost_of, numbers, shares, why_lost, without
 from transom.sources.topics.rows import NO_ANSWER_AFTER, NO_WAIT, read_ranges, rows_of, schema_of
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 logger = logging.getLogger(__name__)
-
-Start: TypeAlias = "str | int | Mapping[str, Mapping[int, int]]"
 
 PATIENCE = 0.5
 """Seconds that a look waits for the brokers, who answer in milliseconds; what comes later is seen by a later one."""
@@ -216,10 +215,10 @@ class KafkaSource:
         earliest = brokers.offsets({"earliest": places})["earliest"]
         firsts = {part.key: earliest[part.topic, part.partition][0] for part in known}
         gone = frozenset(part.key for part in parts if part.key not in firsts)
-        lost = _lost_of(ranges, firsts, gone)
+        lost = lost_of(ranges, firsts, gone)
         if lost and not self._reading.skips:
             raise self._loss(lost, gone)
-        return {str(each): _why(each, gone) for each in lost}
+        return {str(each): why_lost(each, gone) for each in lost}
 
     def unreadable(self, spark: SparkSession, start: Offset, end: Offset) -> dict[str, str]:
         """Return the ranges in [start, end) whose messages are gone by now."""
@@ -319,35 +318,18 @@ class KafkaSource:
             if book.named(topic.name, topic.id, number) not in book.index_of
         ]
         if found or book.is_new:
-            begins = self._first_offsets([(name, number) for name, _, number in found], seen, book.is_new)
+            begins = first_offsets(
+                self._reading.starting if book.is_new else "earliest",
+                {place: seen.earliest[place][0] for place in ((name, number) for name, _, number in found)},
+                {place: end for place, (end, _) in seen.ends.items()},
+                lambda places, at: self._open.offsets({at: places})[at],
+            )
             book.add([(name, id, number, begins[name, number]) for name, id, number in found])
         gone = frozenset(part.key for part in book.parts if not _is(part, there))
         for key in sorted(gone - self._gone):
             if key in self._ends or part_is_latest(book, key):
                 logger.warning("kafka: the partition %s is not there any more.", key)
         self._topics, self._topics_at, self._gone = dict(there), seen.at, gone
-
-    def _first_offsets(self, places: Sequence[Place], seen: _Seen, is_first_look: bool) -> dict[Place, int]:
-        """Return where partitions begin that were found just now."""
-        earliest = {place: seen.earliest[place][0] for place in places}
-        starting = self._reading.starting
-        if not is_first_look or starting == "earliest":
-            return earliest
-        ends = {place: seen.ends[place][0] for place in places}
-        if starting == "latest":
-            return ends
-        if isinstance(starting, int):
-            found = self._open.offsets({str(starting): places})[str(starting)]
-            return {place: ends[place] if found[place][0] < 0 else found[place][0] for place in places}
-        assert isinstance(starting, Mapping)
-        asked = {(topic, number): at for topic, of in starting.items() for number, at in of.items()}
-        for place, at in asked.items():
-            if place not in earliest or not earliest[place] <= at <= ends[place]:
-                there = (
-                    f"it has {earliest[place]} to {ends[place]}" if place in earliest else "there is no such partition"
-                )
-                raise SourceError(f"kafka: {place[0]}/{place[1]} cannot begin at {at}: {there}.", "Correct `starting`.")
-        return {**earliest, **asked}
 
     # ---- offsets
 
@@ -368,7 +350,7 @@ class KafkaSource:
         Raises:
             SourceLostError: It is not to be skipped.
         """
-        lost = _lost_of(self._ranges(begins, ends), self._earliest, self._gone)
+        lost = lost_of(self._ranges(begins, ends), self._earliest, self._gone)
         if lost and not self._reading.skips:
             raise self._loss(lost, self._gone)
         return lost
@@ -405,13 +387,3 @@ def part_is_latest(book: Book, key: str) -> bool:
 
 def _is(part: Part, there: Mapping[str, Topic]) -> bool:
     return part.topic in there and there[part.topic].id == part.id
-
-
-def _lost_of(ranges: Sequence[Range], earliest: Mapping[str, int], gone: frozenset[str]) -> list[Range]:
-    """Return the beginnings of ranges that are before the earliest offset, and those of topics that are gone."""
-    ends = {each.key: each.end if each.key in gone else min(each.end, earliest.get(each.key, 0)) for each in ranges}
-    return [Range(each.key, each.begin, ends[each.key]) for each in ranges if ends[each.key] > each.begin]
-
-
-def _why(lost: Range, gone: frozenset[str]) -> str:
-    return "the topic was deleted" if lost.key in gone else "removed by retention before it was read"
