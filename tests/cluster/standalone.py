@@ -46,6 +46,7 @@ class Daemon:
     def __init__(self, directory: Path, what: str, *arguments: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._log = directory / f"{what}.log"
+        self._going_on: threading.Thread | None = None
         program = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
         self.process = subprocess.Popen(
             [program, f"org.apache.spark.deploy.{what.lower()}.{what}", *arguments],
@@ -70,17 +71,21 @@ class Daemon:
                 if text in line:
                     break
             else:
+                said.close()
                 raise RuntimeError(self._log.read_text(encoding="utf-8")[-2_000:])
-        threading.Thread(target=self._go_on, args=[said], daemon=True).start()
+        self._going_on = threading.Thread(target=self._go_on, args=[said], daemon=True)
+        self._going_on.start()
 
     def _go_on(self, said: IO[str]) -> None:
-        with open(self._log, "a", encoding="utf-8") as log:
+        with said, open(self._log, "a", encoding="utf-8") as log:
             log.writelines(said)
 
     def kill(self) -> None:
         """Kill it, and what it has started ends by itself."""
         self.process.kill()
         self.process.wait()
+        if self._going_on is not None:
+            self._going_on.join()
 
 
 class StandaloneCluster:
