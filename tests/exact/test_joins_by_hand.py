@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -252,19 +253,19 @@ def test_rows_that_are_not_those_that_were_kept(
     right.add([("a", 7, 6 * SECOND)])
     bench.run(close_all=False, crash_at=None if snapshot else ("committed", 2))
     older, newer = sorted(bench.checkpoint.glob("sources/join1/left/*"))
-    (file,) = newer.iterdir()
+    (file,) = newer.glob("*/*")
     data = file.read_bytes()
     if damage == "flip":
         file.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
     elif damage == "cut":
         file.write_bytes(data[:-100])
     elif damage == "older":
-        (other,) = older.iterdir()
+        (other,) = older.glob("*/*")
         file.write_bytes(other.read_bytes())
     else:
         file.unlink()
         if damage == "remove all":
-            newer.rmdir()
+            shutil.rmtree(newer)
     with pytest.raises(CheckpointCorruptError, match=str(file)):
         bench.run()
     if damage == "flip":

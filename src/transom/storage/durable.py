@@ -214,6 +214,29 @@ def replacing(path: Place, *, sync: bool = True, unique: bool = False) -> Iterat
         sync_directory(path.parent)
 
 
+@contextmanager
+def replacing_tree(directory: Path) -> Iterator[Path]:
+    """Give the name of a hidden directory to write into, which gets its own name when the body has ended.
+
+    Nobody else has the hidden name: what was killed or given up, as the JVM of another process, may still write for a
+    moment, and then writes elsewhere.
+
+    Args:
+        directory: The directory; replaced when it exists, with what others have left behind under hidden names.
+    """
+    hidden = directory.with_name(f".{directory.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield hidden
+    except BaseException:
+        remove_tree(hidden)
+        raise
+    for old in (directory, *directory.parent.glob(f".{directory.name}.*.tmp")):
+        if old != hidden:
+            remove_tree(old)
+    os.replace(hidden, directory)
+    sync_directory(directory.parent)
+
+
 def create_once(path: Place, content: bytes) -> None:
     """Create a file durably, unless it exists: of several processes that try at once, one succeeds.
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
-import secrets
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,7 +14,7 @@ from transom.engine.spark.plan import Branch, StreamPlan
 from transom.model.expression import Expression
 from transom.model.time import Micros
 from transom.sources.base import ARRIVAL, CORRUPT, ORIGIN, PARTITION
-from transom.storage.durable import sync_directory
+from transom.storage.durable import replacing_tree
 from transom.storage.places import Place, spark_uri
 
 if TYPE_CHECKING:
@@ -87,21 +84,12 @@ def write_dead_letters(
 
 
 def _write(letters: DataFrame, directory: Place) -> None:
-    """Write the letters of a cut in place of those of an earlier try.
-
-    On a file system they get their name from this process: the JVM of one that was killed may go on writing for a
-    moment, into a hidden directory of its own.
-    """
+    """Write the letters of a cut in place of those of an earlier try."""
     if not isinstance(directory, Path):
         letters.write.mode("overwrite").parquet(spark_uri(directory))
         return
-    staged = directory.with_name(f".{directory.name}.{secrets.token_hex(4)}.tmp")
-    letters.write.parquet(spark_uri(staged))
-    for old in (directory, *directory.parent.glob(f".{directory.name}.*.tmp")):
-        if old != staged:
-            shutil.rmtree(old, ignore_errors=True)
-    os.replace(staged, directory)
-    sync_directory(directory.parent)
+    with replacing_tree(directory) as hidden:
+        letters.write.parquet(spark_uri(hidden))
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:

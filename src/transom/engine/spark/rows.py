@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.engine.spark.columns import TIME, is_case_sensitive, to_condition
@@ -56,14 +57,14 @@ def columns_of(seen: DataFrame) -> StructType:
 def write_rows(
     seen: DataFrame, watermark: Micros, late_before: Micros, estimated_rows: int, directory: Place
 ) -> KeptRows | None:
-    """Keep the rows of a cut that are not late as Parquet files, durably; replaces what an earlier try wrote.
+    """Keep the rows of a cut that are not late as Parquet files, durably.
 
     Args:
         seen: What `rows_of` returned.
         watermark: In force for the cut; microseconds.
         late_before: Rows of earlier moments are in closed windows only.
         estimated_rows: Size of the cut.
-        directory: Where.
+        directory: Where; not there yet, and nobody else has the name.
 
     Returns:
         What tells of them; None when no row is left, and nothing is kept.
@@ -77,7 +78,7 @@ def write_rows(
     kept = numbered.withColumn(IN_FORCE, F.lit(watermark).cast("bigint")).observe(observation, newest)
     if estimated_rows <= SMALL_CUT_ROWS:
         kept = kept.coalesce(1)
-    kept.write.mode("overwrite").parquet(spark_uri(directory))
+    kept.write.parquet(spark_uri(directory))
     found: Micros | None = observation.get["newest"]
     if found is None:
         remove_tree(directory)
@@ -98,9 +99,9 @@ def write_files(
     kind: str,
     partition_by: Sequence[str],
     estimated_rows: int,
-    directory: Place,
+    directory: Path,
 ) -> bool:
-    """Write the rows of a cut as they are; replaces what an earlier try wrote. Return whether there are any.
+    """Write the rows of a cut as they are; return whether there are any.
 
     Args:
         seen: What `rows_of` returned.
@@ -108,7 +109,7 @@ def write_files(
         kind: `parquet`, `json` or `csv`.
         partition_by: Columns whose values become directories.
         estimated_rows: Size of the cut.
-        directory: Where.
+        directory: Where; not there yet, and nobody else has the name.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
@@ -119,12 +120,9 @@ def write_files(
     if estimated_rows <= SMALL_CUT_ROWS:
         rows = rows.coalesce(1)
     options = {"json": {"ignoreNullFields": "false"}, "csv": {"header": "true", "escape": '"', "emptyValue": '""'}}
-    writer = rows.write.mode("overwrite").partitionBy(*partition_by)
+    writer = rows.write.partitionBy(*partition_by)
     writer.format(kind).options(**options.get(kind, {})).save(spark_uri(directory))
-    if not observation.get["rows"]:
-        remove_tree(directory)
-        return False
-    return True
+    return bool(observation.get["rows"])
 
 
 def read_rows(spark: SparkSession, paths: Sequence[Place], columns: StructType) -> DataFrame:

@@ -24,7 +24,7 @@ from transom.model.joinkind import INNER
 from transom.model.time import MAX_TIME, MIN_TIME, Clock, Micros
 from transom.sources.base import Offset
 from transom.sources.schemas import check_reserved, position
-from transom.storage.durable import remove_tree
+from transom.storage.durable import make_directory, remove_tree
 from transom.storage.places import Place
 
 if TYPE_CHECKING:
@@ -99,9 +99,8 @@ class JoinInput:
     def store(self, seen: DataFrame, cut: LoggedCut, late_before: Mapping[str, Micros]) -> KeptRows | None:
         """Keep the rows that are not late for all windows; None when there are none."""
         piece, late = self.piece(cut.number), late_before[self.query]
-        if isinstance(piece, Path):
-            return kept_rows.write_rows(seen, cut.watermark, late, cut.rows, piece)
-        attempt = uuid.uuid4().hex  # another application that takes over may write the rows of the same cut
+        make_directory(piece)
+        attempt = uuid.uuid4().hex  # what was killed or overtaken may still write the rows of the same cut
         kept = kept_rows.write_rows(seen, cut.watermark, late, cut.rows, piece / attempt)
         if kept is None or kept.files is None:
             return None

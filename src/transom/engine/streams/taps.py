@@ -22,7 +22,7 @@ from transom.sinks.base import WindowResults
 from transom.sinks.directories import FileSink
 from transom.sinks.outlets import Outlets
 from transom.sinks.owner import Claim, take_directory
-from transom.storage.durable import make_directory, sync_directory, sync_file
+from transom.storage.durable import make_directory, remove_tree, replacing_tree, sync_directory, sync_file
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from transom.engine.streams.stream import RunningStream
 
 _FILE = re.compile(r"rows-(\d{12,})-.*")
-_WAITING = re.compile(r"\.rows-(\d{12,})\.tmp")
+_WAITING = re.compile(r"\.+rows-\d{12,}\.tmp(\.\w+\.tmp)?")
 
 
 class RowFiles:
@@ -116,13 +116,15 @@ class RowFiles:
         if self._late_of is not None:
             before = late_before.get(self._late_of() or "", MIN_TIME)
         staged = self.piece(cut.number)
-        if not write_files(seen, before, self._kind, self._partition_by, cut.rows, staged):
+        with replacing_tree(staged) as hidden:
+            found = write_files(seen, before, self._kind, self._partition_by, cut.rows, hidden)
+            for folder, _, names in os.walk(hidden):
+                for name in names:
+                    sync_file(Path(folder, name))
+                sync_directory(Path(folder))
+        if not found:
+            remove_tree(staged)
             return None
-        for folder, _, names in os.walk(staged):
-            for name in names:
-                sync_file(Path(folder, name))
-            sync_directory(Path(folder))
-        sync_directory(self.directory)
         return KeptRows(MIN_TIME, {})
 
     def keep(self, cut: int, rows: KeptRows) -> None:
