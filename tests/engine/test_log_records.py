@@ -23,7 +23,7 @@ DELIVERED = '{"type": "delivered", "items": [["q", 3, "csv:/x"], ["r", 4, "memor
         (Planned("s", DEFAULT), f'{{"type": "plan", "stream": "s", "arrangement": {json.dumps(DEFAULT.to_json())}}}'),
         (Begun("s", CUT), f'{{"type": "cut", "stream": "s", "cut": {json.dumps(CUT.to_json())}}}'),
         (SetChange("s", removed=("q",)), None),
-        (SetChange("s", added={"q": 7}, definitions={"q": {}}, sinks={"q": ("memory", "memory#2")}), None),
+        (SetChange("s", added={"q": 7}, definitions={"q": {}}, sinks={"q": ("memory", "memory#2")}, after=4), None),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -95,6 +95,7 @@ def unseen(stream: RunningStream) -> Micros:
 def enact(stream: RunningStream, proposal: Proposal) -> None:
     """Make a change; it was proposed for the stream as it is now."""
     state, change = stream.state, proposal.change
+    state.cut = max(state.cut, change.after)
     for name, moment in change.begun.items():
         state.compiled[name] = proposal.compiled.queries[name]
         state.queries[name] = QueryState(moment)
@@ -119,6 +120,7 @@ def repeat(stream: RunningStream, change: SetChange) -> None:
         now,
         added={name: max(moment, now.added[name]) for name, moment in change.added.items()},
         resumed={name: max(moment, now.resumed[name]) for name, moment in change.resumed.items()},
+        after=change.after,
     )
     enact(stream, replace(proposal, change=later))
 

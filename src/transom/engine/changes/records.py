@@ -35,6 +35,8 @@ class SetChange:
     """Queries that the job does not have any more."""
     sinks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Keys of the sinks of the queries that are added."""
+    after: int = 0
+    """The stream's next cuts have higher numbers: in earlier lives the queries that are added had cuts up to this."""
 
     @property
     def begun(self) -> dict[str, Micros]:
@@ -65,6 +67,7 @@ class SetChange:
             removed,
             left,
             {name: keys for name, keys in self.sinks.items() if name in kept},
+            self.after,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -115,7 +118,10 @@ class Register:
     known: dict[str, KnownQuery] = field(default_factory=dict)
     """Queries that run, are paused, or failed."""
     gone: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Those that left, with their last `definition`, and `asked`: whether a command removed them."""
+    """Those that left, with their last `definition`, the number of the last `cut` that they may have results of, and
+    `asked`: whether a command removed them."""
+    cuts: dict[str, int] = field(default_factory=dict)
+    """Number of the last cut of each stream."""
 
     @classmethod
     def of(cls, snapshot: Mapping[str, Any]) -> Register:
@@ -134,7 +140,8 @@ class Register:
                     values["failure"],
                     tuple(snapshot.get("sinks", {}).get(name, (ONLY,))),
                 )
-        return cls(known, dict(snapshot.get("gone", {})))
+        cuts = {name: stream.get("state", {}).get("cut", 0) for name, stream in snapshot.get("streams", {}).items()}
+        return cls(known, dict(snapshot.get("gone", {})), cuts)
 
     @classmethod
     def at_end(cls, snapshot: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) -> Register:
@@ -146,12 +153,18 @@ class Register:
 
     def copy(self) -> Register:
         """Return another one that starts equal."""
-        return Register(dict(self.known), dict(self.gone))
+        return Register(dict(self.known), dict(self.gone), dict(self.cuts))
+
+    def last_cut(self, name: str) -> int:
+        """Return the number of the last cut that a query may have results of in its earlier lives; 0 without one."""
+        return int(self.gone[name].get("cut", max(self.cuts.values(), default=0))) if name in self.gone else 0
 
     def take(self, record: Mapping[str, Any]) -> None:
         """Take in a record of the log."""
         if record["type"] == RECORD:
             self._change(SetChange.from_json(record))
+        elif record["type"] == "cut":
+            self.cuts[record["stream"]] = record["cut"]["number"]
         elif record["type"] == "failed":
             self._fail(record["query"], record["error"])
         elif record["type"] == "commit":
@@ -163,6 +176,7 @@ class Register:
             self.known[name] = replace(self.known[name], failure=why)
 
     def _change(self, change: SetChange) -> None:
+        self.cuts[change.stream] = last = max(self.cuts.get(change.stream, 0), change.after)
         for name, moment in change.added.items():
             self.gone.pop(name, None)
             sinks = change.sinks.get(name, (ONLY,))
@@ -173,7 +187,7 @@ class Register:
             self.known[name] = replace(self.known[name], paused=True)
         for name in (*change.removed, *change.left):
             query = self.known.pop(name)
-            self.gone[name] = {"definition": query.whole, "asked": name in change.removed}
+            self.gone[name] = {"definition": query.whole, "asked": name in change.removed, "cut": last}
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class Changer:
         for _, name in claimed:  # all claim first: that ends what earlier runs still write anywhere
             self._sinks[name].claim(self._journal.claim(name))
         for stream, name in claimed:
-            self._sinks[name].recover(name, stream.state.cut + 1)
+            self._recover_sinks(stream, name, self._sinks[name])
         self._log_leaving(fate)
         for stream in streams:  # parents first: what a child misses depends on them
             self._begin_with(stream, added[stream.name], quiet)
@@ -109,8 +109,7 @@ class Changer:
             self._forget(name)
 
     def _recover_sinks(self, stream: RunningStream, name: str, outlets: Outlets) -> None:
-        outlets.claim(self._journal.claim(name))
-        outlets.recover(name, stream.state.cut + 1)
+        outlets.recover(name, max(stream.state.cut, self._journal.register.last_cut(name)) + 1)
 
     # ---- while it runs
 
@@ -214,6 +213,7 @@ class Changer:
             proposal = propose(stream, added=[name])
             addition.outlets.open(name)
             tap(stream, addition.outlets)
+            addition.outlets.claim(self._journal.claim(name))
             self._recover_sinks(stream, name, addition.outlets)
         except BaseException:
             stream.compiler.withdraw(name)
@@ -221,9 +221,10 @@ class Changer:
         return stream, self._with_sinks(proposal, {name: addition.outlets})
 
     def _with_sinks(self, proposal: Proposal, sinks: Mapping[str, Outlets]) -> Proposal:
-        """Return the change with the keys of the sinks of the queries that it adds."""
+        """Return the change with the keys of the sinks of the queries that it adds, and their former last cut."""
         keys = {name: sinks[name].keys for name in proposal.change.added}
-        return replace(proposal, change=replace(proposal.change, sinks=keys))
+        after = max(map(self._journal.register.last_cut, keys), default=0)
+        return replace(proposal, change=replace(proposal.change, sinks=keys, after=after))
 
     def _changed(self, change: Change) -> tuple[RunningStream, Proposal]:
         """Prepare another change."""
