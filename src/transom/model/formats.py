@@ -58,7 +58,8 @@ class Format:
         if self.schema is None and self.kind in ("json", "csv", "avro"):
             raise DefinitionError(
                 f"{what}: the format {self.kind} has no schema.",
-                f'Write for example tm.{self.kind}("at timestamp, fare double").',
+                f'Write for example tm.{self.kind}("at timestamp, fare double"), in TOML '
+                f'format = {{{self.kind} = "at timestamp, fare double"}}.',
             )
 
 

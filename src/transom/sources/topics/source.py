@@ -129,7 +129,9 @@ class KafkaSource:
             self._take(self._look())
         except SourceAwayError as error:
             if self._book.is_new:
-                raise
+                raise SourceAwayError(
+                    error.message, "Check `servers` and `options`: the first run has to find the topics."
+                ) from None
             logger.warning("%s", error)
         self._asking = Asking(self._look)
 
