@@ -31,7 +31,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
-	$(BIN)/python -m pytest -q tests/test_layers.py
+	$(BIN)/python -m pytest -q tests/test_layers.py tests/test_prose.py
 
 docs: $(STAMP)
 	"$(BIN)/python" -m pip install --quiet --disable-pip-version-check -e ".[docs]"

@@ -105,13 +105,3 @@ def test_the_figure_is_drawn_from_what_benchmarks_found(tmp_path, monkeypatch):
     monkeypatch.setitem(drawn["figure"].__globals__, "HERE", tmp_path)
     drawn["figure"]()
     assert (tmp_path / "figure.svg").read_text() == (ROOT / "docs/pictures/figure.svg").read_text()
-
-
-def test_prose_ends_at_120_columns():
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
-    long = []
-    for page in pages:
-        prose = re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-        lines = [line for line in prose.splitlines() if len(line) > 120 and not line.startswith("|")]
-        long += [f"{page.relative_to(ROOT)}: {line}" for line in lines]
-    assert long == []
