@@ -102,6 +102,7 @@ def test_a_function_that_raises_halts_its_stream_until_it_is_mended(spark: Any, 
     failures = {query.name: query.failure for query in progress.queries}
     assert "'bad' cannot be computed: ValueError: -1 is no time" in str(failures["q"])
     assert "moment" in str(failures["q"])
+    assert str(failures["of_q"]).startswith("no rows come from 'bad' in this run: The event time")
     assert failures["other"] is None
     bench = broken.bench
     assert bench.rows("other") == [(0, 10 * SECOND, 1), (10 * SECOND, 20 * SECOND, 1)]

@@ -205,7 +205,7 @@ class Metrics:
             target=query.target,
             late_rows=counts.late,
             waiting=len(delivery.waiting(name)),
-            failure=stream.state.queries[name].failure or (None if stream.halted is None else stream.halted.message),
+            failure=stream.state.queries[name].failure or stream.stuck,
             paused=stream.state.queries[name].paused,
             complete_from=stream.state.queries[name].complete_from,
             behind=delivery.behind(name),

@@ -27,7 +27,7 @@ class QueryProgress:
     waiting: int
     """Results that not all of its sinks have taken yet."""
     failure: str | None
-    """Why the query was taken out, or its stream halted; None while it runs."""
+    """Why the query was taken out, or why its stream, or one that feeds it, is read no more; None while it runs."""
     paused: bool = False
     complete_from: Micros = MIN_TIME
     """Windows that start earlier miss rows and are not emitted."""

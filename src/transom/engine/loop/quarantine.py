@@ -10,8 +10,6 @@ from transom.engine.streams.stream import RunningStream
 from transom.errors import QueryFailedError, SourceLostError
 from transom.sinks.outlets import Outlets
 
-_HALTED = "its stream, or one that feeds it, is read no more in this run"
-
 
 class Quarantine:
     """Takes out queries; used on the loop's thread.
@@ -87,7 +85,7 @@ class Quarantine:
 
     def _failures(self) -> list[str | None]:
         here = [
-            query.failure or (_HALTED if stream.stuck else None)
+            query.failure or stream.stuck
             for stream in self._streams.values()
             for query in stream.state.queries.values()
         ]

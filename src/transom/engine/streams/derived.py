@@ -221,9 +221,12 @@ class DerivedSource(Feed, ABC):
         """Tell whether the parents have ended and everything they gave lies before the offset."""
         return position(offset) >= self._newest and all(stream.ended() for stream in self._streams)
 
-    def starved(self, offset: Offset) -> bool:
-        """Tell whether no row after `offset` comes in this run, because a parent is stuck."""
-        return position(offset) >= self._newest and any(stream.stuck for stream in self._streams)
+    def starved(self, offset: Offset) -> str | None:
+        """Return why no row after `offset` comes in this run: a parent is stuck; None while one can come."""
+        if position(offset) < self._newest:
+            return None
+        reasons = ((stream.name, stream.stuck) for stream in self._streams)
+        return next((f"no rows come from {name!r} in this run: {why}" for name, why in reasons if why), None)
 
     def release(self, oldest_needed: Offset) -> None:
         """Forget the items that are committed."""

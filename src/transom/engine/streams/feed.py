@@ -47,9 +47,9 @@ class Feed:
         """Return why no more rows will ever come, e.g. because the query failed; None while they can."""
         return None
 
-    def starved(self, offset: Offset) -> bool:
-        """Tell whether no row after `offset` comes in this run, because a parent is stuck."""
-        return False
+    def starved(self, offset: Offset) -> str | None:
+        """Return why no row after `offset` comes in this run, e.g. because a parent is stuck; None while one can."""
+        return None
 
     def complete_from(self) -> Micros:
         """Return the moment from which on it will have all rows, whatever it misses now."""

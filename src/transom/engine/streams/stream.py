@@ -199,9 +199,12 @@ class RunningStream:
         return not self._closes_more(self.closes_all)
 
     @property
-    def stuck(self) -> bool:
-        """Whether this run can do no more for it, though it has not ended: it was halted, or what feeds it was."""
-        return self.halted is not None or (self.feed.starved(self.state.offset) and not self._closes_more(False))
+    def stuck(self) -> str | None:
+        """Why this run can do no more for it, though it has not ended: it was halted, or what feeds it was."""
+        if self.halted is not None:
+            return self.halted.message
+        starved = self.feed.starved(self.state.offset)
+        return starved if starved and not self._closes_more(False) else None
 
     def _closes_more(self, all_windows: bool) -> bool:
         """Tell whether windows are left to close, those that the watermark has reached or all, when no rows come."""
