@@ -72,6 +72,9 @@ class DiskObjects:
         self._answered(key)
         return True
 
+    def copy(self, key: str, to: str) -> None:
+        self.put(to, (self.root / key).read_bytes())
+
     def stat(self, key: str) -> Stat | None:
         self._asked(key)
         return self._stat(self.root / key)

@@ -73,6 +73,10 @@ class MemoryObjects:
         self._put(key, data)
         return True
 
+    def copy(self, key: str, to: str) -> None:
+        data = self.read(key)
+        self._put(to, data)
+
     def stat(self, key: str) -> Stat | None:
         self._asked("stat", key)
         found = self.content.get(key)

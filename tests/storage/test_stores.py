@@ -38,6 +38,18 @@ def test_an_object_is_what_was_put_last(folder: ObjectPath) -> None:
         path.stat()
 
 
+def test_a_copy_replaces_what_is_there(folder: ObjectPath) -> None:
+    (folder / "a b" / "c").put(b"new")
+    (folder / "d").put(b"old")
+    for to in ("d", "e/f"):
+        (folder / "a b" / "c").copy_to(folder / to)
+        assert (folder / to).read_bytes() == b"new"
+    assert (folder / "a b" / "c").read_bytes() == b"new"
+    with pytest.raises(FileNotFoundError):
+        (folder / "none").copy_to(folder / "d")
+    assert (folder / "d").read_bytes() == b"new"
+
+
 def test_many_are_removed_together_also_those_that_are_not_there(folder: ObjectPath) -> None:
     names = [f"sub/{n}" for n in range(30)]
     for name in names[::2]:

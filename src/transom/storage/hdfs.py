@@ -56,6 +56,10 @@ class Hdfs:
             return False
         return True
 
+    def copy(self, key: str, to: str) -> None:
+        """Write a file with the content of another one, by way of this process: HDFS does not copy."""
+        self.put(to, self.read(key))
+
     @contextmanager
     def _written(self, key: str, data: bytes | memoryview) -> Iterator[str]:
         """Write a file under a hidden name, which is removed when the body fails."""

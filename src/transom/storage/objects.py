@@ -54,6 +54,13 @@ class Objects(Protocol):
         After an OSError it may have been written or not.
         """
 
+    def copy(self, key: str, to: str) -> None:
+        """Write an object with the content of another one; it replaces one that is there.
+
+        Raises:
+            FileNotFoundError: The other one is not there.
+        """
+
     def stat(self, key: str) -> Stat | None:
         """Return size and time of an object; None when there is none."""
 

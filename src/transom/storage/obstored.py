@@ -78,6 +78,11 @@ class Obstore:
                 return False
         return True
 
+    def copy(self, key: str, to: str) -> None:
+        """Write an object with the content of another one, which the store copies by itself."""
+        with _translated(f"{self._url}/{key}"):
+            obstore.copy(self._store, key, to)
+
     def stat(self, key: str) -> Stat | None:
         """Return size and time of an object; None when there is none."""
         try:

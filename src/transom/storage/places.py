@@ -142,6 +142,10 @@ class ObjectPath:
         """Write the object unless there is one; tell whether what is there is what we wrote. See `put_once`."""
         return put_once(self.objects, self._key, data)
 
+    def copy_to(self, other: ObjectPath) -> None:
+        """Write another object of this store with the content of this one; it replaces one that is there."""
+        self.objects.copy(self._key, other.key)
+
     def remove(self, names: Iterable[str]) -> None:
         """Remove objects below this folder, given by their names from here; nothing happens where there is none."""
         self.objects.remove(*[self.joinpath(name).key for name in names])

@@ -251,7 +251,8 @@ class SparkJob:
             for moment in [*([before[name]] if name in outcome.late else []), *([None] if name in timeless else [])]:
                 loss = moment, known.query.condition
                 lost.setdefault(known.query.branch, {}).setdefault(loss, []).append(name)
-        directory = self.stream.dead_letters / f"cut={self.cut.number}"
+        letters = self.stream.dead_letters
+        directory = letters.of(self.cut.number)
         try:
             with self._unless_abandoned():
                 return deadletters.write_dead_letters(
@@ -261,6 +262,7 @@ class SparkJob:
                     ahead=self.cut.ahead,
                     unreadable=outcome.skipped,
                     directory=directory,
+                    check=letters.check,
                 )
         except Exception as error:
             failure = classify(error)

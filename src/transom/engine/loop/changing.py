@@ -95,6 +95,7 @@ class Changer:
                     self._journal.note(f"{name} is new; {words(moment)}.")
         stream.tell_readers()
         stream.feed.settle(stream.state.offset, self._journal.check)
+        stream.dead_letters.remove_uncommitted(stream.state.cut)
 
     def _tell_leaving(self, fate: Fate) -> None:
         """Tell people of the queries that are not in the job, or that a command took out of it."""

@@ -14,6 +14,7 @@ from transom.engine.cluster.merges import GroupExecutors, Here
 from transom.engine.cluster.merging import SparkGroupExecutors
 from transom.engine.loop.unstartable import orphans, unstartable, without
 from transom.engine.spark.compile import Compiled, compile_queries
+from transom.engine.spark.deadletters import Letters
 from transom.engine.spark.session import is_ansi
 from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.stream import RunningStream
@@ -74,7 +75,7 @@ def open_streams(
         if missing := unstartable(definition, known, compiles):
             lost.update(missing)
             definition = without(definition, missing)
-        letters = checkpoint.directory("dead-letters", definition.name)
+        letters = Letters(checkpoint.directory("dead-letters", definition.name), checkpoint.check_writer)
         files = checkpoint.directory("files", definition.name)
         executors: GroupExecutors = Here(files)
         if not is_connect(session):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+import re
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,7 +17,7 @@ from transom.engine.spark.plan import Branch, StreamPlan
 from transom.model.expression import Expression
 from transom.model.time import Micros
 from transom.sources.base import ARRIVAL, CORRUPT, ORIGIN, PARTITION
-from transom.storage.durable import replacing_tree
+from transom.storage.durable import names_in, remove_tree, replacing_tree
 from transom.storage.places import Place, spark_uri
 
 if TYPE_CHECKING:
@@ -29,6 +32,31 @@ TIMELESS = (eventtimes.NO_TIME, eventtimes.OUT_OF_RANGE)
 """Reasons that a transformation can bring about, too."""
 
 
+_NAME = re.compile(r"(?P<hidden>\.?)cut=(?P<cut>\d+).*")
+
+
+@dataclass(frozen=True)
+class Letters:
+    """The dead letters of a stream: a directory for each cut."""
+
+    directory: Place
+    check: Callable[[], None] = lambda: None
+    """Returns while no other application has taken over; asked before letters get their name, or are removed."""
+
+    def of(self, cut: int) -> Place:
+        """Return where those of a cut are."""
+        return self.directory / f"cut={cut}"
+
+    def remove_uncommitted(self, last: int) -> None:
+        """Remove those of cuts after the last one that was committed: the next cut may be another, without letters."""
+        found = [(name, match) for name in names_in(self.directory) if (match := _NAME.fullmatch(name))]
+        left = [name for name, match in found if match["hidden"] or int(match["cut"]) > last]
+        if left:
+            self.check()
+        for name in left:
+            remove_tree(self.directory / name)
+
+
 def write_dead_letters(
     raw: DataFrame,
     stream: StreamPlan,
@@ -37,6 +65,7 @@ def write_dead_letters(
     ahead: Micros | None,
     unreadable: Mapping[str, str],
     directory: Place,
+    check: Callable[[], None] = lambda: None,
 ) -> dict[str, int]:
     """Write the rows of a cut that were lost to some query, with the reason; replaces what an earlier try wrote.
 
@@ -48,6 +77,7 @@ def write_dead_letters(
         unreadable: Units of the source that were left out, with the reason.
         directory: Where the Parquet files go: columns reason, event_time, queries (array), record (JSON text), and
             origin (JSON text) where the source says where rows are; of rows after a `map` it is null.
+        check: Returns while no other application has taken over; asked before the letters get their name.
 
     Returns:
         For each reason of TIMELESS how many rows a transformation left so; none where there are none.
@@ -74,7 +104,7 @@ def write_dead_letters(
             (f"unreadable: {why}", None, [], unit, *nowhere) for unit, why in unreadable.items()
         ]
         frames.append(timed.sparkSession.createDataFrame(units, bad.schema))
-    _write(_union(frames).coalesce(1), directory)
+    _write(_union(frames).coalesce(1), directory, check)
     if observation is None:
         return {}
     found = observed(observation)
@@ -83,13 +113,24 @@ def write_dead_letters(
     return {reason: rows for reason, rows in found.items() if rows}
 
 
-def _write(letters: DataFrame, directory: Place) -> None:
-    """Write the letters of a cut in place of those of an earlier try."""
-    if not isinstance(directory, Path):
-        letters.write.mode("overwrite").parquet(spark_uri(directory))
+def _write(letters: DataFrame, directory: Place, check: Callable[[], None]) -> None:
+    """Write the letters of a cut, which are in one partition, in place of those of an earlier try.
+
+    What an application that was killed or overtaken still writes goes into a hidden directory of its own.
+    """
+    if isinstance(directory, Path):
+        with replacing_tree(directory) as hidden:
+            letters.write.parquet(spark_uri(hidden))
+            check()
         return
-    with replacing_tree(directory) as hidden:
-        letters.write.parquet(spark_uri(hidden))
+    staged = directory.parent / f".{directory.name}.{secrets.token_hex(4)}.tmp"
+    try:
+        letters.write.parquet(spark_uri(staged))
+        (name,) = [name for name in names_in(staged) if name.endswith(".parquet")]
+        check()
+        (staged / name).copy_to(directory / "part-00000.parquet")
+    finally:
+        remove_tree(staged)
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from transom.engine.cluster.files import PartialFiles
 from transom.engine.cluster.merges import GroupExecutors, Merged
 from transom.engine.partials.tables import PartialTable
+from transom.engine.spark.deadletters import Letters
 from transom.engine.state.closing import Closing, Closure
 from transom.engine.state.state import StreamState
 from transom.engine.state.watermarks import Idleness, WatermarkState
@@ -21,7 +22,6 @@ from transom.engine.streams.readers import Reader, RowBuffer
 from transom.errors import SourceAwayError, TransomError
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.sources.base import Offset
-from transom.storage.places import Place
 from transom.windows.components import Arrangement
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class RunningStream:
         definition: What the user defined.
         session: Transom's Spark session.
         ansi: Whether overflow is an error.
-        dead_letters: Directory for rows that no query could use.
+        dead_letters: Where rows go that no query could use.
         now: Wall time.
         share: Whether queries share partials.
         executors: Where partials are merged that are in files.
@@ -48,7 +48,7 @@ class RunningStream:
         definition: StreamDefinition,
         session: SparkSession,
         ansi: bool,
-        dead_letters: Place,
+        dead_letters: Letters,
         now: Micros,
         share: bool,
         executors: GroupExecutors,
