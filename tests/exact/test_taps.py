@@ -120,6 +120,29 @@ def test_late_rows_of_a_query(spark, tmp_path):
     assert {query.name: query.late_rows for query in progress.queries} == {"counts": 2, "late": 0, "all": 0}
 
 
+def test_a_query_that_comes_back_writes_into_its_new_directory_only(spark, tmp_path):
+    """Removed and added again while the application runs; the stream that stays forgets the former directory."""
+    app, stream = application(spark, tmp_path)
+    stream.rows().to(tm.sinks.parquet(tmp_path / "former"), "kept")
+    stream.window("10 seconds").agg(n=tm.count()).to(tm.sinks.memory(), "counts")
+    asked = []
+
+    def change(step):
+        if step == "committed" and not asked:
+            asked.append(app.remove("kept"))
+        elif len(asked) == 1 and "kept" not in app.names:
+            even = stream.where("n % 2 = 0").rows()
+            asked.append(even.to(tm.sinks.parquet(tmp_path / "new"), "kept"))
+
+    app._on_step = change
+    app.run(once=True)
+    former = written(spark, tmp_path / "former")
+    new = written(spark, tmp_path / "new")
+    assert former == list(range(len(former)))
+    assert new == list(range(new[0], 40, 2))
+    assert new[0] >= len(former) > 0
+
+
 def test_places_that_are_taken_or_cannot_be(spark, tmp_path):
     app, stream = application(spark, tmp_path, 10)
     stream.rows().to(tm.sinks.parquet(tmp_path / "out"), "kept")
@@ -130,6 +153,8 @@ def test_places_that_are_taken_or_cannot_be(spark, tmp_path):
         app.run(once=True)
     with pytest.raises(DefinitionError, match="written as files"):
         stream.rows().to(tm.sinks.memory())
+    with pytest.raises(DefinitionError, match="writes rows"):
+        stream.rows().to(tm.sinks.parquet(tmp_path / "more")).to(tm.sinks.memory())
     with pytest.raises(DefinitionError, match="directory of its own"):
         stream.window("1 minute").agg(n=tm.count()).to(tm.sinks.parquet(tmp_path / "out"), "q")
     with pytest.raises(SinkError, match="store of objects"):

@@ -334,7 +334,7 @@ class App:
                 outlets.open(name)
             for stream in streams.values():
                 for query in stream.definition.queries:
-                    tap(stream, order.sinks[query.name])
+                    tap(stream, query.name, order.sinks[query.name])
             settings = replace(self.settings, trigger=0) if order.once else self.settings
             queries = self._queries
             outside = Outside(

@@ -10,6 +10,7 @@ from typing import Any
 from transom.api.streams import Stream
 from transom.engine.changes.requests import Addition, Change, ChangeRequest, Requests
 from transom.engine.loop.opened import Closable, Opened
+from transom.engine.streams.taps import RowFiles
 from transom.errors import DefinitionError
 from transom.sinks.base import Sink
 from transom.sinks.outlets import Outlets, require_usable
@@ -104,6 +105,11 @@ class Queries:
                     f"to: the sinks of {name!r} cannot change while the application runs.", "Stop it first."
                 )
             mine = list(self._sinks[name].sinks.values())
+            if any(isinstance(sink, RowFiles) for sink in mine):
+                raise DefinitionError(
+                    f"to: {name!r} writes rows, and has one directory for them.",
+                    "Write rows().to(...) once more, with the other one.",
+                )
             others = {other: outlets for other, outlets in self._sinks.items() if other != name}
             require_usable(name, [*mine, *sinks], others)
             self._sinks[name] = Outlets.of([*mine, *sinks])

@@ -160,6 +160,7 @@ def _cut_of(path: Path) -> str:
     return found[1]
 
 
-def tap(stream: RunningStream, outlets: Outlets) -> None:
-    """Let a stream write rows for those of a query's sinks that take them."""
-    stream.buffers += [sink for sink in outlets.sinks.values() if isinstance(sink, RowFiles)]
+def tap(stream: RunningStream, query: str, outlets: Outlets) -> None:
+    """Let a stream write rows for those of a query's sinks that take them, and for no former query of that name."""
+    others = [each for each in stream.buffers if not (isinstance(each, RowFiles) and each.query == query)]
+    stream.buffers = others + [sink for sink in outlets.sinks.values() if isinstance(sink, RowFiles)]
