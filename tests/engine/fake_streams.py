@@ -41,6 +41,18 @@ class FakeSource:
         return self.injected
 
 
+class FakeSeen:
+    """The source as it is at this moment."""
+
+    def __init__(self, source: FakeSource) -> None:
+        self._source = source
+        self.more = False
+
+    @property
+    def latest(self) -> int:
+        return len(self._source.arrivals)
+
+
 class FakeStream:
     """A stream with queries that each have one window and one limit."""
 
@@ -72,26 +84,22 @@ class FakeStream:
             watermark=WatermarkState.start(1),
         )
         self.readers: list[Any] = []
-        self.more = False
+        self.seen = FakeSeen(self.source)
         self.options = JobOptions()
         self.compiled = name
 
-    @property
-    def latest(self) -> int:
-        return len(self.source.arrivals)
-
     def backlog(self) -> int:
-        return self.latest - cast(int, self.state.offset)
+        return self.seen.latest - cast(int, self.state.offset)
 
     def foreseen(self) -> WatermarkState:
         return self.state.watermark.advanced(self.definition.policy, (None,))
 
     def run(self, scheduler: Scheduler, newest: Micros, now: Micros, took: Micros = SECOND // 10) -> None:
         """Read all that waits; its newest event time is `newest`."""
-        cut = LoggedCut(1, self.state.offset, self.latest, self.backlog(), MIN_TIME, MIN_TIME, None, now)
+        cut = LoggedCut(1, self.state.offset, self.seen.latest, self.backlog(), MIN_TIME, MIN_TIME, None, now)
         scheduler.looked([fake(self)], now)
         scheduler.started(fake(self), cut, now)
-        self.state.offset = self.latest
+        self.state.offset = self.seen.latest
         self.state.watermark = self.state.watermark.committed((newest,), self.source.injected)
         scheduler.finished(fake(self), CutOutcome(cut, stats=CutStats(rows=cut.rows)), now + took)
         self.state.closed = self.foreseen().value

@@ -69,7 +69,7 @@ def test_at_a_steady_speed_it_is_right(start, step, seconds):
 
 class Stream:
     def __init__(self, name: str, query: str, child: Stream | None = None) -> None:
-        self.name, self.more = name, True
+        self.name, self.seen = name, SimpleNamespace(more=True)
         self.state = SimpleNamespace(queries={query: None})
         self.readers = [] if child is None else [SimpleNamespace(child=child)]
 
@@ -84,11 +84,11 @@ def test_latencies_count_from_when_the_stream_and_those_that_feed_it_have_caught
         metrics.delivered(Delivered(batch, ingested + 3, "sink", by_all=True))
         return len(metrics._query(query).latencies)
 
-    days.more = False
+    days.seen.more = False
     metrics.looked(days, 10)
     metrics.looked(hours, 10)
     assert latencies("of hours", 20) == latencies("of days", 20) == 0
-    hours.more = False
+    hours.seen.more = False
     metrics.looked(hours, 30)
     assert latencies("of hours", 29) == latencies("of days", 29) == 0, "it waited for the application"
     assert latencies("of hours", 30) == latencies("of days", 30) == 1

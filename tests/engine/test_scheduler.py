@@ -41,7 +41,7 @@ def test_rows_beyond_a_cut_are_not_waited_for() -> None:
     decides = scheduler(stream)
     now = live(stream, decides, 61, lag=0)
     stream.source.arrivals.append(now)
-    stream.more = True
+    stream.seen.more = True
     decides.looked([fake(stream)], now)
     assert decides.order(["s"], now) == ["s"]
 
@@ -136,7 +136,7 @@ def test_a_query_whose_limit_is_out_of_reach_is_named_once(once: bool, more: boo
     stream = FakeStream("s", [tumbling("3 seconds")] * 2, [SECOND // 4, 2 * SECOND])
     notes: list[str] = []
     decides = Scheduler({"s": fake(stream)}, Settings.of({}), note=notes.append)
-    decides.once, stream.more = once, more
+    decides.once, stream.seen.more = once, more
     for number in range(1, 21):
         stream.source.arrivals.append(NOON + number * SECOND)
         stream.run(decides, NOON + number * SECOND, NOON + number * SECOND, took=SECOND // 2)
@@ -171,7 +171,7 @@ def test_what_happens_to_a_stream_is_seen_at_once_and_what_time_does_soon() -> N
     decides.looked([fake(stream)], NOON + VIEWED)
     assert decides._view(estimate, NOON + VIEWED).cost > first.cost
     for more in False, True:  # rows alone, and something else
-        stream.more = more
+        stream.seen.more = more
         assert decides._view(estimate, NOON + VIEWED) == estimate.view(
             estimate.deadlines(), decides._cycle, decides._load, NOON + VIEWED, False
         )

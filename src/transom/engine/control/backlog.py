@@ -44,14 +44,14 @@ class BacklogEstimate:
             now: The time.
         """
         stream, offset = self._stream, self._stream.state.offset
-        seen = offset, stream.latest
+        seen = offset, stream.seen.latest
         if seen == self.looked_at:
             return False
         before, self.looked_at = self.looked_at, seen
         self.rows = stream.backlog()
         self._measure_rate(before is None, now)
         waiting = self.since
-        if offset == stream.latest:
+        if offset == stream.seen.latest:
             self.since = None
         elif before is None or before[0] != offset or self.since is None:  # more rows make the oldest no other
             oldest = stream.source.ingested_at(offset, stream.source.cut(offset, 1).end)

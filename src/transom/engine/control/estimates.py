@@ -66,7 +66,9 @@ class StreamEstimate:
     def is_news(self) -> bool:
         """Tell whether a look has found something; asked of all streams with every look; mostly it has not."""
         stream = self.stream
-        return self.backlog.looked_at != (stream.state.offset, stream.latest) or stream.definition.policy.from_source
+        return (
+            self.backlog.looked_at != (stream.state.offset, stream.seen.latest) or stream.definition.policy.from_source
+        )
 
     def looked(self, now: Micros) -> None:
         """Take in what the source has, after the stream looked for its next cut."""
@@ -86,7 +88,7 @@ class StreamEstimate:
         if outcome.cut.empty:
             return
         self.changes += 1
-        self.runs.finished(outcome, not self.stream.more, now)
+        self.runs.finished(outcome, not self.stream.seen.more, now)
         self.backlog.read(outcome.stats.rows)
         self._deadlines = None
         self.watermarks.read(outcome, now)
@@ -149,7 +151,7 @@ class StreamEstimate:
         early = self.stream.state.next_early()
         if early is not None:
             known.append((float(early - ahead), Deadline(early, UNSTATED)))
-        if not known or at_once or self.stream.more:  # the watermark may well be in what waits
+        if not known or at_once or self.stream.seen.more:  # the watermark may well be in what waits
             oldest = self.backlog.oldest(now)
             known = [(min(now, moment), each) for moment, each in known] or [
                 (float(oldest), Deadline(oldest, UNSTATED))

@@ -212,7 +212,7 @@ class Scheduler:
 
         Of a stream to which only rows were added, and this is most of what happens, only what follows from them is new.
         """
-        name, of_what = estimate.stream.name, (estimate, estimate.changes, estimate.stream.more)
+        name, of_what = estimate.stream.name, (estimate, estimate.changes, estimate.stream.seen.more)
         known = self._views.get(name)
         if known is None or known[1] != of_what or not known[0] <= now < known[0] + VIEWED:
             view = estimate.view(self._deadlines(estimate, now), self._cycle, self._load, now, self.once)

@@ -64,7 +64,7 @@ class WatermarkEstimate:
 
     def injected(self, now: Micros) -> bool:
         """Note a watermark of the source that came without rows; return whether it is new."""
-        value, at = self._stream.source.watermark(self._stream.latest), now + self.ahead
+        value, at = self._stream.source.watermark(self._stream.seen.latest), now + self.ahead
         return value is not None and self._swept(value - self._stream.definition.policy.delay, at, at, None)
 
     def read(self, outcome: CutOutcome, now: Micros) -> None:

@@ -85,7 +85,7 @@ class Metrics:
 
     def looked(self, stream: RunningStream, wall: Micros) -> None:
         """Take the look for a stream's next cut at a wall time."""
-        self._stream(stream.name).catch_up.looked(wall, stream.more)
+        self._stream(stream.name).catch_up.looked(wall, stream.seen.more)
 
     def committed(self, stream: str, outcome: CutOutcome, now: Micros, took: Micros) -> None:
         """Count a commit.

@@ -87,20 +87,20 @@ class Starter:
         """Return the next cut of a stream; after all rows, if that is asked for, one that closes all windows."""
         cut = stream.next_cut(wall, most, False)
         self._tell_away(stream)
-        if cut is not None or stream.away is not None or not stream.closes_all:
+        if cut is not None or stream.seen.away is not None or not stream.closes_all:
             return cut
         return stream.next_cut(wall, most, True) if stream.source.exhausted(stream.state.offset) else None
 
     def _tell_away(self, stream: RunningStream) -> None:
         """Say once when a source cannot be reached, and once when it can again."""
-        if stream.away is not None and stream.name not in self._away:
-            self.journal.note(f"{stream.name} waits: {stream.away}")
+        if stream.seen.away is not None and stream.name not in self._away:
+            self.journal.note(f"{stream.name} waits: {stream.seen.away}")
             self._away.add(stream.name)
-        elif stream.away is None and stream.name in self._away:
+        elif stream.seen.away is None and stream.name in self._away:
             self.journal.note(f"{stream.name} goes on: its source answers.")
             self._away.discard(stream.name)
 
     def _too_early(self, name: str, now: Micros) -> bool:
         """Tell whether a cut that takes all there is should wait for more."""
         started = self.cuts.started_at(name)
-        return started is not None and now < started + self.trigger and not self.streams[name].more
+        return started is not None and now < started + self.trigger and not self.streams[name].seen.more

@@ -13,13 +13,13 @@ from transom.engine.partials.tables import PartialTable
 from transom.engine.spark.deadletters import Letters
 from transom.engine.state.closing import Closing, Closure
 from transom.engine.state.state import StreamState
-from transom.engine.state.watermarks import Idleness, WatermarkState
-from transom.engine.streams.arriving import rows_left
+from transom.engine.state.watermarks import WatermarkState
 from transom.engine.streams.compiling import QueryCompiler
 from transom.engine.streams.cuts import CutJob, CutOutcome, JobOptions, LoggedCut
 from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.readers import Reader, RowBuffer
-from transom.errors import SourceAwayError, TransomError
+from transom.engine.streams.seen import SeenSource
+from transom.errors import TransomError
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.sources.base import Offset
 from transom.windows.components import Arrangement
@@ -71,22 +71,12 @@ class RunningStream:
             self.compiled.queries, watermark, self.source.start(), ansi, executors, f"{executors.directory}"
         )
         self.state.arrange(self.compiled.stores)
-        self.latest = self.state.offset
-        """The source's newest offset at the last look."""
-        self.away: SourceAwayError | None = None
-        """Why the source could not be reached at the last look."""
-        self.idleness = Idleness()
-        """For how long the source partitions have been empty."""
-        self._waiting: tuple[Offset, int] | None = None
-        """An offset and the rows from there on, if the last look counted them all."""
-        self.more = False
-        """Whether the source had more rows than the last planned cut takes."""
+        self.seen = SeenSource(self.source, self.state.offset, now)
+        """The source at the last look."""
         self.readers: list[Reader] = []
         """The readers, which are fed with the results of this stream's queries."""
         self.buffers: list[RowBuffer] = []
         """The buffers that need the rows of this stream's queries."""
-        self._looked = now
-        """Wall time of the last look for a next cut."""
         self._closing = False
         """Whether results of windows that a cut closed are being made."""
         self.halted: TransomError | None = None
@@ -131,17 +121,15 @@ class RunningStream:
             finish: No more rows are expected: close every window, and take no rows.
         """
         state = self.state
-        self._looked = now
-        if not finish:
-            self._look()
+        piece = None
+        if finish:
+            self.seen.leave(now)
+        else:
+            piece = self.seen.next_piece(state.offset, max_rows, now)
         self._injected()
         state.watermark = self.foreseen()
         watermark = max(state.closed, MAX_TIME if finish else state.watermark.value)
-        latest = state.offset if finish or self.away is not None else self.latest
-        piece = self.source.cut(state.offset, max_rows) if latest != state.offset else None
-        self.more = piece is not None and piece.end != latest
-        self._waiting = None if self.more or finish else (state.offset, 0 if piece is None else piece.rows)
-        if (piece is None or piece.end == state.offset) and not self.has_due(watermark, now):
+        if piece is None and not self.has_due(watermark, now):
             return None
         end = state.offset if piece is None else piece.end
         return LoggedCut(
@@ -156,16 +144,6 @@ class RunningStream:
             mark=self.source.mark(end) if end != state.offset else None,
         )
 
-    def _look(self) -> None:
-        """Look for new rows; of a source that cannot be reached nothing is known, not even that it is empty."""
-        try:
-            self.latest = self.source.latest()
-        except SourceAwayError as error:
-            self.away = error
-            return
-        self.away = None
-        self.idleness = self.idleness.looked(self.source.waiting(self.state.offset), len(self.source.partitions))
-
     def has_open_windows(self) -> bool:
         """Tell whether rows that were read may still be part of a result, here or where they wait for this stream."""
         ends = [*(entry.last_end() for entry in self.state.stores), *(reader.last_end for reader in self.readers)]
@@ -179,7 +157,7 @@ class RunningStream:
 
     def foreseen(self) -> WatermarkState:
         """Return the watermark that the next cut has, as far as is known."""
-        return self.state.watermark.advanced(self.definition.policy, self.idleness.lengths)
+        return self.state.watermark.advanced(self.definition.policy, self.seen.idleness.lengths)
 
     def _injected(self) -> None:
         """Take the watermarks that came from the source without rows."""
@@ -194,7 +172,7 @@ class RunningStream:
             return False
         if not state.running():
             return True
-        if self.away is not None or not self.source.exhausted(state.offset):
+        if self.seen.away is not None or not self.source.exhausted(state.offset):
             return False
         return not self._closes_more(self.closes_all)
 
@@ -210,10 +188,10 @@ class RunningStream:
         """Tell whether windows are left to close, those that the watermark has reached or all, when no rows come."""
         state = self.state
         if all_windows:
-            return self.has_due(MAX_TIME, self._looked)
+            return self.has_due(MAX_TIME, self.seen.at)
         known = self.source.watermark(state.offset) if self.definition.policy.from_source else None
         injected = MIN_TIME if known is None else known - self.definition.policy.delay
-        return self.has_due(max(state.closed, state.watermark.value, injected), self._looked)
+        return self.has_due(max(state.closed, state.watermark.value, injected), self.seen.at)
 
     def has_due(self, watermark: Micros, now: Micros) -> bool:
         """Tell whether a cut with the watermark would emit anything, here or in the streams that this one feeds."""
@@ -273,9 +251,7 @@ class RunningStream:
 
     def backlog(self) -> int:
         """Return the rows, as the source estimates them, that it had at the last look and that are not committed."""
-        if self._waiting is not None and self._waiting[0] == self.state.offset:
-            return self._waiting[1]
-        return rows_left(self.source, self.state.offset)
+        return self.seen.backlog(self.state.offset)
 
     def needed(self) -> Offset | None:
         """Return the offset from which on rows may be read again; None when no query can run any more."""
