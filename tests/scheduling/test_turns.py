@@ -97,7 +97,7 @@ class Feed:
 def test_the_next_watermark_is_foretold_from_past_ones():
     feed = Feed()
     now = feed.unheld(55)
-    end = feed.estimate.window.first_end(feed.event_time(now) - S)
+    end = feed.estimate.watermarks.window.first_end(feed.event_time(now) - S)
     truth = end + S + feed.lag
     assert truth > now
     assert feed.estimate.expected() == pytest.approx(truth, abs=0.3 * S)
@@ -166,7 +166,7 @@ def test_after_an_outage_nothing_is_held_for_a_while():
     while feed.estimate.expected() <= now:
         now = feed.run(now)
         feed.arrive(now)
-    end = feed.estimate.window.first_end(feed.event_time(now) - S)
+    end = feed.estimate.watermarks.window.first_end(feed.event_time(now) - S)
     assert feed.estimate.expected() == pytest.approx(end + S + feed.lag, abs=0.3 * S)
 
 
@@ -178,7 +178,7 @@ def test_a_source_in_portions_is_expected_at_its_earliest(step):
         now = 1_000 * S + batch * step * S + batch % 3 * step * S // 4  # found sooner or later
         newest = 1_000 * S + batch * step * S
         estimate.arrived(BatchDone(batch, now, 100, newest, newest - (step + 2) * S if batch else None), now)
-    end = estimate.window.first_end(newest - 2 * S)
+    end = estimate.watermarks.window.first_end(newest - 2 * S)
     assert estimate.expected() == pytest.approx(max(end + 2 * S, now), abs=0.1 * S)
 
 

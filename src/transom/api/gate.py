@@ -228,7 +228,7 @@ class Gate:
     def _estimate(self, query: str, window: WindowSpec | CalendarSpec | None, limit: Micros) -> QueryEstimate:
         """Return what is known of a query; of very many queries the first ones are forgotten."""
         known = self._estimates.pop(query, None)
-        if known is None or (known.window, known.limit) != (window, limit):
+        if known is None or (known.watermarks.window, known.limit) != (window, limit):
             known = QueryEstimate(window, limit)
         self._estimates[query] = known
         if len(self._estimates) > QUERIES:

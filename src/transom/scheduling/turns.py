@@ -74,8 +74,79 @@ def _moment(text: str) -> Micros:
     return round(seconds.timestamp() * 1_000) * 1_000
 
 
+class SeenWatermarks:
+    """The watermarks that the batches of one query had, and what follows from them for the next.
+
+    Args:
+        window: The windows of its results; None for a query without, or with sessions.
+    """
+
+    def __init__(self, window: WindowSpec | CalendarSpec | None) -> None:
+        self.window = window
+        self._newest: Micros = MIN_TIME
+        """Largest event time."""
+        self._delay: Micros | None = None
+        """By how much a watermark is behind the largest event time."""
+        self._emitted: Micros = MIN_TIME
+        """Windows that end here or before are out."""
+        self._swept: Micros = MIN_TIME
+        """The watermark that the rows of finished batches make; the next batch has it."""
+        self._swept_at: Micros = 0
+        """Wall time when it was found."""
+        self._seen: deque[tuple[Micros, Micros]] = deque(maxlen=BATCHES)
+        """When watermarks were found, and their lags: how far they were behind that."""
+
+    def take(self, done: BatchDone) -> bool:
+        """Take in a finished batch; return whether its watermark was a new one, so that windows may have come out."""
+        moved = done.watermark is not None and done.watermark > self._emitted
+        if done.watermark is not None:
+            if self._newest > MIN_TIME:
+                delay = max(0, self._newest - done.watermark)
+                self._delay = delay if self._delay is None else min(self._delay, delay)
+            self._emitted = max(self._emitted, done.watermark)
+        if done.newest is not None:
+            self._newest = max(self._newest, done.newest)
+            self._sweep(done)
+        return moved
+
+    def _sweep(self, done: BatchDone) -> None:
+        """Note the watermark that a batch brought."""
+        before = self._swept
+        if self._delay is None:
+            return
+        self._swept = max(before, self._newest - self._delay)
+        if self._swept > before:
+            self._swept_at = done.triggered
+            self._seen.append((done.triggered, done.triggered - self._swept))
+
+    def next_end(self) -> Micros | None:
+        """Return the end of the next window; None where that is not known."""
+        return None if self.window is None or self._emitted <= MIN_TIME else self.window.first_end(self._emitted)
+
+    def expected(self, arrived: Micros, ahead: Micros) -> float:
+        """Return when the watermark that completes the next window has come, or when it may come; monotonic time.
+
+        It is not before the window's end and the least lag of past watermarks; how much later depends on how the source
+        portions its rows, which a progress does not tell. Too early costs a batch, too late delays a result. Where
+        nothing can be foretold, and where it may be there already, it is the arrival of the held batch.
+
+        Args:
+            arrived: When the held batch arrived.
+            ahead: By how much the wall clock was ahead of the monotonic one then.
+        """
+        end = self.next_end()
+        if end is None:
+            return float(arrived)
+        if end <= self._swept:
+            return float(self._swept_at - ahead)
+        lags = [lag for _, lag in self._seen]
+        if len(lags) < ENOUGH or max(lags) - min(lags) > UNSTEADY * (self._seen[-1][0] - self._seen[0][0]):
+            return float(arrived)
+        return float(max(end + min(lags) - ahead, arrived))
+
+
 class QueryEstimate:
-    """The estimate of one query.
+    """What is known of one query, and what a policy makes of it.
 
     Args:
         window: The windows of its results; None for a query without, or with sessions.
@@ -83,21 +154,14 @@ class QueryEstimate:
     """
 
     def __init__(self, window: WindowSpec | CalendarSpec | None, limit: Micros) -> None:
-        self.window = window
         self.limit = limit
+        self.watermarks = SeenWatermarks(window)
         self.costs = CostHistory()
         self.rate = 0.0
         """Rows that come per microsecond."""
         self._last: BatchDone | None = None
         self._took: tuple[int, Micros] | None = None
-        self._newest: Micros = MIN_TIME
-        self._delay: Micros | None = None
-        self._emitted: Micros = MIN_TIME
-        self._swept: Micros = MIN_TIME
-        """The watermark that the rows of finished batches make; the next batch has it."""
-        self._swept_at: Micros = 0
-        self._seen: deque[tuple[Micros, Micros]] = deque(maxlen=BATCHES)
-        """When watermarks were found, and their lags: how far they were behind that."""
+        """The batch that ran last, and for how long."""
         self._arrived: Micros = 0
         self._ahead: Micros = 0
         """By how much the wall clock, which Spark's progress goes by, was ahead of the monotonic one then."""
@@ -125,27 +189,9 @@ class QueryEstimate:
             share = RATE_WEIGHT if self.rate else 1.0
             self.rate += share * (done.rows / (done.triggered - before.triggered) - self.rate)
         self._results, self._rows = 0.9 * self._results + done.results, 0.9 * self._rows + done.rows
-        if done.watermark is not None:
-            if self._newest > MIN_TIME:
-                delay = max(0, self._newest - done.watermark)
-                self._delay = delay if self._delay is None else min(self._delay, delay)
-            if done.watermark > self._emitted:
-                self._held = False
-            self._emitted = max(self._emitted, done.watermark)
-        if done.newest is not None:
-            self._newest = max(self._newest, done.newest)
-            self._sweep(done)
+        if self.watermarks.take(done):
+            self._held = False
         self._last = done
-
-    def _sweep(self, done: BatchDone) -> None:
-        """Note the watermark that a batch brought."""
-        before = self._swept
-        if self._delay is None:
-            return
-        self._swept = max(before, self._newest - self._delay)
-        if self._swept > before:
-            self._swept_at = done.triggered
-            self._seen.append((done.triggered, done.triggered - self._swept))
 
     def started(self, now: Micros) -> None:
         """Note that the batch runs."""
@@ -159,21 +205,8 @@ class QueryEstimate:
     # ---- what is known
 
     def expected(self) -> float:
-        """Return when the watermark that completes the next window has come, or when it may come; monotonic time.
-
-        It is not before the window's end and the least lag of past watermarks; how much later depends on how the source
-        portions its rows, which a progress does not tell. Too early costs a batch, too late delays a result. Where
-        nothing can be foretold, and where it may be there already, it is the arrival of the held batch.
-        """
-        if self.window is None or self._emitted <= MIN_TIME:
-            return float(self._arrived)
-        end = self.window.first_end(self._emitted)
-        if end <= self._swept:
-            return float(self._swept_at - self._ahead)
-        lags = [lag for _, lag in self._seen]
-        if len(lags) < ENOUGH or max(lags) - min(lags) > UNSTEADY * (self._seen[-1][0] - self._seen[0][0]):
-            return float(self._arrived)
-        return float(max(end + min(lags) - self._ahead, self._arrived))
+        """Return when the watermark of the next window has come, or when it may come; monotonic time."""
+        return self.watermarks.expected(self._arrived, self._ahead)
 
     def view(self, name: str, now: Micros) -> StreamView:
         """Return the query as a policy sees it.
@@ -188,7 +221,6 @@ class QueryEstimate:
         run = fixed + row * self.rate * max(0, self._arrived - since)
         ahead = max(0.0, expected - self._arrived)
         total = run + (fixed + row * self.rate * ahead if ahead > 0 else 0.0)
-        end = 0 if self.window is None or self._emitted <= MIN_TIME else self.window.first_end(self._emitted)
         return StreamView(
             name=name,
             waiting_since=self._arrived,
@@ -200,7 +232,7 @@ class QueryEstimate:
             slack=expected + self.limit - now - total,
             expected=expected,
             limit=float(self.limit),
-            deadline=end,
+            deadline=self.watermarks.next_end() or 0,
             rate=min(1.0, self._results / self._rows) / max(row, 1e-6),
             held=self._held,
             cycle=CYCLE * fixed,
