@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,45 @@ PACE: Micros = MICROS_PER_SECOND
 """Time between two measurements of the cycle, the load and the largest cuts."""
 VIEWED: Micros = MICROS_PER_SECOND // 4
 """Time between two computations of what is expected of a stream to which nothing happens."""
+
+
+class Pace:
+    """The length of a cycle, the load, and the largest cuts that follow from them; measured every `PACE`.
+
+    Args:
+        settings: The cycle, if it is fixed; the slots; the bound on a cut.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._at: Micros | None = None
+        self._most: dict[str, int] = {}
+        self.cycle = 1.0
+        """Seconds of a cycle."""
+        self.load = 0.0
+        """Offered work over capacity."""
+
+    def measure(self, known: Collection[StreamEstimate], now: Micros) -> None:
+        """Measure, if it was not done just now."""
+        if self._at is not None and now < self._at + PACE:
+            return
+        self._at, self._most = now, {}
+        if known:
+            fixed, row, partial, rate, period = np.array([each.pace() for each in known]).T
+            slots = self._settings.slots
+            self.load = float(offered(RunCosts(fixed, row, partial), rate, period, slots))
+            self.cycle = float(cycle_seconds(np.median(fixed), np.asarray((rate * row).sum() / slots)))
+        if self._settings.cycle is not None:
+            self.cycle = self._settings.cycle / MICROS_PER_SECOND
+
+    def max_rows(
+        self, streams: Mapping[str, RunningStream], of: Callable[[RunningStream], StreamEstimate]
+    ) -> dict[str, int]:
+        """Return the rows of each stream that fit into the cycle that was measured last."""
+        if self._most.keys() != streams.keys():
+            bound = self._settings.max_rows_per_cut
+            self._most = {name: min(bound, of(each).runs.fitting(self.cycle)) for name, each in streams.items()}
+        return self._most
 
 
 class Scheduler:
@@ -60,11 +99,7 @@ class Scheduler:
         self._estimates: dict[str, StreamEstimate] = {}
         self._views: dict[str, tuple[Micros, tuple[object, ...], int, StreamView]] = {}
         """Of each stream the last one, with when it was made, of what, and for how many rows."""
-        self._paced_at: Micros | None = None
-        self._cycle, self._load = 1.0, 0.0
-        """Seconds of a cycle, and offered work over capacity, measured last."""
-        self._most: dict[str, int] = {}
-        """Largest cuts, as measured then."""
+        self._pace = Pace(settings)
         self.spent = 0.0
         """Seconds of processor time that scheduling has taken."""
 
@@ -91,26 +126,10 @@ class Scheduler:
         if self._policy.at_once or (len(self._streams) == 1 and self._settings.cycle is None):
             return dict.fromkeys(self._streams, bound)
         begun = time.thread_time()
-        self._pace(now)
-        if self._most.keys() != self._streams.keys():
-            known = {name: self.of(each, now) for name, each in self._streams.items()}
-            self._most = {name: min(bound, each.runs.fitting(self._cycle)) for name, each in known.items()}
+        self._pace.measure(self._estimates.values(), now)
+        most = self._pace.max_rows(self._streams, lambda stream: self.of(stream, now))
         self.spent += time.thread_time() - begun
-        return self._most
-
-    def _pace(self, now: Micros) -> None:
-        """Measure the length of a cycle and the load, if it was not done just now."""
-        if self._paced_at is not None and now < self._paced_at + PACE:
-            return
-        self._paced_at, self._most = now, {}
-        known = list(self._estimates.values())
-        if known:
-            fixed, row, partial, rate, period = np.array([each.pace() for each in known]).T
-            slots = self._settings.slots
-            self._load = float(offered(RunCosts(fixed, row, partial), rate, period, slots))
-            self._cycle = float(cycle_seconds(np.median(fixed), np.asarray((rate * row).sum() / slots)))
-        if self._settings.cycle is not None:
-            self._cycle = self._settings.cycle / MICROS_PER_SECOND
+        return most
 
     def learned(self) -> dict[str, Any]:
         """Return what a restart should know again, as JSON, by stream: the lags of watermarks."""
@@ -186,8 +205,8 @@ class Scheduler:
         """
         begun = time.thread_time()
         self.memory.look(now)
-        self._pace(now)
-        cycle = self._cycle
+        self._pace.measure(self._estimates.values(), now)
+        cycle = self._pace.cycle
         views = []
         for name in ready:
             estimate = self.of(self._streams[name], now)
@@ -215,7 +234,7 @@ class Scheduler:
         name, of_what = estimate.stream.name, (estimate, estimate.changes, estimate.stream.seen.more)
         known = self._views.get(name)
         if known is None or known[1] != of_what or not known[0] <= now < known[0] + VIEWED:
-            view = estimate.view(self._deadlines(estimate, now), self._cycle, self._load, now, self.once)
+            view = estimate.view(self._deadlines(estimate, now), self._pace.cycle, self._pace.load, now, self.once)
         else:
             now, _, backlog, view = known
             if backlog == estimate.backlog.rows:
