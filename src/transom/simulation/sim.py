@@ -24,6 +24,7 @@ from transom.scheduling.arrivals import expected_arrivals
 from transom.scheduling.costs import CostHistory, RunCosts, cycle_seconds, offered
 from transom.scheduling.memory import MemoryMode
 from transom.scheduling.policies import Columns, Policy, freeing
+from transom.simulation.facts import Facts
 from transom.simulation.outcome import Outcome
 from transom.simulation.state import State
 from transom.simulation.world import SECOND, World
@@ -35,9 +36,7 @@ LOOK = 0.2 * SECOND
 """Virtual time between two measurements of memory and rates."""
 TAIL = 5 * SECOND
 """Windows completed so shortly before the end are not counted: there was no time to be late."""
-GOLDEN = 0.6180339887
-"""Multiples of it are spread evenly over [0, 1), however many there are."""
-ROW_BYTES, PARTIAL_BYTES = 250.0, 100.0
+ROW_BYTES = 250.0
 BOUND_BY_MEMORY = ("klink", "least_slack")
 """Policies that have a memory mode."""
 
@@ -82,21 +81,9 @@ class Simulation:
 
     def __init__(self, world: World, policies: Sequence[Policy], machine: Machine | None = None) -> None:
         self.world, self.policies, self.machine = world, tuple(policies), machine or Machine()
-        each, streams = world.ends.shape
-        runs = each * len(self.policies)
-        shape = (runs, streams)
-        self._world_run = np.arange(runs) % each
-        self._job, self._row = SECOND * self._of("job"), SECOND * self._of("row")
-        self._slide, self._limit = self._of("slide"), self._of("limit")
-        self._partials, self._partial = self._of("partials"), SECOND * self._of("partial")
-        self._selectivity = np.minimum(1.0, self._of("results") / (self._of("rate") * self._slide / SECOND))
-        self._alive = world.alive[self._world_run]
-        self._open = self._partials * np.maximum(1.0, self._of("length") / self._slide) * PARTIAL_BYTES
-        self._injected = self._of("injected") > 0
-        self._ends = world.ends[self._world_run]
-        self._query_swept = world.swept.reshape(each, streams // world.inputs, world.inputs, -1).max(axis=2)
-        query = np.arange(streams) // world.inputs
-        self._rank = 2 * (query * GOLDEN % 1) - 1
+        self._facts = Facts.of(world, len(self.policies))
+        shape = self._facts.slide.shape
+        runs, each = shape[0], len(world.ends)
         self._costs = CostHistory(shape)
         self._rate, self._counted = np.zeros(shape), np.zeros(shape)
         self._cycle = np.ones((runs, 1))
@@ -104,10 +91,7 @@ class Simulation:
         self._modes = [MemoryMode() for _ in range(runs)]
         self._at_once = np.repeat([policy.at_once for policy in self.policies], each)
         self._memory_bound = np.repeat([policy.name in BOUND_BY_MEMORY for policy in self.policies], each)
-        self._state = State.begin(world, self._world_run)
-
-    def _of(self, name: str) -> Floats:
-        return np.asarray(self.world.column(name)[self._world_run])
+        self._state = State.begin(world, self._facts.world_run)
 
     def run(self, warm_up: Micros = 0) -> list[Outcome]:
         """Go through the whole time; return what each policy gave. O(ticks x runs x streams).
@@ -123,7 +107,7 @@ class Simulation:
         for step in range(round(self.world.duration / tick)):
             now = step * tick
             if step % per_second == 0:
-                self._rates = self.world.rates[self._world_run, :, step // per_second]
+                self._rates = self.world.rates[self._facts.world_run, :, step // per_second]
                 rates = self._rates * tick
             share = np.minimum(1.0, cores / np.maximum(state.running, 1))
             busy += state.running * share
@@ -147,7 +131,7 @@ class Simulation:
     def _memory_used(self) -> Floats:
         """Return the bytes of rows that are not committed, in the backlog or in a job, and of open windows."""
         rows = (self._state.arrived - self._state.read).sum(axis=1)
-        return np.asarray(rows * ROW_BYTES + (self._open * self._alive).sum(axis=1))
+        return np.asarray(rows * ROW_BYTES + (self._facts.open_bytes * self._facts.alive).sum(axis=1))
 
     def _observe_memory(self, now: float, used: Floats) -> None:
         if self.machine.memory is None:
@@ -187,13 +171,13 @@ class Simulation:
         """Return what the policies may know in some runs."""
         state, known = self._state, self._costs.costs
         costs = RunCosts(known.fixed[some], known.row[some], known.partial[some])
-        slide, partials, limit = self._slide[some], self._partials[some], self._limit[some]
+        slide, partials, limit = self._facts.slide[some], self._facts.partials[some], self._facts.limit[some]
         expected = self._foretold(now, some)
         late = np.maximum(0.0, np.floor((now - expected) / slide))
         due = np.where(expected <= now, 1.0 + late, 0.0)
         cost = SECOND * costs.run(backlog, (1.0 + late) * partials)
         total = cost + SECOND * costs.row * self._rate[some] * np.maximum(0.0, expected - now)
-        selectivity, cycle = self._selectivity[some], self._cycle[some]
+        selectivity, cycle = self._facts.selectivity[some], self._cycle[some]
         return Columns(
             waiting_since=state.newest[some],
             ran_at=state.started[some],
@@ -204,7 +188,7 @@ class Simulation:
             slack=expected + limit - now - total,
             expected=expected,
             limit=limit,
-            deadline=self._ends[some] + state.done[some] * slide,
+            deadline=self._facts.ends[some] + state.done[some] * slide,
             rate=selectivity / np.maximum(costs.row, 1e-12),
             freed=np.minimum(backlog, costs.fitting(cycle)) * (1 - selectivity),
             held=state.held[some],
@@ -212,7 +196,7 @@ class Simulation:
             period=slide,
             cycle=np.broadcast_to(SECOND * cycle, cost.shape),
             load=np.broadcast_to(self._load[some], cost.shape),
-            rank=np.broadcast_to(self._rank, cost.shape),
+            rank=np.broadcast_to(self._facts.rank, cost.shape),
         )
 
     def _foretold(self, now: float, some: Ints) -> Floats:
@@ -223,7 +207,7 @@ class Simulation:
         """
         state = self._state
         expected = state.expected[some]
-        injected = self._injected[some]
+        injected = self._facts.injected[some]
         if not injected.any():
             return self._joint(expected, some)
         swept, mean, sigma = state.swept[some], state.mean[some], state.sigma[some]
@@ -248,10 +232,10 @@ class Simulation:
         state, costs = self._state, self._costs.costs
         self._rate += 0.3 * ((state.arrived - self._counted) / LOOK - self._rate)
         self._counted = state.arrived.copy()
-        fixed = np.nanmedian(np.where(self._alive, costs.fixed, np.nan), axis=1)
+        fixed = np.nanmedian(np.where(self._facts.alive, costs.fixed, np.nan), axis=1)
         busy = (self._rate * SECOND * costs.row).sum(axis=1) / self.machine.cores
         self._cycle = self.machine.cycle_of(fixed, busy)[:, None]
-        period = np.where(self._alive, self._slide / SECOND, np.inf)
+        period = np.where(self._facts.alive, self._facts.slide / SECOND, np.inf)
         self._load = offered(costs, self._rate * SECOND, period, self.machine.cores)[:, None]
 
     def _start(self, now: float, backlog: Floats, run: Ints, stream: Ints) -> None:
@@ -262,8 +246,8 @@ class Simulation:
         state.cut[at] = state.read[at] + rows
         newest = np.maximum(state.newest[at], now - behind / np.maximum(self._rates[at], 1e-12))
         state.cut_newest[at] = np.where(behind < 1, now, newest)
-        noise = self.world.noise[self._world_run[run], stream, state.jobs[at] % self.world.noise.shape[2]]
-        state.left[at] = state.took[at] = (self._job[at] + self._row[at] * rows) * noise
+        noise = self.world.noise[self._facts.world_run[run], stream, state.jobs[at] % self.world.noise.shape[2]]
+        state.left[at] = state.took[at] = (self._facts.job[at] + self._facts.row[at] * rows) * noise
         state.started[at] = now
         state.jobs[at] += 1
         state.held[at] = True
@@ -278,7 +262,7 @@ class Simulation:
         state.read[at], state.newest[at], state.left[at] = state.cut[at], state.cut_newest[at], np.inf
         state.running -= np.bincount(run, minlength=len(state.running))
         before = state.done[at]
-        done, place = before.copy(), self._world_run[run]
+        done, place = before.copy(), self._facts.world_run[run]
         last = world.swept.shape[2] - 1
         while (more := (world.swept[place, stream, done] <= state.newest[at]) & (done < last)).any():
             done += more
@@ -286,7 +270,7 @@ class Simulation:
         if closed.any():
             state.done[at] = done
             state.swept[at] = world.swept[place, stream, done]
-            state.mean[at] = self._ends[at] + done * self._slide[at] + world.lag[place, stream, done]
+            state.mean[at] = self._facts.ends[at] + done * self._facts.slide[at] + world.lag[place, stream, done]
             state.sigma[at] = world.sigma[place, stream, done]
             state.held[at] &= ~closed
             self._consolidate(now, run[closed], stream[closed], (done - before)[closed])
@@ -295,8 +279,8 @@ class Simulation:
     def _consolidate(self, now: float, run: Ints, stream: Ints, windows: Ints) -> None:
         """Give the driver the partials of closed windows, and note when the results are there."""
         state, at = self._state, (run, stream)
-        partials = windows * self._partials[at]
-        seconds = partials * self._partial[at]
+        partials = windows * self._facts.partials[at]
+        seconds = partials * self._facts.partial[at]
         self._costs.merged(np.maximum(partials, 1.0), seconds / SECOND, at)
         added = np.bincount(run, seconds, len(state.driver))
         state.driver = np.where(added > 0, np.maximum(state.driver, now) + added, state.driver)
@@ -308,14 +292,14 @@ class Simulation:
                 return
             run, query = run[more], query[more]
             window = state.complete[run, query]
-            came = self._query_swept[self._world_run[run], query, window]
+            came = self._facts.query_swept[self._facts.world_run[run], query, window]
             state.latency[run, query, window] = (state.driver[run] - came) / SECOND
             state.complete[run, query] = window + 1
 
     def _outcomes(self, busy: Floats, held: Floats, used: Floats, warm_up: Micros) -> list[Outcome]:
         state, world, each = self._state, self.world, len(self.world.streams)
-        came = (self._query_swept >= warm_up) & (self._query_swept < world.duration - TAIL)
-        until = np.where(came, world.duration - self._query_swept, np.nan) / SECOND
+        came = (self._facts.query_swept >= warm_up) & (self._facts.query_swept < world.duration - TAIL)
+        until = np.where(came, world.duration - self._facts.query_swept, np.nan) / SECOND
         windows = np.isfinite(world.swept).sum(axis=(1, 2))
         found = []
         for start in range(0, len(state.driver), each):
@@ -324,7 +308,7 @@ class Simulation:
             found.append(
                 Outcome(
                     latency=latency,
-                    limit=self._limit[here, :: world.inputs] / SECOND,
+                    limit=self._facts.limit[here, :: world.inputs] / SECOND,
                     throughput=state.read[here].sum(axis=1) / (world.duration / SECOND),
                     held=held[here],
                     used=used[here],
