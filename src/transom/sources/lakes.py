@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from transom.errors import DefinitionError, SourceError, require_extra
 from transom.model.time import Clock
 from transom.sources.filesets.deltalog import DeltaLog
+from transom.sources.filesets.known import FileSet
 from transom.sources.filesets.read import checked_schema
-from transom.sources.filesets.source import AnyScanner, FileSource
+from transom.sources.filesets.scanners import AnyScanner
+from transom.sources.filesets.source import FileSource
 from transom.storage.places import Place, place
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class DeltaSource(FileSource):
 
     def __init__(self, table: Path, ignore_changes: bool, max_files: int | None) -> None:
         options = {"basePath": f"file://{table}"}
-        super().__init__((str(table),), "", "parquet", False, 0, options, False, max_files)
+        super().__init__(FileSet((str(table),), "parquet", options, max_files=max_files), "")
         self._table = table
         self._ignore_changes = ignore_changes
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from transom.errors import DefinitionError, SourceError
 from transom.model.time import Duration, parse_duration
+from transom.sources.filesets.known import FileSet
 from transom.sources.filesets.matching import OPTIONS, REGEX, check_columns, groups_of
 from transom.sources.filesets.read import Format, checked_schema
 from transom.sources.filesets.source import FileSource
@@ -160,8 +161,16 @@ def _source(
     wait = 0 if settle is None else parse_duration(settle, "settle")
     if wait < 0:
         raise DefinitionError(f"{what}: settle must not be negative.", 'Write for example "2 seconds".')
-    by_time, by_directory = order == "modified", partition_by is not None
-    return FileSource(paths, schema, kind, by_time, wait, dict(options), by_directory, max_files_per_cut)
+    found = FileSet(
+        paths,
+        kind,
+        dict(options),
+        by_time=order == "modified",
+        by_directory=partition_by is not None,
+        settle=wait,
+        max_files=max_files_per_cut,
+    )
+    return FileSource(found, schema)
 
 
 def _check_options(kind: str, options: Mapping[str, str]) -> None:

@@ -5,29 +5,24 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, NamedTuple
 
 from transom.errors import CheckpointCorruptError, SourceError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Clock, Micros, format_duration
 from transom.sources.base import Cut, Mark, Offset, Waiting
 from transom.sources.filesets.deltalog import DeltaLog
-from transom.sources.filesets.fit import Fit, Remades, fit
-from transom.sources.filesets.listing import ObjectScanner, parse_object_pattern
+from transom.sources.filesets.fit import Remades
+from transom.sources.filesets.known import FileSet, KnownFiles
+from transom.sources.filesets.listing import ObjectScanner
 from transom.sources.filesets.log import LOG_NAME, FileEntry, FileLog, explained, is_gone
 from transom.sources.filesets.matching import REGEX, check_columns
-from transom.sources.filesets.read import Format, checked_schema, empty_frame, read_files, unreadable_files
-from transom.sources.filesets.rows import estimate_rows, parquet_footer
-from transom.sources.filesets.scan import Pattern, Scanner
+from transom.sources.filesets.read import checked_schema, empty_frame, read_files, unreadable_files
+from transom.sources.filesets.scanners import AnyScanner, scanner_of
 from transom.sources.schemas import as_struct, position
 from transom.storage.durable import replacing
-from transom.storage.hadoop import require_spark_reads
 from transom.storage.places import Place, is_local, located
 
 if TYPE_CHECKING:
@@ -37,11 +32,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETAINED_NAME = "oldest-needed.json"
-AnyScanner: TypeAlias = "Scanner | ObjectScanner | DeltaLog"
 _AT_ONCE = 16
 """Files in a store of objects that are asked for at the same time."""
 _FORGET_AFTER = 1_000
 """Released files after which the log is checked for files that are gone."""
+
+
+class _Opened(NamedTuple):
+    """What an open source works with."""
+
+    log: FileLog
+    scanner: AnyScanner
+    known: KnownFiles
+    directory: Place
+    clock: Clock
 
 
 class FileSource:
@@ -50,44 +54,23 @@ class FileSource:
     In its directory are files.jsonl (the log) and oldest-needed.json (for retention).
     """
 
-    def __init__(
-        self,
-        paths: tuple[str, ...],
-        schema: StructType | str,
-        kind: Format,
-        by_time: bool,
-        settle: Micros,
-        options: Mapping[str, str],
-        by_directory: bool,
-        max_files: int | None,
-    ) -> None:
-        self._paths = paths
+    def __init__(self, files: FileSet, schema: StructType | str) -> None:
+        self._files = files
         self._given_schema = schema
         self._schema: StructType | None = None
-        self._kind = kind
-        self._by_time = by_time
-        self._settle = settle
-        self._options = options
-        self._by_directory = by_directory
-        self._max_files = max_files
-        self._header = str(options.get("header", "")).lower() == "true"
-        self._facts: dict[int, Fit] = {}
-        """What is known of files that wait, by position."""
-        self._case_sensitive = False
-        self._last_fit: tuple[pa.Schema, Fit] | None = None
         self._released = 0
         self._forgotten_up_to = 0
         self._looked: Micros = 0
         """Monotonic time of the last look."""
-        self._opened: tuple[FileLog, AnyScanner, Place, Clock] | None = None
+        self._opened: _Opened | None = None
 
     @property
     def schema(self) -> StructType:
         """The columns of `read`, all of them nullable, without the optional ones."""
         if self._schema is None:
             self._schema = checked_schema(as_struct(self._given_schema))
-            if self._kind == "text":
-                check_columns(self._schema, self._options[REGEX])
+            if self._files.kind == "text":
+                check_columns(self._schema, self._files.options[REGEX])
         return self._schema
 
     @property
@@ -97,12 +80,12 @@ class FileSource:
         The list grows while the source is open; the index of a directory never changes, also not after a
         restart.
         """
-        return self._log.directories if self._by_directory and self._log.directories else ("",)
+        return self._log.directories if self._files.by_directory and self._log.directories else ("",)
 
     def describe(self) -> str:
         """Return what it is and reads, in one line for people."""
-        settle = f", settled for {format_duration(self._settle)}" if self._settle else ""
-        return f"{self._kind} files {', '.join(self._paths)}{settle}"
+        settle = f", settled for {format_duration(self._files.settle)}" if self._files.settle else ""
+        return f"{self._files.kind} files {', '.join(self._files.paths)}{settle}"
 
     def open(self, spark: SparkSession, directory: Place, clock: Clock) -> None:
         """Read the log of discovered files in `directory`.
@@ -112,16 +95,14 @@ class FileSource:
             CheckpointCorruptError: The log is damaged.
         """
         scanner = self._look_for_files(spark, directory, clock)
-        _ = self.schema
-        self._facts.clear()
-        self._last_fit = None
-        self._case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+        case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+        known = KnownFiles(self._files, self.schema, case_sensitive)
         log = FileLog(directory)
-        self._opened = log, scanner, directory, clock
+        self._opened = _Opened(log, scanner, known, directory, clock)
         self._released = self._forgotten_up_to = log.start
 
     def _look_for_files(self, spark: SparkSession, directory: Place, clock: Clock) -> AnyScanner:
-        return _scanner(spark, self._paths, clock)
+        return scanner_of(spark, self._files.paths, clock)
 
     def start(self) -> Offset:
         """Return the position from which on no file was forgotten; 0 for a new source."""
@@ -135,16 +116,16 @@ class FileSource:
             CheckpointFullError: The disk of the log is full.
             OSError: The log cannot be written for another reason.
         """
-        log, scanner, directory, clock = self._open
+        log, scanner, _, directory, clock = self._open
         try:
-            found = scanner.poll(log.known, clock.now() - self._settle if self._settle else None)
+            found = scanner.poll(log.known, clock.now() - self._files.settle if self._files.settle else None)
         except OSError as error:
             raise SourceError(f"files: {error}.", "Check the permissions of the directory.") from error
         if scanner.looked:
             self._looked = clock.monotonic()
         if found:
             if not isinstance(scanner, DeltaLog):  # which tells of them in order
-                found.sort(key=lambda file: (file[2] if self._by_time else 0, file[0]))
+                found.sort(key=lambda file: (file[2] if self._files.by_time else 0, file[0]))
             with explained(directory):
                 log.append(found)
         return log.next
@@ -157,7 +138,7 @@ class FileSource:
         """
         if position(offset) > self._log.next:
             raise CheckpointCorruptError(
-                f"{self._open[2] / LOG_NAME} lists {self._log.next} files, but {position(offset)} were read.",
+                f"{self._open.directory / LOG_NAME} lists {self._log.next} files, but {position(offset)} were read.",
                 CORRUPT_REMEDY,
             )
         return self._log.crc_at(position(offset))
@@ -167,17 +148,17 @@ class FileSource:
         first = position(start)
         end, rows = first, 0
         for count, entry in enumerate(self._learnt(self._log.since(first))):
-            more = self._fit(entry).rows
-            if count and (rows + more > max_rows or (self._max_files and count >= self._max_files)):
+            more = self._open.known.fit(entry).rows
+            if count and (rows + more > max_rows or (self._files.max_files and count >= self._files.max_files)):
                 break
             end, rows = entry.position + 1, rows + more
         return Cut(end, rows)
 
     def waiting(self, offset: Offset) -> Waiting:
         """Return the directories with files from `offset` on; a file that is too young to be taken is one of them."""
-        log, scanner, _, _ = self._open
+        log, scanner, *_ = self._open
         first = position(offset)
-        if not self._by_directory:
+        if not self._files.by_directory:
             return Waiting(frozenset({0} if log.next > first or scanner.pending else ()), self._looked)
         found = set(log.directories_from(first))
         found.update(log.index_of.get(directory, len(log.index_of)) for directory in scanner.pending)
@@ -195,15 +176,21 @@ class FileSource:
         entries = [entry for entry in self._between(start, end) if entry.path not in left_out]
         _at_once(_check_unchanged, entries)
         log = self._log
-        partition = (lambda path: log.directory_index(path)) if self._by_directory else None
+        partition = (lambda path: log.directory_index(path)) if self._files.by_directory else None
         if not entries:
-            return empty_frame(spark, self.schema, self._kind, self._by_directory)
+            return empty_frame(spark, self.schema, self._files.kind, self._files.by_directory)
         paths = [entry.path for entry in entries]
-        return read_files(spark, paths, self.schema, self._kind, self._options, partition, self._remade(entries))
+        return read_files(
+            spark, paths, self.schema, self._files.kind, self._files.options, partition, self._remade(entries)
+        )
 
     def unfit(self, start: Offset, end: Offset) -> dict[str, str]:
         """Return the Parquet files at [start, end) whose columns have other types than the schema, each with which."""
-        fits = {entry.path: self._fit(entry) for entry in self._between(start, end) if self._kind == "parquet"}
+        fits = {
+            entry.path: self._open.known.fit(entry)
+            for entry in self._between(start, end)
+            if self._files.kind == "parquet"
+        }
         return {path: fit.why_not for path, fit in fits.items() if fit.why_not is not None}
 
     def unreadable(self, spark: SparkSession, start: Offset, end: Offset) -> dict[str, str]:
@@ -211,7 +198,7 @@ class FileSource:
         unfit = self.unfit(start, end)
         entries = [entry for entry in self._between(start, end) if entry.path not in unfit]
         paths = [entry.path for entry in entries]
-        return unreadable_files(spark, paths, self.schema, self._kind, self._options, self._remade(entries))
+        return unreadable_files(spark, paths, self.schema, self._files.kind, self._files.options, self._remade(entries))
 
     def ingested_at(self, start: Offset, end: Offset) -> Micros:
         """Return the newest modification time of the files at [start, end); 0 for none."""
@@ -223,7 +210,7 @@ class FileSource:
 
     def exhausted(self, offset: Offset) -> bool:
         """Tell whether all files that the last `latest()` saw lie before `offset`, none waiting."""
-        log, scanner, _, _ = self._open
+        log, scanner, *_ = self._open
         return position(offset) >= log.next and not scanner.pending
 
     def release(self, oldest_needed: Offset) -> None:
@@ -233,11 +220,11 @@ class FileSource:
         no file is waiting): every file that files.jsonl lists before this position may be deleted. A released
         file that was deleted and forgotten counts as new if it ever comes back.
         """
-        log, scanner, directory, _ = self._open
+        log, scanner, known, directory, _ = self._open
         oldest = position(oldest_needed)
         if oldest <= self._released and (directory / RETAINED_NAME).exists():
             return
-        self._facts = {place: fit for place, fit in self._facts.items() if place >= oldest}
+        known.forget(oldest)
         self._released = max(self._released, oldest)
         value = {"position": self._released, "path": self.retained_from()}
         with explained(directory):
@@ -255,85 +242,36 @@ class FileSource:
     def close(self) -> None:
         """Close the log."""
         if self._opened is not None:
-            self._opened[0].close()
+            self._opened.log.close()
             self._opened = None
 
     @property
-    def _open(self) -> tuple[FileLog, AnyScanner, Place, Clock]:
+    def _open(self) -> _Opened:
         if self._opened is None:
             raise SourceError(f"{self.describe()} is not open.", "Start the application first.")
         return self._opened
 
     @property
     def _log(self) -> FileLog:
-        return self._open[0]
+        return self._open.log
 
     def _between(self, start: Offset, end: Offset) -> list[FileEntry]:
         return self._log.between(position(start), position(end))
 
     def _learnt(self, entries: Iterator[FileEntry]) -> Iterator[FileEntry]:
         """Pass entries on; of those in a store of objects, several are looked at together."""
-        if all(map(is_local, self._paths)):
+        if self._files.local:
             yield from entries
+        known = self._open.known
         while some := list(itertools.islice(entries, _AT_ONCE)):
-            _at_once(self._fit, [entry for entry in some if entry.position not in self._facts])
+            _at_once(known.fit, [entry for entry in some if entry not in known])
             yield from some
 
-    def _fit(self, entry: FileEntry) -> Fit:
-        """Return what can be learnt of a file without Spark; its footer is read once."""
-        known = self._facts.get(entry.position)
-        if known is not None:
-            return known
-        if self._kind == "parquet":
-            footer = parquet_footer(entry.path)
-            if footer is None:
-                return Fit(1)  # the job will find out
-            found = self._compared(*footer)
-        else:
-            found = Fit(estimate_rows(entry.path, entry.size, self._header))
-        self._facts[entry.position] = found
-        return found
-
-    def _compared(self, rows: int, columns: pa.Schema) -> Fit:
-        """Return how a file fits; most files have the columns of the one before."""
-        known = self._last_fit
-        if known is None or not known[0].equals(columns):
-            known = self._last_fit = columns, fit(rows, self.schema, columns, self._case_sensitive)
-        return replace(known[1], rows=rows)
-
     def _remade(self, entries: Sequence[FileEntry]) -> Callable[[str], Remades]:
-        if self._kind != "parquet":
+        if self._files.kind != "parquet":
             return lambda path: ()
-        remade = {entry.path: self._fit(entry).remade for entry in entries}
+        remade = {entry.path: self._open.known.fit(entry).remade for entry in entries}
         return lambda path: remade[path]
-
-
-def _scanner(spark: SparkSession, paths: Sequence[str], clock: Clock) -> AnyScanner:
-    """Return what looks for the files.
-
-    Raises:
-        SourceError: They are partly here and partly in a store, or a directory cannot be listed, here or by Spark.
-    """
-    here = [is_local(path) for path in paths]
-    if all(here):
-        patterns = [pattern for path in paths for pattern in Pattern.parse(path)]
-        for pattern in patterns:
-            if not os.path.isdir(pattern.base):
-                raise SourceError(
-                    f"files: the directory {pattern.base} does not exist.", "Create it, or correct the path."
-                )
-        return Scanner(patterns)
-    if any(here):
-        raise SourceError("files: some paths are on this machine, some in a store.", "Make two streams of them.")
-    try:
-        patterns = [pattern for path in paths for pattern in parse_object_pattern(path)]
-        for pattern in patterns:
-            located(pattern.base).is_dir()
-    except OSError as error:
-        raise SourceError(f"files: {error}.", "Correct the path, or what the environment says of the store.") from error
-    for path in paths:
-        require_spark_reads(spark, located(path), "files", SourceError)
-    return ObjectScanner(patterns, clock)
 
 
 def _at_once(act: Callable[[FileEntry], object], entries: Sequence[FileEntry]) -> None:
