@@ -65,12 +65,23 @@ def kept_for_joins(rows: Any, root: Path) -> Callable[[], list[Path]]:
 
 
 def rows_as_files(rows: Any, root: Path) -> Callable[[], list[Path]]:
-    tap = RowFiles(FileSink(root, "parquet"))
+    return named(rows, RowFiles(FileSink(root, "parquet")), root)
+
+
+def rows_in_a_store(rows: Any, root: Path) -> Callable[[], list[Path]]:
+    root.mkdir()
+    place = disk_place(root, rows.sparkSession)
+    return named(rows, RowFiles(FileSink(place, "parquet")), root / place.key)
+
+
+def named(rows: Any, tap: RowFiles, root: Path) -> Callable[[], list[Path]]:
     tap.open("q")
 
     def attempt() -> list[Path]:
-        assert tap.store(rows, CUT, LATE) is not None
-        return sorted(tap.piece(3).rglob("*.parquet"))
+        kept = tap.store(rows, CUT, LATE)
+        assert kept is not None
+        assert kept.files is not None
+        return [root / name for name in kept.files]
 
     return attempt
 
@@ -94,7 +105,7 @@ def letters_in_a_store(rows: Any, root: Path) -> Callable[[], list[Path]]:
     return attempt
 
 
-@pytest.mark.parametrize("make", [kept_for_joins, rows_as_files, letters, letters_in_a_store])
+@pytest.mark.parametrize("make", [kept_for_joins, rows_as_files, rows_in_a_store, letters, letters_in_a_store])
 def test_what_a_killed_process_still_writes_does_not_count(
     make: Callable[[Any, Path], Callable[[], list[Path]]], spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

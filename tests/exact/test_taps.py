@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import pytest
 
 import transom as tm
+from transom.engine.streams import taps
 from transom.errors import DefinitionError, SinkError
 from transom.model.time import ManualClock
+from transom.storage import durable
 
 NOON = 1_700_000_000_000_000
 
@@ -82,10 +87,6 @@ def test_a_kill_at_any_step(spark, tmp_path, step, number):
 
 
 def test_a_kill_while_files_get_their_names(spark, tmp_path, monkeypatch):
-    import os
-
-    from transom.engine.streams import taps
-
     really, moved = os.replace, []
 
     def replace(source, target):
@@ -98,7 +99,7 @@ def test_a_kill_while_files_get_their_names(spark, tmp_path, monkeypatch):
     app, stream = application(spark, tmp_path)
     stream.rows().to(tm.sinks.parquet(tmp_path / "out"), "kept", partition_by="zone")
     with monkeypatch.context() as patch:
-        patch.setattr(taps.os, "replace", replace)
+        patch.setattr(durable.os, "replace", replace)
         with pytest.raises(Killed):
             app.run(once=True)
     app, stream = application(spark, tmp_path)
@@ -143,6 +144,25 @@ def test_a_query_that_comes_back_writes_into_its_new_directory_only(spark, tmp_p
     assert new[0] >= len(former) > 0
 
 
+def test_rows_that_wait_when_the_directory_changes_are_seen_where_they_were_to_go(spark, tmp_path, monkeypatch):
+    app, stream = application(spark, tmp_path, 20)
+    stream.rows().to(tm.sinks.parquet(tmp_path / "former"), "kept")
+    with monkeypatch.context() as patch:
+        patch.setattr(taps, "move", refused)
+        with pytest.raises(SinkError, match="rows of the committed micro-batch 1 wait"):
+            app.run(once=True)
+    assert written(spark, tmp_path / "former") == []
+    app, stream = application(spark, tmp_path, 20)
+    stream.rows().to(tm.sinks.parquet(tmp_path / "new"), "kept")
+    app.run(once=True)
+    assert written(spark, tmp_path / "former") == list(range(10))
+    assert written(spark, tmp_path / "new") == list(range(10, 20))
+
+
+def refused(*_):
+    raise OSError(errno.EIO, "no")
+
+
 def test_places_that_are_taken_or_cannot_be(spark, tmp_path):
     app, stream = application(spark, tmp_path, 10)
     stream.rows().to(tm.sinks.parquet(tmp_path / "out"), "kept")
@@ -157,6 +177,4 @@ def test_places_that_are_taken_or_cannot_be(spark, tmp_path):
         stream.rows().to(tm.sinks.parquet(tmp_path / "more")).to(tm.sinks.memory())
     with pytest.raises(DefinitionError, match="directory of its own"):
         stream.window("1 minute").agg(n=tm.count()).to(tm.sinks.parquet(tmp_path / "out"), "q")
-    with pytest.raises(SinkError, match="store of objects"):
-        stream.rows().to(tm.sinks.parquet("s3://bucket/rows"))
     assert written(spark, tmp_path / "out") == list(range(10))

@@ -72,8 +72,9 @@ class DiskObjects:
         self._answered(key)
         return True
 
-    def copy(self, key: str, to: str) -> None:
+    def move(self, key: str, to: str) -> None:
         self.put(to, (self.root / key).read_bytes())
+        self.remove(key)
 
     def stat(self, key: str) -> Stat | None:
         self._asked(key)
@@ -109,6 +110,9 @@ class DiskObjects:
         for key in keys:
             self._asked(key)
             (self.root / key).unlink(missing_ok=True)
+
+    def remove_folder(self, folder: str) -> None:
+        self.remove(*[f"{folder}/{entry.name}" for entry in self.walk(folder)])
 
 
 STORES["viewfs"] = lambda root: ROOTS[root]

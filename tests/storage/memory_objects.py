@@ -73,9 +73,10 @@ class MemoryObjects:
         self._put(key, data)
         return True
 
-    def copy(self, key: str, to: str) -> None:
+    def move(self, key: str, to: str) -> None:
         data = self.read(key)
         self._put(to, data)
+        self.remove(key)
 
     def stat(self, key: str) -> Stat | None:
         self._asked("stat", key)
@@ -113,6 +114,9 @@ class MemoryObjects:
             self._asked("remove", key)
             self.content.pop(key, None)
             self.shown.append((self.now, key, None))
+
+    def remove_folder(self, folder: str) -> None:
+        self.remove(*[f"{folder}/{entry.name}" for entry in self.walk(folder)])
 
 
 STORES["memory"] = lambda root: STORED[root]

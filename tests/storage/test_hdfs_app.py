@@ -29,10 +29,13 @@ def test_from_hdfs_to_hdfs(spark: Any, hdfs_place: Callable[[], ObjectPath], tie
         stream = app.stream(source, event_time="at", watermark=tm.watermark("0 seconds"))
         windows = stream.group_by("zone").window("10 seconds").agg(n=tm.sum("n"))
         windows.to(tm.sinks.json(f"{folder}/out"), "sums")
+        stream.rows().to(tm.sinks.parquet(f"{folder}/rows"), "rows", partition_by="zone")
         app.run(once=True, close_all=n == 2)
     compact(f"{folder}/out")
     results = [json.loads(line) for part in list_parts(folder / "out") for line in reading(folder / "out" / part.name)]
     assert len(results) == 24
     assert sum(row["n"] for row in results) == 3 * sum(range(40))
+    assert spark.read.parquet(f"{folder}/rows").groupBy("zone").count().collect() == [("a", 60), ("b", 60)]
+    assert [entry.name for entry in (folder / "rows").entries()] == ["_transom", "zone=a", "zone=b"]
     (letters,) = read_dead_letters(folder / "checkpoint", 0)
     assert letters.counts == {"corrupt": 3}

@@ -13,12 +13,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from transom.checkpoint.files import checkpoint_at
 from transom.cli.deadletters import read_dead_letters
 from transom.sinks.parts import list_parts
-from transom.storage.durable import reading
+from transom.storage.durable import opened, reading
 from transom.storage.places import ObjectPath
 
 JARS = os.environ.get("TRANSOM_S3A_JARS", "")
@@ -44,6 +45,7 @@ def run(place: str, checkpoint: str, endpoint: str) -> None:
     stream = app.stream(source, event_time="at", watermark=tm.watermark("0 seconds"))
     windows = stream.group_by("zone").window("10 seconds").agg(n=tm.sum("n"))
     windows.to(tm.sinks.json(f"{place}/out"), "sums")
+    stream.rows().to(tm.sinks.parquet(f"{place}/rows"), "rows", partition_by="zone")
     app.run(once=True, close_all=True)
     spark.stop()
 
@@ -61,6 +63,8 @@ def test_from_s3_to_s3(s3: str, s3_place: Callable[[], ObjectPath], tmp_path: Pa
         subprocess.run([sys.executable, __file__, str(folder), checkpoint, s3], check=True)
     results = [json.loads(line) for part in list_parts(folder / "out") for line in reading(folder / "out" / part.name)]
     assert len(results) == 8
+    rows = [entry.name for entry in (folder / "rows").walk() if entry.name.endswith(".parquet")]
+    assert sum(pq.ParquetFile(opened(folder / "rows" / name)).metadata.num_rows for name in rows) == 120
     (letters,) = read_dead_letters(checkpoint_at(checkpoint), 0)
     assert letters.counts["corrupt"] == 3
 

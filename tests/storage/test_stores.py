@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 from tests.storage.memory_objects import Faults, memory_place
 
-from transom.storage.durable import create_once, names_in, read_part, replacing, writing
+from transom.storage.durable import create_once, names_in, read_part, remove_tree, replacing, writing
 from transom.storage.places import ObjectPath
 
 
@@ -38,16 +38,24 @@ def test_an_object_is_what_was_put_last(folder: ObjectPath) -> None:
         path.stat()
 
 
-def test_a_copy_replaces_what_is_there(folder: ObjectPath) -> None:
-    (folder / "a b" / "c").put(b"new")
+def test_what_moves_replaces_what_is_there(folder: ObjectPath) -> None:
+    (folder / "a b" / "c=x%3Ay").put(b"new")
     (folder / "d").put(b"old")
-    for to in ("d", "e/f"):
-        (folder / "a b" / "c").copy_to(folder / to)
-        assert (folder / to).read_bytes() == b"new"
-    assert (folder / "a b" / "c").read_bytes() == b"new"
-    with pytest.raises(FileNotFoundError):
-        (folder / "none").copy_to(folder / "d")
+    (folder / "a b" / "c=x%3Ay").move_to(folder / "d")
     assert (folder / "d").read_bytes() == b"new"
+    (folder / "d").move_to(folder / "e/c=x%3Ay")
+    assert [entry.name for entry in folder.walk()] == ["e/c=x%3Ay"]
+    with pytest.raises(FileNotFoundError):
+        (folder / "d").move_to(folder / "e" / "c=x%3Ay")
+    assert (folder / "e" / "c=x%3Ay").read_bytes() == b"new"
+
+
+def test_a_folder_goes_with_all_that_is_below(folder: ObjectPath) -> None:
+    for name in ("a/b/c", "a/d", "ab/c", "e"):
+        (folder / name).put(b"x")
+    remove_tree(folder / "a")
+    assert [entry.name for entry in folder.entries()] == ["ab", "e"]
+    remove_tree(folder / "a")
 
 
 def test_many_are_removed_together_also_those_that_are_not_there(folder: ObjectPath) -> None:

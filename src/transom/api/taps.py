@@ -38,14 +38,13 @@ class RowTap:
         be used are dead letters, as ever; rows that are late for windows are not late here.
 
         Args:
-            sink: What `tm.sinks.parquet`, `tm.sinks.json` or `tm.sinks.csv` return, for a directory on a file system
-                that the executors share.
+            sink: What `tm.sinks.parquet`, `tm.sinks.json` or `tm.sinks.csv` return, for a directory that the executors
+                reach: on a file system that they share, or in a store.
             name: Names it in progress and checkpoint; default query1, query2, ...
             partition_by: Columns whose values become directories, as with Spark's `partitionBy`.
 
         Raises:
             DefinitionError: Another kind of sink, or the name or the directory is taken.
-            SinkError: The directory is in a store of objects.
         """
         if not isinstance(sink, FileSink):
             raise DefinitionError(

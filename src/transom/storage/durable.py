@@ -46,7 +46,21 @@ def remove_tree(directory: Place) -> None:
         shutil.rmtree(directory, ignore_errors=True)
         return
     with suppress(OSError):
-        directory.remove([entry.name for entry in directory.walk()])
+        directory.objects.remove_folder(directory.key)
+
+
+def move(source: Place, target: Place) -> None:
+    """Give a file another name on the same file system or in the same store; what is there is replaced.
+
+    Here it is at one place at any moment; in a store it may be at both for a while, and stay so after an error.
+
+    Raises:
+        FileNotFoundError: It is not there.
+    """
+    if isinstance(source, ObjectPath) and isinstance(target, ObjectPath):
+        source.move_to(target)
+    else:
+        os.replace(str(source), str(target))
 
 
 def sizes_in(directory: Place, names: Iterable[str]) -> dict[str, int]:

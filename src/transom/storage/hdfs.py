@@ -56,9 +56,11 @@ class Hdfs:
             return False
         return True
 
-    def copy(self, key: str, to: str) -> None:
-        """Write a file with the content of another one, by way of this process: HDFS does not copy."""
-        self.put(to, self.read(key))
+    def move(self, key: str, to: str) -> None:
+        """Rename a file; it replaces one that is there."""
+        with _translated(f"{self._url}/{key}"):
+            self._client.mkdirs(f"/{to}".rpartition("/")[0] or "/", create_parent=True)
+            self._client.rename(f"/{key}", f"/{to}", overwrite=True)
 
     @contextmanager
     def _written(self, key: str, data: bytes | memoryview) -> Iterator[str]:
@@ -114,6 +116,11 @@ class Hdfs:
         for key in keys:
             with suppress(FileNotFoundError), _translated(f"{self._url}/{key}"):
                 self._client.delete(f"/{key}")
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder with all that is below."""
+        with suppress(FileNotFoundError), _translated(f"{self._url}/{folder}"):
+            self._client.delete(f"/{folder}", recursive=True)
 
 
 def _stat(found: Any) -> Stat:

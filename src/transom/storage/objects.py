@@ -54,11 +54,13 @@ class Objects(Protocol):
         After an OSError it may have been written or not.
         """
 
-    def copy(self, key: str, to: str) -> None:
-        """Write an object with the content of another one; it replaces one that is there.
+    def move(self, key: str, to: str) -> None:
+        """Give an object another key; it replaces one that is there. It does not go through this process.
+
+        After an OSError it may be under either key, or under both.
 
         Raises:
-            FileNotFoundError: The other one is not there.
+            FileNotFoundError: It is not there.
         """
 
     def stat(self, key: str) -> Stat | None:
@@ -72,6 +74,9 @@ class Objects(Protocol):
 
     def remove(self, *keys: str) -> None:
         """Remove objects, in as few requests as the store allows; nothing happens where there is none."""
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove all objects below a folder, and the folder where there is such a thing."""
 
 
 def put_once(objects: Objects, key: str, data: bytes) -> bool:

@@ -78,10 +78,11 @@ class Obstore:
                 return False
         return True
 
-    def copy(self, key: str, to: str) -> None:
-        """Write an object with the content of another one, which the store copies by itself."""
+    def move(self, key: str, to: str) -> None:
+        """Let the store copy an object, then remove it."""
         with _translated(f"{self._url}/{key}"):
             obstore.copy(self._store, key, to)
+        self.remove(key)
 
     def stat(self, key: str) -> Stat | None:
         """Return size and time of an object; None when there is none."""
@@ -118,6 +119,10 @@ class Obstore:
         except FileNotFoundError:  # some stores say so, and leave the rest
             for key in keys if len(keys) > 1 else ():
                 self.remove(key)
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove all objects below a folder."""
+        self.remove(*[f"{folder}/{entry.name}" for entry in self.walk(folder)])
 
 
 def _last(key: str) -> str:

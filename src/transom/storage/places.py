@@ -142,9 +142,9 @@ class ObjectPath:
         """Write the object unless there is one; tell whether what is there is what we wrote. See `put_once`."""
         return put_once(self.objects, self._key, data)
 
-    def copy_to(self, other: ObjectPath) -> None:
-        """Write another object of this store with the content of this one; it replaces one that is there."""
-        self.objects.copy(self._key, other.key)
+    def move_to(self, other: ObjectPath) -> None:
+        """Let the object have another key of this store; it replaces what is there. See `Objects.move`."""
+        self.objects.move(self._key, other.key)
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove objects below this folder, given by their names from here; nothing happens where there is none."""

@@ -128,7 +128,7 @@ def _write(letters: DataFrame, directory: Place, check: Callable[[], None]) -> N
         letters.write.parquet(spark_uri(staged))
         (name,) = [name for name in names_in(staged) if name.endswith(".parquet")]
         check()
-        (staged / name).copy_to(directory / "part-00000.parquet")
+        (staged / name).move_to(directory / "part-00000.parquet")
     finally:
         remove_tree(staged)
 

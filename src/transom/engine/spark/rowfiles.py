@@ -25,15 +25,17 @@ class KeptRows:
     """Their largest event time."""
     files: Files | None
     """The files that hold them; None if the log does not name them (format 1)."""
+    directory: str | None = None
+    """Where they are, if that is not in the checkpoint."""
 
     def to_json(self) -> list[Any]:
         """Return what the log keeps."""
-        return [self.newest, files_to_json(self.files)]
+        return [self.newest, files_to_json(self.files), *([] if self.directory is None else [self.directory])]
 
     @classmethod
     def from_json(cls, value: Any) -> KeptRows:
         """Return what `to_json` wrote."""
-        return cls(value, None) if isinstance(value, int) else cls(value[0], files_from_json(value[1]))
+        return cls(value, None) if isinstance(value, int) else cls(value[0], files_from_json(value[1]), *value[2:])
 
 
 def files_to_json(files: Files | None) -> list[Any] | None:

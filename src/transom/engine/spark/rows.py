@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.engine.spark.columns import TIME, is_case_sensitive, to_condition
@@ -99,7 +98,7 @@ def write_files(
     kind: str,
     partition_by: Sequence[str],
     estimated_rows: int,
-    directory: Path,
+    directory: Place,
 ) -> bool:
     """Write the rows of a cut as they are; return whether there are any.
 

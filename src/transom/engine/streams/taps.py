@@ -1,18 +1,22 @@
 """Rows of a stream as files in a user's directory: written by the executors, visible once their cut is committed.
 
-The job of a cut writes them into a hidden directory beside. When the commit is in the log, they get their names, which
-say the cut; after a kill in between, the next run does that first, and removes what was not committed.
+The job of a cut writes them into a hidden directory beside, under names that no other try has. When the commit, which
+names them, is in the log, they get their names, which say the cut; after a kill in between, the next run does that
+first, and removes what was not committed.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from transom.checkpoint.files import Written
 from transom.engine.spark.rowfiles import KeptRows
 from transom.engine.spark.rows import write_files
 from transom.engine.streams.cuts import LoggedCut
@@ -22,7 +26,9 @@ from transom.sinks.base import WindowResults
 from transom.sinks.directories import FileSink
 from transom.sinks.outlets import Outlets
 from transom.sinks.owner import Claim, take_directory
-from transom.storage.durable import make_directory, remove_tree, replacing_tree, sync_directory, sync_file
+from transom.storage.durable import make_directory, move, names_in, remove_tree, sync_directory, sync_file
+from transom.storage.hadoop import require_spark_reads
+from transom.storage.places import Place, located
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,7 +36,9 @@ if TYPE_CHECKING:
     from transom.engine.streams.stream import RunningStream
 
 _FILE = re.compile(r"rows-(\d{12,})-.*")
-_WAITING = re.compile(r"\.+rows-\d{12,}\.tmp(\.\w+\.tmp)?")
+_WAITING = re.compile(r"\.rows-\d{12,}\.\w+\.tmp")
+_MOVES = 16
+"""Objects of a store that get their names at once: each takes some requests."""
 
 
 class RowFiles:
@@ -45,11 +53,6 @@ class RowFiles:
     def __init__(
         self, files: FileSink, partition_by: Sequence[str] = (), late_of: Callable[[], str | None] | None = None
     ) -> None:
-        if not isinstance(files.directory, Path):
-            raise SinkError(
-                f"rows: {files.directory} is in a store of objects, where files cannot be renamed.",
-                "Give a directory of a file system that the executors share.",
-            )
         self.directory = files.directory
         """Where the files are; no two queries may share it."""
         self.key = f"rows:{files.key}"
@@ -58,9 +61,10 @@ class RowFiles:
         self._kind = files.kind
         self._partition_by = tuple(partition_by)
         self._late_of = late_of
-        self._claimed = False
-        self._committed: list[int] = []
-        """Cuts that were committed before the directory was taken in this run."""
+        self._check: Callable[[], None] | None = None
+        """Returns while no other application has taken over; None before the directory was taken in this run."""
+        self._committed: dict[int, KeptRows] = {}
+        """Rows of cuts that were committed before that."""
 
     # ---- as a sink
 
@@ -71,12 +75,13 @@ class RowFiles:
 
     def open(self, query: str) -> None:
         """Create the directory."""
-        self.query, self._claimed, self._committed = query, False, []
+        self.query, self._check, self._committed = query, None, {}
         make_directory(self.directory)
 
     def claim(self, claim: Claim) -> None:
         """Make the directory the query's, or raise SinkError because it is not; see `take_directory`."""
-        take_directory(self.directory, claim, any(True for _ in self._files()))
+        take_directory(self.directory, claim, any(True for _ in self._numbers()))
+        self._check = claim.check
 
     def recover(self, query: str, next_cut: int) -> None:
         """Give the files of committed cuts their names, and remove those of others.
@@ -84,19 +89,21 @@ class RowFiles:
         Raises:
             SinkError: There are files of cuts that the checkpoint does not know.
         """
-        newest = max((int(_cut_of(path)) for path in self._files()), default=-1)
+        newest = max(self._numbers(), default=-1)
         if newest >= next_cut:
             raise SinkError(
                 f"{query}: {self.directory} holds rows of cut {newest}, but the checkpoint continues with cut "
                 f"{next_cut}.",
                 "Use the checkpoint that they were written with, or another directory.",
             )
-        self._claimed = True
-        for cut in self._committed:
-            self._publish(cut)
-        for path in self.directory.iterdir():
-            if _WAITING.fullmatch(path.name):
-                shutil.rmtree(path)
+        waiting = [name for name in names_in(self.directory) if _WAITING.fullmatch(name)]
+        for cut, rows in self._committed.items():
+            if rows.directory != str(self.directory) or not _tries(rows).isdisjoint(waiting):
+                _publish(cut, rows)
+        if waiting and self._check is not None:
+            self._check()  # what was listed before is none of a run that took over since
+        for name in waiting:
+            remove_tree(self.directory / name)
 
     def write(self, results: WindowResults) -> None:
         """Do nothing: the query's windows only count the rows."""
@@ -106,61 +113,112 @@ class RowFiles:
 
     # ---- as a buffer
 
-    def piece(self, cut: int) -> Path:
-        """Return where the rows of a cut wait for its commit."""
-        return self.directory / f".rows-{cut:012d}.tmp"
+    def piece(self, cut: int) -> Place:
+        """Return where the rows of a cut wait for its commit, below names that begin with a dot."""
+        return self.directory
 
     def store(self, seen: DataFrame, cut: LoggedCut, late_before: Mapping[str, Micros]) -> KeptRows | None:
         """Write the rows of a cut, durably; None when there are none."""
         before: Micros | None = None
         if self._late_of is not None:
             before = late_before.get(self._late_of() or "", MIN_TIME)
-        staged = self.piece(cut.number)
-        with replacing_tree(staged) as hidden:
-            found = write_files(seen, before, self._kind, self._partition_by, cut.rows, hidden)
-            for folder, _, names in os.walk(hidden):
-                for name in names:
-                    sync_file(Path(folder, name))
-                sync_directory(Path(folder))
-        if not found:
+        # What was killed or overtaken may still write the rows of the same cut, under another name.
+        attempt = f".rows-{cut.number:012d}.{uuid.uuid4().hex}.tmp"
+        staged = self.directory / attempt
+        if not write_files(seen, before, self._kind, self._partition_by, cut.rows, staged):
             remove_tree(staged)
             return None
-        return KeptRows(MIN_TIME, {})
+        sizes = {name: size for name, size in _files_below(staged) if name.rpartition("/")[2][0] not in "._"}
+        files = {f"{attempt}/{name}": Written(size, 0) for name, size in sizes.items()}
+        return KeptRows(MIN_TIME, files, str(self.directory))
 
     def keep(self, cut: int, rows: KeptRows) -> None:
-        """Let the rows of a committed cut be seen."""
-        if self._claimed:
-            self._publish(cut)
+        """Let the rows of a committed cut be seen.
+
+        Raises:
+            SinkError: The files cannot get their names.
+        """
+        if self._check is not None:
+            _publish(cut, rows)
         else:
-            self._committed.append(cut)
+            self._committed[cut] = rows
 
-    def _publish(self, cut: int) -> None:
-        """Give the files of a cut their names; may be repeated after a crash inside it."""
-        staged = self.piece(cut)
-        if not staged.exists():
-            return
-        folders = set()
-        for path in sorted(path for path in staged.rglob("*") if path.is_file() and path.name[0] not in "._"):
-            folder = self.directory / path.parent.relative_to(staged)
-            make_directory(folder)
-            os.replace(path, folder / f"rows-{cut:012d}-{path.name}")
-            folders.add(folder)
-        for folder in folders:
-            sync_directory(folder)
-        shutil.rmtree(staged)
-        sync_directory(self.directory)
-
-    def _files(self) -> list[Path]:
-        return [path for path in self.directory.rglob("rows-*") if path.is_file() and _FILE.fullmatch(path.name)]
+    def _numbers(self) -> Iterator[int]:
+        """Yield the cuts whose rows can be seen."""
+        if isinstance(self.directory, Path):
+            names: Iterator[str] = (path.name for path in self.directory.rglob("rows-*") if path.is_file())
+        else:
+            names = (entry.name.rpartition("/")[2] for entry in self.directory.walk())
+        return (int(found[1]) for name in names if (found := _FILE.fullmatch(name)))
 
 
-def _cut_of(path: Path) -> str:
-    found = _FILE.fullmatch(path.name)
-    assert found is not None
-    return found[1]
+def _tries(rows: KeptRows) -> set[str]:
+    """Return the directories that the files of a cut wait in: one."""
+    return {name.partition("/")[0] for name in rows.files or ()}
+
+
+def _files_below(directory: Place) -> Iterator[tuple[str, int]]:
+    """Yield the files below a directory, with their sizes, and make them durable."""
+    if not isinstance(directory, Path):
+        yield from ((entry.name, entry.stat.st_size) for entry in directory.walk() if entry.stat)
+        return
+    for folder, _, names in os.walk(directory):
+        for path in (Path(folder, name) for name in names):
+            sync_file(path)
+            yield path.relative_to(directory).as_posix(), path.stat().st_size
+        sync_directory(Path(folder))
+    sync_directory(directory.parent)
+
+
+def _publish(cut: int, rows: KeptRows) -> None:
+    """Give the files of a committed cut their names; may be repeated after a crash inside it.
+
+    Raises:
+        SinkError: The file system does not let us.
+    """
+    directory = located(str(rows.directory))
+    targets = {name: _target(directory, name, cut) for name in sorted(rows.files or ())}
+
+    def name_one(name: str) -> None:
+        with suppress(FileNotFoundError):  # it has its name
+            move(directory.joinpath(*name.split("/")), targets[name])
+
+    folders = dict.fromkeys(target.parent for target in targets.values())
+    try:
+        if isinstance(directory, Path):
+            for folder in folders:
+                make_directory(folder)
+            for name in targets:
+                name_one(name)
+            for folder in folders:
+                sync_directory(folder)
+        else:
+            with ThreadPoolExecutor(_MOVES) as pool:
+                list(pool.map(name_one, targets))
+    except OSError as error:
+        raise SinkError(
+            f"The rows of the committed micro-batch {cut} wait in {directory}, but cannot get their names: "
+            f"{error.strerror or error}.",
+            "Repair that, and start the application again: it begins with them.",
+        ) from error
+    for attempt in _tries(rows):
+        remove_tree(directory / attempt)
+
+
+def _target(directory: Place, name: str, cut: int) -> Place:
+    """Return what a file that waits will be called: without its try, with its cut."""
+    _, *folders, last = name.split("/")
+    return directory.joinpath(*folders, f"rows-{cut:012d}-{last}")
 
 
 def tap(stream: RunningStream, query: str, outlets: Outlets) -> None:
-    """Let a stream write rows for those of a query's sinks that take them, and for no former query of that name."""
+    """Let a stream write rows for those of a query's sinks that take them, and for no former query of that name.
+
+    Raises:
+        SinkError: Spark has no file system for a directory.
+    """
     others = [each for each in stream.buffers if not (isinstance(each, RowFiles) and each.query == query)]
-    stream.buffers = others + [sink for sink in outlets.sinks.values() if isinstance(sink, RowFiles)]
+    files = [sink for sink in outlets.sinks.values() if isinstance(sink, RowFiles)]
+    for each in files:
+        require_spark_reads(stream.session, each.directory, f"rows of {query}", SinkError)
+    stream.buffers = [*others, *files]
