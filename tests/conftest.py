@@ -8,9 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.register_profile("random", deadline=None)
@@ -110,6 +114,14 @@ def nothing_waits_for_the_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)
         yield
+
+
+@pytest.fixture(scope="session")
+def interpreted(spark: SparkSession) -> SparkSession:
+    """A session that compiles nothing, for tests with many different queries."""
+    from tests.interpreting import interpreting
+
+    return interpreting(spark)
 
 
 def cached(spark: object) -> set[int]:

@@ -30,6 +30,7 @@ from transom.model.time import ManualClock
 from transom.sinks.base import WindowResults
 from transom.sinks.inmemory import MemorySink
 from transom.sources.base import Offset
+from transom.sources.filesets.known import FileSet
 from transom.sources.filesets.log import FileEntry
 from transom.sources.filesets.source import FileSource
 
@@ -97,7 +98,7 @@ def define(app: App, sink: MemorySink) -> None:
     """Add the streams and queries; called in the directory with the inputs."""
     streams = {}
     for name in STREAMS:
-        source = RelativeFiles((name,), SCHEMA, "json", False, 0, {}, False, 1)
+        source = RelativeFiles(FileSet((name,), "json", max_files=1), SCHEMA)
         streams[name] = app.stream(source, event_time="at", watermark=tm.watermark("4 seconds"), name=name)
     left, right = streams["left"], streams["right"]
     by_key = left.group_by("k")

@@ -12,7 +12,7 @@ import pytest
 from damage import inflict
 from golden_helpers import CASES, GOLDEN, restore, run
 from pyspark.sql import SparkSession
-from test_golden import interpreted, require_expected
+from test_golden import require_expected
 
 from transom.checkpoint.log import FORMAT
 from transom.errors import TransomError
@@ -21,12 +21,12 @@ from transom.sinks.inmemory import MemorySink
 NEWEST = GOLDEN / f"format-{FORMAT}"
 
 
-def check(spark: SparkSession, case: str, directory: Path, seed: int, only: str = "") -> str:
+def check(interpreted: SparkSession, case: str, directory: Path, seed: int, only: str = "") -> str:
     restore(NEWEST / case, directory)
     what = f"seed {seed}: {inflict(random.Random(seed), directory / 'checkpoint', [], only)}"
     sink = MemorySink()
     try:
-        run(interpreted(spark), directory, sink, **CASES[case])
+        run(interpreted, directory, sink, **CASES[case])
     except TransomError as error:
         return f"{what}: {type(error).__name__}"
     try:
@@ -39,14 +39,14 @@ def check(spark: SparkSession, case: str, directory: Path, seed: int, only: str 
 @pytest.mark.parametrize(
     ("case", "only"), [("driver", "sources/pairs"), pytest.param("cluster", "files/left", marks=pytest.mark.slow)]
 )
-def test_damage_is_found_or_changes_nothing(spark: SparkSession, tmp_path: Path, case: str, only: str) -> None:
-    check(spark, case, tmp_path, 1, only)
+def test_damage_is_found_or_changes_nothing(interpreted: SparkSession, tmp_path: Path, case: str, only: str) -> None:
+    check(interpreted, case, tmp_path, 1, only)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10, 30))
 @pytest.mark.parametrize("case", CASES)
 def test_damage_is_found_or_changes_nothing_at_length(
-    spark: SparkSession, tmp_path: Path, case: str, seed: int
+    interpreted: SparkSession, tmp_path: Path, case: str, seed: int
 ) -> None:
-    check(spark, case, tmp_path, seed)
+    check(interpreted, case, tmp_path, seed)

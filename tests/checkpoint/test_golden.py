@@ -21,14 +21,6 @@ GOLDENS = [
 ]
 
 
-def interpreted(spark: SparkSession) -> SparkSession:
-    """Return a session that compiles nothing, which takes longer here than to run it."""
-    session = spark.newSession()
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    return session
-
-
 def require_expected(golden: Path, sink: MemorySink) -> None:
     after = last_cut(golden / "checkpoint")
     expected, found = json.loads((golden / "expected.json").read_text()), results(sink, after)
@@ -41,11 +33,11 @@ def require_expected(golden: Path, sink: MemorySink) -> None:
 
 @pytest.mark.parametrize("golden", GOLDENS)
 def test_a_checkpoint_of_each_format_leads_to_the_same_results(
-    spark: SparkSession, tmp_path: Path, golden: Path
+    interpreted: SparkSession, tmp_path: Path, golden: Path
 ) -> None:
     restore(golden, tmp_path)
     sink = MemorySink()
-    run(interpreted(spark), tmp_path, sink, **CASES[golden.name])
+    run(interpreted, tmp_path, sink, **CASES[golden.name])
     require_expected(golden, sink)
 
 

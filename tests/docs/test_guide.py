@@ -6,11 +6,14 @@ import inspect
 import re
 import runpy
 import tomllib
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 from tests.docs.pages import ROOT, blocks_of, run_page
+from tests.interpreting import CONF
 
 import transom as tm
 from transom.demo.flights import load_flights, to_events, write_events
@@ -27,8 +30,19 @@ def named(page: Path) -> str:
     return page.stem
 
 
+@pytest.fixture(scope="module")
+def interpreting(spark: SparkSession) -> Iterator[None]:
+    """Let the session that pages get compile nothing: they ask each query once."""
+    for name, value in CONF.items():
+        spark.conf.set(name, value)
+    yield
+    for name in CONF:
+        spark.conf.unset(name)
+
+
+@pytest.mark.usefixtures("interpreting")
 @pytest.mark.parametrize("page", [page for page in PAGES if "```python" in page.read_text()], ids=named)
-def test_what_a_page_shows_runs(page: Path, spark, tmp_path, monkeypatch):
+def test_what_a_page_shows_runs(page: Path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if page.stem == "first-job":  # what `transom demo` leaves
         write_events(to_events(load_flights(), 5_000), tmp_path / "demo-out" / "input")

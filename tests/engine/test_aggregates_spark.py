@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
+from tests.interpreting import interpreting
 
 from transom.errors import QueryFailedError
 from transom.windows.aggregates import functions as tm
@@ -189,18 +190,13 @@ def frame_of(spark: Any, data: list[dict[str, Any]]) -> Any:
     return spark.createDataFrame([tuple(row.values()) for row in data], schema).repartition(2)
 
 
-def interpreted(spark: Any, ansi: bool) -> Any:
+def session_of(spark: Any, ansi: bool) -> Any:
     """A session that does not compile hundreds of expressions for a few rows; that takes a minute."""
-    session = spark.newSession()
-    session.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    session.conf.set("spark.sql.shuffle.partitions", "2")
-    return session
+    return interpreting(spark, {"spark.sql.ansi.enabled": str(ansi).lower(), "spark.sql.shuffle.partitions": "2"})
 
 
 def test_every_aggregate_equals_sparks_own(spark: Any) -> None:
-    frame = frame_of(interpreted(spark, ansi=True), rows())
+    frame = frame_of(session_of(spark, ansi=True), rows())
     aggregates = [aggregate for aggregate, _ in CASES]
     expected = frame.groupBy("g").agg(*(F.expr(sql).alias(f"e{i}") for i, (_, sql) in enumerate(CASES)))
     table = expected.orderBy("g").toArrow()
@@ -235,7 +231,7 @@ def test_sums_overflow_as_in_spark(spark: Any) -> None:
         for g, found in longs.items()
         for pane, value in enumerate(found)
     ]
-    frame = frame_of(interpreted(spark, ansi=False), data)
+    frame = frame_of(session_of(spark, ansi=False), data)
     aggregates = [tm.sum("l"), tm.avg("l"), tm.sum("big"), tm.avg("big")]
     calls = [F.expr(sql).alias(f"e{i}") for i, sql in enumerate(("sum(l)", "avg(l)", "sum(big)", "avg(big)"))]
     expected = frame.groupBy("g").agg(*calls).orderBy("g").toArrow()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.interpreting import interpreting
 
 import transom as tm
 from transom.errors import DefinitionError
@@ -210,11 +211,7 @@ def drawn() -> list[tuple[CalendarSpec, list[int]]]:
 def test_spark_has_the_same_edges_whatever_the_zone_of_its_session(spark, drawn, zone, ansi):
     from pyspark.sql import functions as F
 
-    own = spark.newSession()
-    own.conf.set("spark.sql.session.timeZone", zone)
-    own.conf.set("spark.sql.ansi.enabled", ansi)
-    own.conf.set("spark.sql.codegen.wholeStage", "false")
-    own.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    own = interpreting(spark, {"spark.sql.session.timeZone": zone, "spark.sql.ansi.enabled": ansi})
     specs = list(dict.fromkeys(spec for spec, _ in drawn))
     moments = sorted({moment for _, moments in drawn for moment in moments})
     edges = np.concatenate([spec.edges_around(np.array(some)) for spec, some in drawn])
