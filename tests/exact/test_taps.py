@@ -113,7 +113,7 @@ def test_late_rows_of_a_query(spark, tmp_path):
     app, stream = application(spark, tmp_path, 40, late)
     query = stream.window("10 seconds").agg(n=tm.count())
     query.to(tm.sinks.memory(), "counts")
-    query.late_rows().to(tm.sinks.parquet(tmp_path / "late"), "late")
+    query.late_rows().rows().to(tm.sinks.parquet(tmp_path / "late"), "late")
     stream.rows().to(tm.sinks.parquet(tmp_path / "all"), "all")
     progress = app.run(once=True)
     assert written(spark, tmp_path / "late") == [100, 102]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from transom.api.chaining import Derivation, JoinOf, ResultsOf, settled
+from transom.api.chaining import Derivation, JoinOf, LateRowsOf, ResultsOf, settled
 from transom.api.queries import Queries
 from transom.api.running import Running
 from transom.api.streams import Query, Rowwise, Stream
@@ -29,11 +29,11 @@ from transom.engine.spark.rows import WindowJoin
 from transom.engine.spark.session import active_session_kept, private_session, require_pools
 from transom.engine.spark.silence import short_tracebacks, silent_tasks
 from transom.engine.streams.definition import StreamDefinition
-from transom.engine.streams.derived import FED, WINDOW_TIME
+from transom.engine.streams.derived import FED
 from transom.engine.streams.taps import tap
 from transom.errors import DefinitionError, SessionError
 from transom.model.expression import Expression, Input
-from transom.model.time import Clock, Duration, SystemClock
+from transom.model.time import Clock, Duration, Micros, SystemClock
 from transom.model.watermark import WatermarkPolicy
 from transom.model.watermark import watermark as make_watermark
 from transom.model.window import Window, window_of
@@ -140,7 +140,8 @@ class App:
         def twin(name: str | None) -> Stream:
             return self.stream(source, event_time=event_time, watermark=policy, name=name)
 
-        stream = Stream(self._queries.add, self._results, twin, label, make_source, time, policy, shared.names[0])
+        makes = self._queries.add, self._results, self._late_rows, twin
+        stream = Stream(*makes, label, make_source, time, policy, shared.names[0])
         self._streams[label] = stream
         return stream
 
@@ -181,6 +182,9 @@ class App:
     def _results(self, of: Query, name: str | None) -> Stream:
         return self._derive(ResultsOf(of, name))
 
+    def _late_rows(self, of: Query, behind: Micros) -> Stream:
+        return self._derive(LateRowsOf(of, behind))
+
     def _derive(self, derivation: Derivation) -> Stream:
         def twin(name: str | None) -> Stream:
             raise DefinitionError(
@@ -188,7 +192,8 @@ class App:
                 "Let the stream of a source be read apart, or add the query to this one.",
             )
 
-        stream = Stream(self._queries.add, self._results, twin, derivation.name, derivation.source, WINDOW_TIME, FED)
+        makes = self._queries.add, self._results, self._late_rows, twin
+        stream = Stream(*makes, derivation.name, derivation.source, derivation.time, FED)
         derivation.stream = stream
         self._derived.append(derivation)
         return stream

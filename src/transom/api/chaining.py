@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from transom.api.streams import Query, Rowwise, Stream
 from transom.engine.spark.rows import WindowJoin
 from transom.engine.streams.definition import StreamDefinition
-from transom.engine.streams.derived import DerivedSource, ResultsSource
+from transom.engine.streams.derived import WINDOW_TIME, DerivedSource, ResultsSource
 from transom.engine.streams.joining import ROWS, JoinSource
+from transom.engine.streams.laterows import LATE_TIME, LateRowsSource
 from transom.errors import DefinitionError
+from transom.model.expression import Expression
+from transom.model.time import Micros
 from transom.sinks.nowhere import Nowhere
 from transom.windows.aggregates.functions import count
 from transom.windows.query import WindowedQuery
@@ -21,6 +24,8 @@ class Derivation(Protocol):
     """The origin of a derived stream; its stream is named by `settle`, as soon as a query reads it."""
 
     stream: Stream
+    time: ClassVar[Expression]
+    """The event time of its rows."""
 
     @property
     def name(self) -> str:
@@ -37,6 +42,7 @@ class Derivation(Protocol):
 class ResultsOf:
     """The results of a query."""
 
+    time: ClassVar[Expression] = WINDOW_TIME
     query: Query
     wanted: str | None
     """Name of the query, if it gets no sink."""
@@ -68,8 +74,37 @@ class ResultsOf:
 
 
 @dataclass(eq=False)
+class LateRowsOf:
+    """The rows that come too late for a query."""
+
+    time: ClassVar[Expression] = LATE_TIME
+    query: Query
+    behind: Micros
+    """The distance of the watermark behind that of the query's stream."""
+    stream: Stream = field(init=False)
+
+    @property
+    def name(self) -> str:
+        """Name of the stream, as far as it is known."""
+        return f"{self.query.label or 'a query'}.late"
+
+    def settle(self) -> None:
+        """Add the query without a sink, if it has none; the stream is named after it."""
+        if self.query.label is None:
+            self.query._register([Nowhere()], None)
+        self.stream.name = self.name
+
+    def source(self) -> DerivedSource:
+        """Return a new source, for one run."""
+        assert self.query.label is not None, "settled first"
+        return LateRowsSource(self.query.windowed.grouped.rows.stream.name, self.query.label, self.behind)
+
+
+@dataclass(eq=False)
 class JoinOf:
     """The join of two streams within windows."""
+
+    time: ClassVar[Expression] = WINDOW_TIME
 
     name: str
     left: Rowwise

@@ -12,7 +12,7 @@ from transom.engine.spark.plan import Rows, Transformation
 from transom.engine.streams.definition import StreamDefinition
 from transom.errors import DefinitionError
 from transom.model.expression import Expression, Input
-from transom.model.time import Duration, Micros, parse_duration
+from transom.model.time import Duration, Micros, format_duration, parse_duration
 from transom.model.watermark import WatermarkPolicy
 from transom.model.window import Window, WindowKind, window_of
 from transom.sinks.base import REVISION, Sink
@@ -30,6 +30,8 @@ class Stream:
     """Makes a query part of the application: stream, sinks, name if any, and the query given its name."""
     _derive: Callable[[Query, str | None], Stream]
     """Returns a query's results as a stream; the name is for a query without a sink."""
+    _late: Callable[[Query, Micros], Stream]
+    """Returns a query's late rows as a stream, given how far its watermark is behind."""
     _twin: Callable[[str | None], Stream]
     """Returns another stream over the same source."""
     name: str
@@ -245,6 +247,8 @@ class _Published:
 
     label: str | None = None
     results: Stream | None = None
+    late: tuple[Micros, Stream] | None = None
+    """Its late rows, with the distance of their watermark."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -312,9 +316,32 @@ class Query:
         """
         return self._register(listed(sink), name)
 
-    def late_rows(self) -> RowTap:
-        """Return the rows that come too late for all windows of this query, to be written as files."""
-        return RowTap(self.windowed.grouped.rows, lambda: self.label)
+    def late_rows(self, watermark: Duration = 0) -> Stream:
+        """Return the rows that come too late for all windows of this query, as a stream.
+
+        They are the rows that the query sees, after `map` and `where`, with their event times: to be written as files
+        (`late_rows().rows().to(...)`), or for windows of their own. Each comes once. The query and its stream are what
+        they are without it, dead letters included.
+
+        Args:
+            watermark: How far the watermark of the late rows stays behind that of the query's stream. Rows that are
+                late by more than that, and than the length of a window over them, are late there, too.
+
+        Raises:
+            DefinitionError: It was called before with another watermark.
+        """
+        behind = parse_duration(watermark, "watermark")
+        if behind < 0:
+            raise DefinitionError(f"late_rows: the watermark {watermark!r} is negative.", 'Write for example "1 hour".')
+        if self._published.late is None:
+            self._published.late = behind, self.windowed.grouped.rows.stream._late(self, behind)
+        known, stream = self._published.late
+        if known != behind:
+            raise DefinitionError(
+                f"late_rows: the late rows of this query have the watermark {format_duration(known)} already.",
+                "Use the stream that late_rows() returned.",
+            )
+        return stream
 
     def results(self, name: str | None = None) -> Stream:
         """Return the results as a stream on which further queries are built, e.g. 10 s into 30 s into a day.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,10 +26,9 @@ _NEVER_LATE = MAX_TIME - 36_525 * 86_400 * MICROS_PER_SECOND
 
 @dataclass(frozen=True, eq=False)
 class RowTap:
-    """Rows of a stream, to be written as they are; made by `rows()` and `late_rows()`."""
+    """Rows of a stream, to be written as they are; made by `rows()`."""
 
     _rows: Rowwise
-    _late_of: Callable[[], str | None] | None = None
 
     def to(self, sink: Sink, name: str | None = None, *, partition_by: str | Sequence[str] = ()) -> Change:
         """Write the rows as files, each once; the executors write them, so that they do not go through the driver.
@@ -51,7 +50,7 @@ class RowTap:
                 "rows: rows are written as files.", 'Write for example rows().to(tm.sinks.parquet("out")).'
             )
         by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-        files, rows = RowFiles(sink, by, self._late_of), self._rows
+        files, rows = RowFiles(sink, by), self._rows
 
         def query(label: str) -> WindowedQuery:
             branch = rows.stream._branch(rows.chain)

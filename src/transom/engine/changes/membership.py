@@ -79,7 +79,8 @@ def _complete_from(stream: RunningStream, name: str, compiled: Compiled, sources
     query = compiled.queries[name].query
     number = next(i for i, (key_set, *_) in enumerate(compiled.stores) if any(q.name == name for q in key_set.queries))
     moment = complete_from(query, sources[number], unseen(stream))
-    if any(buffer.query == name for buffer in stream.buffers):  # panes there may be, but no rows
+    if any(buffer.query == name and buffer.late_of is None for buffer in stream.buffers):
+        # There may be panes, but no rows.
         moment = max(moment, unseen(stream))
     closed = stream.state.closed if query.lateness else MIN_TIME
     return max(moment, closed)

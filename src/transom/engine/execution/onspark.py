@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -97,14 +97,15 @@ class SparkJob:
         for component, table in zip(compiled.components, partials.tables, strict=True):
             late.update(jobs.late_rows(table, component, before))
         tables, files = self._described(compiled, partials)
-        kept, failures = self._keep(compiled, before)
+        late = {query: rows for query, rows in late.items() if rows}
+        kept, failures = self._keep(compiled, before, late)
         outcome = CutOutcome(
             cut,
             tables,
             partials.stats,
             self._skipped,
             {**isolated.failures, **failures},
-            {query: rows for query, rows in late.items() if rows},
+            late,
             kept,
             files,
         )
@@ -207,7 +208,7 @@ class SparkJob:
     def _rows(self) -> DataFrame:
         """Return the rows of the cut; when several jobs read them in any case, they are parsed once."""
         stream, cut, skip = self.stream, self.cut, tuple(self._skipped)
-        if not stream.buffers:
+        if all(buffer.late_of is not None for buffer in stream.buffers):
             return stream.source.read(stream.session, cut.start, cut.end, skip)
         if self._held is None or self._held[0] != skip:
             self.let_go()
@@ -230,14 +231,14 @@ class SparkJob:
     # ---- rows
 
     def _keep(
-        self, compiled: Compiled, late_before: Mapping[str, Micros]
+        self, compiled: Compiled, late_before: Mapping[str, Micros], late: Container[str]
     ) -> tuple[dict[str, KeptRows], dict[str, str]]:
-        """Keep the rows that joins need; what it returns is that of `keep_rows`."""
+        """Keep the rows that joins, taps and streams of late rows need; what it returns is that of `keep_rows`."""
         buffers = self.stream.buffers
         if not buffers:
             return {}, {}
         with self._unless_abandoned():
-            kept, failures = keep_rows(buffers, self._rows(), compiled, self.cut, late_before)
+            kept, failures = keep_rows(buffers, self._rows(), compiled, self.cut, late_before, late)
         if failures and self._abandoned():
             raise _Abandoned
         return kept, failures

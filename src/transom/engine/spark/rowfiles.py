@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -10,7 +11,7 @@ from transom.checkpoint.files import Written, sum_of_file
 from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Micros
-from transom.storage.durable import names_in
+from transom.storage.durable import names_in, remove_tree
 from transom.storage.places import Place
 
 Files: TypeAlias = "dict[str, Written]"
@@ -27,10 +28,12 @@ class KeptRows:
     """The files that hold them; None if the log does not name them (format 1)."""
     directory: str | None = None
     """Where they are, if that is not in the checkpoint."""
+    rows: int = 0
+    """How many there are; 0 if the log does not say it."""
 
     def to_json(self) -> list[Any]:
         """Return what the log keeps."""
-        return [self.newest, files_to_json(self.files), *([] if self.directory is None else [self.directory])]
+        return [self.newest, files_to_json(self.files), self.directory, self.rows]
 
     @classmethod
     def from_json(cls, value: Any) -> KeptRows:
@@ -59,6 +62,22 @@ def files_in(directory: Place) -> Files:
         raise CheckpointCorruptError(f"The directory {directory} is missing.", CORRUPT_REMEDY)
     names = sorted(name for name in names_in(directory) if not name.startswith((".", "_")))
     return {name: sum_of_file(directory / name) for name in names}
+
+
+def keep_only(directory: Place, needed: Container[str], check: Callable[[], None]) -> None:
+    """Remove what is in a directory, if there is one, but for some names.
+
+    Args:
+        directory: The directory.
+        needed: The names.
+        check: Returns while no other application has taken over; what was found before is of none.
+    """
+    with suppress(FileNotFoundError):
+        left = [name for name in names_in(directory) if name not in needed]
+        if left:
+            check()
+        for name in left:
+            remove_tree(directory / name)
 
 
 def checked(directory: Place, files: Files) -> list[Place]:

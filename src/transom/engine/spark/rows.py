@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from transom.model.joinkind import INNER, LEFT, join_kind
 from transom.model.time import Micros
 from transom.model.window import SessionSpec, WindowKind
 from transom.sources.filesets.read import escape_glob
-from transom.storage.durable import names_in, remove_tree, sync_directory, sync_file
+from transom.storage.durable import make_directory, names_in, remove_tree, sync_directory, sync_file
 from transom.storage.places import Place, spark_uri
 from transom.windows.calendars import calendar_start_sql
 from transom.windows.query import WindowedQuery
@@ -54,16 +55,16 @@ def columns_of(seen: DataFrame) -> StructType:
 
 
 def write_rows(
-    seen: DataFrame, watermark: Micros, late_before: Micros, estimated_rows: int, directory: Place
+    seen: DataFrame, condition: str, watermark: Micros, estimated_rows: int, piece: Place
 ) -> KeptRows | None:
-    """Keep the rows of a cut that are not late as Parquet files, durably.
+    """Keep rows of a cut as Parquet files, durably.
 
     Args:
         seen: What `rows_of` returned.
+        condition: Which ones, as SQL over TIME.
         watermark: In force for the cut; microseconds.
-        late_before: Rows of earlier moments are in closed windows only.
         estimated_rows: Size of the cut.
-        directory: Where; not there yet, and nobody else has the name.
+        piece: Where; each try has a directory of its own there, since what was killed or overtaken may still write.
 
     Returns:
         What tells of them; None when no row is left, and nothing is kept.
@@ -71,15 +72,17 @@ def write_rows(
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    observation = Observation()
-    numbered = _numbered(seen).where(f"{TIME} >= {late_before}L")
-    newest = F.max(TIME).alias("newest")
-    kept = numbered.withColumn(IN_FORCE, F.lit(watermark).cast("bigint")).observe(observation, newest)
+    attempt = uuid.uuid4().hex
+    make_directory(piece)
+    directory, observation = piece / attempt, Observation()
+    counts = F.max(TIME).alias("newest"), F.count(F.lit(1)).alias("rows")
+    numbered = _numbered(seen).where(condition)
+    kept = numbered.withColumn(IN_FORCE, F.lit(watermark).cast("bigint")).observe(observation, *counts)
     if estimated_rows <= SMALL_CUT_ROWS:
         kept = kept.coalesce(1)
     kept.write.parquet(spark_uri(directory))
-    found: Micros | None = observation.get["newest"]
-    if found is None:
+    newest: Micros | None = observation.get["newest"]
+    if newest is None:
         remove_tree(directory)
         return None
     for hidden in [name for name in names_in(directory) if name.startswith((".", "_"))]:
@@ -88,23 +91,16 @@ def write_rows(
     for name in files:
         sync_file(directory / name)
     sync_directory(directory)
-    sync_directory(directory.parent)
-    return KeptRows(found, files)
+    sync_directory(piece)
+    named = {f"{attempt}/{name}": written for name, written in files.items()}
+    return KeptRows(newest, named, rows=observation.get["rows"])
 
 
-def write_files(
-    seen: DataFrame,
-    before: Micros | None,
-    kind: str,
-    partition_by: Sequence[str],
-    estimated_rows: int,
-    directory: Place,
-) -> bool:
+def write_files(seen: DataFrame, kind: str, partition_by: Sequence[str], estimated_rows: int, directory: Place) -> bool:
     """Write the rows of a cut as they are; return whether there are any.
 
     Args:
         seen: What `rows_of` returned.
-        before: Take rows of earlier moments only; None for all.
         kind: `parquet`, `json` or `csv`.
         partition_by: Columns whose values become directories.
         estimated_rows: Size of the cut.
@@ -114,8 +110,7 @@ def write_files(
     from pyspark.sql import functions as F
 
     observation = Observation()
-    rows = seen if before is None else seen.where(f"{TIME} < {before}L")
-    rows = rows.drop(TIME).observe(observation, F.count(F.lit(1)).alias("rows"))
+    rows = seen.drop(TIME).observe(observation, F.count(F.lit(1)).alias("rows"))
     if estimated_rows <= SMALL_CUT_ROWS:
         rows = rows.coalesce(1)
     options = {"json": {"ignoreNullFields": "false"}, "csv": {"header": "true", "escape": '"', "emptyValue": '""'}}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +13,7 @@ from transom.engine.partials.results import WINDOW_END
 from transom.engine.spark import rows as kept_rows
 from transom.engine.spark.columns import TIME, first_line
 from transom.engine.spark.compile import Compiled
-from transom.engine.spark.rowfiles import Files, KeptRows, checked, files_from_json, files_in, files_to_json
+from transom.engine.spark.rowfiles import Files, KeptRows, checked, files_from_json, files_in, files_to_json, keep_only
 from transom.engine.spark.rows import WindowJoin
 from transom.engine.state.closing import Closing
 from transom.engine.streams.derived import DerivedSource
@@ -24,7 +22,7 @@ from transom.model.joinkind import INNER
 from transom.model.time import MAX_TIME, MIN_TIME, Clock, Micros
 from transom.sources.base import Offset
 from transom.sources.schemas import check_reserved, position
-from transom.storage.durable import make_directory, remove_tree
+from transom.storage.durable import remove_tree
 from transom.storage.places import Place
 
 if TYPE_CHECKING:
@@ -61,6 +59,8 @@ class JoinInput:
         query: Name of the query.
     """
 
+    late_of: str | None = None
+    """It needs the rows that are in time."""
     held_bytes = 0
     """The rows wait on disk."""
     behind = 0
@@ -98,13 +98,8 @@ class JoinInput:
 
     def store(self, seen: DataFrame, cut: LoggedCut, late_before: Mapping[str, Micros]) -> KeptRows | None:
         """Keep the rows that are not late for all windows; None when there are none."""
-        piece, late = self.piece(cut.number), late_before[self.query]
-        make_directory(piece)
-        attempt = uuid.uuid4().hex  # what was killed or overtaken may still write the rows of the same cut
-        kept = kept_rows.write_rows(seen, cut.watermark, late, cut.rows, piece / attempt)
-        if kept is None or kept.files is None:
-            return None
-        return KeptRows(kept.newest, {f"{attempt}/{name}": written for name, written in kept.files.items()})
+        in_time = f"{TIME} >= {late_before[self.query]}L"
+        return kept_rows.write_rows(seen, in_time, cut.watermark, cut.rows, self.piece(cut.number))
 
     def keep(self, cut: int, rows: KeptRows) -> None:
         """Remember that the rows of a committed cut are kept."""
@@ -295,12 +290,7 @@ class JoinSource(DerivedSource):
         """Forget what is committed, and remove rows of cuts that were not, or that nothing needs."""
         self.release(offset)
         for side in self.sides:
-            needed = {side.piece(cut).name for cut in side.pieces}
-            with suppress(FileNotFoundError):
-                left = [found for found in side.directory.iterdir() if found.name not in needed]
-                check()
-                for found in left:
-                    remove_tree(found)
+            keep_only(side.directory, {side.piece(cut).name for cut in side.pieces}, check)
 
     # ---- the checkpoint
 

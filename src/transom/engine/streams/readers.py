@@ -61,6 +61,8 @@ class RowBuffer(Protocol):
     """Needs the rows that a query sees."""
 
     query: str
+    late_of: str | None
+    """The query, if it needs nothing of cuts without rows that are late for that."""
 
     def piece(self, cut: int) -> Place:
         """Return where the rows of a cut are kept."""

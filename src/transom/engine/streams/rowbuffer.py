@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from transom.engine.spark.compile import Compiled
@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 
 def keep_rows(
-    buffers: Sequence[RowBuffer], raw: DataFrame, compiled: Compiled, cut: LoggedCut, late_before: Mapping[str, Micros]
+    buffers: Sequence[RowBuffer],
+    raw: DataFrame,
+    compiled: Compiled,
+    cut: LoggedCut,
+    late_before: Mapping[str, Micros],
+    late: Container[str],
 ) -> tuple[dict[str, KeptRows], dict[str, str]]:
     """Write the rows of a cut, one job for each buffer; durable when it returns.
 
@@ -29,6 +34,7 @@ def keep_rows(
         compiled: The queries.
         cut: The cut.
         late_before: For each query, the moment before which its rows are late.
+        late: The queries for which there are such rows.
 
     Returns:
         What tells of the rows that are kept, by query; and the queries whose rows cannot be kept, with
@@ -41,7 +47,7 @@ def keep_rows(
     kept: dict[str, KeptRows] = {}
     failures: dict[str, str] = {}
     for buffer in buffers:
-        if buffer.query not in compiled.queries:
+        if buffer.query not in compiled.queries or (buffer.late_of is not None and buffer.late_of not in late):
             continue
         query = compiled.queries[buffer.query].query
         try:

@@ -47,12 +47,12 @@ class RowFiles:
     Args:
         files: Where they go, and in which format.
         partition_by: Columns whose values are directories, as with Spark's `partitionBy`.
-        late_of: Returns the name of the query whose late rows they are; None for all rows.
     """
 
-    def __init__(
-        self, files: FileSink, partition_by: Sequence[str] = (), late_of: Callable[[], str | None] | None = None
-    ) -> None:
+    late_of: str | None = None
+    """It needs all rows."""
+
+    def __init__(self, files: FileSink, partition_by: Sequence[str] = ()) -> None:
         self.directory = files.directory
         """Where the files are; no two queries may share it."""
         self.key = f"rows:{files.key}"
@@ -60,7 +60,6 @@ class RowFiles:
         self.query = ""
         self._kind = files.kind
         self._partition_by = tuple(partition_by)
-        self._late_of = late_of
         self._check: Callable[[], None] | None = None
         """Returns while no other application has taken over; None before the directory was taken in this run."""
         self._committed: dict[int, KeptRows] = {}
@@ -119,13 +118,10 @@ class RowFiles:
 
     def store(self, seen: DataFrame, cut: LoggedCut, late_before: Mapping[str, Micros]) -> KeptRows | None:
         """Write the rows of a cut, durably; None when there are none."""
-        before: Micros | None = None
-        if self._late_of is not None:
-            before = late_before.get(self._late_of() or "", MIN_TIME)
         # What was killed or overtaken may still write the rows of the same cut, under another name.
         attempt = f".rows-{cut.number:012d}.{uuid.uuid4().hex}.tmp"
         staged = self.directory / attempt
-        if not write_files(seen, before, self._kind, self._partition_by, cut.rows, staged):
+        if not write_files(seen, self._kind, self._partition_by, cut.rows, staged):
             remove_tree(staged)
             return None
         sizes = {name: size for name, size in _files_below(staged) if name.rpartition("/")[2][0] not in "._"}
