@@ -25,8 +25,9 @@ TIMES = 10
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 # Every test, and every process that one starts, has other queries: what the second compiler and parallel collection
-# save, they do not earn back here.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# save, they do not earn back here. With one compiler alone Java would keep 48 MB of compiled code: full after some
+# forty tests, and from then on code is thrown away and made again.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=400m")
 
 # Programs that are tested must hear the signals that they are sent, also where this one was told to ignore some: SIGHUP
 # by `nohup`, SIGINT by a shell that runs it in the background. Ignoring is inherited; an answer is not.

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 
+@pytest.mark.slow
 def test_questions_and_derived_datasets_exchange_nothing_and_run_where_their_partitions_are(
     together: dict[str, Any],
 ) -> None:

@@ -234,6 +234,7 @@ def test_the_libraries_of_recovery_are_an_extra(monkeypatch: pytest.MonkeyPatch)
     assert tm.Recovery(bound="10 seconds", path="/nowhere", policy="edge").seconds == 10
 
 
+@pytest.mark.slow
 def test_it_does_not_matter_whether_spark_knows_that_values_are_never_null(spark: SparkSession) -> None:
     """Of `id` it does, and of what is made of it; not so of what Arrow's functions give."""
 

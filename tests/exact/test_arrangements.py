@@ -59,7 +59,8 @@ def arrangements(app: App, r: random.Random) -> Arrangement:
     return Arrangement(hosts, frozenset(name for name in names if r.random() < 0.4))
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 4))
 def test_migrations_change_no_result(interpreted, tmp_path, seed: int):
     r = random.Random(seed)
     source = PiecewiseSource(SCHEMA, (23, 40, 31))
@@ -107,7 +108,7 @@ def test_migrations_change_no_result(interpreted, tmp_path, seed: int):
     )
 
 
-@pytest.mark.parametrize("lives", [1, 2])
+@pytest.mark.parametrize("lives", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_costs_decide_while_it_runs_and_a_restart_goes_on_with_the_decision(spark, tmp_path, monkeypatch, lives: int):
     monkeypatch.setattr(adapting, "FEWEST_CUTS", 2)
     monkeypatch.setattr(adapting, "FEWEST_ROWS", 2)

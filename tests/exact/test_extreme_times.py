@@ -115,7 +115,7 @@ def test_a_date_or_a_local_time_at_either_end_is_a_dead_letter(
     assert letter["reason"] in ("event time out of range", "null event time")
 
 
-@pytest.mark.parametrize("tier", ["driver", "cluster"])
+@pytest.mark.parametrize("tier", ["driver", pytest.param("cluster", marks=pytest.mark.slow)])
 def test_what_a_map_makes_such_a_time_of_is_a_dead_letter(interpreted: SparkSession, tmp_path: Path, tier: str) -> None:
     """Of those queries whose condition it satisfies, whether it was grouped in panes, windows or sessions."""
     source = PiecewiseSource("at timestamp, micros bigint, n int", (3, 3))

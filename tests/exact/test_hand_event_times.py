@@ -94,7 +94,7 @@ class Broken:
         return F.pandas_udf(moments, "timestamp")("at")
 
 
-@pytest.mark.parametrize("pandas", [False, True])
+@pytest.mark.parametrize("pandas", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_function_that_raises_halts_its_stream_until_it_is_mended(spark: Any, tmp_path: Path, pandas: bool) -> None:
     broken = Broken(spark, tmp_path, pandas, others=True)
     progress = broken.bench.run(close_all=False)

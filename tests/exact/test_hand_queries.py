@@ -60,7 +60,13 @@ def column_goes_missing(stream: Stream, sink: MemorySink, directory: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "bad", [cast_fails, sum_overflows_between_cuts, function_raises, column_goes_missing], ids=lambda f: f.__name__
+    "bad",
+    [
+        *(pytest.param(each, marks=pytest.mark.slow) for each in (cast_fails, column_goes_missing)),
+        sum_overflows_between_cuts,
+        function_raises,
+    ],
+    ids=lambda f: f.__name__,
 )
 def test_a_query_that_fails_leaves_the_others_alone(spark, tmp_path, bad: Callable[..., None]):
     source = PiecewiseSource(SCHEMA, (1,))

@@ -160,7 +160,7 @@ def test_the_zone_of_the_session_moves_no_window(spark, tmp_path, zone):
     assert bench.rows("q") == sorted([*hours, (midnight, midnight + DAY, 12)], key=repr)
 
 
-@pytest.mark.parametrize("settings", [{}, {"tier": "cluster", "key_groups": 2}])
+@pytest.mark.parametrize("settings", [{}, pytest.param({"tier": "cluster", "key_groups": 2}, marks=pytest.mark.slow)])
 def test_fill_zero_emits_known_keys_in_windows_without_rows(spark, tmp_path, settings):
     source = PiecewiseSource("k string, x int, at timestamp", (2, 1))
     source.add([("a", 5, SECOND), ("b", None, 2 * SECOND), ("a", 7, 31 * SECOND)])

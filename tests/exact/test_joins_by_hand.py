@@ -168,6 +168,7 @@ def test_a_join_that_is_added_later_has_whole_windows_only(spark: SparkSession, 
     assert bench.rows("pairs") == [(i * 10 * SECOND, (i + 1) * 10 * SECOND, "a", 100) for i in (3, 4)]
 
 
+@pytest.mark.slow
 def test_results_are_joined_with_rows_and_joined_again(spark: SparkSession, tmp_path: Path) -> None:
     """Chains and joins of any shape: how many rows each minute has against each of its rows, twice."""
     source = PiecewiseSource(LEFT, [7])
@@ -243,7 +244,11 @@ def test_explain_shows_the_join(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("damage", "snapshot"),
-    [("flip", True), ("cut", False), ("remove", True), ("remove all", False), ("older", True)],
+    [
+        ("flip", True),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("cut", False), ("remove", True), ("older", True))),
+        ("remove all", False),
+    ],
 )
 def test_rows_that_are_not_those_that_were_kept(
     spark: SparkSession, tmp_path: Path, damage: str, snapshot: bool

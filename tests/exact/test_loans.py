@@ -31,6 +31,7 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return build, module
 
 
+@pytest.mark.slow
 def test_every_rate_is_that_of_all_applications(spark: SparkSession, tmp_path: Path, example: Any) -> None:
     build, module = example
     progress = build(spark).run(once=True, close_all=True)

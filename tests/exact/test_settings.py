@@ -88,7 +88,7 @@ def wanted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dic
 
 
 OTHERS = [
-    ("America/New_York", False, False),
+    pytest.param("America/New_York", False, False, marks=pytest.mark.slow),
     ("Asia/Kathmandu", False, True),
     pytest.param("America/New_York", True, True, marks=pytest.mark.slow),
     pytest.param("Asia/Kathmandu", True, False, marks=pytest.mark.slow),
@@ -104,7 +104,7 @@ def test_results_and_session_do_not_depend_on_each_other(spark, tmp_path, wanted
     assert seen(session) == before
 
 
-@pytest.mark.parametrize("end", ["a query fails", "the application ends at once"])
+@pytest.mark.parametrize("end", [pytest.param("a query fails", marks=pytest.mark.slow), "the application ends at once"])
 def test_a_job_that_does_not_end_well_leaves_nothing_in_the_cache(spark, tmp_path, monkeypatch, end):
     """The rows are there for the partials and for the join; what two branches need of them is for one job."""
     rows, run_cut = source(), jobs.run_cut

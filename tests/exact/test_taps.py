@@ -36,7 +36,7 @@ def written(spark, path, kind="parquet"):
     return sorted(row.n for row in reader.format(kind).load(str(path)).select("n").collect())
 
 
-@pytest.mark.parametrize("kind", ["parquet", "json", "csv"])
+@pytest.mark.parametrize("kind", ["parquet", pytest.param("json", marks=pytest.mark.slow), "csv"])
 def test_rows_after_map_and_where(spark, tmp_path, kind):
     app, stream = application(spark, tmp_path)
     sink = getattr(tm.sinks, kind)(tmp_path / "out")
@@ -64,7 +64,7 @@ def test_rows_by_directory(spark, tmp_path):
 
 
 @pytest.mark.parametrize("step", ["cut logged", "job done", "committed", "before snapshot"])
-@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("number", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_kill_at_any_step(spark, tmp_path, step, number):
     app, stream = application(spark, tmp_path)
     stream.rows().to(tm.sinks.parquet(tmp_path / "out"), "kept")

@@ -196,7 +196,8 @@ def turn(draw: random.Random) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12))])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
 def test_sessions_are_on_the_executors(interpreted: SparkSession, tmp_path: Any, seed: int) -> None:
     late, found = check_sessions(interpreted, tmp_path, seed, [CLUSTER] * 2)
     assert found > 5

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 
 import pyarrow as pa
+import pytest
 
 import transom as tm
 from transom.engine.execution.onspark import SparkJob
@@ -19,6 +20,7 @@ NOON = 1_700_000_000_000_000
 CUTS = 600
 
 
+@pytest.mark.slow
 def test_nothing_grows(spark, tmp_path, monkeypatch):
     """The job runs once; the partials of later cuts are those of the first, with later panes and other keys."""
     run, first = SparkJob.partials, []

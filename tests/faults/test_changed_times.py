@@ -29,7 +29,7 @@ def counted(sink):
     return sorted((row["window_start"].second, row["window_end"].second, row["n"], row["v"]) for row in sink.rows("q"))
 
 
-@pytest.mark.parametrize("snapshot_bytes", [1, 1 << 20], ids=["snapshots", "log"])
+@pytest.mark.parametrize("snapshot_bytes", [pytest.param(1, marks=pytest.mark.slow), 1 << 20], ids=["snapshots", "log"])
 def test_another_event_time_is_taken_when_all_windows_are_closed(spark, tmp_path, snapshot_bytes):
     rows, sink = tm.sources.memory("at string, v long"), tm.sinks.memory()
     rows.add([(moment(1), 1), (moment(2), 2)])

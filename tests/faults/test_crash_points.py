@@ -39,6 +39,10 @@ def kill_at(spark, root, step, number):
     return False
 
 
+SOON = ("job done", "committed")
+"""Steps at which every occurrence is tried in each run of the tests; at the others in the long one."""
+
+
 @pytest.fixture(scope="module", autouse=True)
 def spark_is_asked_once():
     """Remember what Spark made of the queries and gave for each cut."""
@@ -90,7 +94,9 @@ def whole(spark, tmp_path_factory):
     return outcome(root), steps
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "step", [step if step in SOON else pytest.param(step, marks=pytest.mark.slow) for step in STEPS]
+)
 def test_every_occurrence_of_a_step(spark, tmp_path, whole, step):
     """One checkpoint is killed again and again: at the second occurrence in each run, which always gets further."""
     write_input(tmp_path / "in")
@@ -130,7 +136,8 @@ def run_script(root: Path, step: str, number: int) -> int:
     return subprocess.run(command, capture_output=True, timeout=300, check=False).returncode
 
 
-@pytest.mark.parametrize("step, number", [("sink", 4), pytest.param("delivered", 3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("step, number", [("sink", 4), ("delivered", 3)])
 def test_real_kill(spark, tmp_path, whole, step, number):
     write_input(tmp_path / "in")
     assert run_script(tmp_path, step, number) == -signal.SIGKILL

@@ -39,7 +39,9 @@ def stops_and_goes_on(spark, root, disk, expected, app):
     assert results(root) == expected
 
 
-@pytest.mark.parametrize("step", ["job done", "before snapshot"], ids=["partials", "snapshot"])
+@pytest.mark.parametrize(
+    "step", ["job done", pytest.param("before snapshot", marks=pytest.mark.slow)], ids=["partials", "snapshot"]
+)
 def test_a_full_disk(spark, tmp_path, disk, expected, step):
     write_input(tmp_path / "in")
     app = make_app(spark, tmp_path, disk / "checkpoint")

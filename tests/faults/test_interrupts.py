@@ -53,7 +53,10 @@ def finish(spark, tmp_path):
     return progress
 
 
-@pytest.mark.parametrize("step", ["cut logged", "job done", "committed", "delivered"])
+@pytest.mark.parametrize(
+    "step",
+    ["cut logged", *(pytest.param(step, marks=pytest.mark.slow) for step in ("job done", "committed", "delivered"))],
+)
 def test_the_first_interrupt_finishes_the_micro_batch(spark, tmp_path, step):
     app = interrupted_job.build(spark, tmp_path / "checkpoint")
     steps = []

@@ -19,7 +19,7 @@ def seconds(until):
     return added
 
 
-@pytest.mark.parametrize("snapshot_bytes", [1, 1 << 20], ids=["snapshots", "log"])
+@pytest.mark.parametrize("snapshot_bytes", [1, pytest.param(1 << 20, marks=pytest.mark.slow)], ids=["snapshots", "log"])
 def test_columns_and_functions_are_known_again(spark, tmp_path, snapshot_bytes):
     """Made anew in each run, as the code of an application makes them: they are known by what they read like."""
     rows, sinks = seconds(45), [tm.sinks.memory() for _ in range(3)]
@@ -112,7 +112,7 @@ def test_a_state_that_nobody_knows_is_an_error(spark, tmp_path, monkeypatch):
     assert [row["n"] for row in sink.rows("q")] == [20, 25, 70, 75, 66, 44]
 
 
-@pytest.mark.parametrize("snapshot_bytes", [1, 1 << 20], ids=["snapshots", "log"])
+@pytest.mark.parametrize("snapshot_bytes", [1, pytest.param(1 << 20, marks=pytest.mark.slow)], ids=["snapshots", "log"])
 def test_a_query_that_failed_and_does_not_compile_any_more_stays_out(spark, tmp_path, snapshot_bytes):
     """With what reads its results; the others start, and it is not forgotten however often that happens."""
     rows, sinks = seconds(40), {name: tm.sinks.memory() for name in ("good", "bad", "child")}

@@ -44,7 +44,7 @@ def line(at, **more):
     return {"zone": "ab"[at % 2], "at": at, "v": at, "w": 1, "x": 7, **more}
 
 
-@pytest.mark.parametrize("snapshot_bytes", [1, 1 << 20], ids=["snapshots", "log"])
+@pytest.mark.parametrize("snapshot_bytes", [pytest.param(1, marks=pytest.mark.slow), 1 << 20], ids=["snapshots", "log"])
 @pytest.mark.parametrize("chain", ["plain", "mapped"])
 def test_unused_columns_come_go_and_move(spark, tmp_path, chain, snapshot_bytes):
     options = {"snapshot_bytes": snapshot_bytes, "chain": chain}

@@ -97,6 +97,7 @@ def test_a_function_that_fails_ends_its_query_only(user: SparkSession, tmp_path:
     assert len(batches) >= 4
 
 
+@pytest.mark.slow
 def test_a_query_that_is_stopped_while_it_waits_ends_and_goes_on_later(
     user: SparkSession, tmp_path: Path, events: str
 ) -> None:
@@ -134,6 +135,7 @@ def test_a_query_that_is_stopped_while_it_waits_ends_and_goes_on_later(
     gate.close()
 
 
+@pytest.mark.slow
 def test_a_closed_gate_lets_everything_through(user: SparkSession, tmp_path: Path, events: str) -> None:
     entered, leave, done = threading.Event(), threading.Event(), threading.Event()
 
@@ -153,6 +155,7 @@ def test_a_closed_gate_lets_everything_through(user: SparkSession, tmp_path: Pat
         assert query.awaitTermination(PATIENCE)
 
 
+@pytest.mark.slow
 def test_a_sink_is_written_as_a_format(user: SparkSession, tmp_path: Path, events: str) -> None:
     with tm.gate(user) as gate:
         frame = counts(user, events).select("window.end", "k", "count")

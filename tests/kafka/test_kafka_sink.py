@@ -144,7 +144,8 @@ def test_killed_at_any_step(kafka: Any) -> None:
             sink.recover("q", 3)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 6))])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
 def test_a_process_that_is_killed_again_and_again(kafka: Any, seed: int) -> None:
     topic, cuts, numbers = kafka.topic(2), 60, random.Random(seed)
     command = [sys.executable, sink_writer.__file__, kafka.servers, topic, str(cuts)]

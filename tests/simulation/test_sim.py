@@ -66,6 +66,7 @@ def test_the_same_seeds_give_the_same_and_arrivals_do_not_depend_on_the_policy()
     assert np.array_equal(np.isnan(first.latency), np.isnan(other.latency))
 
 
+@pytest.mark.slow
 def test_policies_and_worlds_side_by_side_are_what_each_gives_alone():
     light, heavy = [STREAM] * 6, [replace(STREAM, row=2.4e-5)] * 8
     worlds = [make_world(streams, (1, 2), 50) for streams in (light, heavy)]
@@ -81,6 +82,7 @@ def test_policies_and_worlds_side_by_side_are_what_each_gives_alone():
             assert part.throughput == pytest.approx(alone.throughput)
 
 
+@pytest.mark.slow
 def test_above_a_load_of_1_a_cycle_takes_in_several_windows_and_latency_settles():
     """Rows alone fill 0.96 of the cores, with a job per window 1.06: only runs over several windows keep up."""
     streams = [replace(STREAM, row=2.9e-5)] * 13
