@@ -17,7 +17,7 @@ from tests.interpreting import CONF
 
 import transom as tm
 from transom.demo.flights import load_flights, to_events, write_events
-from transom.jobs import jobfile, joins, kinds, windows
+from transom.jobs import jobfile, joins, kinds, queries, windows
 from transom.jobs.jobfile import parse_job
 from transom.settings import Settings
 
@@ -59,7 +59,7 @@ def test_jobs_in_toml_are_jobs(page: Path):
 
 
 def test_every_key_of_a_job_is_explained():
-    known = {*jobfile._JOB, *jobfile._COMMON, *jobfile._QUERY, *joins._JOIN, *joins._INPUT}
+    known = {*jobfile._JOB, *jobfile._COMMON, *queries.KEYS, *joins._JOIN, *joins._INPUT}
     for group, own in (("sources", kinds.SOURCES), ("sinks", kinds.SINKS)):
         known |= {key for name in own for key in (name, *kinds.kinds(group)[name].options)}
     known |= {key for keys in windows._WINDOWS.values() for key in keys}

@@ -182,8 +182,8 @@ class App:
     def _results(self, of: Query, name: str | None) -> Stream:
         return self._derive(ResultsOf(of, name))
 
-    def _late_rows(self, of: Query, behind: Micros) -> Stream:
-        return self._derive(LateRowsOf(of, behind))
+    def _late_rows(self, of: Query, name: str | None, behind: Micros) -> Stream:
+        return self._derive(LateRowsOf(of, name, behind))
 
     def _derive(self, derivation: Derivation) -> Stream:
         def twin(name: str | None) -> Stream:

@@ -59,12 +59,7 @@ class ResultsOf:
         Raises:
             DefinitionError: The query has another name than `results` says.
         """
-        label = self.query.label or self.query._register([Nowhere()], self.wanted).query
-        if self.wanted not in (None, label):
-            raise DefinitionError(
-                f"results: the query is named {label!r} in to() and {self.wanted!r} in results().",
-                "Name it in one of them.",
-            )
+        _register(self.query, self.wanted, "results")
         self.stream.name = self.name
 
     def source(self) -> DerivedSource:
@@ -73,12 +68,23 @@ class ResultsOf:
         return ResultsSource(self.query.windowed.grouped.rows.stream.name, self.query.label)
 
 
+def _register(query: Query, wanted: str | None, method: str) -> None:
+    """Make a query that others read part of the application, if it is not."""
+    label = query.label or query._register([Nowhere()], wanted).query
+    if wanted not in (None, label):
+        raise DefinitionError(
+            f"{method}: the query is named {label!r} in to() and {wanted!r} in {method}().", "Name it in one of them."
+        )
+
+
 @dataclass(eq=False)
 class LateRowsOf:
     """The rows that come too late for a query."""
 
     time: ClassVar[Expression] = LATE_TIME
     query: Query
+    wanted: str | None
+    """Name of the query, if it gets no sink."""
     behind: Micros
     """The distance of the watermark behind that of the query's stream."""
     stream: Stream = field(init=False)
@@ -86,12 +92,15 @@ class LateRowsOf:
     @property
     def name(self) -> str:
         """Name of the stream, as far as it is known."""
-        return f"{self.query.label or 'a query'}.late"
+        return f"{self.query.label or self.wanted or 'a query'}.late"
 
     def settle(self) -> None:
-        """Add the query without a sink, if it has none; the stream is named after it."""
-        if self.query.label is None:
-            self.query._register([Nowhere()], None)
+        """Add the query without a sink, if it has none; the stream is named after it.
+
+        Raises:
+            DefinitionError: The query has another name than `late_rows` says.
+        """
+        _register(self.query, self.wanted, "late_rows")
         self.stream.name = self.name
 
     def source(self) -> DerivedSource:

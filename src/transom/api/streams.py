@@ -30,8 +30,8 @@ class Stream:
     """Makes a query part of the application: stream, sinks, name if any, and the query given its name."""
     _derive: Callable[[Query, str | None], Stream]
     """Returns a query's results as a stream; the name is for a query without a sink."""
-    _late: Callable[[Query, Micros], Stream]
-    """Returns a query's late rows as a stream, given how far its watermark is behind."""
+    _late: Callable[[Query, str | None, Micros], Stream]
+    """Returns a query's late rows as a stream; the name is as above, the number how far its watermark is behind."""
     _twin: Callable[[str | None], Stream]
     """Returns another stream over the same source."""
     name: str
@@ -316,7 +316,7 @@ class Query:
         """
         return self._register(listed(sink), name)
 
-    def late_rows(self, watermark: Duration = 0) -> Stream:
+    def late_rows(self, watermark: Duration = 0, name: str | None = None) -> Stream:
         """Return the rows that come too late for all windows of this query, as a stream.
 
         They are the rows that the query sees, after `map` and `where`, with their event times: to be written as files
@@ -326,6 +326,7 @@ class Query:
         Args:
             watermark: How far the watermark of the late rows stays behind that of the query's stream. Rows that are
                 late by more than that, and than the length of a window over them, are late there, too.
+            name: Names a query that has no sink; default query1, query2, ...
 
         Raises:
             DefinitionError: It was called before with another watermark.
@@ -334,7 +335,7 @@ class Query:
         if behind < 0:
             raise DefinitionError(f"late_rows: the watermark {watermark!r} is negative.", 'Write for example "1 hour".')
         if self._published.late is None:
-            self._published.late = behind, self.windowed.grouped.rows.stream._late(self, behind)
+            self._published.late = behind, self.windowed.grouped.rows.stream._late(self, name, behind)
         known, stream = self._published.late
         if known != behind:
             raise DefinitionError(

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, cast
 from transom.errors import DefinitionError, JobFileError, TransomError
 from transom.jobs.joins import JoinSpec, add_join, parse_join, selected
 from transom.jobs.keys import Keys, Table, standing_in
-from transom.jobs.kinds import ANY, SOURCES, SinkSpec, Types, kinds, parse_sinks
-from transom.jobs.windows import check_windows, make_window
+from transom.jobs.kinds import ANY, SOURCES, Types, kinds
+from transom.jobs.queries import QuerySpec, parse_query
+from transom.jobs.windows import make_window
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,10 +31,6 @@ _WATERMARK = ("watermark", "idle_after", "max_ahead", "close_on_idle", "from_sou
 _COMMON = ("name", "event_time", *_WATERMARK)
 _REQUIRED: dict[str, Types] = {"schema": str, "regex": str, "rows_per_second": (int, float), "topic": str}
 """Types of options of sources that must be there."""
-_QUERY = (
-    *("name", "source", "from", "where", "select", "group_by", "windows", "aggregates"),
-    *("early", "lateness", "fill", "within", "quantile", "sink", "sinks", "own_stream"),
-)
 
 
 @dataclass(frozen=True)
@@ -50,32 +47,6 @@ class SourceSpec:
     event_time: str
     watermark: Table
     """Arguments of `transom.watermark`, with `delay` first."""
-
-
-@dataclass(frozen=True)
-class QuerySpec:
-    """One `[[query]]` table."""
-
-    name: str
-    source: str | None
-    """Name of the source or join; None for a query over the results of another one."""
-    windows: tuple[Any, ...]
-    """Durations as text, or tables as in the file."""
-    aggregates: tuple[str, ...]
-    sinks: tuple[SinkSpec, ...]
-    """None for a query that only others read."""
-    parent: str | None = None
-    """Name of the query whose results it reads."""
-    group_by: tuple[str, ...] = ()
-    where: str | None = None
-    select: tuple[str, ...] = ()
-    fill: str | None = None
-    within: tuple[str, float] | None = None
-    """Latency limit and quantile."""
-    early: str | None = None
-    lateness: str | None = None
-    own_stream: bool = False
-    """Whether it reads its source apart from the other queries."""
 
 
 @dataclass(frozen=True)
@@ -118,11 +89,11 @@ def parse_job(text: str, file: str = "job.toml") -> JobSpec:
         names.append(joins[-1].name)
     queries: tuple[QuerySpec, ...] = ()
     for table in top.tables("query"):
-        queries += (_query(file, table, names, [query.name for query in queries]),)
+        queries += (parse_query(file, table, names, queries),)
     for query in queries:
         if sum(other.name == query.name for other in queries) > 1:
             raise top.error(f"two queries are named {query.name!r}", "Give each [[query]] a name of its own.")
-        if not query.sinks and all(other.parent != query.name for other in queries):
+        if not query.sinks and all(query.name not in (other.parent, other.late_rows_of) for other in queries):
             raise top.error(f"the query {query.name!r} has no sink", 'Add for example sink = {parquet = "out"}.')
     settings = top.get("settings", dict, {})
     return JobSpec(file, sources, queries, top.get("checkpoint", str), top.get("name", str), settings, joins)
@@ -216,14 +187,16 @@ class _Queries:
         from transom.windows.aggregates.parse import parse_aggregate
 
         # Queries with the same filter and columns share one mapped stream, so that it is computed once.
-        which = (query.source, query.parent, query.where, query.select)
+        which = (query.source, query.parent, query.late_rows_of, query.where, query.select)
         if which not in self._mapped:
-            parent = query.parent
-            seen = self.rows[str(query.source)] if parent is None else self._results[parent].results(parent)
-            self._mapped[which] = selected(seen, query.where, query.select)
+            self._mapped[which] = selected(self._seen(query), query.where, query.select)
         rows = self._mapped[which]
         if query.own_stream:
             rows = selected(self.rows[str(query.source)].apart(query.name), query.where, query.select)
+        if query.rows:
+            (sink,) = query.sinks
+            written: Change = rows.rows().to(sink.make(), name=query.name, partition_by=query.partition_by)
+            return written
         grouped = rows.group_by(*query.group_by)
         windowed = grouped.window(*map(make_window, query.windows), early=query.early, lateness=query.lateness or 0)
         aggregates = [parse_aggregate(text) for text in query.aggregates]
@@ -241,6 +214,14 @@ class _Queries:
             change = result.to([sink.make() for sink in query.sinks], name=query.name)
         self._results[query.name] = result
         return change
+
+    def _seen(self, query: QuerySpec) -> Any:
+        """Return the stream that a query reads."""
+        if query.parent is not None:
+            return self._results[query.parent].results(query.parent)
+        if (late := query.late_rows_of) is not None:
+            return self._results[late].late_rows(query.watermark, name=late)
+        return self.rows[str(query.source)]
 
     def extend(self, job: str, names: Sequence[str]) -> list[Change]:
         """Add queries that the job file has by now to the running application.
@@ -272,11 +253,12 @@ class _Queries:
                 raise JobFileError(
                     f"add: the running application has no source {query.source!r}.", "Stop it, and start it again."
                 )
-            if query.parent is not None and query.parent not in self._app.names:
-                raise JobFileError(
-                    f"add: the running application has no query {query.parent!r}, which {query.name!r} reads.",
-                    "Stop it, and start it again.",
-                )
+            for read in (query.parent, query.late_rows_of):
+                if read is not None and read not in self._app.names:
+                    raise JobFileError(
+                        f"add: the running application has no query {read!r}, which {query.name!r} reads.",
+                        "Stop it, and start it again.",
+                    )
             change = self.add(query)
             if change is None:
                 raise JobFileError(f"add: the query {query.name!r} has no sink.", "Give it one.")
@@ -318,42 +300,3 @@ def _source(file: str, table: Table, number: int, count: int) -> SourceSpec:
 def _plain(value: Any) -> Any:
     """Return dates and times, which TOML has, as the ISO 8601 text that sources take."""
     return value.isoformat() if isinstance(value, date) else value
-
-
-def _query(file: str, table: Table, sources: Sequence[str], above: Sequence[str]) -> QuerySpec:
-    name = table.get("name")
-    keys = Keys(file, f"[[query]] {name!r}" if name else "[[query]]", table, _QUERY)
-    parent = keys.get("from", str)
-    source = None if parent is not None else keys.get("source", str, sources[0] if len(sources) == 1 else None)
-    if parent is not None and parent not in above:
-        raise keys.error(f"from: there is no query {parent!r} above", "Name a query that stands before this one.")
-    if parent is not None and "source" in table:
-        raise keys.error("it has both source and from", "Give source to read rows, from to read results.")
-    if parent is None and source is None:
-        raise keys.error("the key 'source' is missing", f"Name one of the sources: {', '.join(sources)}.")
-    if source is not None and source not in sources:
-        raise keys.error(f"there is no source {source!r}", f"The sources are: {', '.join(sources)}.")
-    windows = keys.need("windows", list)
-    check_windows(keys, windows)
-    limit, quantile = keys.get("within", str), keys.get("quantile", (float, int))
-    if quantile is not None and limit is None:
-        raise keys.error("quantile is given without within", 'Add for example within = "2 seconds".')
-    own_stream = keys.get("own_stream", bool, False)
-    if own_stream and parent is not None:
-        raise keys.error("own_stream: its rows come from another query", "Leave it out, or read a source.")
-    return QuerySpec(
-        name=keys.need("name", str),
-        source=source,
-        windows=tuple(windows),
-        aggregates=keys.texts("aggregates", needed=True),
-        sinks=parse_sinks(keys),
-        parent=parent,
-        group_by=keys.texts("group_by"),
-        where=keys.get("where", str),
-        select=keys.texts("select"),
-        fill=keys.get("fill", str),
-        within=None if limit is None else (limit, 0.99 if quantile is None else float(quantile)),
-        early=keys.get("early", str),
-        lateness=keys.get("lateness", str),
-        own_stream=own_stream,
-    )
