@@ -12,10 +12,14 @@ Unlike in the paper a path begins with the time to read what is durable, and a c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from transom.errors import DefinitionError
 from transom.placement.lineage import Lineage
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 SOURCE, SINK = ("source", ""), ("sink", "")
 
@@ -42,6 +46,23 @@ def checkpoints(lineage: Lineage, newest: Sequence[str], bound: float, relax: fl
         return []
     import networkx as nx  # only here, as it takes long, and this module is loaded wherever Transom is
 
+    graph, cost = _graph(lineage, newest, bound, nodes)
+    least, flow = nx.maximum_flow(graph, SOURCE, SINK)
+    through = {name: flow["in", name]["out", name] for name in nodes}
+    found = _cheap(lineage, [name for name in nodes if name in newest], cost, through, relax)
+    # Flow that passes two of them was counted twice: then the exact cut, of several the one nearest to the sink.
+    if sum(cost[name] for name in found) > relax * least:
+        _, (_, after) = nx.minimum_cut(graph, SOURCE, SINK)
+        return [name for name in nodes if ("out", name) in after and ("in", name) not in after]
+    return [name for name in nodes if name in found]
+
+
+def _graph(
+    lineage: Lineage, newest: Sequence[str], bound: float, nodes: Sequence[str]
+) -> tuple[nx.DiGraph[tuple[str, str]], dict[str, int]]:
+    """Return the violating datasets as a network, where cutting through a dataset costs its size, and these costs."""
+    import networkx as nx
+
     above, below = lineage.lengths(), _below(lineage, newest)
     # What is not there cannot be written; what takes too long to read does not help.
     useless = 1 + sum(lineage.datasets[name].size for name in nodes)
@@ -65,24 +86,25 @@ def checkpoints(lineage: Lineage, newest: Sequence[str], bound: float, relax: fl
             graph.add_edge(SOURCE, ("in", name))
         if name in newest:
             graph.add_edge(("out", name), SINK)
-    least, flow = nx.maximum_flow(graph, SOURCE, SINK)
-    found: list[str] = []
-    todo = [name for name in nodes if name in newest]
-    seen: set[str] = set()
+    return graph, cost
+
+
+def _cheap(
+    lineage: Lineage, newest: Sequence[str], cost: Mapping[str, float], flow: Mapping[str, float], relax: float
+) -> set[str]:
+    """Return the first datasets, from the newest back, that cost at most `relax` times the flow through them."""
+    found: set[str] = set()
+    todo, seen = list(newest), set[str]()
     while todo:
         name = todo.pop()
         if name in seen:
             continue
         seen.add(name)
-        if cost[name] <= relax * flow["in", name]["out", name]:
-            found.append(name)
+        if cost[name] <= relax * flow[name]:
+            found.add(name)
         else:
-            todo += [parent for parent in lineage.datasets[name].parents if parent in nodes]
-    # Flow that passes two of them was counted twice: then the exact cut, of several the one nearest to the sink.
-    if sum(cost[name] for name in found) > relax * least:
-        _, (_, after) = nx.minimum_cut(graph, SOURCE, SINK)
-        return [name for name in nodes if ("out", name) in after and ("in", name) not in after]
-    return [name for name in nodes if name in found]
+            todo += [parent for parent in lineage.datasets[name].parents if parent in cost]
+    return found
 
 
 def _below(lineage: Lineage, newest: Sequence[str]) -> dict[str, float]:
