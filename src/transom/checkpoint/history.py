@@ -138,16 +138,8 @@ def read_history(root: Place) -> History:
     last = max((stamp.number for stamp in logs.values() if stamp.epoch == epoch), default=0)
     names = [segment_name(Stamp(epoch, n)) for n in range(base.first_segment, max(last, base.first_segment) + 1)]
 
-    after = _before_first(base)
-    found: list[tuple[SegmentPart, Segment]] = []
-    for part in base.parts:
-        found.append(_read_segment(root, part.name, part, after))
-        after = found[-1][1].last
-    links: list[Link] = []
-    for name in names:
-        found.append(_read_segment(root, name, None, after, may_be_torn=name == names[-1]))
-        after = found[-1][1].last
-        links += found[-1][1].links
+    found = _read_segments(root, base, names)
+    links = [link for _, segment in found[len(base.parts) :] for link in segment.links]
     if links:
         require_head(head, links, root / LOG)
     newest = Stamp(epoch, base.tables_after)
@@ -170,6 +162,19 @@ def read_history(root: Place) -> History:
         content.written if content else None,
         min([segment.format for _, segment in found] + ([snapshot.format] if snapshot else [])),
     )
+
+
+def _read_segments(root: Place, base: _Base, names: Sequence[str]) -> list[tuple[SegmentPart, Segment]]:
+    """Return the segments of earlier writers that count, and the newest writer's own; each goes on from the last."""
+    after = _before_first(base)
+    found: list[tuple[SegmentPart, Segment]] = []
+    for part in base.parts:
+        found.append(_read_segment(root, part.name, part, after))
+        after = found[-1][1].last
+    for name in names:
+        found.append(_read_segment(root, name, None, after, may_be_torn=name == names[-1]))
+        after = found[-1][1].last
+    return found
 
 
 def _after_snapshot(root: Place, name: str) -> _Base:
