@@ -20,8 +20,8 @@ from transom.engine.placed.placed import arrow_schema
 from transom.engine.spark.isolation import explained
 from transom.errors import DefinitionError
 from transom.failures import classify
-from transom.model.arguments import column_names, shown, text, whole_number
-from transom.model.time import MICROS_PER_SECOND, Duration, parse_duration
+from transom.model.arguments import column_names, shown, text, wait, whole_number
+from transom.model.time import MICROS_PER_SECOND, Duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,23 +88,15 @@ class Collection:
             raise DefinitionError(f"eviction is {eviction!r}.", "Give 'oldest' or 'least_used'.")
         if limit_bytes is not None:
             whole_number(limit_bytes, "limit_bytes")
-        if (longest := parse_duration(locality_wait, "locality_wait")) < 0:
-            raise DefinitionError(f"locality_wait is {locality_wait!r}.", "Give a duration, 0 for not at all.")
         if recovery is not None and not isinstance(recovery, Recovery):
             raise DefinitionError(f"recovery is {shown(recovery)}.", "Give tm.Recovery(bound=..., path=...).")
-        self.name, self.keys, self.limit_bytes, self.order = (
-            text(name, "name"),
-            column_names(keys, "keys"),
-            limit_bytes,
-            eviction,
-        )
+        self.name, self.keys = text(name, "name"), column_names(keys, "keys")
+        self.limit_bytes, self.order = limit_bytes, eviction
+        self._terms = Terms(wait(locality_wait, "locality_wait") / MICROS_PER_SECOND)
         shared = text(self.name if namespace is None else namespace, "namespace")
-        patient = None if patience is None else parse_duration(patience, "patience")
-        if patient is not None and patient < 0:
-            raise DefinitionError(f"patience is {patience!r}.", "Give a duration, 0 for not at all.")
+        patient = None if patience is None else wait(patience, "patience")
         with explained(f"{self.name}: the collection"):
             self._namespace = joined(spark, shared, self.keys, partitions, elastic, bounds, recovery, patient)
-        self._terms = Terms(longest / MICROS_PER_SECOND)
         self._datasets: Mapping[Any, Dataset] = {}
         """Every change is a new mapping: who reads it needs no lock."""
         self._lock = threading.Lock()

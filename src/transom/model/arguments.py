@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from transom.errors import DefinitionError
+from transom.model.time import Duration, Micros, parse_duration
 
 
 def shown(value: Any) -> str:
@@ -27,6 +28,18 @@ def whole_number(value: Any, field: str, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise DefinitionError(f"{field} is {shown(value)}.", f"Give a whole number, at least {least}.")
     return value
+
+
+def wait(value: Duration, field: str) -> Micros:
+    """Return how long to wait, maybe not at all.
+
+    Raises:
+        DefinitionError: It is no duration, or negative.
+    """
+    longest = parse_duration(value, field)
+    if longest < 0:
+        raise DefinitionError(f"{field} is {value!r}.", "Give a duration, 0 for not at all.")
+    return longest
 
 
 def text(value: Any, field: str) -> str:
