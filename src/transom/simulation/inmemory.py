@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transom.engine.partials.late import late_moments, late_rows
 from transom.engine.partials.tables import PANE, describe_table, state_name
-from transom.engine.spark import jobs
 from transom.engine.spark.jobs import CutStats
 from transom.engine.streams.cuts import CutJob, CutOutcome
 from transom.engine.streams.stream import RunningStream
@@ -57,14 +57,14 @@ def run_in_memory(stream: RunningStream, job: CutJob) -> CutOutcome:
     stats, good = _counted(rows, time, cut.ahead, len(source.partitions))
     rows, time = rows.filter(good), time.filter(good)
     queries = [known.query for known in compiled.queries.values()]
-    before = jobs.late_moments(queries, cut.watermark)
+    before = late_moments(queries, cut.watermark)
     types = {primitive: kinds for *_, kept in compiled.stores for primitive, kinds in kept.items()}
     tables, late = [], {}
     for component, note in zip(compiled.components, compiled.plan.notes, strict=True):
         if stream.definition.rows.branches[component.branch]:
             raise _refused(f"The stream {stream.name!r} has transformations")
         table = _partials(component, rows, time.to_numpy(), types)
-        late.update(jobs.late_rows(table, component, before))
+        late.update(late_rows(table, component, before))
         tables.append(describe_table(table, note))
     return CutOutcome(cut, tuple(tables), stats, late={query: n for query, n in late.items() if n})
 

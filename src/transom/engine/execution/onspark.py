@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles
+from transom.engine.partials.late import late_for_sessions, late_moments, late_rows, straddled
 from transom.engine.partials.tables import describe_table
 from transom.engine.spark import deadletters, jobs
 from transom.engine.spark.caching import cached
@@ -92,10 +93,10 @@ class SparkJob:
         """Run it without the units and queries that make it fail, then write what its rows are needed for."""
         cut, isolated = self.cut, self._isolated()
         compiled, partials = isolated.value
-        before = jobs.late_moments(isolated.queries, cut.watermark)
+        before = late_moments(isolated.queries, cut.watermark)
         late: dict[str, int] = {}
         for component, table in zip(compiled.components, partials.tables, strict=True):
-            late.update(jobs.late_rows(table, component, before))
+            late.update(late_rows(table, component, before))
         tables, files = self._described(compiled, partials)
         late = {query: rows for query, rows in late.items() if rows}
         kept, failures = self._keep(compiled, before, late)
@@ -187,7 +188,7 @@ class SparkJob:
         def packing(component: Component) -> Packing | None:
             if not self._options.puts_in_files(component):
                 return None
-            late = jobs.late_for_sessions(component, cut.watermark)
+            late = late_for_sessions(component, cut.watermark)
             return Packing(executors.directory, cut.number, executors.groups, late)
 
         def once(plan: StreamPlan) -> CutPartials:
@@ -202,7 +203,7 @@ class SparkJob:
             )
 
         found = once(compiled.plan)
-        moments = jobs.straddled(found.tables, compiled.components, cut.watermark)
+        moments = straddled(found.tables, compiled.components, cut.watermark)
         return once(compiled.plan.split_at(moments)) if moments else found
 
     def _rows(self) -> DataFrame:

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.engine.cluster.files import Slice
-from transom.engine.partials.tables import LENGTH, PANE, TAG, state_name
 from transom.engine.spark import eventtimes
 from transom.engine.spark.caching import cached
 from transom.engine.spark.columns import TIME
 from transom.engine.spark.packing import Packing, Timeless, named, packed, told
 from transom.engine.spark.plan import StreamPlan
-from transom.model.time import MIN_TIME, Micros
-from transom.model.window import WindowSpec
+from transom.model.time import Micros
 from transom.scheduling.arrivals import DelayMoments
 from transom.sources.base import ARRIVAL, CORRUPT, ORIGIN, PARTITION
-from transom.windows.components import ROWS, Component
-from transom.windows.intervals import TIMES
-from transom.windows.panes import Times
-from transom.windows.query import WindowedQuery
+from transom.windows.components import Component
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -139,8 +134,7 @@ def run_cut(
 
     The counts are observed in the same pass, before any transformation. (DESIGN asks for ordinary aggregate columns;
     the users' filters sit between the scan and the aggregation, so those would need a second pass. See
-    docs/decisions/0002.) With several components what they need of the rows is kept for the length of the job, so that
-    there is one scan; else (several branches, or nothing is shared) the parsed rows.
+    docs/decisions/0002.)
 
     Args:
         raw: The rows of the cut, as the source reads them.
@@ -160,40 +154,69 @@ def run_cut(
     stats = _stat_columns(columns, partitions, ahead)
     if not stream.aggregations:
         return CutPartials((), _stats_of(timed.agg(*stats).toArrow().to_pylist()[0], partitions))
+    places = list(packings) or [None] * len(stream.components)
+    observation = Observation()
+
+    def good(rows: DataFrame) -> DataFrame:
+        return eventtimes.good_rows(rows.observe(observation, *stats), ahead, columns)
+
+    with _scanned_once(timed, stream, good) as (scanned, needed):
+        every = zip(stream.aggregations, needed, stream.components, places, strict=True)
+        tables = _collect([_partials(made(rows), component, place) for made, rows, component, place in every])
+        counted = observed(observation)
+        if counted is None:
+            counted = scanned.agg(*stats).toArrow().to_pylist()[0]
+    return _brought_back(tables, _stats_of(counted, partitions), stream.components, places)
+
+
+@contextmanager
+def _scanned_once(
+    timed: DataFrame, stream: StreamPlan, good: Callable[[DataFrame], DataFrame]
+) -> Iterator[tuple[DataFrame, list[DataFrame]]]:
+    """Give the rows of the source, and those that each component needs; within it they are read by one scan.
+
+    With several components what they need of the rows is kept meanwhile; else (several branches, or nothing is shared)
+    the parsed rows.
+
+    Args:
+        timed: The rows of the source with their event time.
+        stream: What is made of them.
+        good: Counts rows, and leaves out those without a time that can be used.
+    """
     several, alike = len(stream.aggregations) > 1, len({id(needed) for needed in stream.needed}) == 1
-    shared: DataFrame | None = None
-    if several and not alike:
-        timed = shared = cached(timed)
+    kept: DataFrame | None = None
     try:
-        observation = Observation()
-        good = eventtimes.good_rows(timed.observe(observation, *stats), ahead, columns)
-        rows = {index: branch(good) for index, branch in stream.branches.items()}
+        if several and not alike:
+            timed = kept = cached(timed)
+        seen = good(timed)
+        rows = {index: branch(seen) for index, branch in stream.branches.items()}
         read = {id(n): n(rows[c.branch]) for n, c in zip(stream.needed, stream.components, strict=True)}
         if several and alike:
             (number,) = read
-            read[number] = shared = cached(read[number])
-        pairs = zip(stream.needed, stream.aggregations, strict=True)
-        places = list(packings) or [None] * len(stream.components)
-        frames = []
-        for (needed, aggregation), component, place in zip(pairs, stream.components, places, strict=True):
-            frame = aggregation(read[id(needed)])
-            frames.append(frame if place is None else packed(frame, component, place))
-        tables = _collect(frames)
-        counted = observed(observation)
-        if counted is None:
-            counted = timed.agg(*stats).toArrow().to_pylist()[0]
+            read[number] = kept = cached(read[number])
+        yield timed, [read[id(needed)] for needed in stream.needed]
     finally:
-        if shared is not None:
-            shared.unpersist()
+        if kept is not None:
+            kept.unpersist()
+
+
+def _partials(aggregated: DataFrame, component: Component, place: Packing | None) -> DataFrame:
+    return aggregated if place is None else packed(aggregated, component, place)
+
+
+def _brought_back(
+    tables: Sequence[pa.Table], stats: CutStats, components: Sequence[Component], places: Sequence[Packing | None]
+) -> CutPartials:
+    """Return what came of a job: partials of the components, or what tells of their files."""
     found: list[pa.Table] = []
     slices: list[list[Slice] | None] = []
     timeless: dict[str, int] = {}
-    for table, component, place in zip(tables, stream.components, places, strict=True):
+    for table, component, place in zip(tables, components, places, strict=True):
         written, summary, without = (None, *named(table, component)) if place is None else told(table, component)
         found.append(summary)
         slices.append(written)
         timeless.update(_by_query(without, component))
-    return CutPartials(tuple(found), _stats_of(counted, partitions), tuple(slices), timeless)
+    return CutPartials(tuple(found), stats, tuple(slices), timeless)
 
 
 def _by_query(timeless: Timeless, component: Component) -> dict[str, int]:
@@ -231,78 +254,3 @@ def observed(observation: Any) -> dict[str, Any] | None:
     except Py4JJavaError:
         return None
     return dict(values) if values else None
-
-
-def late_moments(queries: Sequence[WindowedQuery], watermark: Micros) -> dict[str, Micros]:
-    """Return, for each query, the moment before which its rows are late; MIN_TIME when none is."""
-    return {query.name: max(MIN_TIME, query.late_before(watermark)) for query in queries}
-
-
-def late_for_sessions(component: Component, watermark: Micros) -> tuple[Micros, ...]:
-    """Return the moments before which rows are late for the sessions of a component, ascending."""
-    return tuple(sorted({s.late_before(watermark) for key_set in component.key_sets for s in key_set.sessions}))
-
-
-def straddled(tables: Sequence[pa.Table], components: Sequence[Component], watermark: Micros) -> tuple[Micros, ...]:
-    """Return the moments before which rows are late for sessions and that lie between the rows of a partial.
-
-    Panes need no edge there, since a moment that moves with the watermark would make every plan a new one; only when
-    rows on both sides of it are in one pane of a key, which is rare, the job must run again with that edge.
-
-    Args:
-        tables: The components' partials.
-        components: The components.
-        watermark: The watermark in force.
-    """
-    found: set[Micros] = set()
-    for table, component in zip(tables, components, strict=True):
-        moments = late_for_sessions(component, watermark)
-        if moments:
-            first, last = _times(table, component)
-            found.update(moment for moment in moments if ((first < moment) & (moment <= last)).any())
-    return tuple(sorted(found))
-
-
-def _times(table: pa.Table, component: Component) -> tuple[Times, Times]:
-    """Return the first and the last event time of each partial; its pane's start where that is as good."""
-    if TIMES not in component.primitives:
-        panes = table.column(PANE).to_numpy()
-        return panes, panes
-    index = component.primitives.index(TIMES)
-    first, last = (table.column(state_name(index, name)).to_numpy() for name in ("first", "last"))
-    return first, last
-
-
-def late_rows(table: pa.Table, component: Component, before: Mapping[str, Micros]) -> dict[str, int]:
-    """Return how many rows of a cut came too late for each query.
-
-    Late rows are whole partials, since the moment is a window's edge or lies between the rows of none (`straddled`). Of
-    windows that were computed directly, those are counted that lie one after the other up to the moment.
-
-    Args:
-        table: The component's partials.
-        component: The component.
-        before: Moment per query.
-    """
-    starts, last = table.column(PANE).to_numpy(), _times(table, component)[1]
-    counts = state_name(component.primitives.index(ROWS), "count")
-    rows = table.column(counts).to_numpy()
-    tags = table.column(TAG).to_numpy() if TAG in table.column_names else np.zeros(len(starts), np.int32)
-    late: dict[str, int] = {}
-    for key_set in component.key_sets:
-        mine = tags == component.conditions.index(key_set.condition)
-        for query in key_set.queries:
-            moment = before[query.name]
-            if moment > MIN_TIME:
-                chosen = mine & (last < moment)
-                if component.direct:
-                    length = _length_up_to(query, moment)
-                    chosen &= (table.column(LENGTH).to_numpy() == length) & ((moment - starts) % length == 0)
-                late[query.name] = int(rows[chosen].sum())
-    return late
-
-
-def _length_up_to(query: WindowedQuery, moment: Micros) -> Micros:
-    """Return the length of windows that lie one after the other up to the moment, which is an edge of theirs."""
-    fixed = [window for window in query.windows if isinstance(window, WindowSpec)]
-    return next(window.length for window in fixed if (moment - window.offset) % window.slide == 0)
