@@ -16,6 +16,8 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytest_plugins = ["tests.servers"]
+
 settings.register_profile("fixed", deadline=None, derandomize=True)
 settings.register_profile("random", deadline=None)
 settings.load_profile("fixed")  # another one by --hypothesis-profile, as in `make test-all`
@@ -69,20 +71,6 @@ def kafka_jars(request: pytest.FixtureRequest) -> Path | None:
         return broker.jars("spark")
     except broker.MissingError:  # the fixture `kafka` says so
         return None
-
-
-@pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
-    """One broker for the run; its tests are skipped where it cannot be had."""
-    from tests.kafka import broker
-
-    pytest.importorskip("confluent_kafka")
-    try:
-        broker.jars("spark")
-        with broker.running(tmp_path_factory.mktemp("kafka")) as one:
-            yield one
-    except broker.MissingError as missing:
-        pytest.skip(f"no Kafka: {missing}")
 
 
 @pytest.fixture(scope="session")

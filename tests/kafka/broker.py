@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,78 +13,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests import maven
+from tests.maven import MissingError, artifact
+
 VERSION = "4.3.1"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "transom" / f"kafka-{VERSION}"
 _GUARDED = 'exec 3<&0; "$@" </dev/null 3<&- & p=$!; { cat <&3 >/dev/null; kill -KILL $p; } & wait $p'
 """Runs a command, and kills it when standard input ends, as it does when the tests are killed."""
 USER, PASSWORD = "transom", "s3cret-of-the-tests"
-
-
-def _dependency(name: str, version: str, whole: bool) -> str:
-    group, artifact = name.split(":")
-    alone = (
-        ""
-        if whole
-        else "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
-    )
-    return (
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
-        f"<scope>runtime</scope>{alone}</dependency>"
-    )
-
-
 BROKER = [
-    _dependency("org.apache.kafka:kafka_2.13", VERSION, True),
-    _dependency("org.apache.logging.log4j:log4j-core", "2.25.1", True),
-    _dependency("org.apache.logging.log4j:log4j-slf4j-impl", "2.25.1", True),
+    artifact(f"org.apache.kafka:kafka_2.13:{VERSION}"),
+    artifact("org.apache.logging.log4j:log4j-core:2.25.1"),
+    artifact("org.apache.logging.log4j:log4j-slf4j-impl:2.25.1"),
 ]
 SPARK = [
-    _dependency("org.apache.spark:spark-sql-kafka-0-10_2.13", "4.2.0", False),
-    _dependency("org.apache.spark:spark-token-provider-kafka-0-10_2.13", "4.2.0", False),
-    _dependency("org.apache.spark:spark-avro_2.13", "4.2.0", False),
-    _dependency("org.apache.kafka:kafka-clients", "3.9.2", False),
-    _dependency("org.apache.commons:commons-pool2", "2.13.1", False),
+    artifact("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", alone=True),
+    artifact("org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.2.0", alone=True),
+    artifact("org.apache.spark:spark-avro_2.13:4.2.0", alone=True),
+    artifact("org.apache.kafka:kafka-clients:3.9.2", alone=True),
+    artifact("org.apache.commons:commons-pool2:2.13.1", alone=True),
 ]
-
-
-class MissingError(Exception):
-    """What the tests need is not there and cannot be fetched; the text says why."""
 
 
 def jars(what: str) -> Path:
-    """Return the directory of the jars of the "broker" or of "spark"; they are fetched by Maven, once per user.
+    """Return the directory of the jars of the "broker" or of "spark".
 
     Raises:
         MissingError: They cannot be fetched.
     """
-    found = CACHE / what
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:  # of several processes one fetches them
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not found.is_dir():
-            _fetch(BROKER if what == "broker" else SPARK, found)
-    return found
-
-
-def _fetch(dependencies: list[str], target: Path) -> None:
-    if shutil.which("mvn") is None:
-        raise MissingError("Maven (mvn) is not installed, which fetches Kafka's jars")
-    work, partial = CACHE / "work", target.with_suffix(".part")
-    shutil.rmtree(work, ignore_errors=True)
-    shutil.rmtree(partial, ignore_errors=True)
-    work.mkdir()
-    (work / "pom.xml").write_text(
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>tests</groupId>'
-        f"<artifactId>jars</artifactId><version>1</version><dependencies>{''.join(dependencies)}</dependencies></project>"
-    )
-    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"]
-    done = subprocess.run(
-        [*command, f"-DoutputDirectory={partial}"], cwd=work, capture_output=True, text=True, timeout=600, check=False
-    )
-    if done.returncode != 0:
-        said = (done.stdout + done.stderr).strip().splitlines() or ["it said nothing"]
-        raise MissingError(f"Maven cannot fetch Kafka's jars: {said[0]}")
-    partial.rename(target)
+    return maven.jars(f"kafka-{VERSION}/{what}", BROKER if what == "broker" else SPARK)
 
 
 def free_ports(count: int) -> list[int]:
@@ -293,7 +247,7 @@ def running(directory: Path) -> Any:
         broker.stop()
 
 
-if __name__ == "__main__":  # a broker by hand: python tests/kafka/broker.py DIRECTORY
+if __name__ == "__main__":  # a broker by hand: python -m tests.kafka.broker DIRECTORY
     with running(Path(sys.argv[1])) as one:
         print(one.servers, flush=True)
         signal.pause()

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from postgres_server import Server, postgres_server, why_not
 
 from transom.sinks import databases
 
@@ -36,16 +35,6 @@ def sinks_end(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for connection in left:
         connection.close()
     assert not left, "a database is still open"
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Server]:
-    """A PostgreSQL server of this session's own."""
-    why = why_not()
-    if why is not None:
-        pytest.skip(why)
-    with postgres_server() as server:
-        yield server
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of its own for tests and benchmarks: on a free port, in a new directory, stopped at the end."""
+"""A PostgreSQL server of its own for tests and benchmarks: on a free port, in a new directory, ended with them."""
 
 from __future__ import annotations
 
@@ -55,23 +55,27 @@ class Server:
 
 
 def as_postgres(*command: str) -> None:
-    """Run a command as a user that a server may run as: root may not."""
-    user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
-    done = subprocess.run([*user, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/", check=False)
+    """Run a command as a user that a server may run as."""
+    done = subprocess.run([*_user(), *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/", check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}: {done.stdout.decode()}")
 
 
+def _user() -> list[str]:
+    """Return what a command of the server begins with: root may not run it."""
+    return ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+
+
 @contextmanager
 def postgres_server() -> Iterator[Server]:
-    """Start a server, and stop it at the end."""
-    directory = Path(tempfile.mkdtemp(prefix="transom-postgres-"))
-    if os.geteuid() == 0:
-        shutil.chown(directory, "postgres")
+    """Start a server, which is stopped at the end, however this process ends."""
     bin_ = programs()
     assert bin_ is not None
-    try:
-        data = directory / "data"
+    directory = Path(tempfile.mkdtemp(prefix="transom-postgres-"))
+    data = directory / "data"
+    with _stopped(bin_, directory):
+        if os.geteuid() == 0:
+            shutil.chown(directory, "postgres")
         as_postgres(str(bin_ / "initdb"), "-A", "trust", "--no-sync", "-E", "UTF8", "-U", "postgres", "-D", str(data))
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -81,9 +85,22 @@ def postgres_server() -> Iterator[Server]:
             file.write("shared_buffers = 64MB\nmax_connections = 20\n")
         server = Server(directory, port)
         server.start()
-        try:
-            yield server
-        finally:
-            server.stop()
+        yield server
+
+
+_STOP = 'cat >/dev/null; directory=$1; shift; "$@" >/dev/null 2>&1; rm -rf "$directory"'
+"""Waits until standard input ends, as it does when the tests are killed; then stops a server and removes its files."""
+
+
+@contextmanager
+def _stopped(bin_: Path, directory: Path) -> Iterator[None]:
+    """Stop the server of a directory at the end of the block, or of this process: another one waits for either."""
+    stop = [str(bin_ / "pg_ctl"), "-w", "-D", str(directory / "data"), "-m", "immediate", "stop"]
+    command = ["sh", "-c", _STOP, "sh", str(directory), *_user(), *stop]
+    watching = subprocess.Popen(command, stdin=subprocess.PIPE, cwd="/", start_new_session=True)
+    assert watching.stdin is not None
+    try:
+        yield
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        watching.stdin.close()
+        watching.wait()

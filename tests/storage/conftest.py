@@ -1,88 +1,16 @@
-"""An S3 on this machine: moto, started once per process on a free port, stopped at the end."""
+"""Folders in the stores that tests have: the S3 and the HDFS of `tests/servers.py`."""
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import os
-import subprocess
-import sys
-import urllib.request
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from transom.storage.places import ObjectPath
 
 _numbers = itertools.count(1)
-SECRET = "a-secret-that-nobody-may-print"
-SERVER = """
-import sys
-from moto.server import ThreadedMotoServer
-server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-server.start()
-print(server.get_host_and_port()[1], flush=True)
-sys.stdin.read()
-"""
-"""Says its port, and ends with the tests, however they end: with its input."""
-
-
-@pytest.fixture(scope="session")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the server; the environment says where it is."""
-    if importlib.util.find_spec("moto") is None or importlib.util.find_spec("obstore") is None:
-        pytest.skip("moto and obstore are not installed")
-    log = (tmp_path_factory.mktemp("moto") / "log").open("wb")
-    server = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
-    )
-    assert server.stdin is not None
-    assert server.stdout is not None
-    port = server.stdout.readline().decode().strip()
-    assert port, Path(log.name).read_text()
-    address = f"http://127.0.0.1:{port}"
-    told = {
-        "AWS_ENDPOINT_URL": address,
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": SECRET,
-    }
-    before = {name: os.environ.get(name) for name in told}
-    os.environ.update(told)
-    try:
-        put = urllib.request.Request(f"{address}/transom", data=b"", method="PUT")
-        put.add_header("Authorization", "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request")
-        urllib.request.urlopen(put).close()
-        yield address
-    finally:
-        server.stdin.close()
-        server.wait()
-        server.stdout.close()
-        log.close()
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-@pytest.fixture(scope="session")
-def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URI of a small HDFS; for slow tests."""
-    if importlib.util.find_spec("hdfs_native") is None:
-        pytest.skip("hdfs-native is not installed")
-    from tests.storage.hdfs import Cluster, MissingError
-
-    try:
-        cluster = Cluster(tmp_path_factory.mktemp("hdfs"))
-    except MissingError as error:
-        pytest.skip(str(error))
-    try:
-        yield cluster.url
-    finally:
-        cluster.end()
 
 
 @pytest.fixture

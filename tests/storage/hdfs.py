@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
+from tests.maven import artifact, jars
+
 VERSION = "3.5.0"
-NAME = "hadoop-client-minicluster"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "transom" / f"hdfs-{VERSION}"
+MINICLUSTER = [artifact(f"org.apache.hadoop:hadoop-client-minicluster:{VERSION}", alone=True)]
 MAIN = """
 import java.io.File;
 import org.apache.hadoop.conf.Configuration;
@@ -29,25 +27,6 @@ public class Hdfs {
 """
 
 
-class MissingError(Exception):
-    """What the tests need is not there and cannot be fetched; the text says why."""
-
-
-def _jar() -> Path:
-    CACHE.mkdir(parents=True, exist_ok=True)
-    jar = CACHE / f"{NAME}-{VERSION}.jar"
-    with (CACHE / "lock").open("w") as lock:  # of several processes one fetches it
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not jar.exists():
-            if shutil.which("mvn") is None:
-                raise MissingError("Maven (mvn) is not installed, which fetches Hadoop's small cluster")
-            command = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact=org.apache.hadoop:{NAME}:{VERSION}"]
-            done = subprocess.run([*command, f"-DoutputDirectory={CACHE}"], capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise MissingError(f"Maven cannot fetch Hadoop's small cluster: {done.stdout[:300]}")
-    return jar
-
-
 class Cluster:
     """One that runs.
 
@@ -58,9 +37,9 @@ class Cluster:
     def __init__(self, directory: Path) -> None:
         import pyspark
 
-        jars = Path(pyspark.__file__).parent / "jars"
+        small, spark = jars(f"hdfs-{VERSION}", MINICLUSTER), Path(pyspark.__file__).parent / "jars"
         (directory / "Hdfs.java").write_text(MAIN)
-        command = ["java", "-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{_jar()}:{jars}/*"]
+        command = ["java", "-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{small}/*:{spark}/*"]
         self._log = (directory / "log").open("wb")
         self._process = subprocess.Popen(
             [*command, str(directory / "Hdfs.java"), str(directory / "data")],
