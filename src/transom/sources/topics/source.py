@@ -19,7 +19,7 @@ from transom.sources.topics.beginnings import Start, first_offsets
 from transom.sources.topics.book import Book, Part
 from transom.sources.topics.brokers import Asking, Brokers, Place, Topic
 from transom.sources.topics.ranges import Range, lost_of, numbers, shares, why_lost, without
-from transom.sources.topics.rows import NO_ANSWER_AFTER, NO_WAIT, read_ranges, rows_of, schema_of
+from transom.sources.topics.rows import NO_ANSWER_AFTER, NO_WAIT, patience, read_ranges, rows_of, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -189,10 +189,12 @@ class KafkaSource:
         reading = self._reading
         left_out = [unit for unit in map(Range.parse, skip) if unit is not None]
         ranges = without(self._ranges(numbers(start), numbers(end)), left_out)
+        given = java_settings(reading.servers, reading.options)
         settings = {
             "kafkaConsumer.pollTimeoutMs": NO_ANSWER_AFTER,
             "kafka.fetch.max.wait.ms": NO_WAIT,
-            **java_settings(reading.servers, reading.options),
+            **patience(given),
+            **given,
             "kafka.isolation.level": "read_committed" if reading.committed else "read_uncommitted",
         }
         parts = [(self._pages[each.key], each.begin, each.end) for each in ranges]
