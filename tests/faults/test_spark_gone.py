@@ -13,7 +13,7 @@ import psutil
 import pytest
 from test_interrupts import STARTING, finish, start, wait_for
 
-from transom.engine.spark.pulse import MISSES, Pulse
+from transom.engine.spark.pulse import ALONE, MISSES, Pulse
 from transom.errors import SessionError
 
 
@@ -75,6 +75,36 @@ ENDS = [
     (kill, "Java was ended by signal 9"),
     (out_of_memory, "exit code 52: it had run out of memory"),
 ]
+
+
+class ClusterContext(Context):
+    """One whose jobs and executors are counted."""
+
+    jobs = 1
+    executors = 0
+
+    def isLocal(self):
+        return False
+
+    def statusTracker(self):
+        return SimpleNamespace(getActiveJobIds=lambda: [0] * self.jobs)
+
+    def getExecutorMemoryStatus(self):
+        return SimpleNamespace(size=lambda: 1 + self.executors)
+
+
+def test_jobs_that_wait_for_executors_are_told_of_once_and_that_they_go_on():
+    context = ClusterContext()
+    pulse = Pulse(SimpleNamespace(_jsparkSession=None, sparkContext=context), every=ALONE / 3)
+    context.jobs = 0  # with dynamic allocation there are no executors while there is nothing to do
+    assert [pulse.news() for _ in range(5)] == [None] * 5
+    context.jobs = 1
+    first, second, told, *more = (pulse.news() for _ in range(5))
+    assert (first, second, more) == (None, None, [None, None])
+    assert "Spark has none" in told
+    context.executors = 1
+    assert pulse.news() == "Jobs wait for no executor any more."
+    assert pulse.news() is None
 
 
 @pytest.mark.parametrize(("end", "reason"), ENDS)

@@ -23,11 +23,17 @@ EVERY = 2.0
 """Seconds between two looks."""
 LONGEST = 2.0
 """Seconds that a Spark Connect server has to answer."""
+ALONE = 20.0
+"""Seconds after which people are told that jobs wait for executors that do not come."""
 MISSES = 2
 """A server that did not answer so often in a row is gone; Java on this machine is asked once."""
 _LAST_WORDS = 1.0
 """Seconds in which a process whose connection broke is expected to have an exit code."""
 _REMEDY = "Start the application again: it goes on from its last committed micro-batch."
+_ALONE = (
+    f"Jobs have waited {ALONE:.0f} s for an executor, and Spark has none. Either the cluster has no free cores or "
+    "memory for one, or executors end as they start: the cluster's page and their standard error tell which."
+)
 _CODES = {52: "it had run out of memory", 137: "it was killed, perhaps for lack of memory", 143: "it was terminated"}
 
 
@@ -46,6 +52,8 @@ class Pulse:
         self._every = every
         self._ended = threading.Event()
         self._misses = 0
+        self._alone = 0
+        """Looks in a row at which jobs waited and there was no executor."""
         self._told: SessionError | None = None
 
     def watch(self, tell: Callable[[SessionError], None]) -> None:
@@ -57,6 +65,8 @@ class Pulse:
                     self._told = _gone(reason)
                     tell(self._told)
                     return
+                if not is_connect(self._session) and (news := self.news()) is not None:
+                    logger.warning("%s", news)
 
         threading.Thread(target=look, name="transom-pulse", daemon=True).start()
 
@@ -64,6 +74,23 @@ class Pulse:
         """Return why Spark is gone; None while it is there."""
         classic = not is_connect(self._session)
         return self._classic() if classic else self._remote()
+
+    def news(self) -> str | None:
+        """Return what people are to know of executors: once that jobs wait for the first one, once that it has come."""
+        java = self._session.sparkContext._jsc
+        if java is None or (context := java.sc()).isLocal():
+            return None
+        try:
+            jobs = len(context.statusTracker().getActiveJobIds())
+            alone = jobs > 0 and context.getExecutorMemoryStatus().size() <= 1  # the driver counts
+        except Exception as error:  # the next look says whether Spark is gone
+            logger.debug("No executors can be counted: %s", classify(error).reason)
+            return None
+        waited, self._alone = self._alone, self._alone + 1 if alone else 0
+        bound = ALONE / self._every
+        if waited < bound <= self._alone:
+            return _ALONE
+        return "Jobs wait for no executor any more." if waited >= bound and not alone else None
 
     def reason(self, error: Exception) -> str | None:
         """Return why Spark is gone, if that is why an error was raised; else None."""
