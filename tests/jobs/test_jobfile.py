@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -285,3 +286,7 @@ def test_a_job_over_kafka(tmp_path, monkeypatch):
     assert "spark-sql-kafka-0-10_2.13:4.2.0" in SparkChoice(packages="a:b:1").with_kafka().packages
     own = SparkChoice(conf={"spark.jars": "/jars/spark-sql-kafka.jar"})
     assert own.with_kafka() == own
+    (tmp_path / "spark-sql-kafka-0-10_2.13-4.2.0.jar").touch()
+    own = SparkChoice(conf={"spark.driver.extraClassPath": f"/nowhere/*:{tmp_path}/*"})
+    assert own.with_kafka() == own
+    assert replace(own, conf={"spark.driver.extraClassPath": "/nowhere/*"}).with_kafka().packages

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from glob import glob
+from pathlib import Path
 
 import typer
 
@@ -25,17 +28,24 @@ class SparkChoice:
     """Maven coordinates of jars, separated by commas."""
 
     def with_kafka(self) -> SparkChoice:
-        """Return the same with the packages that read Kafka, unless the user brings some."""
+        """Return the same with the packages that read Kafka, unless Spark has the jars or the user brings some."""
         from transom.engine.spark.session import kafka_modules
 
-        given = f"{self.packages} {self.conf.get('spark.jars')} {self.conf.get('spark.driver.extraClassPath')}"
-        if "kafka" in given:
+        if "kafka" in f"{self.packages} {self.conf.get('spark.jars')}" or self._has_kafka():
             return self
         modules = kafka_modules(True)
         packages = modules.pop("spark.jars.packages")
         return replace(
             self, packages=f"{self.packages},{packages}" if self.packages else packages, conf={**modules, **self.conf}
         )
+
+    def _has_kafka(self) -> bool:
+        """Tell whether the class path of Spark's driver has the module: among Spark's own jars, or beside them."""
+        from pyspark.find_spark_home import _find_spark_home
+
+        given = self.conf.get("spark.driver.extraClassPath", "").split(os.pathsep)
+        jars = [*given, str(Path(_find_spark_home(), "jars", "*"))]
+        return any(Path(found).name.startswith("spark-sql-kafka") for each in jars for found in glob(each))
 
     def settings(self, *, submitted: bool) -> dict[str, str]:
         """Return the settings that a session begins with.
