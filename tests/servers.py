@@ -6,17 +6,21 @@ A test is skipped where its server cannot be had; the reason says what is missin
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.maven import MissingError
 
+from transom.storage.places import ObjectPath
+
+_numbers = itertools.count(1)
 SECRET = "a-secret-that-nobody-may-print"
 SERVER = """
 import sys
@@ -109,3 +113,15 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield cluster.url
     finally:
         cluster.end()
+
+
+@pytest.fixture
+def hdfs_place(hdfs: str) -> Callable[[], ObjectPath]:
+    """Make a new folder in the small HDFS."""
+    return lambda: ObjectPath(hdfs, f"tests/folder-{next(_numbers)}")
+
+
+@pytest.fixture
+def s3_place(s3: str) -> Callable[[], ObjectPath]:
+    """Make a new folder in the bucket of the server."""
+    return lambda: ObjectPath("s3://transom", f"folder-{os.getpid()}-{next(_numbers)}")

@@ -14,6 +14,9 @@ from urllib.request import urlopen
 
 import pyspark
 
+SOON_READY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a Java that does not live long."""
+
 
 def free_port() -> int:
     """Return a port of the loopback interface that nobody listens at."""
@@ -29,6 +32,7 @@ def environment() -> dict[str, str]:
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": SOON_READY,
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
@@ -52,7 +56,7 @@ class Daemon:
             [program, f"org.apache.spark.deploy.{what.lower()}.{what}", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=environment(),
+            env={**environment(), "SPARK_LOCAL_DIRS": str(directory / "local")},
             cwd=directory,
             text=True,
         )
@@ -94,13 +98,21 @@ class StandaloneCluster:
     def __init__(self, directory: Path, workers: int) -> None:
         port, self._page = free_port(), free_port()
         self.master = f"spark://127.0.0.1:{port}"
+        self.workers: list[Path] = []
+        """The directories of the workers, with all that they and their executors write."""
+        self._directory = directory
         self._daemons: list[Daemon] = []
-        at = ("--host", "127.0.0.1")
-        self._start("New state: ALIVE", directory, "Master", *at, "--port", str(port), "--webui-port", str(self._page))
-        for number in range(workers):
-            own = directory / f"worker-{number}"
-            size = ("--cores", "2", "--memory", "1g", "-d", str(own))
-            self._start("Successfully registered with master", own, "Worker", *at, *size, self.master)
+        at = ("--host", "127.0.0.1", "--port", str(port), "--webui-port", str(self._page))
+        self._start("New state: ALIVE", directory, "Master", *at)
+        for _ in range(workers):
+            self.add_worker()
+
+    def add_worker(self) -> None:
+        """Let one more worker come."""
+        own = self._directory / f"worker-{len(self.workers)}"
+        size = ("--host", "127.0.0.1", "--cores", "2", "--memory", "1g", "-d", str(own))
+        self._start("Successfully registered with master", own, "Worker", *size, self.master)
+        self.workers.append(own)
 
     def _start(self, said: str, directory: Path, what: str, *arguments: str) -> None:
         self._daemons.append(Daemon(directory, what, *arguments))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tests.cluster.standalone import StandaloneCluster, environment
+from tests.cluster.drivers import FOUR_EXECUTORS, driver
+from tests.cluster.standalone import StandaloneCluster
 
 pytestmark = pytest.mark.slow
 
@@ -48,44 +46,20 @@ def write_trips(directory: Path) -> None:
                 lines.write(json.dumps({"zone": f"z{row % 7}", "fare": row * file, "pickup_at": at}) + "\n")
 
 
-def driver(job: Path, directory: Path, master: str, *more: str) -> subprocess.Popen[str]:
-    directory.mkdir()
-    settings = ("spark.executor.cores=1", "spark.executor.memory=450m")
-    conf = [part for setting in settings for part in ("--conf", setting)]
-    program = [sys.executable, "-m", "transom_command", "run", str(job), "--master", master, "--json", *conf, *more]
-    return subprocess.Popen(
-        program, cwd=directory, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
-def await_rows(process: subprocess.Popen[str], rows: int) -> None:
-    """Read what a driver prints until its stream has read some rows."""
-    assert process.stdout is not None
-    for line in process.stdout:
-        found = json.loads(line)
-        if any(stream["rows"] >= rows for stream in found.get("streams", ())):
-            return
-    raise AssertionError(process.communicate()[1])
-
-
 def test_killed_workers_and_drivers_lose_nothing(tmp_path):
     shared = tmp_path / "shared"
     write_trips(shared / "trips")
     job = shared / "job.toml"
     job.write_text(JOB.format(shared=shared, rows=ROWS))
     with StandaloneCluster(tmp_path / "cluster", workers=2) as cluster:
-        first = driver(job, tmp_path / "here", cluster.master)
-        try:
-            await_rows(first, 4 * ROWS)
+        with driver(job, tmp_path / "here", cluster.master, FOUR_EXECUTORS) as first:
+            first.await_rows(4 * ROWS)
             assert sum(worker["coresused"] for worker in cluster.state()["workers"]) == 4, "four executors of one core"
             cluster.kill_worker(0)
-            await_rows(first, 10 * ROWS)
-        finally:
-            first.send_signal(signal.SIGKILL)
-            first.communicate()
-        second = driver(job, tmp_path / "there", cluster.master, "--once", "--close-all")
-        _, errors = second.communicate(timeout=600)
-        assert second.returncode == 0, errors
+            first.await_rows(10 * ROWS)
+            first.kill()
+        with driver(job, tmp_path / "there", cluster.master, FOUR_EXECUTORS, "--once", "--close-all") as second:
+            second.finish()
     duckdb = pytest.importorskip("duckdb")
     query = """
         SELECT window_start, window_end, zone, trips, fare, most FROM '{}/out/fares/*.parquet' ORDER BY ALL

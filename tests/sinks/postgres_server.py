@@ -38,9 +38,15 @@ class Server:
     def __init__(self, directory: Path, port: int) -> None:
         self.directory, self.port = directory, port
 
+    password = "hunter2-secret"
+
     @property
     def dsn(self) -> str:
-        return f"postgresql://postgres:hunter2-secret@127.0.0.1:{self.port}/postgres"
+        return f"postgresql://postgres:{self.password}@127.0.0.1:{self.port}/postgres"
+
+    @property
+    def dsn_without_password(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
     def control(self, *words: str) -> None:
         bin_ = programs()

@@ -1,8 +1,4 @@
-"""An application whose data is on S3 and that Spark reads by s3a://.
-
-Slow, and only where the jars are: hadoop-aws of Spark's version and what it needs (700 MB) in the directory that
-TRANSOM_S3A_JARS names, for example by `mvn dependency:copy-dependencies`.
-"""
+"""An application whose data is on S3 and that Spark reads by s3a://."""
 
 from __future__ import annotations
 
@@ -15,6 +11,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from tests.maven import MissingError
+from tests.storage import s3a
 
 from transom.checkpoint.files import checkpoint_at
 from transom.cli.deadletters import read_dead_letters
@@ -22,22 +20,15 @@ from transom.sinks.parts import list_parts
 from transom.storage.durable import opened, reading
 from transom.storage.places import ObjectPath
 
-JARS = os.environ.get("TRANSOM_S3A_JARS", "")
 
-
-def run(place: str, checkpoint: str, endpoint: str) -> None:
+def run(place: str, checkpoint: str, endpoint: str, jars: str) -> None:
     """Run the application to the end of its input, in a process whose Spark has the jars."""
     import transom as tm
 
     builder = tm.session_builder().master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.extraClassPath", f"{JARS}/*")
-    for name, value in {
-        "endpoint": endpoint,
-        "path.style.access": "true",
-        "connection.ssl.enabled": "false",
-        "endpoint.region": "us-east-1",
-    }.items():
-        builder = builder.config(f"spark.hadoop.fs.s3a.{name}", value)
+    builder = builder.config("spark.driver.extraClassPath", f"{jars}/*")
+    for name, value in s3a.settings(endpoint).items():
+        builder = builder.config(name, value)
     spark = builder.getOrCreate()
     tier = "cluster" if checkpoint.startswith("s3") else "driver"  # its files are written by Python workers
     app = tm.App(spark, checkpoint, tier=tier, key_groups=2)
@@ -51,16 +42,21 @@ def run(place: str, checkpoint: str, endpoint: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not JARS, reason="TRANSOM_S3A_JARS names no directory")
 @pytest.mark.parametrize("checkpoint_there", [False, True])
 def test_from_s3_to_s3(s3: str, s3_place: Callable[[], ObjectPath], tmp_path: Path, checkpoint_there: bool) -> None:
+    try:
+        jars = s3a.jars()
+    except MissingError as missing:
+        pytest.skip(str(missing))
+    program = [sys.executable, "-m", "tests.storage.test_s3a"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     folder = s3_place()
     checkpoint = str(folder / "checkpoint") if checkpoint_there else str(tmp_path / "checkpoint")
     for n in range(3):
         rows = [{"zone": "ab"[i % 2], "n": i, "at": f"2026-01-01T00:00:{i:02d}Z"} for i in range(40)]
         lines = [json.dumps(row) for row in rows] + ["no json"]
         (folder / "in" / f"day {n}" / "rows.json").put("\n".join(lines).encode())
-        subprocess.run([sys.executable, __file__, str(folder), checkpoint, s3], check=True)
+        subprocess.run([*program, str(folder), checkpoint, s3, str(jars)], env=environment, check=True)
     results = [json.loads(line) for part in list_parts(folder / "out") for line in reading(folder / "out" / part.name)]
     assert len(results) == 8
     rows = [entry.name for entry in (folder / "rows").walk() if entry.name.endswith(".parquet")]
