@@ -139,6 +139,15 @@ def require_blame(error: BaseException, what: str) -> None:
     raise failure.ending(what) from error
 
 
+def is_of_files(error: BaseException) -> bool:
+    """Tell whether a file system, of this machine or of a store, is behind an error.
+
+    >>> is_of_files(OSError(5, "Input/output error")), is_of_files(ValueError("a"))
+    (True, False)
+    """
+    return any(not {"builtins.OSError", "java.io.IOException"}.isdisjoint(link.names) for link in _links(error))
+
+
 # ---- one error
 
 _GONE = ("Py4JNetworkError", "SparkContext was shut down", "Cannot call methods on a stopped SparkContext")

@@ -9,7 +9,7 @@ import pytest
 
 import transom as tm
 from transom.engine.streams import taps
-from transom.errors import DefinitionError, SinkError
+from transom.errors import CheckpointError, DefinitionError, SinkError
 from transom.model.time import ManualClock
 from transom.storage import durable
 
@@ -142,6 +142,46 @@ def test_a_query_that_comes_back_writes_into_its_new_directory_only(spark, tmp_p
     assert former == list(range(len(former)))
     assert new == list(range(new[0], 40, 2))
     assert new[0] >= len(former) > 0
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_query_is_not_to_blame_for_where_its_rows_go(spark, tmp_path, late):
+    """A file is where rows are to be written; when it is away, the next run takes the same rows."""
+    where = tmp_path / "checkpoint" / "sources" / "counts.late" if late else tmp_path / "out"
+
+    def make():
+        app, stream = application(spark, tmp_path, 20, [(100, 3), (101, 4)])
+        query = stream.window("10 seconds").agg(n=tm.count())
+        query.to(tm.sinks.memory(), "counts")
+        rows = query.late_rows().rows() if late else stream.rows()
+        rows.to(tm.sinks.parquet(tmp_path / "out"), "kept")
+        return app
+
+    def block(step):
+        if step == "cut logged" and not where.is_file():
+            where.rename(tmp_path / "aside") if where.exists() else None
+            where.write_text("in the way")
+
+    app = make()
+    app._on_step = block
+    with pytest.raises(
+        CheckpointError, match=f"Could not keep the rows of {'counts' if late else 'kept'} in .*{where}"
+    ):
+        app.run(once=True)
+    where.unlink()
+    (tmp_path / "aside").rename(where) if (tmp_path / "aside").exists() else None
+    progress = make().run(once=True)
+    assert [query.failure for query in progress.queries] == [None, None]
+    assert written(spark, tmp_path / "out") == ([100, 101] if late else [*range(20), 100, 101])
+
+
+def test_a_query_whose_rows_cannot_be_written_is_taken_out(spark, tmp_path):
+    app, stream = application(spark, tmp_path, 10)
+    stream.map(lambda df: df.selectExpr("array(n) as many", "at")).rows().to(tm.sinks.csv(tmp_path / "out"), "kept")
+    stream.rows().to(tm.sinks.parquet(tmp_path / "all"), "all")
+    progress = app.run(once=True)
+    assert [bool(query.failure) for query in progress.queries] == [True, False]
+    assert written(spark, tmp_path / "all") == list(range(10))
 
 
 def test_rows_that_wait_when_the_directory_changes_are_seen_where_they_were_to_go(spark, tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from transom.engine.changes.records import Register
 from transom.engine.cluster.merges import GroupExecutors, Here
 from transom.engine.cluster.merging import SparkGroupExecutors
 from transom.engine.loop.unstartable import orphans, unstartable, without
+from transom.engine.spark.columns import TIME
 from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.spark.deadletters import Letters
 from transom.engine.spark.session import is_ansi
@@ -116,7 +117,7 @@ def compile_aside(
     for definition in definitions:
         definition.feed.learn({part[0].name: part for part in parts}, session)
         schema = _schema(definition.source, session, clock)
-        columns[definition.name] = tuple((f.name, f.dataType.simpleString()) for f in schema)
+        columns[definition.name] = tuple((f.name, f.dataType.simpleString()) for f in schema if f.name != TIME)
         parts.append((definition, compile_queries(session, schema, definition.rows, definition.queries, share)))
     return parts, columns
 

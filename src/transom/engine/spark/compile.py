@@ -89,7 +89,7 @@ def compile_queries(
         name = queries[0].name if queries else ""
         raise DefinitionError(
             f"query {name!r}: {first_line(error)}.",
-            f"The stream's columns are {', '.join(schema.names)}.",
+            f"The stream's columns are {', '.join(each for each in schema.names if each != TIME)}.",
         ) from error
 
 

@@ -10,8 +10,8 @@ from transom.engine.spark.rowfiles import KeptRows
 from transom.engine.spark.rows import rows_of
 from transom.engine.streams.cuts import LoggedCut
 from transom.engine.streams.readers import RowBuffer
-from transom.errors import CheckpointFullError
-from transom.failures import FailureKind, classify, require_blame
+from transom.errors import CheckpointError, CheckpointFullError
+from transom.failures import FailureKind, classify, is_of_files, require_blame
 from transom.model.time import Micros
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def keep_rows(
 
     Raises:
         CheckpointFullError: The disk is full.
+        CheckpointError: The file system does not take the rows, or rows that are late for a query cannot be kept.
         TransomError: Something else that no query is to blame for.
     """
     kept: dict[str, KeptRows] = {}
@@ -50,8 +51,8 @@ def keep_rows(
         if buffer.query not in compiled.queries or (buffer.late_of is not None and buffer.late_of not in late):
             continue
         query = compiled.queries[buffer.query].query
+        seen = rows_of(raw, compiled.plan, query, cut.ahead)
         try:
-            seen = rows_of(raw, compiled.plan, query, cut.ahead)
             rows = buffer.store(seen, cut, late_before)
         except Exception as error:
             failure = classify(error)
@@ -61,8 +62,23 @@ def keep_rows(
                     "Nothing of this cut was committed: free some space on that disk and run again.",
                 ) from error
             require_blame(error, f"Keeping the rows of {query.name!r}")
+            if buffer.late_of is not None or (is_of_files(error) and _can_be_computed(seen)):
+                raise CheckpointError(
+                    f"Could not keep the rows of {query.name} in {buffer.piece(cut.number)}: {failure.reason}.",
+                    "Nothing of this cut was committed: repair that, and run again.",
+                ) from error
             failures[query.name] = failure.reason
             continue
         if rows is not None:
             kept[query.name] = rows
     return kept, failures
+
+
+def _can_be_computed(seen: DataFrame) -> bool:
+    """Tell whether rows that could not be kept can be computed, so that the query is not to blame."""
+    try:
+        seen.write.format("noop").mode("overwrite").save()
+    except Exception as error:
+        require_blame(error, "Computing the rows")
+        return False
+    return True

@@ -12,7 +12,6 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -176,8 +175,13 @@ def _publish(cut: int, rows: KeptRows) -> None:
     targets = {name: _target(directory, name, cut) for name in sorted(rows.files or ())}
 
     def name_one(name: str) -> None:
-        with suppress(FileNotFoundError):  # it has its name
-            move(directory.joinpath(*name.split("/")), targets[name])
+        source = directory.joinpath(*name.split("/"))
+        try:
+            move(source, targets[name])
+        except FileNotFoundError:
+            if source.exists():
+                raise
+            # It has its name.
 
     folders = dict.fromkeys(target.parent for target in targets.values())
     try:
