@@ -1,8 +1,9 @@
-"""Speed of processing a backlog for 1, 4 and 16 queries, against stock Spark, DuckDB and Polars."""
+"""Speed of processing a backlog for 1, 4 and 16 queries, against stock Spark, Flink SQL, DuckDB and Polars."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks import results, stock, ysb
-from benchmarks.harness import Run, benchmark, paired_ratio
+from benchmarks import flink, results, stock, ysb
+from benchmarks.harness import CORES, Run, benchmark, paired_ratio
 from benchmarks.worker import Worker
 from benchmarks.ysb import QUERIES, Events, Query
 
@@ -88,13 +89,20 @@ class Engines:
             report = self.workers["stock"].call("shared", source=source, output=output, **more)
             directory = lambda query: output / "all" / f"spec={stock.spec(query)}"  # noqa: E731
         else:
-            report = self.workers[engine].call("catchup", source=source, output=output, count=queries, **more)
+            given = self.for_flink(source, files) if engine == "flink" else source
+            report = self.workers[engine].call("catchup", source=given, output=output, count=queries, **more)
         label = f"{engine}, {queries} queries"
         chosen = QUERIES[:queries]
         self.run.check(results.check(label, directory, chosen, expected(files), EVENTS.end_ms(files)))
         rows = files * EVENTS.per_file / float(report["seconds"])
         self.run.say(f"{label}, {files} files: {report['seconds']:.2f} s, {rows:,.0f} rows/s")
         return rows
+
+    def for_flink(self, source: Path, files: int) -> Path:
+        """Return the same events as Flink gets them; see `benchmarks.flink`."""
+        target = self.run.data / f"{EVENTS.name}-flink" / f"to-{files}-in-{CORES}"
+        self.workers["flink"].call("prepare", source=source, output=target)
+        return target
 
     def stock(self, queries: int, files: int) -> float:
         """Time stock Spark with the best of its settings for this number of queries."""
@@ -124,6 +132,9 @@ def measure(engines: Engines, size: Size) -> list[list[object]]:
         rates.setdefault(name, []).append(rate)
 
     engines.time("transom_runner", count, size.files)  # untimed, as are stock Spark's trials
+    with_flink = "flink" in engines.workers
+    if with_flink:
+        engines.time("flink", count, size.files)
     for _ in run.repeats(size.repeats, size.reserve):
         note("rows_per_s", engines.time("transom_runner", count, size.files))
         if count == 16:
@@ -131,6 +142,8 @@ def measure(engines: Engines, size: Size) -> list[list[object]]:
             note("polars_rows_per_s", engines.time("polars", count, size.files))
             shared = vars(engines.best[count])
             note("stock_shared_rows_per_s", engines.time("stock_shared", count, size.stock_files, **shared))
+        if with_flink:
+            note("flink_rows_per_s", engines.time("flink", count, size.files))
         note("stock_rows_per_s", engines.stock(count, size.stock_files))
         if not same:
             note("stock_input_rows_per_s", engines.time("transom_runner", count, size.stock_files))
@@ -160,17 +173,20 @@ def main() -> None:
         for size in sizes:
             ysb.prefix(run.data, EVENTS, size.files)
         warm = ysb.prefix(run.data, WARM, WARM_FILES)
-        with (
-            Worker("transom_runner", run.work) as transom,
-            Worker("stock", run.work) as spark,
-            Worker("batch", run.work) as batch,
-        ):
-            engines = Engines(run, {"transom_runner": transom, "stock": spark, "batch": batch})
+        names = ["transom_runner", "stock", "batch"]
+        try:
+            flink.jars()
+            names.append("flink")
+        except flink.MissingError as missing:
+            run.say(f"without Flink: {missing}")
+        with ExitStack() as stack:
+            workers = {name: stack.enter_context(Worker(name, run.work)) for name in names}
+            engines = Engines(run, workers)
             run.say("warm-up of Transom and stock Spark")
-            for worker in (transom, spark):
-                worker.call("warm", source=warm, output=run.fresh("warm"), count=16)
+            for name in ("transom_runner", "stock"):
+                workers[name].call("warm", source=warm, output=run.fresh("warm"), count=16)
             for name in ("duckdb", "polars"):
-                batch.call("catchup", engine=name, source=warm, output=run.fresh("warm"), count=16)
+                workers["batch"].call("catchup", engine=name, source=warm, output=run.fresh("warm"), count=16)
             rows = []
             for size in sizes:
                 engines.choose(size.queries)

@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,12 +49,17 @@ def producer(servers: str) -> Any:
 
 def send(sender: Any, topic: str, path: Path) -> None:
     """Send the lines of a file to the partitions in turn, and wait until all are acknowledged."""
-    for number, line in enumerate(path.read_bytes().splitlines()):
+    send_lines(sender, topic, path.read_bytes().splitlines())
+
+
+def send_lines(sender: Any, topic: str, lines: Sequence[bytes]) -> None:
+    """Send lines to the partitions in turn, and wait until all are acknowledged."""
+    for number, line in enumerate(lines):
         sender.produce(topic, line, partition=number % PARTITIONS)
         if number % 10_000 == 0:
             sender.poll(0)
     if sender.flush(120):
-        raise RuntimeError(f"The broker does not take the events of {path}.")
+        raise RuntimeError(f"The broker does not take the events of {topic}.")
 
 
 def fill(servers: str, topic: str, source: Path) -> None:

@@ -19,6 +19,8 @@ HERE = Path(__file__).resolve().parent
 INK, FAINT, PAPER = "#24343d", "#8a989f", "#ffffff"
 OURS, OTHERS, WARM, PALE = "#2563a8", "#b9a58a", "#c2571a", "#dbe7f3"
 FONT = "font-family='Helvetica, Arial, sans-serif'"
+COLOURS = {"transom": OURS, "flink": WARM, "stock": OTHERS}
+STOCK = "stock Spark Structured Streaming, best of several settings"
 Values: TypeAlias = "Mapping[str, Sequence[float | None]]"
 """A number for each number of queries by engine; None where it was not measured."""
 Shown: TypeAlias = "Callable[[float], str]"
@@ -199,16 +201,19 @@ def panes() -> None:
 def figure() -> None:
     """Catch-up and latency, as runs of the benchmarks found them."""
     catchup, paced = (found(name) for name in ("catchup", "paced"))
-    rates = {"transom": each(catchup, "q{}.rows_per_s"), "stock": each(catchup, "q{}.stock_rows_per_s")}
+    rates = {
+        "transom": each(catchup, "q{}.rows_per_s"),
+        "flink": each(catchup, "q{}.flink_rows_per_s"),
+        "stock": each(catchup, "q{}.stock_rows_per_s"),
+    }
     seconds = {"transom": each(paced, "q{}.p95_s"), "stock": each(paced, "stock.q{}.p95_s")}
-    picture = Picture(760, 318, "Transom and stock Spark with 1, 4 and 16 queries")
+    picture = Picture(760, 318, "Transom, Flink SQL and stock Spark with 1, 4 and 16 queries")
     chart(picture, 20, "Catching up: thousand rows per second", rates, lambda x: f"{x / 1000:,.3g}")
     chart(picture, 400, "Latency of results, 95th percentile: seconds", seconds, lambda x: f"{x:.2g}")
-    picture.box(20, 272, 12, 12, OURS)
-    picture.text(38, 283, "Transom", 12)
-    picture.box(110, 272, 12, 12, OTHERS)
-    picture.text(128, 283, "stock Spark Structured Streaming, best of several settings", 12)
-    picture.text(480, 283, "Flink: not measured", 12, fill=FAINT)
+    legend = (20, "transom", "Transom"), (104, "flink", "Flink SQL (catching up only)"), (300, "stock", STOCK)
+    for x, engine, words in legend:
+        picture.box(x, 272, 12, 12, COLOURS[engine])
+        picture.text(x + 18, 283, words, 12)
     began = catchup["began"].partition(" ")[0]
     spark = catchup["versions"]["pyspark"]
     words = f"{began}, {catchup['processors']} processors, 2 threads for each engine, Spark {spark}"
@@ -231,21 +236,21 @@ def each(result: Any, figure: str) -> list[float | None]:
 
 
 def chart(picture: Picture, left: float, title: str, values: Values, shown: Shown) -> None:
-    """Draw two bars for each number of queries; a bar that was not measured is a dash."""
+    """Draw a bar of each engine for each number of queries; one that was not measured is said to be so."""
     picture.text(left, 26, title, 14)
     most = max(value for each in values.values() for value in each if value is not None)
-    base, height = 232, 170
+    base, height, width = 232, 170, 78 / len(values) - 3
     picture.line(left, base, left + 330, base, INK)
     for place, queries in enumerate((1, 4, 16)):
         x = left + 20 + place * 108
-        for side, name in enumerate(("transom", "stock")):
-            value, at = values[name][place], x + side * 42
+        for side, name in enumerate(values):
+            value, at = values[name][place], x + side * (width + 3)
             if value is None:
-                picture.text(at + 2, base - 6, "not measured", 10, fill=FAINT)
+                picture.text(at + width / 2, base - 6, "–", 11, "middle", FAINT)
                 continue
             tall = max(1.5, value / most * height)
-            picture.box(at, base - tall, 36, tall, (OURS, OTHERS)[side])
-            picture.text(at + 18, base - tall - 5, shown(value), 11, "middle")
+            picture.box(at, base - tall, width, tall, COLOURS[name])
+            picture.text(at + width / 2, base - tall - 5, shown(value), 11, "middle")
         picture.text(x + 39, base + 18, f"{queries} {'query' if queries == 1 else 'queries'}", 12, "middle", FAINT)
 
 
