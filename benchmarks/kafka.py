@@ -1,12 +1,15 @@
-"""A topic of three partitions: catching up against stock Spark, latency at a pace, the cost of a micro-batch.
+"""A topic of three partitions: catching up against stock Spark and Flink SQL, latency at a pace, a micro-batch's cost.
 
-The broker is the one of the tests, on this machine: it takes a part of the cores that both engines have.
+Flink reads a topic of its own, whose events name their campaign already (`benchmarks.flink` says why). The broker is the
+one of the tests, on this machine: it takes a part of the cores that the engines have.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,9 +17,10 @@ from statistics import median
 from typing import Any
 
 import pyarrow as pa
+from tests import maven
 from tests.kafka import broker
 
-from benchmarks import feed, latency, results, topics, ysb
+from benchmarks import feed, flink, latency, results, topics, ysb
 from benchmarks.harness import Run, benchmark, paired_ratio, percentile
 from benchmarks.worker import Worker
 from benchmarks.ysb import QUERIES, Events
@@ -25,6 +29,8 @@ EVENTS = Events(rate=10_000, per_file=50_000)
 WARM = Events(rate=10_000, per_file=5_000)
 WARM_FILES = 4
 PACED = Events(rate=10_000, per_file=10_000)
+CONNECTOR = "5.0.0-2.2"
+"""Version of Flink's connector."""
 SMALL = Events(rate=100, per_file=100)
 OFFSETS = 17_000 * topics.PARTITIONS
 """Of stock Spark's micro-batches. Each takes as many of each partition, and none ends where a window does: else an
@@ -68,6 +74,7 @@ class Topics:
     def __init__(self, run: Run, at: broker.Broker) -> None:
         self.run, self.at = run, at
         self._known: dict[tuple[Events, int], str] = {}
+        self._for_flink: dict[int, str] = {}
 
     def of(self, events: Events, files: int) -> str:
         """Return a topic with the first files and the closing one, as a source."""
@@ -77,6 +84,14 @@ class Topics:
             self._known[events, files] = topics.address(self.at.servers, name)
         return self._known[events, files]
 
+    def for_flink(self, worker: Worker, files: int) -> str:
+        """Return a topic with the first files in Flink's form, as a source."""
+        if files not in self._for_flink:
+            name = self.at.topic(topics.PARTITIONS)
+            worker.call("fill", servers=self.at.servers, topic=name, source=ysb.prefix(self.run.data, EVENTS, files))
+            self._for_flink[files] = topics.address(self.at.servers, name)
+        return self._for_flink[files]
+
     def empty(self) -> str:
         """Return the name of a topic without events."""
         return self.at.topic(topics.PARTITIONS)
@@ -84,7 +99,8 @@ class Topics:
 
 def timed(run: Run, made: Topics, worker: Worker, queries: int, files: int, **more: Any) -> float:
     """Run an engine once over a topic, compare the results, and return input rows per second."""
-    source, output = made.of(EVENTS, files), run.fresh("out") / worker.engine
+    source = made.for_flink(worker, files) if worker.engine == "flink" else made.of(EVENTS, files)
+    output = run.fresh("out") / worker.engine
     report = worker.call("catchup", source=source, output=output, count=queries, **more)
     label = f"{worker.engine}, {queries} queries"
     run.check(results.check(label, lambda q: output / q.name, QUERIES[:queries], expected(files), EVENTS.end_ms(files)))
@@ -93,8 +109,9 @@ def timed(run: Run, made: Topics, worker: Worker, queries: int, files: int, **mo
     return rows
 
 
-def catch_up(run: Run, made: Topics, transom: Worker, stock: Worker) -> list[list[object]]:
-    """Time both engines in turn for 1, 4 and 16 queries; return rows of the table."""
+def catch_up(run: Run, made: Topics, workers: Mapping[str, Worker]) -> list[list[object]]:
+    """Time the engines in turn for 1, 4 and 16 queries; return rows of the table."""
+    transom, stock, flinks = workers["transom_runner"], workers["stock"], workers.get("flink")
     table: list[list[object]] = []
     best: dict[str, Any] = {}
     for size in QUICK if run.quick else FULL:
@@ -102,6 +119,7 @@ def catch_up(run: Run, made: Topics, transom: Worker, stock: Worker) -> list[lis
         ours: list[float] = []
         alike: list[float] = []
         theirs: list[float] = []
+        with_flink: list[float] = []
         if not best or (not run.quick and count < 16):
             tried = SETTINGS[::3] if run.quick else SETTINGS
             rates = {
@@ -112,16 +130,21 @@ def catch_up(run: Run, made: Topics, transom: Worker, stock: Worker) -> list[lis
             best = {"files_per_trigger": most, "store": store}
             run.say(f"stock: best with {most} offsets per trigger, {store} state store")
         timed(run, made, transom, count, size.files)  # untimed, as are stock Spark's trials
+        if flinks is not None:
+            timed(run, made, flinks, count, size.stock_files)
         for _ in run.repeats(2 if run.quick else 3, size.reserve):
             ours.append(timed(run, made, transom, count, size.files))
             theirs.append(timed(run, made, stock, count, size.stock_files, **best))
+            if flinks is not None:
+                with_flink.append(timed(run, made, flinks, count, size.files))
             alike.append(ours[-1] if same else timed(run, made, transom, count, size.stock_files))
         ratio = paired_ratio(alike, theirs)
         run.figure(f"q{count}.rows_per_s", median(ours))
         run.figure(f"q{count}.stock_rows_per_s", median(theirs))
         run.figure(f"q{count}.ratio", ratio.median)
-        run.figure(f"q{count}.flink_rows_per_s", float("nan"))
-        table.append([f"{count} queries", median(ours), median(theirs), str(ratio), ratio.repeats])
+        run.figure(f"q{count}.flink_rows_per_s", median(with_flink) if with_flink else float("nan"))
+        flink_rate = median(with_flink) if with_flink else ""
+        table.append([f"{count} queries", median(ours), median(theirs), str(ratio), flink_rate, ratio.repeats])
     return table
 
 
@@ -173,23 +196,31 @@ def main() -> None:
     """Run the benchmark."""
     with benchmark("kafka", REDUCED) as run:
         os.environ["BENCHMARK_JARS"] = ",".join(map(str, sorted(broker.jars("spark").glob("*.jar"))))
-        with (
-            broker.running(Path(run.work) / "broker") as at,
-            Worker("transom_runner", run.work) as transom,
-            Worker("stock", run.work) as stock,
-        ):
+        engines = ["transom_runner", "stock"]
+        connector = maven.artifact(f"org.apache.flink:flink-sql-connector-kafka:{CONNECTOR}", alone=True)
+        try:
+            flink.jars()
+            os.environ["BENCHMARK_FLINK_JARS"] = ",".join(
+                map(str, sorted(maven.jars(f"flink-kafka-{CONNECTOR}", [connector]).glob("*.jar")))
+            )
+            engines.append("flink")
+        except (flink.MissingError, maven.MissingError) as missing:
+            run.say(f"without Flink: {missing}")
+        with ExitStack() as stack:
+            at = stack.enter_context(broker.running(Path(run.work) / "broker"))
+            workers = {name: stack.enter_context(Worker(name, run.work)) for name in engines}
+            transom, stock = workers["transom_runner"], workers["stock"]
             made = Topics(run, at)
             run.say("warm-up of Transom and stock Spark")
             warm = made.of(WARM, WARM_FILES)
             transom.call("warm", source=warm, output=run.fresh("warm"), count=16)
             stock.call("warm", source=warm, output=run.fresh("warm"), count=4)
-            rows = catch_up(run, made, transom, stock)
+            rows = catch_up(run, made, workers)
             titles = ["", "windows", "p50 s", "p95 s", "max s", "cores", "backlog rows"]
             late = paced(run, made, transom)
             fixed(run, made, transom)
-        run.table("Catching up, rows/s", ["", "Transom", "stock Spark", "ratio", "repeats"], rows)
+        run.table("Catching up, rows/s", ["", "Transom", "stock Spark", "ratio", "Flink SQL", "repeats"], rows)
         run.table("At 10,000 events/s: events acknowledged to result visible", titles, [late])
-        run.say("Flink: not measured, its Kafka connector for Python is not part of this project's equipment")
 
 
 if __name__ == "__main__":
