@@ -1,7 +1,7 @@
 """A topic of three partitions: catching up against stock Spark and Flink SQL, latency at a pace, a micro-batch's cost.
 
-Flink reads a topic of its own, whose events name their campaign already (`benchmarks.flink` says why). The broker is the
-one of the tests, on this machine: it takes a part of the cores that the engines have.
+Flink reads a topic of its own, whose events name their campaign already (`benchmarks.flink` says why). The broker is
+the one of the tests, on this machine: it takes a part of the cores that the engines have.
 """
 
 from __future__ import annotations
