@@ -8,7 +8,7 @@ from tests.docs.pages import ROOT
 
 
 def test_prose_ends_at_120_columns():
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "README.md"]
     long = []
     for page in pages:
         prose = re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
