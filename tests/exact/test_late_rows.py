@@ -109,6 +109,32 @@ def test_a_kill_at_any_step(spark, tmp_path, step, number):
     assert written(spark, tmp_path / "out") == sorted(n for n, *_ in late_rows())
 
 
+@pytest.mark.parametrize("number", [3, pytest.param(5, marks=pytest.mark.slow)])
+def test_what_waits_when_a_run_is_stopped_is_in_the_snapshot(spark, tmp_path, number):
+    sink, kept = tm.sinks.memory(), tmp_path / "checkpoint" / "sources" / "counts.late"
+
+    def make():
+        app, _, query = application(spark, tmp_path)
+        with_late(app, query, sink, tmp_path / "out")
+        return app
+
+    app, commits = make(), []
+
+    def stop(step):
+        if step == "committed":
+            commits.append(kept.is_dir() and len(list(kept.iterdir())))
+            if len(commits) > number and commits[-1]:
+                app.stop()
+
+    app._on_step = stop
+    app.run(once=True)
+    assert list(kept.iterdir())
+    make().run(once=True, close_all=True)
+    assert not list(kept.iterdir())
+    assert found_in(sink, "again") == counts_of(late_rows())
+    assert written(spark, tmp_path / "out") == sorted(10 * n for n, zone, _ in late_rows() if zone == "b")
+
+
 def test_what_is_late_there_too_is_counted(spark, tmp_path):
     """Without a delay of its own, only longer windows than the query's take late rows."""
     app, _, query = application(spark, tmp_path)

@@ -199,6 +199,20 @@ def test_rows_that_wait_when_the_directory_changes_are_seen_where_they_were_to_g
     assert written(spark, tmp_path / "new") == list(range(10, 20))
 
 
+def test_rows_that_wait_when_their_query_is_not_in_the_job_any_more_are_seen(spark, tmp_path, monkeypatch):
+    app, stream = application(spark, tmp_path, 20)
+    stream.rows().to(tm.sinks.parquet(tmp_path / "former"), "kept")
+    with monkeypatch.context() as patch:
+        patch.setattr(taps, "move", refused)
+        with pytest.raises(SinkError):
+            app.run(once=True)
+    app, stream = application(spark, tmp_path, 20)
+    stream.window("10 seconds").agg(n=tm.count()).to(tm.sinks.memory(), "counts")
+    app.run(once=True)
+    assert written(spark, tmp_path / "former") == list(range(10))
+    assert not [path for path in (tmp_path / "former").iterdir() if path.name.startswith(".")]
+
+
 def refused(*_):
     raise OSError(errno.EIO, "no")
 

@@ -19,6 +19,7 @@ from transom.engine.streams.cuts import CutJob, CutOutcome, JobOptions, LoggedCu
 from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.readers import Reader, RowBuffer
 from transom.engine.streams.seen import SeenSource
+from transom.engine.streams.taps import publish
 from transom.errors import TransomError
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.sources.base import Offset
@@ -273,9 +274,12 @@ class RunningStream:
                 if name in self.state.queries:
                     self.state.drop_query(name, reason)
             self.rearrange()
-        for buffer in self.buffers:
-            if buffer.query in outcome.kept:
-                buffer.keep(cut.number, outcome.kept[buffer.query])
+        for query, rows in outcome.kept.items():
+            buffers = [buffer for buffer in self.buffers if buffer.query == query]
+            for buffer in buffers:
+                buffer.keep(cut.number, rows)
+            if not buffers:  # the query is not in the job any more
+                publish(cut.number, rows)
         watermark = self.state.watermark
         if not cut.empty:
             injected = self.source.watermark(cut.end)

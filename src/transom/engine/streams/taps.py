@@ -97,7 +97,7 @@ class RowFiles:
         waiting = [name for name in names_in(self.directory) if _WAITING.fullmatch(name)]
         for cut, rows in self._committed.items():
             if rows.directory != str(self.directory) or not _tries(rows).isdisjoint(waiting):
-                _publish(cut, rows)
+                publish(cut, rows)
         if waiting and self._check is not None:
             self._check()  # what was listed before is none of a run that took over since
         for name in waiting:
@@ -134,7 +134,7 @@ class RowFiles:
             SinkError: The files cannot get their names.
         """
         if self._check is not None:
-            _publish(cut, rows)
+            publish(cut, rows)
         else:
             self._committed[cut] = rows
 
@@ -165,13 +165,17 @@ def _files_below(directory: Place) -> Iterator[tuple[str, int]]:
     sync_directory(directory.parent)
 
 
-def _publish(cut: int, rows: KeptRows) -> None:
+def publish(cut: int, rows: KeptRows) -> None:
     """Give the files of a committed cut their names; may be repeated after a crash inside it.
+
+    What is kept in the checkpoint, for other streams, stays as it is.
 
     Raises:
         SinkError: The file system does not let us.
     """
-    directory = located(str(rows.directory))
+    if rows.directory is None:
+        return
+    directory = located(rows.directory)
     targets = {name: _target(directory, name, cut) for name in sorted(rows.files or ())}
 
     def name_one(name: str) -> None:
