@@ -60,6 +60,7 @@ def test_from_s3_to_s3(s3: str, s3_place: Callable[[], ObjectPath], tmp_path: Pa
     results = [json.loads(line) for part in list_parts(folder / "out") for line in reading(folder / "out" / part.name)]
     assert len(results) == 8
     rows = [entry.name for entry in (folder / "rows").walk() if entry.name.endswith(".parquet")]
+    assert [entry.name for entry in (folder / "rows").entries()] == ["_transom", "zone=a", "zone=b"]
     assert sum(pq.ParquetFile(opened(folder / "rows" / name)).metadata.num_rows for name in rows) == 120
     (letters,) = read_dead_letters(checkpoint_at(checkpoint), 0)
     assert letters.counts["corrupt"] == 3
