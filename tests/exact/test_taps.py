@@ -175,9 +175,26 @@ def test_a_query_is_not_to_blame_for_where_its_rows_go(spark, tmp_path, late):
     assert written(spark, tmp_path / "out") == ([100, 101] if late else [*range(20), 100, 101])
 
 
-def test_a_query_whose_rows_cannot_be_written_is_taken_out(spark, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "select", "by", "message"),
+    [
+        ("csv", ["array(n) as many", "at"], (), "'kept': the column 'many' has the type array, which CSV cannot hold"),
+        ("json", ["array(n) as many", "at"], "zoen", "'kept': partition_by: there is no column 'zoen'.*many, at"),
+        ("parquet", ["zone", "at"], ("ZONE", "at"), "'kept': partition_by: all columns are in it"),
+    ],
+)
+def test_rows_that_cannot_be_written_are_refused_at_the_start(spark, tmp_path, kind, select, by, message):
     app, stream = application(spark, tmp_path, 10)
-    stream.map(lambda df: df.selectExpr("array(n) as many", "at")).rows().to(tm.sinks.csv(tmp_path / "out"), "kept")
+    sink = getattr(tm.sinks, kind)(tmp_path / "out")
+    stream.map(lambda df: df.selectExpr(*select)).rows().to(sink, "kept", partition_by=by)
+    with pytest.raises(DefinitionError, match=message):
+        app.run(once=True)
+
+
+def test_a_query_whose_rows_cannot_be_computed_is_taken_out(spark, tmp_path):
+    app, stream = application(spark, tmp_path, 10)
+    bad = "if(n < 5, n, raise_error('no')) as n"  # which no count of the rows needs
+    stream.map(lambda df: df.selectExpr(bad, "at")).rows().to(tm.sinks.csv(tmp_path / "out"), "kept")
     stream.rows().to(tm.sinks.parquet(tmp_path / "all"), "all")
     progress = app.run(once=True)
     assert [bool(query.failure) for query in progress.queries] == [True, False]

@@ -339,7 +339,7 @@ class App:
                 outlets.open(name)
             for stream in streams.values():
                 for query in stream.definition.queries:
-                    tap(stream, query.name, order.sinks[query.name])
+                    tap(stream, query.name, order.sinks[query.name], stream.compiled)
             settings = replace(self.settings, trigger=0) if order.once else self.settings
             queries = self._queries
             outside = Outside(

@@ -43,7 +43,8 @@ class RowTap:
             partition_by: Columns whose values become directories, as with Spark's `partitionBy`.
 
         Raises:
-            DefinitionError: Another kind of sink, or the name or the directory is taken.
+            DefinitionError: Another kind of sink, or the name or the directory is taken. What cannot be written so, as
+                an array in CSV, is said when the application starts.
         """
         if not isinstance(sink, FileSink):
             raise DefinitionError(

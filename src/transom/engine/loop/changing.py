@@ -213,7 +213,7 @@ class Changer:
         try:
             proposal = propose(stream, added=[name])
             addition.outlets.open(name)
-            tap(stream, name, addition.outlets)
+            tap(stream, name, addition.outlets, proposal.compiled)
             addition.outlets.claim(self._journal.claim(name))
             self._recover_sinks(stream, name, addition.outlets)
         except BaseException:

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.checkpoint.files import Written
+from transom.engine.spark.columns import is_case_sensitive
+from transom.engine.spark.compile import Compiled
 from transom.engine.spark.rowfiles import KeptRows
-from transom.engine.spark.rows import write_files
+from transom.engine.spark.rows import columns_of, rows_of, write_files
 from transom.engine.streams.cuts import LoggedCut
-from transom.errors import SinkError
+from transom.errors import DefinitionError, SinkError
 from transom.model.time import MIN_TIME, Micros
 from transom.sinks.base import WindowResults
 from transom.sinks.directories import FileSink
@@ -31,11 +33,13 @@ from transom.storage.places import Place, located
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     from transom.engine.streams.stream import RunningStream
 
 _FILE = re.compile(r"rows-(\d{12,})-.*")
 _WAITING = re.compile(r"\.rows-\d{12,}\.\w+\.tmp")
+_NOT_IN_CSV = frozenset({"array", "map", "struct", "variant", "void"})
 _MOVES = 16
 """Objects of a store that get their names at once: each takes some requests."""
 
@@ -138,6 +142,32 @@ class RowFiles:
         else:
             self._committed[cut] = rows
 
+    def require_columns(self, columns: StructType, case_sensitive: bool) -> None:
+        """Return when rows with these columns can be written.
+
+        Raises:
+            DefinitionError: They lack one of `partition_by`, or have no other ones, or the format has no such type.
+        """
+        folded = {name if case_sensitive else name.lower() for name in columns.names}
+        by = {name if case_sensitive else name.lower() for name in self._partition_by}
+        for name in self._partition_by:
+            if (name if case_sensitive else name.lower()) not in folded:
+                raise DefinitionError(
+                    f"query {self.query!r}: partition_by: there is no column {name!r}.",
+                    f"The columns are {', '.join(columns.names)}.",
+                )
+        if by == folded:
+            raise DefinitionError(
+                f"query {self.query!r}: partition_by: all columns are in it, so that none is left for the files.",
+                "Leave one out.",
+            )
+        for field in columns if self._kind == "csv" else ():
+            if (kind := field.dataType.typeName()) in _NOT_IN_CSV:
+                raise DefinitionError(
+                    f"query {self.query!r}: the column {field.name!r} has the type {kind}, which CSV cannot hold.",
+                    "Make a text of it with map(), as by to_json, or write Parquet or JSON.",
+                )
+
     def _numbers(self) -> Iterator[int]:
         """Yield the cuts whose rows can be seen."""
         if isinstance(self.directory, Path):
@@ -215,14 +245,24 @@ def _target(directory: Place, name: str, cut: int) -> Place:
     return directory.joinpath(*folders, f"rows-{cut:012d}-{last}")
 
 
-def tap(stream: RunningStream, query: str, outlets: Outlets) -> None:
+def tap(stream: RunningStream, query: str, outlets: Outlets, compiled: Compiled) -> None:
     """Let a stream write rows for those of a query's sinks that take them, and for no former query of that name.
 
+    Args:
+        stream: The stream.
+        query: The query.
+        outlets: Its sinks, which are open.
+        compiled: The stream with the query.
+
     Raises:
+        DefinitionError: The rows cannot be written so.
         SinkError: Spark has no file system for a directory.
     """
     others = [each for each in stream.buffers if not (isinstance(each, RowFiles) and each.query == query)]
     files = [sink for sink in outlets.sinks.values() if isinstance(sink, RowFiles)]
     for each in files:
+        raw = stream.session.createDataFrame([], stream.source.schema)
+        seen = rows_of(raw, compiled.plan, compiled.queries[query].query, None)
+        each.require_columns(columns_of(seen), is_case_sensitive(seen))
         require_spark_reads(stream.session, each.directory, f"rows of {query}", SinkError)
     stream.buffers = [*others, *files]
