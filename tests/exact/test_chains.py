@@ -107,7 +107,7 @@ def test_each_level_equals_plain_spark_batch_over_the_level_below(interpreted: S
 
 
 @pytest.mark.slow
-@examples(100)
+@examples(30)
 @given(EXAMPLES)
 def test_each_level_equals_plain_spark_batch_at_length(interpreted: SparkSession, example: Example) -> None:
     run(interpreted, example)

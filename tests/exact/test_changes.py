@@ -98,7 +98,7 @@ def test_random_changes(interpreted: SparkSession, example: Example) -> None:
 
 
 @pytest.mark.slow
-@examples(100)
+@examples(30)
 @given(EXAMPLES)
 def test_random_changes_at_length(interpreted: SparkSession, example: Example) -> None:
     check(interpreted, example)

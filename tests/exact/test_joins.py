@@ -86,7 +86,7 @@ def test_each_window_equals_a_batch_join(interpreted: SparkSession, example: Exa
 
 
 @pytest.mark.slow
-@examples(80)
+@examples(30)
 @given(EXAMPLES)
 def test_each_window_equals_a_batch_join_at_length(interpreted: SparkSession, example: Example) -> None:
     run(interpreted, example)

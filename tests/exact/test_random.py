@@ -318,7 +318,7 @@ def test_each_window_equals_plain_spark_batch(interpreted: SparkSession, example
 
 
 @pytest.mark.slow
-@examples(150)
+@examples(50)
 @given(EXAMPLES)
 def test_each_window_equals_plain_spark_batch_at_length(interpreted: SparkSession, example: Example) -> None:
     check(interpreted, example)

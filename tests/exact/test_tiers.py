@@ -54,7 +54,7 @@ def test_partials_in_files_give_what_plain_spark_gives(interpreted: SparkSession
 
 
 @pytest.mark.slow
-@examples(100)
+@examples(30)
 @given(EXAMPLES)
 def test_partials_in_files_give_what_plain_spark_gives_at_length(interpreted: SparkSession, example: Example) -> None:
     check(interpreted, example, lambda run: {"tier": "cluster", "key_groups": 3})
@@ -88,7 +88,7 @@ def test_partials_that_change_their_tier(interpreted: SparkSession, example: Exa
 
 
 @pytest.mark.slow
-@examples(60)
+@examples(20)
 @given(EXAMPLES, TURNS)
 def test_partials_that_change_their_tier_at_length(
     interpreted: SparkSession, example: Example, turns: list[Any]
