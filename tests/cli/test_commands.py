@@ -144,14 +144,6 @@ def test_no_dead_letters_of_a_stream(invoke, tmp_path):
     assert len(invoke("dead-letters", tmp_path).output.splitlines()) == 1
 
 
-def test_dead_letters_as_json_lines(tmp_path):
-    directory = tmp_path / "dead-letters" / "trips" / "cut=1"
-    directory.mkdir(parents=True)
-    (directory / "part-0.json").write_text('{"reason": "corrupt", "record": "x"}\n')
-    (letters,) = read_dead_letters(tmp_path, limit=3)
-    assert letters.counts == {"corrupt": 1}
-
-
 def test_no_dead_letters(invoke, tmp_path):
     assert "No dead letters" in invoke("dead-letters", tmp_path).output
     assert invoke("dead-letters", tmp_path / "none").exit_code == 1

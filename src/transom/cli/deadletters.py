@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -22,13 +22,9 @@ from transom.errors import CheckpointError
 from transom.sinks.printing import plain_text
 from transom.sinks.values import python_values
 from transom.storage.durable import opened
-from transom.storage.places import ObjectPath, Place
+from transom.storage.places import Place
 
-_FORMATS: dict[str, Any] = {
-    ".parquet": ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")),
-    ".json": "json",
-}
-"""Spark writes times in a way that Arrow takes for nanoseconds, of which 64 bits hold the years 1677 to 2262 only."""
+_FILE = re.compile(r"cut=(\d+)/[^/_.][^/]*\.parquet")
 
 
 @dataclass(frozen=True)
@@ -69,7 +65,7 @@ def read_dead_letters(checkpoint: Place, limit: int) -> list[DeadLetters]:
 def _read_stream(directory: Place, limit: int) -> DeadLetters:
     counts: Counter[str] = Counter()
     samples: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for batch in _batches(directory) if isinstance(directory, Path) else _batches_of_objects(directory):
+    for batch in _batches(directory):
         reasons = python_values(batch.column("reason")) if "reason" in batch.schema.names else ["unknown"] * len(batch)
         for row, reason in enumerate(reasons):
             counts[reason] += 1
@@ -80,30 +76,24 @@ def _read_stream(directory: Place, limit: int) -> DeadLetters:
     return DeadLetters(directory.name, dict(counts.most_common()), dict(samples))
 
 
-def _batches(directory: Path) -> Iterator[pa.RecordBatch]:
-    for suffix, kind in _FORMATS.items():
-        files = sorted(str(path) for path in directory.rglob(f"*{suffix}") if _is_data(path, directory))
-        if files:
-            partitions = ds.partitioning(flavor="hive")
-            dataset = ds.dataset(files, format=kind, partitioning=partitions, partition_base_dir=str(directory))
-            yield from dataset.to_batches(batch_size=10_000)
-
-
-def _batches_of_objects(directory: ObjectPath) -> Iterator[pa.RecordBatch]:
-    for entry in directory.walk():
-        folder, _, name = entry.name.rpartition("/")
-        if not name.endswith(".parquet") or any(part.startswith(("_", ".")) for part in entry.name.split("/")):
+def _batches(directory: Place) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the files of a stream, each with its cut; those that are being written have hidden names."""
+    for name in sorted(_names(directory)):
+        found = _FILE.fullmatch(name)
+        if found is None:
             continue
-        cut = int(folder.removeprefix("cut="))
-        with opened(directory / entry.name) as file:
+        with opened(directory / name) as file:
+            # Spark writes times in a way that Arrow takes for nanoseconds, of which 64 bits hold 1677 to 2262 only.
             letters = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
             for batch in letters.iter_batches(batch_size=10_000):
-                yield batch.append_column("cut", pa.array([cut] * len(batch), pa.int32()))
+                yield batch.append_column("cut", pa.array([int(found[1])] * len(batch), pa.int32()))
 
 
-def _is_data(path: Path, directory: Path) -> bool:
-    """Tell whether a file is a finished one, not one that is being written."""
-    return not any(part.startswith(("_", ".")) for part in path.relative_to(directory).parts)
+def _names(directory: Place) -> Iterator[str]:
+    """Yield the names of all files below a directory, relative to it."""
+    if isinstance(directory, Path):
+        return (path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file())
+    return (entry.name for entry in directory.walk())
 
 
 def show_dead_letters(checkpoint: Path, *, limit: int, as_json: bool) -> None:
