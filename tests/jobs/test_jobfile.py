@@ -10,7 +10,8 @@ import pytest
 from transom.cli import loading
 from transom.cli.choice import SparkChoice
 from transom.errors import DefinitionError, JobFileError
-from transom.jobs.jobfile import build_job, load_job, parse_job
+from transom.jobs.building import build_job
+from transom.jobs.jobfile import load_job, parse_job
 from transom.jobs.kinds import SinkSpec, kinds
 from transom.jobs.windows import make_window
 from transom.model.window import window_of

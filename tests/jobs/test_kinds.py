@@ -10,7 +10,8 @@ import pytest
 
 import transom as tm
 from transom.errors import JobFileError
-from transom.jobs.jobfile import build_job, parse_job
+from transom.jobs.building import build_job
+from transom.jobs.jobfile import parse_job
 from transom.jobs.kinds import kinds
 from transom.testing import SinkCase, SinkSuite
 

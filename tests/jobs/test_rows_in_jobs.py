@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from transom.errors import JobFileError
-from transom.jobs.jobfile import build_job, check_job, parse_job
+from transom.jobs.building import build_job, check_job
+from transom.jobs.jobfile import parse_job
 from transom.jobs.kinds import SinkSpec
 
 JOB = """

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from transom.checkpoint.files import checkpoint_at
 from transom.errors import JobFileError, TransomError
-from transom.jobs.jobfile import build_job, check_job, load_job
+from transom.jobs.building import build_job, check_job
+from transom.jobs.jobfile import load_job
 from transom.storage.places import ObjectPath
 
 if TYPE_CHECKING:
