@@ -13,7 +13,8 @@ import pytest
 from pyspark.java_gateway import launch_gateway
 
 from transom.cli import quiet, running
-from transom.cli.main import ENDING, main
+from transom.cli.main import main
+from transom.cli.signals import ENDING
 from transom.errors import SourceError
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +12,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from transom.cli.choice import SparkChoice, parse_conf
+from transom.cli.signals import RECEIVED, exit_code, interrupted_once
 from transom.errors import TransomError
 
 OLDEST_PYTHON = (3, 11)
@@ -27,8 +27,8 @@ class _Group(TyperGroup):
         except KeyboardInterrupt as interrupt:
             raise typer.Exit(exit_code(interrupt)) from None
         except Exception as error:
-            if _received:  # libraries can make another error of an interrupt
-                raise typer.Exit(128 + _received[0]) from None
+            if RECEIVED:  # libraries can make another error of an interrupt
+                raise typer.Exit(128 + RECEIVED[0]) from None
             if isinstance(error, TransomError):
                 print_error(error)
             elif isinstance(error, BrokenPipeError):  # the reader, such as head, has seen enough
@@ -299,30 +299,5 @@ def main() -> None:
     if sys.version_info < OLDEST_PYTHON:
         needed = ".".join(map(str, OLDEST_PYTHON))
         sys.exit(f"Transom needs Python {needed} or newer; this is {sys.version.split()[0]}.")
-    _received.clear()
-    before = {number: signal.getsignal(number) for number in ENDING}
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:  # as under nohup
-            signal.signal(number, interrupt)
-    try:
+    with interrupted_once():
         cli()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_IGN if handler is signal.SIG_IGN else signal.SIG_DFL)
-
-
-ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-"""The signals that ask a program to end."""
-_received: list[int] = []
-
-
-def interrupt(number: int, frame: object) -> None:
-    """Answer the first such signal with `KeyboardInterrupt`; the next ends the process, and nothing more is said."""
-    _received.append(number)
-    signal.signal(number, signal.SIG_DFL)
-    raise KeyboardInterrupt(number)
-
-
-def exit_code(interrupt: KeyboardInterrupt) -> int:
-    """Return the exit code of a program that a signal ended, as shells have it."""
-    return 128 + (interrupt.args[0] if interrupt.args else signal.SIGINT)
