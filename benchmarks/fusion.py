@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from benchmarks.fusing.fusion import Score, fuse, fuse_from_operators, fuse_greedily, traffic
+from benchmarks.fusing.labels import labels_of
 from benchmarks.fusing.optimum import optimum
 from benchmarks.harness import Run, benchmark
 from benchmarks.random_jobs import random_job
-from transom.windows.operators import Fused, Graph, labels_of
+from transom.windows.operators import Fused, Graph
 
 SIZES = (50, 100, 150)
 JOBS, QUICK_JOBS = 500, 100

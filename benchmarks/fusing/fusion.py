@@ -14,8 +14,9 @@ from enum import Enum
 from functools import cached_property
 
 from benchmarks.fusing.labelling import expand_labels
+from benchmarks.fusing.labels import components_of, labels_of
 from transom.errors import DefinitionError
-from transom.windows.operators import Attributes, Fused, Graph, components_of, labels_of
+from transom.windows.operators import Attributes, Fused, Graph
 
 
 class Score(Enum):

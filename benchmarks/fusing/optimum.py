@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.fusing.fusion import Masks, fuse, traffic
-from transom.windows.operators import Fused, Graph, components_of
+from benchmarks.fusing.labels import components_of
+from transom.windows.operators import Fused, Graph
 
 Pair = tuple[int, int]
 

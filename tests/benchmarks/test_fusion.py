@@ -6,6 +6,7 @@ from operator import and_
 
 import pytest
 from benchmarks.fusing.fusion import Score, fuse, fuse_from_operators, fuse_greedily, traffic
+from benchmarks.fusing.labels import components_of, labels_of
 from benchmarks.fusing.optimum import optimum
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,6 @@ from transom.windows.operators import (
     Operator,
     OperatorEdge,
     OperatorKind,
-    components_of,
 )
 
 LOAN = tuple((name, "string") for name in ("user", "area", "date", "approval", "amount", "income"))
@@ -196,3 +196,13 @@ def test_a_graph_without_flows_is_left_alone():
     for method in (fuse, fuse_from_operators, optimum, lambda g: fuse_greedily(g, Score.PA)):
         assert method(graph) == components_of(graph, range(5))
     assert fuse(Graph(())) == ()
+
+
+def test_labels_and_components_are_two_ways_to_say_the_same():
+    graph = Graph(tuple(op(name, Attributes.of("area")) for name in "abcd"))
+    components = components_of(graph, [4, 4, 1, 4])
+    assert [str(c) for c in components] == ["{a, b, d}", "{c}"]
+    assert labels_of(graph, components) == [0, 0, 1, 0]
+    for wrong in (components[:1], (*components, Fused(graph.operators[:1]))):
+        with pytest.raises(DefinitionError, match="exactly one"):
+            labels_of(graph, wrong)

@@ -1,4 +1,4 @@
-"""Operators, graphs, components and Migrate."""
+"""Operators, graphs and components."""
 
 import math
 
@@ -14,9 +14,6 @@ from transom.windows.operators import (
     Operator,
     OperatorEdge,
     OperatorKind,
-    components_of,
-    labels_of,
-    migrate,
 )
 
 ROW = (("user", "bigint"), ("area", "string"), ("fare", "double"))
@@ -115,44 +112,3 @@ def test_bytes_count_only_when_all_are_known():
     assert Graph(operators, both).weights == (2.0, 1.0)
     assert Graph(operators, (*both[:1], OperatorEdge("fine", "coarse", bytes=9.0))).weights == (30.0, 9.0)
     assert Graph(operators, (*both, OperatorEdge("op1", "coarse"))).weights is None
-
-
-def test_migrate_changes_the_attributes_of_both_components():
-    before = (Fused((FIRST, FINE, COARSE)), Fused((OTHER,)))
-    assert str(before[0].partition) == "area"
-    after = migrate(before, "coarse", 0, None)
-    assert [str(c) for c in after] == ["{op1, fine}", "{other}", "{coarse}"]
-    assert str(after[0].partition) == "area, user"
-    after = migrate(after, "fine", 0, 1)
-    assert [(str(c), str(c.partition)) for c in after] == [
-        ("{op1}", "all"),
-        ("{other, fine}", "user"),
-        ("{coarse}", "area"),
-    ]
-    after = migrate(after, "op1", 0, 2)
-    assert [str(c) for c in after] == ["{other, fine}", "{coarse, op1}"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("coarse", 0, 1), "no partition attribute in common"),
-        (("other", 0, 1), "does not hold 'other'"),
-        (("coarse", 0, 0), "cannot go to component 0"),
-        (("coarse", 0, 5), "cannot go to component 5"),
-        (("coarse", 9, 0), "component 9"),
-    ],
-)
-def test_migrate_refuses_what_would_leave_nothing_in_common(arguments, message):
-    with pytest.raises(DefinitionError, match=message):
-        migrate((Fused((FINE, COARSE)), Fused((OTHER,))), *arguments)
-
-
-def test_labels_and_components_are_two_ways_to_say_the_same():
-    graph = Graph((FIRST, FINE, OTHER, COARSE))
-    components = components_of(graph, [4, 4, 1, 4])
-    assert [str(c) for c in components] == ["{op1, fine, coarse}", "{other}"]
-    assert labels_of(graph, components) == [0, 0, 1, 0]
-    for wrong in (components[:1], (*components, Fused((FINE,)))):
-        with pytest.raises(DefinitionError, match="exactly one"):
-            labels_of(graph, wrong)

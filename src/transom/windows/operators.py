@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property, reduce
 from operator import and_
@@ -259,56 +259,3 @@ class Fused:
 def common(operators: Iterable[Operator]) -> Attributes:
     """Return the attributes by which all of some operators can be partitioned."""
     return reduce(and_, (operator.partition for operator in operators), ALL)
-
-
-def components_of(graph: Graph, labels: Sequence[int]) -> tuple[Fused, ...]:
-    """Return the components that operators with equal labels form, in the order of their first operators."""
-    groups: dict[int, list[Operator]] = {}
-    for operator, label in zip(graph.operators, labels, strict=True):
-        groups.setdefault(label, []).append(operator)
-    return tuple(Fused(tuple(members)) for members in groups.values())
-
-
-def labels_of(graph: Graph, components: Iterable[Fused]) -> list[int]:
-    """Return the number of the component of each operator of the graph.
-
-    Raises:
-        DefinitionError: An operator is in no component or in two.
-    """
-    found: dict[str, int] = {}
-    count = 0
-    for number, component in enumerate(components):
-        count += len(component)
-        found.update(dict.fromkeys((operator.name for operator in component), number))
-    if found.keys() != graph.index.keys() or count != len(found):
-        raise DefinitionError("components: every operator of the graph is in exactly one.", "Fuse the whole graph.")
-    return [found[operator.name] for operator in graph.operators]
-
-
-def migrate(components: Sequence[Fused], name: str, source: int, target: int | None) -> tuple[Fused, ...]:
-    """Return the components after Migrate(O, C_j, C_k) (Enorm, section 4.5).
-
-    PA(C_k') = PA(C_k) & PA(O), and PA(C_j') is taken anew over what is left in C_j, so that it can grow.
-
-    Args:
-        components: All components; the others stay as they are.
-        name: The operator O.
-        source: Index of C_j, which holds it. A component that becomes empty is dropped.
-        target: Index of C_k; None for a new component of its own.
-
-    Raises:
-        DefinitionError: C_j does not hold the operator, C_k is no other component, or PA(C_k') would be empty.
-    """
-    if not 0 <= source < len(components) or name not in components[source]:
-        raise DefinitionError(f"migrate: component {source} does not hold {name!r}.", "Name the one that does.")
-    if target is not None and (target == source or not 0 <= target < len(components)):
-        raise DefinitionError(f"migrate: {name!r} cannot go to component {target}.", "Name another one, or None.")
-    (operator,) = (one for one in components[source] if one.name == name)
-    moved = list(components)
-    if target is None:
-        moved.append(Fused((operator,)))
-    else:
-        moved[target] = replace(components[target], operators=(*components[target].operators, operator))
-    left = tuple(one for one in components[source] if one.name != name)
-    moved[source : source + 1] = [Fused(left)] if left else []
-    return tuple(moved)
