@@ -10,8 +10,8 @@ from transom.engine.control.scheduler import Scheduler
 from transom.engine.spark.jobs import CutStats
 from transom.engine.state.watermarks import WatermarkState
 from transom.engine.streams.cuts import CutOutcome, JobOptions, LoggedCut
-from transom.engine.streams.derived import ResultsSource
 from transom.engine.streams.feed import OUTSIDE, Feed
+from transom.engine.streams.results import ResultsSource
 from transom.engine.streams.stream import RunningStream
 from transom.model.time import MIN_TIME, Micros
 from transom.model.watermark import watermark

@@ -9,9 +9,10 @@ from typing import ClassVar, Protocol
 from transom.api.streams import Query, Rowwise, Stream
 from transom.engine.spark.rows import WindowJoin
 from transom.engine.streams.definition import StreamDefinition
-from transom.engine.streams.derived import WINDOW_TIME, DerivedSource, ResultsSource
+from transom.engine.streams.derived import WINDOW_TIME, DerivedSource
 from transom.engine.streams.joining import ROWS, JoinSource
 from transom.engine.streams.laterows import LATE_TIME, LateRowsSource
+from transom.engine.streams.results import ResultsSource
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
 from transom.model.time import Micros

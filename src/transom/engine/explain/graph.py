@@ -10,9 +10,9 @@ from functools import cached_property
 import pyarrow as pa
 
 from transom.engine.spark.compile import Compiled
-from transom.engine.streams.derived import ResultsSource, result_schema
 from transom.engine.streams.feed import OUTSIDE, Feed
 from transom.engine.streams.joining import JoinSource
+from transom.engine.streams.results import ResultsSource, result_schema
 from transom.model.expression import Expression
 from transom.windows.aggregates.base import Primitive
 from transom.windows.components import KeySet

@@ -1,0 +1,134 @@
+"""The results of a query as the rows of another stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from transom.engine.partials.results import result_table
+from transom.engine.spark.compile import Compiled
+from transom.engine.state.closing import Closing
+from transom.engine.streams.derived import DerivedSource
+from transom.errors import DefinitionError
+from transom.model.time import MAX_TIME, MIN_TIME, Micros
+from transom.sources.base import Offset
+from transom.sources.schemas import check_reserved, position
+from transom.windows.partials import Partial
+from transom.windows.query import WindowedQuery
+from transom.windows.store import PaneStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from transom.engine.streams.definition import StreamDefinition
+    from transom.engine.streams.stream import RunningStream
+
+
+class ResultsSource(DerivedSource):
+    """The results of a query as rows, each window once, when no row can change it any more.
+
+    The position of an item is the number of the parent's cut that completed its windows; the watermark is how far
+    the parent's windows are final, so that no row is ever late.
+
+    Args:
+        stream: Name of the parent's stream.
+        query: Name of the query.
+    """
+
+    def __init__(self, stream: str, query: str) -> None:
+        super().__init__([stream], 0)
+        self.query = query
+
+    def describe(self) -> str:
+        """Return what it is and reads, in one line for people."""
+        return f"results of {self.query}"
+
+    def learn(self, parents: Mapping[str, tuple[StreamDefinition, Compiled]], session: SparkSession) -> None:
+        """Find out the columns of the results."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        _, compiled = parents[self.parents[0]]
+        schema = result_schema(compiled, self.query)
+        check_reserved(schema.names, f"results of {self.query}")
+        self._schema = from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+    def bind(self, stream: RunningStream, streams: Mapping[str, RunningStream]) -> None:
+        """Connect with the running parent."""
+        super().bind(stream, streams)
+        self._streams[0].readers.append(self)
+        self._streams[0].state.feeding |= {self.query}
+
+    @property
+    def behind(self) -> Micros:
+        """The distance of its watermark behind the parent's: as long as windows that end there can change."""
+        query = self._streams[0].state.compiled[self.query].query
+        return query.lateness + query.margin
+
+    last_end = MIN_TIME
+    """It waits for no other stream."""
+
+    def wants(self, watermark: Micros, now: Micros) -> bool:
+        """Tell whether the parent's watermark without rows would close something here or further down."""
+        return watermark < MAX_TIME and self.orphaned() is None and self._would_close(watermark - self.behind, now)
+
+    def has_read(self, cut: int, offset: Offset) -> bool:
+        """Tell whether the results of a cut of the parent lie before an offset."""
+        return cut <= position(offset)
+
+    def closed(self, cut: int, closings: Sequence[Closing], closed: Micros, ingested: Micros) -> None:
+        """Take the windows that no row can change any more since a logged cut of the parent."""
+        if self.orphaned() is not None:
+            return
+        for closing in closings:
+            if closing.query != self.query:
+                continue
+            if closing.passed:
+                self._push(cut, 0)
+            elif closing.final is not None and closing.final.num_rows:
+                self._push(cut, closing.final.num_rows, closing.final)
+        self._advance(closed - self.behind, ingested)
+
+    def complete_from(self) -> Micros:
+        """Return the moment after the windows of the parent that are closed, or that the parent does not have whole."""
+        stream = self._streams[0]
+        if self.query not in stream.state.queries:
+            return self._watermark
+        whole = stream.state.queries[self.query].complete_from
+        if whole <= MIN_TIME:
+            return self._watermark
+        query = stream.state.compiled[self.query].query
+        return max(self._watermark, *(window.last_end(whole - 1) for window in query.windows))
+
+    def orphaned(self) -> str | None:
+        """Return why the query gives no more results."""
+        state = self._streams[0].state.queries.get(self.query)
+        if state is None:
+            return f"it reads the results of {self.query}, which was removed"
+        return None if state.failure is None else f"it reads the results of {self.query}, which failed"
+
+    def reads(self, query: str) -> bool:
+        """Tell whether it needs the results of a query."""
+        return query == self.query
+
+    def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:
+        """Return the results that the parent's cuts in (start, end] completed."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        arrow = to_arrow_schema(self.schema, timezone="UTC")
+        tables = [item.table.cast(arrow) for item in self._between(start, end) if item.table is not None]
+        whole = pa.concat_tables(tables) if tables else arrow.empty_table()
+        return spark.createDataFrame(whole.combine_chunks(), self.schema)
+
+
+def result_schema(compiled: Compiled, name: str) -> pa.Schema:
+    """Return the columns of a query's results."""
+    query: WindowedQuery = compiled.queries[name].query
+    if name not in compiled.store_of:
+        raise DefinitionError(f"results: {name!r} computes nothing.", "Give it an aggregate.")
+    key_set, _, keys, primitives = compiled.store_of[name]
+    store = PaneStore(key_set.grid, keys, primitives)
+    nothing = Partial(np.empty(0, np.int64), {p: p.empty(0, types) for p, types in primitives.items()})
+    return result_table(query, store, [((0, 0), nothing)], compiled.queries[name].input_types, ansi=True).schema
