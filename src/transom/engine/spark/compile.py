@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from transom.engine.partials.tables import LENGTH, PANE, TAG, Origin, TableNote
-from transom.engine.spark import eventtimes, plan, rowwise
+from transom.engine.partials.contents import Origin, TableNote
+from transom.engine.spark import eventtimes, plan
 from transom.engine.spark.alike import check_texts, of_one_branch
 from transom.engine.spark.carrying import Carried, KnownRows
-from transom.engine.spark.columns import TIME, Unrepeatable, first_line
-from transom.engine.spark.plan import Aggregation, Branch, Needed, Rows, StreamPlan, Transformation
+from transom.engine.spark.checks import check_expressions, check_keys, check_row_wise, checked_event_time
+from transom.engine.spark.columns import TIME, first_line
+from transom.engine.spark.plan import Aggregation, Branch, Needed, Rows, StreamPlan
 from transom.engine.spark.zones import check_zones
 from transom.engine.state.state import CompiledQuery
 from transom.engine.state.stores import StoreShape
@@ -172,9 +173,9 @@ def _seen(
     }
     frames = {index: branch.as_written(good) for index, branch in branches.items()}
     texts = {index: plan.plan_text(df) for index, df in frames.items()}
-    stream_text = _checked_event_time(good, rows.event_time)
+    stream_text = checked_event_time(good, rows.event_time)
     for index, df in frames.items():
-        _check_row_wise(df, texts[index], stream_text, branches[index].chain)
+        check_row_wise(df, texts[index], stream_text, branches[index].chain)
     queries = of_one_branch(queries, frames, texts)
     check_texts(queries)
     frames = {index: df for index, df in frames.items() if any(query.branch == index for query in queries)}
@@ -197,7 +198,7 @@ def _computed(seen: _Seen, components: tuple[Component, ...], share: bool) -> _C
 
     needed = _needed(seen.frames, components, share)
     for branch, mine in {(c.branch, id(n)): (c.branch, n) for c, n in zip(components, needed, strict=True)}.values():
-        _check_expressions(mine(seen.frames[branch]), seen.texts[branch], seen.branches[branch].chain)
+        check_expressions(mine(seen.frames[branch]), seen.texts[branch], seen.branches[branch].chain)
     notes, aggregations = [], []
     states: dict[tuple[int, Primitive], Types] = {}
     keys: dict[tuple[int, Key], pa.DataType] = {}
@@ -211,60 +212,8 @@ def _computed(seen: _Seen, components: tuple[Component, ...], share: bool) -> _C
         for i, key in enumerate(component.keys):
             keys[component.branch, key] = schema.field(f"_k{i}").type
         notes.append(_description(seen.identity, component))
-    _check_keys(keys)
+    check_keys(keys)
     return _Computed(needed, tuple(aggregations), tuple(notes), states, keys)
-
-
-def _checked_event_time(good: DataFrame, event_time: Expression) -> str:
-    """Return the analysed plan of a stream's rows.
-
-    Raises:
-        DefinitionError: The event time is not made of each row by itself.
-    """
-    text, where = plan.plan_text(good), f"event_time: {event_time.text!r}"
-    root = rowwise.parse(text)
-    if [operator.name for operator in root.walk()] != ["Project", root.children[0].name]:
-        raise DefinitionError(f"{where} is not made of one row.", "Give an expression over the columns of a row.")
-    why = rowwise.why_not_repeatable(good, text)
-    if why is not None:
-        raise DefinitionError(f"{where}: {why}.", "Give a time that is in the rows.")
-    return text
-
-
-def _check_row_wise(seen: DataFrame, text: str, stream: str, chain: Sequence[Transformation]) -> None:
-    """Refuse transformations whose results would depend on micro-batches.
-
-    Raises:
-        DefinitionError: They do not take each row by itself, or may make other rows of the same.
-    """
-    fault = rowwise.why_not_row_wise(text, stream)
-    if fault is not None:
-        raise DefinitionError(f"map: {fault[0]}, and results would depend on how the stream is cut.", fault[1])
-    why = None if _unrepeatable(chain) else rowwise.why_not_repeatable(seen, text)
-    if why is not None:
-        raise DefinitionError(
-            f"map: {why}, so that the same rows, read again after a failure, could give other results.",
-            "Take what is in the rows, or say map(..., deterministic=False) if that is meant.",
-        )
-
-
-def _check_expressions(needed: DataFrame, rows: str, chain: Sequence[Transformation]) -> None:
-    """Refuse keys, conditions and inputs of aggregates that are not made of each row by itself.
-
-    Raises:
-        DefinitionError: One of them is not.
-    """
-    text, where = plan.plan_text(needed), "where, group_by or agg"
-    fault = rowwise.more_than_columns(text, rows)
-    if fault is not None:
-        raise DefinitionError(f"{where}: {fault[0]}.", fault[1])
-    why = None if _unrepeatable(chain) else rowwise.why_not_repeatable(needed, text)
-    if why is not None:
-        raise DefinitionError(f"{where}: {why}.", "Make it a column in map(..., deterministic=False) if that is meant.")
-
-
-def _unrepeatable(chain: Sequence[Transformation]) -> bool:
-    return any(isinstance(function, Unrepeatable) for function in chain)
 
 
 def _needed(seen: Mapping[int, DataFrame], components: Sequence[Component], share: bool) -> tuple[Needed, ...]:
@@ -319,19 +268,3 @@ def _description(identity: Mapping[int, str], component: Component) -> TableNote
 def condition_text(condition: Expression | None) -> str:
     """Return a condition's lasting name; empty for all rows."""
     return "" if condition is None else condition.text
-
-
-def _check_keys(types: Mapping[tuple[int, Key], pa.DataType]) -> None:
-    for (_, key), kind in types.items():
-        if pa.types.is_nested(kind) or pa.types.is_null(kind):
-            raise DefinitionError(
-                f"group_by: the key {key.name!r} has type {kind}.",
-                "Group by its parts, or by to_json() of it.",
-            )
-        if key.name in (PANE, TAG, LENGTH, "window_start", "window_end") or key.name.startswith("_s"):
-            if key.name.startswith("_s") and not key.name[2:3].isdigit():
-                continue
-            raise DefinitionError(
-                f"group_by: the key name {key.name!r} is taken by Transom.",
-                "Give it another name: group_by(x=...).",
-            )
