@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import transom as tm
+from transom.engine.partials.contents import Origin
 from transom.engine.partials.history import Held, complete_from, sources_of
-from transom.engine.partials.tables import Origin
 from transom.model.expression import Expression
 from transom.model.time import MAX_TIME, MIN_TIME
 from transom.model.window import SessionSpec, WindowSpec

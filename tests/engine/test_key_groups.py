@@ -14,7 +14,7 @@ from transom.engine.cluster.files import PartialFiles, Slice
 from transom.engine.cluster.groups import KeyGroups
 from transom.engine.cluster.merges import Merge, StoreFiles
 from transom.engine.cluster.messages import AskedSessions, Feed, MergeRequest
-from transom.engine.partials.tables import Contents, Origin
+from transom.engine.partials.contents import Contents, Origin
 from transom.model.time import MAX_TIME, MIN_TIME
 from transom.placement.balance import Flux, Move
 from transom.placement.migration import Strategy

@@ -25,7 +25,8 @@ from transom.engine.cluster import worker as resident
 from transom.engine.cluster.files import PartialFiles, from_bytes, summary_of, write_partials
 from transom.engine.cluster.merges import Here, load_spec
 from transom.engine.cluster.messages import Done
-from transom.engine.partials.tables import PANE, Origin, PartialTable, partial_table
+from transom.engine.partials.contents import Origin
+from transom.engine.partials.tables import PANE, PartialTable, partial_table
 from transom.engine.state.stores import StoreEntry
 from transom.model.expression import Expression
 from transom.model.time import MAX_TIME, MIN_TIME, Micros

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from transom.engine.partials.tables import PANE, Origin, PartialTable, describe_table, state_name
-from transom.engine.partials.tables import TableNote as Note
+from transom.engine.partials.contents import Origin
+from transom.engine.partials.contents import TableNote as Note
+from transom.engine.partials.tables import PANE, PartialTable, describe_table, state_name
 from transom.errors import JobChangedError
 from transom.windows.aggregates import functions as tm
 from transom.windows.aggregates.base import Primitive, Types

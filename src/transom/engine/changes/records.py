@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from transom.engine.partials.tables import branch_of
+from transom.engine.partials.contents import branch_of
 from transom.engine.state.state import QueryState
 from transom.model.time import MIN_TIME, Micros
 from transom.sinks.outlets import ONLY

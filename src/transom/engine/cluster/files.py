@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.checkpoint.files import translated, write_atomically
-from transom.engine.partials.tables import LENGTH, PANE, TAG, Contents
+from transom.engine.partials.contents import Contents
+from transom.engine.partials.tables import LENGTH, PANE, TAG
 from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Micros

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.engine.cluster.files import Slice
-from transom.engine.partials.tables import Contents, Origin
+from transom.engine.partials.contents import Contents, Origin
 from transom.model.expression import Expression
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import SessionSpec

@@ -10,8 +10,9 @@ import pyarrow as pa
 from transom.engine.cluster.files import PartialFiles, from_bytes, to_bytes, write_partials
 from transom.engine.cluster.group import SESSION
 from transom.engine.cluster.messages import AskedSessions, Done, Feed, SessionRows
+from transom.engine.partials.contents import Contents, Origin
 from transom.engine.partials.sessions import Ended, Sessions, sessions_table
-from transom.engine.partials.tables import PANE, Contents, Origin, PartialTable, partial_table
+from transom.engine.partials.tables import PANE, PartialTable, partial_table
 from transom.model.time import MIN_TIME
 from transom.model.window import SessionSpec
 from transom.storage.places import Place

@@ -12,8 +12,9 @@ from transom.engine.cluster.merges import GroupExecutors, Merge, StoreFiles, mer
 from transom.engine.cluster.messages import AskedSessions, Done, Feed, MergeRequest, SessionRows, StoreSpec
 from transom.engine.cluster.parts import FileParts
 from transom.engine.cluster.sessions import TieredSessions
+from transom.engine.partials.contents import Contents, Origin
 from transom.engine.partials.sessions import Ended
-from transom.engine.partials.tables import Contents, Origin, PartialTable, direct_table, store_table
+from transom.engine.partials.tables import PartialTable, direct_table, store_table
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import WindowKind
 from transom.windows.aggregates.base import Primitive, Slots, Types

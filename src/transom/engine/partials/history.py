@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from transom.engine.partials.tables import Origin
+from transom.engine.partials.contents import Origin
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import SessionSpec, WindowKind
 from transom.windows.aggregates.base import Primitive

@@ -7,8 +7,9 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from transom.engine.partials.contents import Origin, lacking
 from transom.engine.partials.results import ResultRows, table_of
-from transom.engine.partials.tables import PANE, Origin, PartialTable, lacking, partial_table
+from transom.engine.partials.tables import PANE, PartialTable, partial_table
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import SessionSpec
 from transom.windows.aggregates.base import Primitive, Types

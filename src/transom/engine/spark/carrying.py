@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from transom.engine.partials.tables import branch_of, digest
+from transom.engine.partials.contents import branch_of, digest
 from transom.engine.spark import eventtimes, plan
 from transom.engine.spark.columns import TIME, is_case_sensitive, to_column, to_condition
 from transom.engine.spark.plan import Branch, Rows

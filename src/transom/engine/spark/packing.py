@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles, Slice, files_of, summary_of, write_slices
-from transom.engine.partials.tables import LENGTH, PANE, TAG, Contents, TableNote, state_name
+from transom.engine.partials.contents import Contents, TableNote
+from transom.engine.partials.tables import LENGTH, PANE, TAG, state_name
 from transom.engine.spark.plan import utc
 from transom.model.time import Micros
 from transom.storage.places import Place

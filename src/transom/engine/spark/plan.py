@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from transom.engine.partials.tables import LENGTH, PANE, TAG, TableNote, state_name
+from transom.engine.partials.contents import TableNote
+from transom.engine.partials.tables import LENGTH, PANE, TAG, state_name
 from transom.engine.spark.columns import TIME, is_case_sensitive, micros_or_null, to_column, to_condition
 from transom.engine.spark.eventtimes import believed
 from transom.errors import DefinitionError

@@ -12,10 +12,11 @@ from transom.engine.cluster.files import PartialFiles
 from transom.engine.cluster.merges import GroupExecutors, Merge
 from transom.engine.cluster.messages import Done, SessionRows
 from transom.engine.cluster.store import TieredStore
+from transom.engine.partials.contents import Origin, lacking, taken_from
 from transom.engine.partials.history import Sources
 from transom.engine.partials.results import Span
 from transom.engine.partials.sessions import Ended, Sessions
-from transom.engine.partials.tables import Origin, PartialTable, direct_table, lacking, store_table, taken_from
+from transom.engine.partials.tables import PartialTable, direct_table, store_table
 from transom.engine.partials.updates import Touched
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.windows.aggregates.base import Primitive, Slots, Types
