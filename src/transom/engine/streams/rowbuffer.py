@@ -1,4 +1,4 @@
-"""Keeps the rows of a cut as files for what needs rows and not partials: joins and taps."""
+"""Keeps the rows of a cut as files for what needs rows and not partials: joins, taps and streams of late rows."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from transom.engine.streams.readers import RowBuffer
 from transom.errors import CheckpointError, CheckpointFullError
 from transom.failures import FailureKind, classify, is_of_files, require_blame
 from transom.model.time import Micros
+from transom.windows.query import WindowedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,8 +52,8 @@ def keep_rows(
         if buffer.query not in compiled.queries or (buffer.late_of is not None and buffer.late_of not in late):
             continue
         query = compiled.queries[buffer.query].query
-        seen = rows_of(raw, compiled.plan, query, cut.ahead)
         try:
+            seen = rows_of(raw, compiled.plan, query, cut.ahead)
             rows = buffer.store(seen, cut, late_before)
         except Exception as error:
             failure = classify(error)
@@ -62,7 +63,7 @@ def keep_rows(
                     "Nothing of this cut was committed: free some space on that disk and run again.",
                 ) from error
             require_blame(error, f"Keeping the rows of {query.name!r}")
-            if buffer.late_of is not None or (is_of_files(error) and _can_be_computed(seen)):
+            if buffer.late_of is not None or (is_of_files(error) and not _fails(raw, compiled, query, cut)):
                 raise CheckpointError(
                     f"Could not keep the rows of {query.name} in {buffer.piece(cut.number)}: {failure.reason}.",
                     "Nothing of this cut was committed: repair that, and run again.",
@@ -74,11 +75,14 @@ def keep_rows(
     return kept, failures
 
 
-def _can_be_computed(seen: DataFrame) -> bool:
-    """Tell whether rows that could not be kept can be computed, so that the query is not to blame."""
+def _fails(raw: DataFrame, compiled: Compiled, query: WindowedQuery, cut: LoggedCut) -> bool:
+    """Tell whether rows that could not be kept cannot be computed either, so that the query is to blame.
+
+    A file of the source that went away meanwhile is found by the next try.
+    """
     try:
-        seen.write.format("noop").mode("overwrite").save()
+        rows_of(raw, compiled.plan, query, cut.ahead).write.format("noop").mode("overwrite").save()
     except Exception as error:
-        require_blame(error, "Computing the rows")
-        return False
-    return True
+        require_blame(error, f"Computing the rows of {query.name!r}")
+        return classify(error).kind is not FailureKind.FILE_MISSING
+    return False
