@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from transom import failures
+from transom.causes import worker_errors
 from transom.engine.spark.isolation import TRIES, run_isolated
 from transom.errors import (
     CheckpointCorruptError,
@@ -18,7 +19,7 @@ from transom.errors import (
     QueryFailedError,
     SessionError,
 )
-from transom.failures import FailureKind, classify, require_blame, worker_errors
+from transom.failures import FailureKind, classify, require_blame
 
 QUERIES = [SimpleNamespace(name="q"), SimpleNamespace(name="r")]
 

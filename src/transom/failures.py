@@ -7,17 +7,14 @@ is told by Spark's words, here and nowhere else.
 
 from __future__ import annotations
 
-import builtins
 import errno
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
-import transom.errors
+from transom.causes import Link, links_of, python_causes
 from transom.errors import CheckpointError, CheckpointFullError, SessionError, SourceAwayError, TransomError
 
 LONGEST = 500
@@ -83,21 +80,6 @@ _REMEDIES = {
 }
 
 
-@dataclass(frozen=True)
-class _Link:
-    """One error of those behind another."""
-
-    names: tuple[str, ...]
-    """Its class and those that it derives from, with modules or packages."""
-    text: str
-    condition: str | None = None
-    """Spark's name of the error condition."""
-    code: int | None = None
-    """`errno`."""
-    error: TransomError | None = None
-    at_worker: bool = False
-
-
 def classify(error: BaseException) -> Failure:
     r"""Return what an error means.
 
@@ -106,7 +88,7 @@ def classify(error: BaseException) -> Failure:
     >>> classify(ValueError("a\nb")).reason
     'ValueError: a'
     """
-    links = list(_links(error))
+    links = list(links_of(error))
     ours = next((link.error for link in links if link.error is not None), None)
     reason = str(ours) if ours is not None else _reason(links, error)
     found = {kind for link in links if (kind := _kind(link)) is not None}
@@ -145,7 +127,7 @@ def is_of_files(error: BaseException) -> bool:
     >>> is_of_files(OSError(5, "Input/output error")), is_of_files(ValueError("a"))
     (True, False)
     """
-    return any(not {"builtins.OSError", "java.io.IOException"}.isdisjoint(link.names) for link in _links(error))
+    return any(not {"builtins.OSError", "java.io.IOException"}.isdisjoint(link.names) for link in links_of(error))
 
 
 # ---- one error
@@ -160,7 +142,7 @@ _WORDS = (*_FULL.values(), *map(os.strerror, _FULL))
 """Java has no class or number for them, only the words of the operating system; in brackets if it opened a file."""
 
 
-def _kind(link: _Link) -> FailureKind | None:
+def _kind(link: Link) -> FailureKind | None:
     """Return what one error by itself says; None if nothing."""
     names, text = set(link.names), link.text
     if link.code in _FULL or ("java.io.IOException" in names and text.rstrip(")").endswith(_WORDS)):
@@ -190,7 +172,7 @@ def _spark_gone(error: BaseException) -> bool:
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark import SparkContext
 
-    for each in _python_causes(error):
+    for each in python_causes(error):
         if isinstance(each, Py4JError) and not isinstance(each, Py4JJavaError):
             return True  # Java does not answer, or does not know what PySpark asks for
         if isinstance(each, (ConnectionError, EOFError)) and _raised_in(each) in ("py4j", "pyspark"):
@@ -211,7 +193,7 @@ def _raised_in(error: BaseException) -> str:
     return "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
-def _reason(links: Sequence[_Link], error: BaseException) -> str:
+def _reason(links: Sequence[Link], error: BaseException) -> str:
     """Return the innermost cause that says something; of a worker's errors, the one that left it."""
     said = [link for link in links if link.at_worker] or [link for link in reversed(links) if link.text]
     if not said:
@@ -224,114 +206,3 @@ def _reason(links: Sequence[_Link], error: BaseException) -> str:
 
 
 # ---- the errors behind an error
-
-
-def _python_causes(error: BaseException) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
-        yield cause
-        cause = cause.__cause__
-
-
-def _links(error: BaseException) -> Iterator[_Link]:
-    """Yield an error and all that is known behind it, the outermost first."""
-    for each in _python_causes(error):
-        names = _names(type(each))
-        condition = None
-        with suppress(Exception):  # Java is gone, or it is no error of Spark
-            condition = each.getCondition()  # type: ignore[attr-defined]
-        java = list(_java_links(each))
-        own = each if isinstance(each, TransomError) else None
-        code = each.errno if isinstance(each, OSError) else None
-        yield _Link(names, "" if java else str(each), condition, code, own)
-        yield from java
-        if not java and any(name.endswith(".PythonException") for name in names):
-            yield from worker_errors(str(each))
-        with suppress(Exception):  # Spark Connect: the causes are in the server's stack trace
-            yield from _told(str(each.getStackTrace()))  # type: ignore[attr-defined]
-
-
-def _java_links(error: BaseException) -> Iterator[_Link]:
-    """Yield the Java errors behind an error of a classic session, as far as Java is still there to tell."""
-    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    with suppress(Exception):
-        for _ in range(32):
-            if cause is None:
-                return
-            names, kind, condition = [], cause.getClass(), None
-            while kind is not None:
-                names.append(kind.getName())
-                kind = kind.getSuperclass()
-            text = cause.getMessage() or ""
-            with suppress(Exception):  # it has none
-                condition = cause.getCondition()
-            yield _Link(tuple(names), text, condition)
-            if "org.apache.spark.api.python.PythonException" in names:
-                yield from worker_errors(text)
-            cause = cause.getCause()
-
-
-_CAUSED = re.compile(r"^Caused by: ([\w.$]+)(?:: (.*))?$", re.MULTILINE)
-
-
-def _told(trace: str) -> Iterator[_Link]:
-    for found in _CAUSED.finditer(trace):
-        yield _Link((found[1],), found[2] or "")
-
-
-_TRACEBACK = "Traceback (most recent call last):"
-_ANOTHER = re.compile(
-    r"\n\n(?:During handling of the above exception, another exception occurred:"
-    r"|The above exception was the direct cause of the following exception:)\n\n"
-)
-_RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: ?(.*))?$", re.DOTALL)
-
-
-def worker_errors(text: str) -> Iterator[_Link]:
-    """Yield what a Python worker raised, given the text of its traceback; the outermost first.
-
-    The line that names an error is the first that is not indented; what its own message says stays a message.
-    """
-    begin = text.find(_TRACEBACK)
-    if begin < 0:
-        return
-    traces = [trace for trace in _ANOTHER.split(text[begin:]) if trace.startswith(_TRACEBACK)]
-    for trace in reversed(traces):
-        lines = trace.splitlines()[1:]
-        first = next((number for number, line in enumerate(lines) if line and not line.startswith(" ")), len(lines))
-        raised = _RAISED.match("\n".join(lines[first:]))
-        if raised is not None:
-            yield _raised(raised[1], re.sub(r"\n? SQLSTATE: \w+\s*$", "", raised[2] or "").strip())
-
-
-def worker_traceback(error: BaseException) -> str | None:
-    """Return the traceback of the Python worker behind an error, without what Java says; None if there is none."""
-    texts = [link.text for link in _links(error)] + [str(each) for each in _python_causes(error)]
-    text = next((text for text in texts if _TRACEBACK in text), None)
-    if text is None:
-        return None
-    lines = text[text.index(_TRACEBACK) :].split("\nJVM stacktrace:")[0].splitlines()
-    return "\n".join(line for line in lines if not line.startswith("\tat ")).strip()
-
-
-def _raised(name: str, text: str) -> _Link:
-    """Return the error of a class that a traceback names, if it is Python's or ours."""
-    module, _, last = name.rpartition(".")
-    home: Any = {"": builtins, transom.errors.__name__: transom.errors}.get(module)
-    kind = getattr(home, last, None)
-    if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-        return _Link((name,), text, at_worker=True)
-    number = re.match(r"\[Errno (\d+)\]", text) if issubclass(kind, OSError) else None
-    return _Link(
-        _names(kind),
-        text,
-        code=int(number[1]) if number else None,
-        error=kind(text) if issubclass(kind, TransomError) else None,
-        at_worker=True,
-    )
-
-
-def _names(kind: type[BaseException]) -> tuple[str, ...]:
-    return tuple(f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__)

@@ -8,9 +8,9 @@ import pytest
 from pyspark.errors import PySparkException
 
 import transom as tm
+from transom.causes import worker_traceback
 from transom.engine.spark import silence
 from transom.engine.spark.session import private_session
-from transom.failures import worker_traceback
 from transom.sinks.inmemory import memory as memory_sink
 from transom.sources.inmemory import memory
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from transom.causes import worker_traceback
 from transom.engine.cluster.files import PartialFiles
 from transom.engine.partials.late import late_for_sessions, late_moments, late_rows, straddled
 from transom.engine.partials.tables import describe_table
@@ -30,7 +31,7 @@ from transom.engine.streams.cuts import CutJob, CutOutcome
 from transom.engine.streams.rowbuffer import keep_rows
 from transom.engine.streams.stream import RunningStream
 from transom.errors import CheckpointError, CheckpointFullError, QueryFailedError, SourceError
-from transom.failures import FailureKind, classify, require_blame, worker_traceback
+from transom.failures import FailureKind, classify, require_blame
 from transom.model.time import Micros
 from transom.sources.base import ARRIVAL
 from transom.windows.components import Component

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from transom.causes import worker_traceback
 from transom.engine.spark.columns import first_line
 from transom.errors import QueryFailedError, SessionError
-from transom.failures import PASSING, FailureKind, classify, require_blame, worker_traceback
+from transom.failures import PASSING, FailureKind, classify, require_blame
 from transom.windows.query import WindowedQuery
 
 logger = logging.getLogger(__name__)
