@@ -213,7 +213,7 @@ def check(seed: int) -> None:
                         store.spill(cut, f"{file}-spilled")
                         assert not store.holds_states
                     if act in ("merge", "both"):
-                        store.merge_files(cut, f"{file}-merged")
+                        store.compact_files(cut, f"{file}-merged")
                         assert len(store.parts) <= 4, "panes, windows, and two kinds of sessions"
                     if act == "recall":
                         store.recall()
@@ -260,7 +260,7 @@ def test_what_no_open_session_needs_is_not_written_again(tmp_path: Path) -> None
     entry.take([in_files(partials(rows, MIN_TIME), tmp_path, 1)], 0, MIN_TIME)
     entry.take([in_files(partials([(9 * MS, 1, 1)], MIN_TIME), tmp_path, 2)], 0, MIN_TIME)
     assert len(closed(entry, MIN_TIME, 12 * MS)[1][SHORT]) == 48
-    entry.store.merge_files(2, "merged")
+    entry.store.compact_files(2, "merged")
     (part,) = entry.store.parts
     assert part.files.rows == 1
     assert closed(entry, 12 * MS, MAX_TIME)[1] == {SHORT: [(1, 0, 9 * MS, 2, 2, [1, 1])]}

@@ -82,7 +82,7 @@ def test_windows_hold_all_rows_wherever_they_are(specs: list[WindowSpec], seed: 
                 store.spill(cut, f"{cut}-spilled")
                 assert len(store.here) == 0
             if rng.random() < 0.2:
-                store.merge_files(cut, f"{cut}-merged")
+                store.compact_files(cut, f"{cut}-merged")
                 assert len(store.parts) <= 2
             if rng.random() < 0.1:
                 store.recall()

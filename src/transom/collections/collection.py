@@ -123,9 +123,9 @@ class Collection:
         with explained(f"{self.name}: computing {label!r}"):
             keyed, schema = self._checked(label, frame)
             dataset = Dataset(label, plain_frame(keyed, self._namespace.keys), kind=self.name)
-            with self._joining(dataset):
+            with self._admitting(dataset):
                 self._namespace.materialise(dataset)
-                self._join(dataset, schema)
+                self._admit(dataset, schema)
 
     def derive(self, label: Any, function: Function, views: Sequence[View]) -> None:
         """Make a dataset from others, partition by partition: one job without an exchange.
@@ -169,8 +169,8 @@ class Collection:
         dataset = Dataset(label, recipe=recipe, kind=self.name, made_from=names, partitioning=parents[0].partitioning)
         for parent in parents:
             parent.used = next(self._actions)
-        with explained(f"{self.name}: deriving {label!r}"), self._joining(dataset):
-            self._join(dataset, self._namespace.derive(dataset))
+        with explained(f"{self.name}: deriving {label!r}"), self._admitting(dataset):
+            self._admit(dataset, self._namespace.derive(dataset))
 
     def _check_open(self) -> None:
         if self._closed:
@@ -217,7 +217,7 @@ class Collection:
         return keyed, schema
 
     @contextmanager
-    def _joining(self, dataset: Dataset) -> Iterator[None]:
+    def _admitting(self, dataset: Dataset) -> Iterator[None]:
         """Leave nothing of a dataset behind that does not get into the collection, whatever the reason."""
         try:
             yield
@@ -226,7 +226,7 @@ class Collection:
                 self._namespace.forget(dataset)
             raise
 
-    def _join(self, dataset: Dataset, schema: pa.Schema) -> None:
+    def _admit(self, dataset: Dataset, schema: pa.Schema) -> None:
         """Take a new dataset in.
 
         Raises:

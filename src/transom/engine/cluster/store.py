@@ -220,13 +220,13 @@ class TieredStore:
         for files, rows in self.sessions.spill(place, file, cut, groups, self.names):
             self._attach_own(files, rows)
 
-    def merge_files(self, cut: int, file: str) -> None:
+    def compact_files(self, cut: int, file: str) -> None:
         """Put as few files as possible in the place of all, waiting for it."""
-        merge = self.ask_fewer(cut, file)
-        self.take_fewer(merge, merged_alone(self.executors, merge))
+        merge = self.begin_compaction(cut, file)
+        self.finish_compaction(merge, merged_alone(self.executors, merge))
 
-    def ask_fewer(self, cut: int, file: str) -> Merge:
-        """Return what makes as few files as possible of all, without what is not needed; until `take_fewer` all rests.
+    def begin_compaction(self, cut: int, file: str) -> Merge:
+        """Return what makes few files of all, without what nobody needs; until `finish_compaction` all rests.
 
         Args:
             cut: The last cut.
@@ -234,7 +234,7 @@ class TieredStore:
         """
         return self._merge_of((), MIN_TIME, write=file, cut=cut, sessions=self._asked(self.sessions.whole()))
 
-    def take_fewer(self, merge: Merge, done: Sequence[Done]) -> None:
+    def finish_compaction(self, merge: Merge, done: Sequence[Done]) -> None:
         """Use the files that were made in the place of all."""
         cut = merge.request.cut
         found: dict[bool, list[PartialFiles]] = {}
@@ -341,10 +341,8 @@ class TieredStore:
         work.inputs += sum(table.num_rows for table in tables)
         if tables:
             whole = PartialTable(pa.concat_tables(tables), self._own(direct=True))
-            edges, states = (
-                [whole.panes(), whole.panes() + whole.lengths()],
-                whole.states(self.names, self.here.primitives),
-            )
+            edges = [whole.panes(), whole.panes() + whole.lengths()]
+            states = whole.states(self.names, self.here.primitives)
             for (start, end), part in self.here.split(edges, whole.table, states):
                 here = merged[start, end]
                 merged[start, end] = self.here.merge([here, part]) if len(here) else part

@@ -104,7 +104,7 @@ class Tiers:
             return []
         many = [store for store in stores if len(store.parts) > MOST_FILES // 2]
         cut = stream.state.cut
-        return [(store, store.ask_fewer(cut, f"{cut:012d}-{uuid.uuid4().hex}-merged")) for store in many]
+        return [(store, store.begin_compaction(cut, f"{cut:012d}-{uuid.uuid4().hex}-merged")) for store in many]
 
     def balance(self, stream: RunningStream) -> None:
         """Move key groups of a stream after a commit: from executors that will go, now and then also to even out loads.

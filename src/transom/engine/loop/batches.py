@@ -262,7 +262,7 @@ class Cuts:
                 if isinstance(done, QueryFailedError):
                     self._journal.note(f"Files of {name} stay as many as they are: {done}")
                 else:
-                    store.take_fewer(merge, done)
+                    store.finish_compaction(merge, done)
                     changed = True
             del self._tidying[name]
             self._quarantine.resting.discard(name)

@@ -95,7 +95,7 @@ class StreamState:
         self.feeding: frozenset[str] = frozenset()
         """Queries whose final results other queries read."""
         self._updates: dict[str, Updates] = {}
-        self._asked: dict[Micros, bool] = {}
+        self._dues: dict[Micros, bool] = {}
         """Watermarks that `has_due` was asked for, and its answers; forgotten with every change."""
 
     def running(self) -> list[WindowedQuery]:
@@ -125,7 +125,7 @@ class StreamState:
             sources: For each key set, the stores that there are now whose panes its primitives take over; its own
                 store keeps them anyway.
         """
-        self._asked = {}
+        self._dues = {}
         before = {entry.origin: entry for entry in self.stores}
         self.stores = [
             StoreEntry.arranged(shape, sources[number] if sources else {}, before, self._scope, self.executors)
@@ -166,7 +166,7 @@ class StreamState:
             settled: Queries whose results of this cut nobody needs any more, at a replay: their state moves on, and
                 nothing is merged for them.
         """
-        after, self.cut, self._asked = self.closed, cut, {}
+        after, self.cut, self._dues = self.closed, cut, {}
         if watermark <= after and not self._updates:
             return None
         self.closed = closed
@@ -283,22 +283,22 @@ class StreamState:
             return True
         if watermark <= self.closed:
             return False
-        if watermark not in self._asked:
-            if len(self._asked) > 8:
-                self._asked.clear()
-            self._asked[watermark] = any(
+        if watermark not in self._dues:
+            if len(self._dues) > 8:
+                self._dues.clear()
+            self._dues[watermark] = any(
                 self._due(query, self.closed, watermark)
                 or self._final(query, self.closed, watermark)
                 or self.by_query[query.name].sessions.due(query, watermark, self.queries[query.name].complete_from)
                 for query in self.running()
             )
-        return self._asked[watermark]
+        return self._dues[watermark]
 
     def commit(
         self, partials: Sequence[PartialTable | PartialFiles], offset: Offset, watermark: WatermarkState
     ) -> dict[str, QueryFailedError]:
         """Take in the partials of a cut; return the queries of the stores that cannot, which must be dropped."""
-        self._asked = {}
+        self._dues = {}
         failed: dict[str, QueryFailedError] = {}
         newest = max((moment for moment in watermark.newest if moment is not None), default=MIN_TIME)
         for entry in self.stores:
@@ -319,12 +319,12 @@ class StreamState:
 
     def drop_query(self, name: str, failure: str) -> None:
         """Take a query out; its panes go when `arrange` is called with the remaining ones."""
-        self._asked = {}
+        self._dues = {}
         self.queries[name] = replace(self.queries[name], failure=failure)
 
     def begin_at(self, other: StreamState) -> None:
         """Start where another stream of the same source has come to, without its panes."""
-        self._asked = {}
+        self._dues = {}
         self.cut, self.closed, self.offset, self.watermark = other.cut, other.closed, other.offset, other.watermark
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
@@ -354,7 +354,7 @@ class StreamState:
 
         The states of the queries are not looked at: which of them there are is for the caller to say.
         """
-        self._asked = {}
+        self._dues = {}
         self.cut, self.closed, self.offset = state["cut"], state["closed"], state["offset"]
         self.watermark = WatermarkState.from_json(state["watermark"])
         for entry in self.stores:
