@@ -12,7 +12,7 @@ from pyspark.sql.window import Window
 
 import transom as tm
 from transom.api.app import App
-from transom.engine.spark.plan import plan_text
+from transom.engine.spark.plantext import plan_text
 from transom.engine.spark.rowwise import parse
 from transom.errors import DefinitionError
 

@@ -12,6 +12,7 @@ from transom.engine.partials.contents import branch_of, digest
 from transom.engine.spark import eventtimes, plan
 from transom.engine.spark.columns import TIME, is_case_sensitive, to_column, to_condition
 from transom.engine.spark.plan import Branch, Rows
+from transom.engine.spark.plantext import plan_text, without_numbers
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
 from transom.model.sessions import is_connect
@@ -107,7 +108,7 @@ def _is_retimed(session: SparkSession, schema: StructType, rows: Rows, query: Wi
         return False
     former = replace(rows, event_time=Expression(before.time))
     try:
-        return plan.plan_text(_seen(session, schema, rows.branches[query.branch], former)) == before.plan
+        return plan_text(_seen(session, schema, rows.branches[query.branch], former)) == before.plan
     except (PySparkException, DefinitionError):
         return False
 
@@ -120,7 +121,7 @@ def _is_same(session: SparkSession, schema: StructType, rows: Rows, query: Windo
         return False
     chain, former = rows.branches[query.branch], StructType.fromJson(json.loads(before.source))
     try:
-        if plan.plan_text(_seen(session, former, chain, rows)) != before.plan:
+        if plan_text(_seen(session, former, chain, rows)) != before.plan:
             return False
         old, new = (
             _computed(_seen(session, StructType([*columns, StructField(_UNUSED, IntegerType())]), chain, rows), query)
@@ -148,7 +149,7 @@ def _computed(seen: DataFrame, query: WindowedQuery) -> str:
     used += [] if query.condition is None else [to_condition(query.condition)]
     columns = [column.alias(f"_u{i}") for i, column in enumerate(used)]
     chosen = seen.select(F.col(TIME), *columns)
-    text = plan.without_numbers(chosen._jdf.queryExecution().optimizedPlan().toString())
+    text = without_numbers(chosen._jdf.queryExecution().optimizedPlan().toString())
     text = _LEAF.sub("LogicalRDD", text)
     if "Union" in text:  # takes columns by their places
         return text

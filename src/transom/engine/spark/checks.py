@@ -1,4 +1,4 @@
-"""What is refused of a stream's queries when they are compiled: results would depend on how the stream is cut."""
+"""Checks of queries when they are compiled: what would depend on how the stream is cut is refused."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from transom.engine.partials.tables import LENGTH, PANE, TAG
-from transom.engine.spark import plan, rowwise
+from transom.engine.spark import rowwise
 from transom.engine.spark.columns import Unrepeatable
 from transom.engine.spark.plan import Transformation
+from transom.engine.spark.plantext import plan_text
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
 from transom.windows.query import Key
@@ -25,7 +26,7 @@ def checked_event_time(good: DataFrame, event_time: Expression) -> str:
     Raises:
         DefinitionError: The event time is not made of each row by itself.
     """
-    text, where = plan.plan_text(good), f"event_time: {event_time.text!r}"
+    text, where = plan_text(good), f"event_time: {event_time.text!r}"
     root = rowwise.parse(text)
     if [operator.name for operator in root.walk()] != ["Project", root.children[0].name]:
         raise DefinitionError(f"{where} is not made of one row.", "Give an expression over the columns of a row.")
@@ -58,7 +59,7 @@ def check_expressions(needed: DataFrame, rows: str, chain: Sequence[Transformati
     Raises:
         DefinitionError: One of them is not.
     """
-    text, where = plan.plan_text(needed), "where, group_by or agg"
+    text, where = plan_text(needed), "where, group_by or agg"
     fault = rowwise.more_than_columns(text, rows)
     if fault is not None:
         raise DefinitionError(f"{where}: {fault[0]}.", fault[1])

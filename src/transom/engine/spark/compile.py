@@ -16,6 +16,7 @@ from transom.engine.spark.carrying import Carried, KnownRows
 from transom.engine.spark.checks import check_expressions, check_keys, check_row_wise, checked_event_time
 from transom.engine.spark.columns import TIME, first_line
 from transom.engine.spark.plan import Aggregation, Branch, Needed, Rows, StreamPlan
+from transom.engine.spark.plantext import plan_text
 from transom.engine.spark.zones import check_zones
 from transom.engine.state.state import CompiledQuery
 from transom.engine.state.stores import StoreShape
@@ -172,7 +173,7 @@ def _seen(
         for index in dict.fromkeys(query.branch for query in queries)
     }
     frames = {index: branch.as_written(good) for index, branch in branches.items()}
-    texts = {index: plan.plan_text(df) for index, df in frames.items()}
+    texts = {index: plan_text(df) for index, df in frames.items()}
     stream_text = checked_event_time(good, rows.event_time)
     for index, df in frames.items():
         check_row_wise(df, texts[index], stream_text, branches[index].chain)
