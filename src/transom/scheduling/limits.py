@@ -1,4 +1,4 @@
-"""Whether the runs of a stream leave its queries a chance to keep their latency limits."""
+"""Latency limits that are out of reach: the runs of a stream leave its queries no chance to keep them."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from transom.scheduling.policies import Columns, Floats, Policy
 
 @dataclass(frozen=True)
 class MemoryMode:
-    """Whether the stream whose run frees most goes first, instead of the one with the least slack.
+    """The mode in which the stream whose run frees most goes first, instead of the one with the least slack.
 
     It is entered when the share of memory in use reaches `enter`, and left when half of what was in use is free again
     or after `longest` (Klink, section 3.4, which gives no value for the share). After that time, memory being still

@@ -75,7 +75,7 @@ def _moment(text: str) -> Micros:
 
 
 class SeenWatermarks:
-    """The watermarks that the batches of one query had, and what follows from them for the next.
+    """The watermarks of one query's batches, from which the next one is foretold.
 
     Args:
         window: The windows of its results; None for a query without, or with sessions.
@@ -146,7 +146,7 @@ class SeenWatermarks:
 
 
 class QueryEstimate:
-    """What is known of one query, and what a policy makes of it.
+    """The estimate of one query, learned from its batches, and its view for a policy.
 
     Args:
         window: The windows of its results; None for a query without, or with sessions.

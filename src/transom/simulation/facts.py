@@ -1,4 +1,4 @@
-"""What is true of the streams of simulated runs and never changes, and what was measured of them last."""
+"""Facts of the streams of simulated runs: all that never changes."""
 
 from __future__ import annotations
 

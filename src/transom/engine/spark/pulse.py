@@ -1,4 +1,4 @@
-"""Whether Spark is still there, also while nothing is asked of it: Java may end, its context or its server stop."""
+"""A watch on Spark: it may end while nothing is asked of it, with Java, its context or its server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a transformation is row-wise, by its analysed plan: each row by itself, whatever rows are beside it.
+"""Checks by its analysed plan that a transformation is row-wise: each row by itself, whatever rows are beside it.
 
 What depends on several rows (an aggregate, `distinct`, a limit) would depend on how the stream is cut.
 """

@@ -1,4 +1,4 @@
-"""Whether Java, which computes the panes of calendar windows, and Python, which closes them, know the same clocks."""
+"""A check that Java, which makes panes of calendar windows, and Python, which closes them, know the same clocks."""
 
 from __future__ import annotations
 

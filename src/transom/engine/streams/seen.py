@@ -10,7 +10,7 @@ from transom.sources.base import Cut, Offset, Source
 
 
 class SeenSource:
-    """What a stream knows of its source.
+    """A source as its stream has known it since the last look.
 
     Args:
         source: The source, open.

@@ -1,4 +1,4 @@
-"""Whether a Parquet file fits the schema, by its footer: which types are read as which without loss.
+"""The fit of a Parquet file to the schema, by its footer: which types are read as which without loss.
 
 Spark decides it while it reads, and only for the columns that a job uses; so which queries there are, and which files
 are beside it, would decide whether a file counts. Some of what Spark reads it reads as something else (an int of 300 as

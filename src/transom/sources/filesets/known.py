@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FileSet:
-    """Which files a source reads, and how."""
+    """The files of a source, by their patterns, and the way in which they are found, read and cut."""
 
     paths: tuple[str, ...]
     """Patterns of paths, here or in a store."""
@@ -49,7 +49,7 @@ class FileSet:
 
 
 class KnownFiles:
-    """What can be learnt of files without Spark; the footer of each is read once.
+    """The facts of files that are learnt without Spark; the footer of each is read once.
 
     Args:
         files: Which they are, and how they are read.

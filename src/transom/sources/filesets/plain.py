@@ -1,4 +1,4 @@
-"""Whether a file of JSON lines is plain: each line is at most one object, so that no reader can leave out anything.
+"""Plain files of JSON lines: each line is at most one object, so that no reader can leave out anything.
 
 Spark's reader takes the first value of a line and drops the rest. Where it is known that nothing can follow the first
 value, whether that value can be parsed or not, it reads exactly. A look at the bytes tells that for most files, at a

@@ -1,4 +1,4 @@
-"""What looks for the files of a source: on this machine, in a store of objects, or in the log of a Delta table."""
+"""Scanners for the files of a source: on this machine, in a store of objects, or in the log of a Delta table."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _FORGET_AFTER = 1_000
 
 
 class _Opened(NamedTuple):
-    """What an open source works with."""
+    """The parts of an open source."""
 
     log: FileLog
     scanner: AnyScanner
