@@ -53,6 +53,16 @@ def test_java_ends_when_it_is_interrupted_before_it_can_be_asked_to(interruptibl
         os.kill(int(pid.read_text()), 0)
 
 
+def test_java_ends_though_the_interrupt_came_in_the_middle_of_a_look_at_it():
+    """Between taking the lock of `Popen.poll` and the block that gives it back."""
+    process = subprocess.Popen(["sleep", "600"])
+    process._waitpid_lock.acquire()
+    ending = threading.Thread(target=quiet._end, args=[process], daemon=True)
+    ending.start()
+    ending.join(20)
+    assert process.returncode == -signal.SIGTERM
+
+
 def test_java_that_has_started_goes_on(launcher, monkeypatch):
     """The script says that it listens at port 1, with a secret of one letter, as Spark's program would."""
     started = []

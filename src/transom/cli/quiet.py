@@ -174,13 +174,23 @@ def _no_java_left() -> Iterator[None]:
 
 
 def _end(process: subprocess.Popen[Any]) -> None:
+    """End a process and wait for it, without its lock: an interrupt in the middle of `poll` leaves that taken."""
     with suppress(Exception), process:  # it did not even start; closes its pipe
-        process.terminate()
-        try:
-            process.wait(LONGEST)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if process.returncode is None:
+            process.returncode = _ended(process.pid)
+
+
+def _ended(pid: int) -> int:
+    """End a child, which may take its time or not listen; return how it ended."""
+    statuses: list[int] = []
+    waiting = threading.Thread(target=lambda: statuses.append(os.waitpid(pid, 0)[1]), daemon=True)
+    os.kill(pid, signal.SIGTERM)
+    waiting.start()
+    waiting.join(LONGEST)
+    if waiting.is_alive():
+        os.kill(pid, signal.SIGKILL)
+        waiting.join()
+    return os.waitstatus_to_exitcode(statuses[0])
 
 
 @contextmanager
