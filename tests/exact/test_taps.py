@@ -8,6 +8,8 @@ import os
 import pytest
 
 import transom as tm
+from transom.checkpoint.files import Written
+from transom.engine.spark.rowfiles import KeptRows
 from transom.engine.streams import taps
 from transom.errors import CheckpointError, DefinitionError, SinkError
 from transom.model.time import ManualClock
@@ -227,7 +229,23 @@ def test_rows_that_wait_when_their_query_is_not_in_the_job_any_more_are_seen(spa
     stream.window("10 seconds").agg(n=tm.count()).to(tm.sinks.memory(), "counts")
     app.run(once=True)
     assert written(spark, tmp_path / "former") == list(range(10))
-    assert not [path for path in (tmp_path / "former").iterdir() if path.name.startswith(".")]
+    assert not list((tmp_path / "former").glob(".rows-*"))
+
+
+def test_what_is_left_of_a_query_is_named_if_it_is_there_and_can_be(tmp_path, monkeypatch, caplog):
+    name = ".rows-000000000001.ab.tmp/zone=a/part-0.json"
+    rows = KeptRows(0, {name: Written(1, 0)}, str(tmp_path / "out"))
+    taps.publish_left(1, rows)
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "out" / name).parent.mkdir(parents=True)
+    (tmp_path / "out" / name).write_text("x")
+    with monkeypatch.context() as patch:
+        patch.setattr(taps, "move", refused)
+        taps.publish_left(1, rows)
+    assert "micro-batch 1 wait in" in caplog.text
+    taps.publish_left(1, rows)
+    assert (tmp_path / "out" / "zone=a" / "rows-000000000001-part-0.json").read_text() == "x"
+    assert not (tmp_path / "out" / name).parent.parent.exists()
 
 
 def refused(*_):

@@ -19,7 +19,7 @@ from transom.engine.streams.cuts import CutJob, CutOutcome, JobOptions, LoggedCu
 from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.readers import Reader, RowBuffer
 from transom.engine.streams.seen import SeenSource
-from transom.engine.streams.taps import publish
+from transom.engine.streams.taps import publish_left
 from transom.errors import TransomError
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.sources.base import Offset
@@ -279,7 +279,7 @@ class RunningStream:
             for buffer in buffers:
                 buffer.keep(cut.number, rows)
             if not buffers:  # the query is not in the job any more
-                publish(cut.number, rows)
+                publish_left(cut.number, rows)
         watermark = self.state.watermark
         if not cut.empty:
             injected = self.source.watermark(cut.end)

@@ -7,6 +7,7 @@ first, and removes what was not committed.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import uuid
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from transom.engine.streams.stream import RunningStream
+
+logger = logging.getLogger(__name__)
 
 _FILE = re.compile(r"rows-(\d{12,})-.*")
 _WAITING = re.compile(r"\.rows-\d{12,}\.\w+\.tmp")
@@ -100,7 +103,8 @@ class RowFiles:
             )
         waiting = [name for name in names_in(self.directory) if _WAITING.fullmatch(name)]
         for cut, rows in self._committed.items():
-            if rows.directory != str(self.directory) or not _tries(rows).isdisjoint(waiting):
+            mine = rows.directory == str(self.directory)
+            if not _tries(rows).isdisjoint(waiting) if mine else _waits(rows):
                 publish(cut, rows)
         if waiting and self._check is not None:
             self._check()  # what was listed before is none of a run that took over since
@@ -195,17 +199,52 @@ def _files_below(directory: Place) -> Iterator[tuple[str, int]]:
     sync_directory(directory.parent)
 
 
+def _waits(rows: KeptRows) -> bool:
+    """Tell whether files of a cut have not got their names.
+
+    Raises:
+        SinkError: The file system does not tell.
+    """
+    directory = located(str(rows.directory))
+    try:
+        return any((directory / attempt).exists() for attempt in _tries(rows))
+    except OSError as error:
+        raise SinkError(
+            f"Whether rows wait in {directory} is not known: {error.strerror or error}.",
+            "Repair that, and start the application again.",
+        ) from error
+
+
 def publish(cut: int, rows: KeptRows) -> None:
     """Give the files of a committed cut their names; may be repeated after a crash inside it.
-
-    What is kept in the checkpoint, for other streams, stays as it is.
 
     Raises:
         SinkError: The file system does not let us.
     """
-    if rows.directory is None:
-        return
-    directory = located(rows.directory)
+    directory = located(str(rows.directory))
+    try:
+        _give_names(directory, cut, rows)
+    except OSError as error:
+        raise SinkError(
+            f"The rows of the committed micro-batch {cut} wait in {directory}, but cannot get their names: "
+            f"{error.strerror or error}.",
+            "Repair that, and start the application again: it begins with them.",
+        ) from error
+
+
+def publish_left(cut: int, rows: KeptRows) -> None:
+    """Do the same for a query that is not in the job any more; what cannot get its name stays hidden, with a warning.
+
+    What is kept in the checkpoint, for other streams, stays as it is.
+    """
+    try:
+        if rows.directory is not None and _waits(rows):
+            publish(cut, rows)
+    except SinkError as error:
+        logger.warning("%s The query is not in the job any more, so that they are left.", error.message)
+
+
+def _give_names(directory: Place, cut: int, rows: KeptRows) -> None:
     targets = {name: _target(directory, name, cut) for name in sorted(rows.files or ())}
 
     def name_one(name: str) -> None:
@@ -218,23 +257,16 @@ def publish(cut: int, rows: KeptRows) -> None:
             # It has its name.
 
     folders = dict.fromkeys(target.parent for target in targets.values())
-    try:
-        if isinstance(directory, Path):
-            for folder in folders:
-                make_directory(folder)
-            for name in targets:
-                name_one(name)
-            for folder in folders:
-                sync_directory(folder)
-        else:
-            with ThreadPoolExecutor(_MOVES) as pool:
-                list(pool.map(name_one, targets))
-    except OSError as error:
-        raise SinkError(
-            f"The rows of the committed micro-batch {cut} wait in {directory}, but cannot get their names: "
-            f"{error.strerror or error}.",
-            "Repair that, and start the application again: it begins with them.",
-        ) from error
+    if isinstance(directory, Path):
+        for folder in folders:
+            make_directory(folder)
+        for name in targets:
+            name_one(name)
+        for folder in folders:
+            sync_directory(folder)
+    else:
+        with ThreadPoolExecutor(_MOVES) as pool:
+            list(pool.map(name_one, targets))
     for attempt in _tries(rows):
         remove_tree(directory / attempt)
 
