@@ -18,6 +18,7 @@ from transom.sources.topics.book import Book
 from transom.sources.topics.brokers import Asking, Place
 from transom.sources.topics.factory import _start
 from transom.sources.topics.ranges import shares
+from transom.sources.topics.rows import patience
 
 KEYS = st.sampled_from("abcdef")
 
@@ -153,3 +154,8 @@ def test_where_partitions_begin(starting: Start, begins: list[int] | str) -> Non
     else:
         found = first_offsets(starting, earliest, ends, lambda places, at: asked[at])
         assert [found[place] for place in PLACES] == begins
+
+
+def test_a_job_does_not_wait_long_for_brokers_that_are_gone_unless_that_is_asked_for() -> None:
+    assert set(patience({"kafka.client.rack": "a"}).values()) == {"10000"}
+    assert patience({"kafka.request.timeout.ms": "30000"}) == {}, "Java's client takes no call shorter than a request"
