@@ -19,7 +19,7 @@ from transom.cli.deadletters import read_dead_letters
 from transom.engine.spark import deadletters
 from transom.engine.spark.columns import TIME
 from transom.engine.spark.rowfiles import checked
-from transom.engine.streams.joining import JoinInput
+from transom.engine.streams.joininput import JoinInput
 from transom.engine.streams.taps import RowFiles
 from transom.errors import CheckpointFencedError
 from transom.model.time import MIN_TIME, ManualClock

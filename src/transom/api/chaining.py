@@ -10,7 +10,8 @@ from transom.api.streams import Query, Rowwise, Stream
 from transom.engine.spark.rows import WindowJoin
 from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.derived import WINDOW_TIME, DerivedSource
-from transom.engine.streams.joining import ROWS, JoinSource
+from transom.engine.streams.joining import JoinSource
+from transom.engine.streams.joininput import ROWS
 from transom.engine.streams.laterows import LATE_TIME, LateRowsSource
 from transom.engine.streams.results import ResultsSource
 from transom.errors import DefinitionError

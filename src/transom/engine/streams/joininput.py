@@ -1,0 +1,142 @@
+"""One input of a join: its rows, kept as files until no window needs them any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from transom.engine.partials.results import WINDOW_END
+from transom.engine.spark import rows as kept_rows
+from transom.engine.spark.columns import TIME
+from transom.engine.spark.rowfiles import Files, KeptRows, checked, files_from_json, files_in, files_to_json
+from transom.engine.state.closing import Closing
+from transom.model.time import MIN_TIME, Micros
+from transom.sources.base import Offset
+from transom.storage.places import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from transom.engine.streams.cuts import LoggedCut
+    from transom.engine.streams.joining import JoinSource
+    from transom.engine.streams.stream import RunningStream
+
+
+ROWS = "rows"
+"""The one aggregate of a side's query: how many rows a window holds."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of one cut that are kept."""
+
+    last_end: Micros
+    """The end of the last window that holds one."""
+    files: Files | None
+    """Where they are; None if nobody has noted that (format 1)."""
+
+
+class JoinInput:
+    """One input of a join: reads its query's windows, keeps its rows.
+
+    The query counts the rows of each window, so that lateness, dead letters and failures are those of any query.
+
+    Args:
+        source: The join.
+        name: `left` or `right`.
+        stream: Name of the stream.
+        query: Name of the query.
+    """
+
+    late_of: str | None = None
+    """It needs the rows that are in time."""
+    held_bytes = 0
+    """The rows wait on disk."""
+    behind = 0
+    """The join closes windows as its sides do."""
+
+    def __init__(self, source: JoinSource, name: str, stream: str, query: str) -> None:
+        self.name, self.stream, self.query = name, stream, query
+        self.directory: Place = Path()
+        self.columns: StructType
+        self.running: RunningStream
+        self.until: Micros = MIN_TIME
+        """Windows up to here are closed."""
+        self.windows: dict[Micros, int] = {}
+        """Rows of the closed windows that wait for the other side, by their end."""
+        self.pieces: dict[int, Piece] = {}
+        """The rows that are kept, by cut."""
+        self._source = source
+
+    @property
+    def child(self) -> RunningStream:
+        """The stream of the joined rows."""
+        return self._source.child
+
+    @property
+    def lost(self) -> str | None:
+        """Why the rows are not whole any more; None while they are."""
+        state = self.running.state.queries.get(self.query)
+        if state is None:
+            return "was removed"
+        return None if state.failure is None else "failed"
+
+    def piece(self, cut: int) -> Place:
+        """Return where the rows of a cut are kept."""
+        return self.directory / f"{cut:012d}"
+
+    def store(self, seen: DataFrame, cut: LoggedCut, late_before: Mapping[str, Micros]) -> KeptRows | None:
+        """Keep the rows that are not late for all windows; None when there are none."""
+        in_time = f"{TIME} >= {late_before[self.query]}L"
+        return kept_rows.write_rows(seen, in_time, cut.watermark, cut.rows, self.piece(cut.number))
+
+    def keep(self, cut: int, rows: KeptRows) -> None:
+        """Remember that the rows of a committed cut are kept."""
+        self.pieces[cut] = Piece(self._source.join.window.last_end(rows.newest), rows.files)
+
+    def files(self, first_end: Micros) -> list[Place]:
+        """Return the files, checked, with all rows of windows that end at a moment or later."""
+        needed = [cut for cut, piece in list(self.pieces.items()) if piece.last_end >= first_end]
+        return [path for cut in needed for path in checked(self.piece(cut), self._named(cut))]
+
+    def _named(self, cut: int) -> Files:
+        """Return the files with the rows of a cut; those that are there where the log names none."""
+        files = self.pieces[cut].files
+        return files_in(self.piece(cut)) if files is None else files
+
+    def held(self) -> dict[str, Any]:
+        """Return what the snapshot must hold, as JSON."""
+        pieces = [[cut, piece.last_end, files_to_json(self._named(cut))] for cut, piece in self.pieces.items()]
+        return {"until": self.until, "windows": list(self.windows.items()), "pieces": pieces}
+
+    def restore(self, values: Mapping[str, Any]) -> None:
+        """Take in what `held` returned."""
+        self.until, self.windows = values["until"], dict(values["windows"])
+        self.pieces = {cut: Piece(end, files_from_json(*files)) for cut, end, *files in values["pieces"]}
+
+    def wants(self, watermark: Micros, now: Micros) -> bool:
+        """Tell whether a watermark without rows would complete a window."""
+        return self._source.side_wants(self, watermark, now)
+
+    @property
+    def last_end(self) -> Micros:
+        """The end of the last window that must be closed at the end of the input."""
+        return self._source.last_end
+
+    def has_read(self, cut: int, offset: Offset) -> bool:
+        """Return False: which windows there are depends on both sides; that is a few numbers."""
+        return False
+
+    def closed(self, cut: int, closings: Sequence[Closing], closed: Micros, ingested: Micros) -> None:
+        """Take the windows that a logged cut closed."""
+        for closing in closings:
+            if closing.query == self.query and closing.final is not None:
+                ends = closing.final.column(WINDOW_END).cast(pa.int64()).to_pylist()
+                self.windows.update(zip(ends, closing.final.column(ROWS).to_pylist(), strict=True))
+        self.until = max(self.until, closed)
+        self._source.moved(ingested)
