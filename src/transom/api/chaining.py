@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
@@ -41,10 +42,14 @@ class Derivation(Protocol):
 
 
 @dataclass(eq=False)
-class ResultsOf:
-    """The results of a query."""
+class OfQuery(ABC):
+    """Rows that a query gives to other queries, in the stream that is named after it."""
 
-    time: ClassVar[Expression] = WINDOW_TIME
+    time: ClassVar[Expression]
+    method: ClassVar[str]
+    """Of `Query`, which users call for them."""
+    ending: ClassVar[str]
+    """Of the stream's name."""
     query: Query
     wanted: str | None
     """Name of the query, if it gets no sink."""
@@ -53,62 +58,52 @@ class ResultsOf:
     @property
     def name(self) -> str:
         """Name of the stream, as far as it is known."""
-        return f"{self.query.label or self.wanted or 'a query'}.results"
+        return f"{self.query.label or self.wanted or 'a query'}.{self.ending}"
 
     def settle(self) -> None:
         """Add the query without a sink, if it has none; the stream is named after it.
 
         Raises:
-            DefinitionError: The query has another name than `results` says.
+            DefinitionError: The query has another name than the method was given.
         """
-        _register(self.query, self.wanted, "results")
+        label = self.query.label or self.query._register([Nowhere()], self.wanted).query
+        if self.wanted not in (None, label):
+            raise DefinitionError(
+                f"{self.method}: the query is named {label!r} in to() and {self.wanted!r} in {self.method}().",
+                "Name it in one of them.",
+            )
         self.stream.name = self.name
 
     def source(self) -> DerivedSource:
         """Return a new source, for one run."""
         assert self.query.label is not None, "settled first"
-        return ResultsSource(self.query.windowed.grouped.rows.stream.name, self.query.label)
+        return self._source(self.query.windowed.grouped.rows.stream.name, self.query.label)
 
-
-def _register(query: Query, wanted: str | None, method: str) -> None:
-    """Make a query that others read part of the application, if it is not."""
-    label = query.label or query._register([Nowhere()], wanted).query
-    if wanted not in (None, label):
-        raise DefinitionError(
-            f"{method}: the query is named {label!r} in to() and {wanted!r} in {method}().", "Name it in one of them."
-        )
+    @abstractmethod
+    def _source(self, stream: str, query: str) -> DerivedSource:
+        """Return a source of the rows that a query on a stream gives."""
 
 
 @dataclass(eq=False)
-class LateRowsOf:
+class ResultsOf(OfQuery):
+    """The results of a query."""
+
+    time, method, ending = WINDOW_TIME, "results", "results"
+
+    def _source(self, stream: str, query: str) -> DerivedSource:
+        return ResultsSource(stream, query)
+
+
+@dataclass(eq=False)
+class LateRowsOf(OfQuery):
     """The rows that come too late for a query."""
 
-    time: ClassVar[Expression] = LATE_TIME
-    query: Query
-    wanted: str | None
-    """Name of the query, if it gets no sink."""
+    time, method, ending = LATE_TIME, "late_rows", "late"
     behind: Micros
     """The distance of the watermark behind that of the query's stream."""
-    stream: Stream = field(init=False)
 
-    @property
-    def name(self) -> str:
-        """Name of the stream, as far as it is known."""
-        return f"{self.query.label or self.wanted or 'a query'}.late"
-
-    def settle(self) -> None:
-        """Add the query without a sink, if it has none; the stream is named after it.
-
-        Raises:
-            DefinitionError: The query has another name than `late_rows` says.
-        """
-        _register(self.query, self.wanted, "late_rows")
-        self.stream.name = self.name
-
-    def source(self) -> DerivedSource:
-        """Return a new source, for one run."""
-        assert self.query.label is not None, "settled first"
-        return LateRowsSource(self.query.windowed.grouped.rows.stream.name, self.query.label, self.behind)
+    def _source(self, stream: str, query: str) -> DerivedSource:
+        return LateRowsSource(stream, query, self.behind)
 
 
 @dataclass(eq=False)
