@@ -291,3 +291,10 @@ def test_a_job_over_kafka(tmp_path, monkeypatch):
     own = SparkChoice(conf={"spark.driver.extraClassPath": f"/nowhere/*:{tmp_path}/*"})
     assert own.with_kafka() == own
     assert replace(own, conf={"spark.driver.extraClassPath": "/nowhere/*"}).with_kafka().packages
+
+
+def test_each_known_key_is_named_once():
+    with pytest.raises(JobFileError) as caught:
+        parse_job(JOB.replace("files =", "zzzz =", 1))
+    known = str(caught.value).partition("Known keys: ")[2].rstrip(".").split(", ")
+    assert len(known) == len(set(known)) > 10

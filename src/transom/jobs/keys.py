@@ -51,7 +51,7 @@ class Keys:
         self.file, self.where, self.table = file, where, table
         for key in table:
             if key not in known:
-                remedy = did_you_mean(key, known, f"Known keys: {', '.join(known)}.")
+                remedy = did_you_mean(key, known, f"Known keys: {', '.join(dict.fromkeys(known))}.")
                 raise self.error(f"unknown key {key!r}", remedy)
 
     def error(self, what: str, remedy: str) -> JobFileError:
