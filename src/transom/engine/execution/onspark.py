@@ -31,7 +31,7 @@ from transom.engine.streams.cuts import CutJob, CutOutcome
 from transom.engine.streams.rowbuffer import keep_rows
 from transom.engine.streams.stream import RunningStream
 from transom.errors import CheckpointError, CheckpointFullError, QueryFailedError, SourceError
-from transom.failures import FailureKind, classify, require_blame
+from transom.failures import FailureKind, classify, is_of_files, require_blame
 from transom.model.time import Micros
 from transom.sources.base import ARRIVAL
 from transom.windows.components import Component
@@ -271,10 +271,16 @@ class SparkJob:
             failure = classify(error)
             if failure.kind is not FailureKind.DISK_FULL:
                 require_blame(error, self._what)
-            kind = CheckpointFullError if failure.kind is FailureKind.DISK_FULL else CheckpointError
-            raise kind(
+            full = failure.kind is FailureKind.DISK_FULL
+            if full:
+                remedy = "free some space on that disk"
+            elif is_of_files(error):
+                remedy = "repair that disk or store"
+            else:  # they are computed by what the queries say of rows, which may raise for some
+                remedy = "correct what raises for these rows"
+            raise (CheckpointFullError if full else CheckpointError)(
                 f"Could not write the dead letters {directory}: {failure.reason}.",
-                "Nothing of this cut was committed: free some space on that disk, or repair it, and run again.",
+                f"Nothing of this cut was committed: {remedy}, and run again.",
             ) from error
 
     @contextmanager
