@@ -194,7 +194,8 @@ def catchup(source: str, output: str, count: int) -> dict[str, Any]:
     tables = _tables()
     tables.executeSql(
         "CREATE TABLE events (page_id STRING, ad_id STRING, event_type STRING, event_time BIGINT, "
-        f"ts AS TO_TIMESTAMP_LTZ(event_time, 3), WATERMARK FOR ts AS ts) WITH ({_from(source)})"
+        "ts AS TO_TIMESTAMP_LTZ(event_time, 3), WATERMARK FOR ts AS ts - INTERVAL '0.001' SECOND) "
+        f"WITH ({_from(source)})"  # a watermark of ts would say that no other event of this millisecond comes
     )
     tables.executeSql(
         "CREATE TEMPORARY VIEW viewed AS SELECT ad_id AS campaign_id, page_id, event_time, ts "

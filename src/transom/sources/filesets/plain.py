@@ -19,9 +19,8 @@ from transom.storage.places import is_local
 BLOCK = 4 << 20
 """Bytes that are looked at together; a file with a longer line is not plain."""
 _PACKED = (".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
-_NEVER = (b"\0", b"\r", b"\xef\xbb\xbf", b"\\ud", b"\\uD")
-"""A NUL and a byte order mark change how bytes are decoded, at a carriage return a line ends, and of half a character
-(an escaped surrogate) bytes and text make different names."""
+_MARK = b"\xef\xbb\xbf"
+_SURROGATES = (b"\\ud", b"\\uD")
 _STRUCTURE = b"\n\"'{}"
 _OTHERS = bytes(set(range(256)) - set(_STRUCTURE))
 _NEWLINE, _QUOTE, _SINGLE, _OPEN, _CLOSE = _STRUCTURE[0], _STRUCTURE[1], _STRUCTURE[2], _STRUCTURE[3], _STRUCTURE[4]
@@ -80,13 +79,27 @@ def is_plain(lines: bytes) -> bool:
     >>> is_plain(b'{"a":1}\n{"a":{"b":"}"}}\n{"a"}\n')
     True
     """
-    if not lines.endswith(b"\n") or any(bad in lines for bad in _NEVER) or not _is_utf8(lines):
+    if not lines.endswith(b"\n") or not _means_one_text(lines):
         return False
     letters = np.frombuffer(lines, np.uint8)
     ends = np.flatnonzero(letters == _NEWLINE)
     if letters[0] != _OPEN or (letters[ends[:-1] + 1] != _OPEN).any() or (letters[ends - 1] != _CLOSE).any():
         return False
     return lines.count(b"}") == len(ends) or _closes_last(lines, len(ends))
+
+
+def _means_one_text(lines: bytes) -> bool:
+    """Tell whether bytes are the same text to every reader.
+
+    A NUL and a byte order mark change how bytes are decoded, at a carriage return a line ends, and of half a character
+    (an escaped surrogate) bytes and text make different names. Single bytes are found ten times as fast as longer
+    ones, which are looked for only where they can be.
+    """
+    if b"\0" in lines or b"\r" in lines:
+        return False
+    if b"\\" in lines and any(half in lines for half in _SURROGATES):
+        return False
+    return lines.isascii() or (_MARK not in lines and _is_utf8(lines))
 
 
 def _is_utf8(text: bytes) -> bool:
