@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_questions_and_derived_datasets_exchange_nothing_and_run_where_their_partitions_are(
     together: dict[str, Any],
 ) -> None:
@@ -28,7 +29,6 @@ def test_what_a_killed_executor_held_comes_back_from_its_frames_and_from_a_check
     assert together["seconds"] < 30
 
 
-@pytest.mark.slow
 def test_tasks_run_where_their_partitions_are_and_exchange_nothing(seen: dict[str, Any]) -> None:
     found = seen["placement"]
     assert found["found"] == found["frame"] == found["plain"] > 0
@@ -43,12 +43,10 @@ def test_tasks_run_where_their_partitions_are_and_exchange_nothing(seen: dict[st
     )
 
 
-@pytest.mark.slow
 def test_partitions_move_to_other_executors(seen: dict[str, Any]) -> None:
     assert seen["moving"] == {"alike": True, "homes": True, "left": 0, "there": 12}
 
 
-@pytest.mark.slow
 def test_a_killed_executor_takes_no_row_with_it(seen: dict[str, Any]) -> None:
     found = seen["killed"]
     assert found["same"]
@@ -56,7 +54,6 @@ def test_a_killed_executor_takes_no_row_with_it(seen: dict[str, Any]) -> None:
     assert (found["rows"], found["lost"]) == (60_000, 12)
 
 
-@pytest.mark.slow
 def test_a_group_that_many_ask_for_is_copied_and_copies_spare_computing_and_go_when_cold(seen: dict[str, Any]) -> None:
     found = seen["copies"]
     assert found["idle"], "nothing counts as busy before anything was asked"
@@ -72,7 +69,6 @@ def test_a_group_that_many_ask_for_is_copied_and_copies_spare_computing_and_go_w
     assert found["deleted"]
 
 
-@pytest.mark.slow
 def test_while_executors_are_killed_every_question_is_answered_and_right(kills: dict[str, Any]) -> None:
     found = kills["collection_kills"]
     assert found["kills"] >= 12

@@ -100,6 +100,7 @@ def wait_for(process, step, number):
     raise AssertionError("it ended too early")
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_stops_at_once(spark, tmp_path):
     with start(tmp_path, DELAY_MS="10000") as process:
         wait_for(process, "committed", 2)

@@ -55,18 +55,14 @@ def is_utf8_file(path: str) -> bool:
 
 
 def _blocks(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
-    """Yield whole lines, each with its end, about `BLOCK` bytes at a time."""
-    rest = b""
+    """Yield whole lines, each with its end, about `BLOCK` bytes at a time; nothing for a line that is longer."""
     while block := file.read(BLOCK):
-        lines, newline, block = block.rpartition(b"\n")
-        if newline:
-            yield rest + lines + newline
-            rest = b""
-        rest += block
-        if len(rest) > BLOCK:
-            yield b""
-    if rest:
-        yield rest + b"\n"
+        while not block.endswith(b"\n"):
+            more = file.readline(BLOCK)
+            block += more or b"\n"
+            if len(more) == BLOCK:
+                yield b""
+        yield block
 
 
 def is_plain(lines: bytes) -> bool:
@@ -85,7 +81,7 @@ def is_plain(lines: bytes) -> bool:
     ends = np.flatnonzero(letters == _NEWLINE)
     if letters[0] != _OPEN or (letters[ends[:-1] + 1] != _OPEN).any() or (letters[ends - 1] != _CLOSE).any():
         return False
-    return lines.count(b"}") == len(ends) or _closes_last(lines, len(ends))
+    return np.count_nonzero(letters == _CLOSE) == len(ends) or _closes_last(lines, len(ends))
 
 
 def _means_one_text(lines: bytes) -> bool:
