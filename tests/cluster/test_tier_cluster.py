@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 def test_results_stay_exact_when_an_executor_is_killed(together: dict[str, Any]) -> None:
     found = together["tier"]
@@ -17,7 +19,6 @@ def test_results_stay_exact_when_an_executor_is_killed(together: dict[str, Any])
     assert sum(found["groups"].values()) == 6
 
 
-@pytest.mark.slow
 def test_executors_that_come_are_used_and_those_that_will_go_are_emptied(seen: dict[str, Any]) -> None:
     found = seen["elastic"]
     assert found["same"]
@@ -28,7 +29,6 @@ def test_executors_that_come_are_used_and_those_that_will_go_are_emptied(seen: d
     assert found["lost"] == [], "it was empty when it went, or is still there: no window had to wait"
 
 
-@pytest.mark.slow
 def test_groups_move_by_each_strategy_while_windows_are_open(seen: dict[str, Any]) -> None:
     found = seen["migrating"]
     assert found["same"]
@@ -39,7 +39,6 @@ def test_groups_move_by_each_strategy_while_windows_are_open(seen: dict[str, Any
     assert found["moved"] == 3
 
 
-@pytest.mark.slow
 def test_windows_and_sessions_stay_exact_while_executors_are_killed(kills: dict[str, Any]) -> None:
     found = kills["window_kills"]
     assert found["kills"] >= 12

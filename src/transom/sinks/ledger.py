@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 ANSWER = 30.0
-"""Seconds in which brokers have to answer."""
+"""Seconds in which brokers have to answer. Whoever waits for a request that is given up then waits twice as long: a
+client that goes while one of its requests is under way may take the process with it."""
 TRIES = 50
 _COMING = ("_NOENT", "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART", "NOT_LEADER_OR_FOLLOWER")
 _SMALL = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.1"}
@@ -62,9 +63,9 @@ class Ledger:
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import NewTopic
 
-        asked = self.client.create_topics([NewTopic(self.topic, 1, config=dict(_SMALL))])
+        asked = self.client.create_topics([NewTopic(self.topic, 1, config=dict(_SMALL))], request_timeout=ANSWER)
         try:
-            asked[self.topic].result(ANSWER)
+            asked[self.topic].result(2 * ANSWER)
         except KafkaException as error:
             if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
                 raise
@@ -175,9 +176,11 @@ class Ledger:
 
         place, level = TopicPartition(self.topic, 0), IsolationLevel.READ_UNCOMMITTED
         for left in reversed(range(TRIES)):
-            asked = self.client.list_offsets({place: OffsetSpec.latest()}, isolation_level=level)
+            asked = self.client.list_offsets(
+                {place: OffsetSpec.latest()}, isolation_level=level, request_timeout=ANSWER
+            )
             try:
-                return int(asked[place].result(ANSWER).offset)
+                return int(asked[place].result(2 * ANSWER).offset)
             except KafkaException as error:  # a topic that was just made has no leader yet
                 if error.args[0].name() not in _COMING or not left:
                     raise

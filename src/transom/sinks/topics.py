@@ -105,7 +105,7 @@ class KafkaSink:
         try:
             client = self._client = admin(self._servers, self._options)
             asked = client.describe_topics(TopicCollection([self._topic]), request_timeout=ANSWER)
-            id = str(asked[self._topic].result(ANSWER).topic_id)
+            id = str(asked[self._topic].result(2 * ANSWER).topic_id)
             place = f"{self._topic}/{id}" + (f"/{query}" if self._shared else "")
             ledger = Ledger(self._servers, self._ledger_topic, place, self._options, client)
             ledger.create()
@@ -261,13 +261,16 @@ class KafkaSink:
         client = self._client
         partitions = client.list_topics(self._topic, timeout=ANSWER).topics[self._topic].partitions
         places = [TopicPartition(self._topic, number) for number in partitions]
-        firsts = client.list_offsets({place: OffsetSpec.earliest() for place in places})
-        ends = client.list_offsets({place: OffsetSpec.latest() for place in places})
-        return any(ends[place].result(ANSWER).offset > firsts[place].result(ANSWER).offset for place in places)
+        firsts, ends = (
+            client.list_offsets(dict.fromkeys(places, which), request_timeout=ANSWER)
+            for which in (OffsetSpec.earliest(), OffsetSpec.latest())
+        )
+        return any(ends[place].result(2 * ANSWER).offset > firsts[place].result(2 * ANSWER).offset for place in places)
 
     def _unusable(self, query: str, error: BaseException) -> SinkError:
         return SinkError(
-            f"{query}: the topic {self._topic!r} at {self._servers} cannot be written: {told(error, self._options)}.",
+            f"{query}: the topic {self._topic!r} at {self._servers} cannot be written: "
+            f"{told(error, self._options) or 'they do not answer'}.",
             "Check the brokers, and what they allow; the results are kept until they are written.",
         )
 
