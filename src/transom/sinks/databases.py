@@ -8,7 +8,7 @@ import math
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -103,7 +103,9 @@ class SqliteSink:
                         f"INSERT OR IGNORE INTO {_BOOKS} (result_table, query, cut) VALUES (?, ?, -1)", new
                     )
                     database.execute(f"UPDATE {_BOOKS} SET checkpoint = ?, path = ? WHERE result_table = ?", mark)
-            self._database.execute("PRAGMA journal_mode = WAL")
+            # While others look into the file it cannot be done, without waiting; it is for speed, and stays once done.
+            with suppress(sqlite3.OperationalError):
+                self._database.execute("PRAGMA journal_mode = WAL")
         except sqlite3.Error as error:
             raise self._unusable(claim.query, error) from error
 
