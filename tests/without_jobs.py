@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from transom.engine.execution import runners
+from transom.engine.execution.onspark import SparkJob
+from transom.engine.spark import deadletters
 from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.streams import compiling
 from transom.simulation.inmemory import run_in_memory
+from transom.storage.durable import make_directory, names_in, replacing
+from transom.storage.places import Place
 
 MOST = 60
 """What is remembered: more than any test compiles."""
@@ -41,6 +45,37 @@ def compiled_once(session, schema, rows, queries, share=True, arrangement=None, 
 def compile_once(patch: pytest.MonkeyPatch) -> None:
     """Let streams that run remember what Spark made of their queries."""
     patch.setattr(compiling, "compile_queries", compiled_once)
+
+
+def ask_once(patch: pytest.MonkeyPatch) -> None:
+    """Let Spark compile queries, give the partials of a cut and write its dead letters once; tries get the same.
+
+    For tests that run applications with equal cuts again and again.
+    """
+    given: dict[tuple[str, ...], Any] = {}
+    written: dict[str, tuple[Any, dict[str, bytes]]] = {}
+    partials, write = SparkJob.partials, deadletters.write_dead_letters
+
+    def given_once(job: Any, plan: Any) -> Any:
+        key = str(job.cut), *plan.queries
+        if key not in given:
+            given[key] = partials(job, plan)
+        return given[key]
+
+    def written_once(*args: Any, directory: Place, **options: Any) -> Any:
+        if directory.name not in written:
+            found = write(*args, directory=directory, **options)
+            written[directory.name] = found, {name: (directory / name).read_bytes() for name in names_in(directory)}
+        make_directory(directory)
+        found, contents = written[directory.name]
+        for name, content in contents.items():
+            with replacing(directory / name) as file:
+                file.write(content)
+        return found
+
+    compile_once(patch)
+    patch.setattr(SparkJob, "partials", given_once)
+    patch.setattr(deadletters, "write_dead_letters", written_once)
 
 
 def run_without_jobs(patch: pytest.MonkeyPatch) -> None:

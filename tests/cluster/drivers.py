@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cluster.standalone import SOON_READY, environment
+from tests.cluster.standalone import SOON_READY, StandaloneCluster, environment
 
 FOUR_EXECUTORS = {
     "spark.executor.cores": "1",
@@ -74,3 +74,25 @@ def driver(job: Path, directory: Path, master: str, conf: Mapping[str, str], *mo
         yield running
     finally:
         running.kill()
+
+
+def run_through_losses(job: Path, root: Path, conf: Mapping[str, str], worker_after: int, driver_after: int) -> None:
+    """Run a job to its end on two workers with two executors each; a worker and the driver are killed on the way.
+
+    Args:
+        job: The job file.
+        root: Where the cluster and the working directories of the drivers are made.
+        conf: Settings of Spark, beside those of the executors.
+        worker_after: A worker is killed when so many rows are read.
+        driver_after: The driver is killed then; another one goes on in another working directory.
+    """
+    conf = {**FOUR_EXECUTORS, **conf}
+    with StandaloneCluster(root / "cluster", workers=2) as cluster:
+        with driver(job, root / "here", cluster.master, conf) as first:
+            first.await_rows(worker_after)
+            assert sum(worker["coresused"] for worker in cluster.state()["workers"]) == 4, "four executors of one core"
+            cluster.kill_worker(0)
+            first.await_rows(driver_after)
+            first.kill()
+        with driver(job, root / "there", cluster.master, conf, "--once", "--close-all") as second:
+            second.finish()

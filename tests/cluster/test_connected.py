@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.drivers import FOUR_EXECUTORS, driver
-from tests.cluster.standalone import StandaloneCluster
+from tests.cluster.drivers import run_through_losses
 from tests.kafka import broker
 from tests.maven import MissingError
 from tests.servers import SECRET
@@ -142,16 +141,7 @@ def test_killed_workers_and_drivers_lose_nothing_and_repeat_nothing(
             table=table,
         )
     )
-    conf = {**FOUR_EXECUTORS, **conf}
-    with StandaloneCluster(tmp_path / "cluster", workers=2) as cluster:
-        with driver(job, tmp_path / "here", cluster.master, conf) as first:
-            first.await_rows(2 * CUT)
-            assert sum(worker["coresused"] for worker in cluster.state()["workers"]) == 4, "four executors of one core"
-            cluster.kill_worker(0)
-            first.await_rows(5 * CUT)
-            first.kill()
-        with driver(job, tmp_path / "there", cluster.master, conf, "--once", "--close-all") as second:
-            second.finish()
+    run_through_losses(job, tmp_path, conf, worker_after=2 * CUT, driver_after=5 * CUT)
     logs = [path for path in tmp_path.rglob("*") if path.name in ("stderr", "stdout") or path.suffix == ".log"]
     assert len(logs) >= 9, "of each executor two, of drivers and daemons one"
     said = [path.read_text(errors="replace") for path in logs]

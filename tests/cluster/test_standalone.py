@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cluster.drivers import FOUR_EXECUTORS, driver
-from tests.cluster.standalone import StandaloneCluster
+from tests.cluster.drivers import run_through_losses
 
 pytestmark = pytest.mark.slow
 
@@ -51,15 +50,7 @@ def test_killed_workers_and_drivers_lose_nothing(tmp_path):
     write_trips(shared / "trips")
     job = shared / "job.toml"
     job.write_text(JOB.format(shared=shared, rows=ROWS))
-    with StandaloneCluster(tmp_path / "cluster", workers=2) as cluster:
-        with driver(job, tmp_path / "here", cluster.master, FOUR_EXECUTORS) as first:
-            first.await_rows(4 * ROWS)
-            assert sum(worker["coresused"] for worker in cluster.state()["workers"]) == 4, "four executors of one core"
-            cluster.kill_worker(0)
-            first.await_rows(10 * ROWS)
-            first.kill()
-        with driver(job, tmp_path / "there", cluster.master, FOUR_EXECUTORS, "--once", "--close-all") as second:
-            second.finish()
+    run_through_losses(job, tmp_path, {}, worker_after=4 * ROWS, driver_after=10 * ROWS)
     duckdb = pytest.importorskip("duckdb")
     query = """
         SELECT window_start, window_end, zone, trips, fare, most FROM '{}/out/fares/*.parquet' ORDER BY ALL

@@ -18,10 +18,7 @@ from pathlib import Path
 import faults_app
 import pytest
 from faults_app import STEPS, Killed, at_step, dead_letters, make_app, results, write_input
-from tests.without_jobs import compile_once
-
-from transom.engine.execution.onspark import SparkJob
-from transom.engine.spark import deadletters
+from tests.without_jobs import ask_once
 
 
 def kill_at(spark, root, step, number):
@@ -45,30 +42,8 @@ SOON = ("job done", "committed")
 
 @pytest.fixture(scope="module", autouse=True)
 def spark_is_asked_once():
-    """Remember what Spark made of the queries and gave for each cut."""
-    given, written, found = {}, {}, {}
-    partials, write = SparkJob.partials, deadletters.write_dead_letters
-
-    def given_once(job, plan):
-        key = (str(job.cut), *plan.queries)
-        if key not in given:
-            given[key] = partials(job, plan)
-        return given[key]
-
-    def written_once(*args, directory, **options):
-        if directory.name not in written:
-            found[directory.name] = write(*args, directory=directory, **options)
-            written[directory.name] = {file.name: file.read_bytes() for file in directory.iterdir()}
-        shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir(parents=True)
-        for name, content in written[directory.name].items():
-            (directory / name).write_bytes(content)
-        return found[directory.name]
-
     with pytest.MonkeyPatch.context() as patch:
-        compile_once(patch)
-        patch.setattr(SparkJob, "partials", given_once)
-        patch.setattr(deadletters, "write_dead_letters", written_once)
+        ask_once(patch)
         yield
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.faults.faults_app import Killed
 from tests.storage.memory_objects import Faults
 
 from transom.storage.objects import Entry, Stat
@@ -33,6 +34,23 @@ class DiskObjects:
 
     def fail(self, faults: Faults) -> None:
         self._faults, self._random = faults, random.Random(faults.seed)
+
+    def killed(self, number: int, run: Callable[[], object]) -> bool:
+        """Run something, and kill it at an operation, counted from now on; tell whether it came to that."""
+        self.operations = 0
+
+        def kill(operation: int) -> None:
+            if operation >= number:
+                raise Killed
+
+        self.before = kill
+        try:
+            run()
+        except Killed:
+            return True
+        finally:
+            self.before = None
+        return False
 
     def _asked(self, key: str) -> None:
         self.operations += 1

@@ -12,19 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.faults.faults_app import Killed, dead_letters, make_app, results, write_input
+from tests.faults.faults_app import dead_letters, make_app, results, write_input
 from tests.storage.disk_objects import ROOTS, DiskObjects, disk_place
 from tests.storage.memory_objects import Faults
-from tests.without_jobs import compile_once
+from tests.without_jobs import ask_once
 
 import transom as tm
 from transom.cli.deadletters import read_dead_letters
-from transom.engine.execution.onspark import SparkJob
-from transom.engine.spark import deadletters
 from transom.errors import CheckpointFencedError, SinkError, TransomError
 from transom.model.time import ManualClock
-from transom.storage.durable import make_directory, names_in, replacing
-from transom.storage.places import ObjectPath, Place
+from transom.storage.places import ObjectPath
 
 NOON = 1_700_000_000_000_000
 QUIET = Faults()
@@ -32,31 +29,8 @@ QUIET = Faults()
 
 @pytest.fixture(scope="module", autouse=True)
 def spark_is_asked_once() -> Iterator[None]:
-    given: dict[Any, Any] = {}
-    written: dict[str, tuple[Any, dict[str, bytes]]] = {}
-    partials, write = SparkJob.partials, deadletters.write_dead_letters
-
-    def given_once(job: Any, plan: Any) -> Any:
-        key = str(job.cut), *plan.queries
-        if key not in given:
-            given[key] = partials(job, plan)
-        return given[key]
-
-    def written_once(*args: Any, directory: Place, **options: Any) -> Any:
-        if directory.name not in written:
-            found = write(*args, directory=directory, **options)
-            written[directory.name] = found, {n: (directory / n).read_bytes() for n in names_in(directory)}
-        make_directory(directory)
-        found, contents = written[directory.name]
-        for name, content in contents.items():
-            with replacing(directory / name) as file:
-                file.write(content)
-        return found
-
     with pytest.MonkeyPatch.context() as patch:
-        compile_once(patch)
-        patch.setattr(SparkJob, "partials", given_once)
-        patch.setattr(deadletters, "write_dead_letters", written_once)
+        ask_once(patch)
         yield
 
 
@@ -99,28 +73,10 @@ def test_nothing_is_on_this_machine(spark: Any, tmp_path: Path, whole: tuple[Any
     assert outcome(where) == whole[0]
 
 
-def kill_at(spark: Any, store: DiskObjects, folder: ObjectPath, number: int) -> bool:
-    """Run until an operation of the store; tell whether the run was killed there."""
-    store.operations = 0
-
-    def kill(operation: int) -> None:
-        if operation >= number:
-            raise Killed
-
-    store.before = kill
-    try:
-        make_app(spark, folder).run(once=True, close_all=True)
-    except Killed:
-        return True
-    finally:
-        store.before = None
-    return False
-
-
 def test_killed_ever_later(spark: Any, tmp_path: Path, whole: tuple[Any, int]) -> None:
     store, folder, where = new_store(spark, tmp_path)
     number = 10
-    while kill_at(spark, store, folder, number):
+    while store.killed(number, lambda: make_app(spark, folder).run(once=True, close_all=True)):
         number += 17
         assert number < 2000
     assert number > 100

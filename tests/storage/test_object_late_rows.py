@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from tests.storage.disk_objects import ROOTS, DiskObjects, disk_place
+from tests.storage.disk_objects import ROOTS, disk_place
 from tests.without_jobs import compile_once
 
 import transom as tm
@@ -20,10 +20,6 @@ from transom.storage.places import ObjectPath
 
 ROWS = [(n, n) for n in range(20)] + [(100, 3), (101, 4)] + [(n, n) for n in range(20, 38)] + [(102, 5), (103, 21)]
 LATE = [100, 101, 102, 103]
-
-
-class Killed(BaseException):
-    pass
 
 
 def run(spark: Any, folder: ObjectPath) -> None:
@@ -53,37 +49,19 @@ def rows_in(place: ObjectPath) -> list[int]:
     return found
 
 
-def killed_at(spark: Any, store: DiskObjects, folder: ObjectPath, number: int) -> bool:
-    """Run until an operation of the store; tell whether it came."""
-    store.operations = 0
-
-    def kill(operation: int) -> None:
-        if operation >= number:
-            raise Killed
-
-    store.before = kill
-    try:
-        run(spark, folder)
-    except Killed:
-        return True
-    finally:
-        store.before = None
-    return False
-
-
 @pytest.mark.slow
 def test_killed_ever_later(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compile_once(monkeypatch)
     folder = disk_place(tmp_path, spark)
     store, number = ROOTS[str(folder.parent.parent)], 60
-    while killed_at(spark, store, folder, number):
+    while store.killed(number, lambda: run(spark, folder)):
         number += 11
         assert number < 1000
     check(folder)
 
 
 def test_another_application_takes_over(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first one sleeps before it removes or commits something; the second runs to its end meanwhile."""
+    """The other one runs to its end before the first removes or commits something."""
     compile_once(monkeypatch)
     folder = disk_place(tmp_path, spark)
     store = ROOTS[str(folder.parent.parent)]

@@ -14,10 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from tests.storage.disk_objects import ROOTS, DiskObjects, disk_place
 from tests.storage.memory_objects import Faults
-from tests.without_jobs import compile_once
+from tests.without_jobs import ask_once
 
 import transom as tm
-from transom.engine.execution.onspark import SparkJob
 from transom.engine.streams import taps
 from transom.errors import CheckpointFencedError, SinkError, TransomError
 from transom.model.time import ManualClock
@@ -26,21 +25,10 @@ from transom.storage.places import ObjectPath
 ROWS, PER_CUT = 30, 10
 
 
-class Killed(BaseException):
-    pass
-
-
 @pytest.fixture(scope="module", autouse=True)
 def spark_is_asked_once() -> Iterator[None]:
-    given: dict[str, Any] = {}
     contents: dict[str, dict[str, bytes]] = {}
-    partials, write = SparkJob.partials, taps.write_files
-
-    def given_once(job: Any, plan: Any) -> Any:
-        key = str(job.cut)
-        if key not in given:
-            given[key] = partials(job, plan)
-        return given[key]
+    write = taps.write_files
 
     def written_once(*args: Any) -> bool:
         *_, directory = args
@@ -56,8 +44,7 @@ def spark_is_asked_once() -> Iterator[None]:
         return True
 
     with pytest.MonkeyPatch.context() as patch:
-        compile_once(patch)
-        patch.setattr(SparkJob, "partials", given_once)
+        ask_once(patch)
         patch.setattr(taps, "write_files", written_once)
         yield
 
@@ -86,28 +73,10 @@ def seen(folder: ObjectPath, whole: bool = True) -> list[int]:
     return sorted(n for path in visible for n in pq.ParquetFile(path).read(["n"]).column("n").to_pylist())
 
 
-def run_until(spark: Any, store: DiskObjects, folder: ObjectPath, number: int) -> bool:
-    """Run until an operation of the store; tell whether it came."""
-    store.operations = 0
-
-    def kill(operation: int) -> None:
-        if operation >= number:
-            raise Killed
-
-    store.before = kill
-    try:
-        application(spark, folder).run(once=True)
-    except Killed:
-        return True
-    finally:
-        store.before = None
-    return False
-
-
 def test_killed_ever_later(spark: Any, tmp_path: Path) -> None:
     store, folder = new_store(spark, tmp_path)
     number = 20
-    while run_until(spark, store, folder, number):
+    while store.killed(number, lambda: application(spark, folder).run(once=True)):
         found = seen(folder, whole=False)
         assert len(set(found)) == len(found)
         number += 7
@@ -135,17 +104,17 @@ def test_a_store_that_fails(spark: Any, tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.parametrize("step", ["job done", "committed"])
 def test_another_application_takes_over(spark: Any, tmp_path: Path, step: str) -> None:
-    """The first one sleeps with the rows of its second cut written, or also committed, and goes on afterwards."""
+    """The other one comes when the rows of the second cut are written, or also committed, and runs to its end."""
     _, folder = new_store(spark, tmp_path)
     steps: list[str] = []
 
-    def sleep(name: str) -> None:
+    def overtaken(name: str) -> None:
         steps.append(name)
         if name == step and steps.count(step) == 2:
             application(spark, folder).run(once=True)
 
     first = application(spark, folder)
-    first._on_step = sleep
+    first._on_step = overtaken
     with pytest.raises((CheckpointFencedError, SinkError)):
         first.run(once=True)
     assert seen(folder, whole=False) == list(range(ROWS))

@@ -29,7 +29,7 @@ class QuerySpec:
     """Durations as text, or tables as in the file."""
     aggregates: tuple[str, ...]
     sinks: tuple[SinkSpec, ...]
-    """None for a query that only others read."""
+    """Empty for a query that only others read."""
     parent: str | None = None
     """Name of the query whose results it reads."""
     late_rows_of: str | None = None

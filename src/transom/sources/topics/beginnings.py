@@ -21,7 +21,7 @@ def first_offsets(
     """Return the offset that each partition begins at.
 
     Args:
-        starting: What the user wants. Partitions that he gives no offset begin at their earliest.
+        starting: What the user wants. Partitions without an offset in it begin at their earliest.
         earliest: First offset that is there, for each partition that was found.
         ends: Offset after the last one, for these at least.
         since: Asks for the first offsets, each with its time, of some partitions from a time on; -1 for none.
