@@ -47,6 +47,11 @@ class Context:
             raise ConnectionRefusedError("refused")
         return self.stopped
 
+    def isLocal(self):
+        if self.process.returncode is not None:
+            raise ConnectionRefusedError("refused")
+        return True
+
 
 @pytest.fixture
 def classic():
@@ -140,6 +145,14 @@ def test_somebody_is_told_once(classic, end, reason):
         watched()
     assert caught.value is told[0]
     assert len(told) == 1
+
+
+def test_java_may_end_between_two_questions_of_one_look(classic):
+    pulse = Pulse(classic)
+    assert pulse.look() is None
+    kill(classic.sparkContext)
+    assert pulse.news() is None
+    assert "Java was ended by signal 9" in pulse.look()
 
 
 @pytest.mark.parametrize(("gone", "raised"), [(True, SessionError), (False, ValueError)])

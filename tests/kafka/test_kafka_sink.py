@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from sink_writer import OWNER, ROWS, results
 from tests.kafka.broker import PASSWORD, USER, free_ports
 
 import transom as tm
-from transom.errors import DefinitionError, SinkError
+from transom.errors import CheckpointFencedError, DefinitionError, SinkError
 from transom.sinks.base import WindowResults
 from transom.sinks.owner import Claim, Owner
 
@@ -173,6 +173,54 @@ def test_the_former_run_can_write_no_more(kafka: Any) -> None:
                     old.write(results(1))
             new.write(results(1))
             new.write(results(1))
+    assert seen(kafka, topic) == expected(0, 1)
+
+
+def test_the_former_run_is_told_so_while_it_sends(kafka: Any) -> None:
+    """A producer that finds out between two messages only says that something came before."""
+    from confluent_kafka import KafkaException
+
+    topic = kafka.topic()
+    with started(kafka, topic) as old, started(kafka, topic) as new:
+        real = old._producer
+
+        class Late:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(real, name)
+
+            def produce(self, *arguments: Any, **more: Any) -> None:
+                real.produce(*arguments, **more)
+                with suppress(KafkaException):
+                    while True:
+                        real.poll(0.05)
+                real.produce(*arguments, **more)
+
+        old._producer = Late()
+        with pytest.raises(SinkError, match="Another run of this application has begun"):
+            old.write(results(0))
+        new.write(results(0))
+    assert seen(kafka, topic) == expected(0)
+
+
+def test_the_former_run_does_not_end_one_that_has_not_come_here_yet(kafka: Any) -> None:
+    """A newer run of the checkpoint has begun: this one may not begin to write again, though none else does so here."""
+    newer: list[str] = []
+
+    def check() -> None:
+        if newer:
+            raise CheckpointFencedError("A newer run has begun.", "")
+
+    topic = kafka.topic()
+    with started(kafka, topic, Claim(OWNER, check=check)) as old:
+        old.write(results(0))
+        old._drop()
+        old.write(results(1))
+        old._drop()
+        newer.append("run")
+        producer = old._book.producer(old._transactional)  # as the newer one does first
+        with pytest.raises(CheckpointFencedError):
+            old.write(results(2))
+        old._book.enter(producer)
     assert seen(kafka, topic) == expected(0, 1)
 
 

@@ -104,7 +104,7 @@ class Ledger:
                 self.note(producer, owner=claim.owner.__dict__)
                 producer.commit_transaction(ANSWER)
             except KafkaException as error:
-                if not is_fenced(error):
+                if not is_fenced(error, producer):
                     raise
             else:
                 return
@@ -188,10 +188,20 @@ class Ledger:
         raise AssertionError
 
 
-def is_fenced(error: BaseException) -> bool:
-    """Tell whether another producer of the same transactions has begun."""
-    names = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
-    return bool(error.args) and getattr(error.args[0], "name", lambda: "")() in names
+def is_fenced(error: BaseException, producer: Any) -> bool:
+    """Tell whether a producer failed because another one of the same transactions has begun."""
+    from confluent_kafka import KafkaException
+
+    if _name(error) == "_FATAL":  # it says that something came before, not what; whatever is asked next says that
+        try:
+            producer.begin_transaction()
+        except KafkaException as reason:
+            error = reason
+    return _name(error) in ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
+
+
+def _name(error: BaseException) -> str:
+    return str(error.args[0].name()) if error.args and hasattr(error.args[0], "name") else ""
 
 
 def told_of(error: Any, options: Mapping[str, str]) -> str:

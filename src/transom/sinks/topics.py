@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -87,6 +87,8 @@ class KafkaSink:
         self._transactional = ""
         self._producer: Any = None
         self._run: str | None = None
+        self._check: Callable[[], None] = lambda: None
+        """See `Claim.check`: a newer run may have begun, and not have come to this topic yet."""
         self._last: int | None = None
         """The last micro-batch whose results are there; None if that is to be looked up."""
 
@@ -140,6 +142,7 @@ class KafkaSink:
             if claim.allowed(entry.owner, has_results, what, "topic"):
                 self._book.take(claim, has_results, what)
             self._run, self._producer, self._last = self._book.enter(producer), producer, None
+            self._check = claim.check
         except (KafkaException, TimeoutError) as error:
             raise self._unusable(claim.query, error) from None
 
@@ -180,10 +183,11 @@ class KafkaSink:
             producer.commit_transaction(COMMIT)
         except BaseException as error:
             # Whether it was committed is not known in each case: the next try finds out, as a restart does.
+            fenced = isinstance(error, KafkaException) and is_fenced(error, self._producer)
             self._drop()
             if not isinstance(error, (KafkaException, TimeoutError)):
                 raise
-            if is_fenced(error):
+            if fenced:
                 raise self._ended() from None
             raise self._unusable(results.query, error) from None
         self._last = results.cut
@@ -199,8 +203,9 @@ class KafkaSink:
         """Begin as at a start, unless another run has begun meanwhile, which would be ended by that."""
         if self._book.read().writer != self._run:
             raise self._ended()
-        producer = self._book.producer(self._transactional)
-        self._run, self._producer, self._last = self._book.enter(producer), producer, None
+        self._check()
+        self._producer, self._last = self._book.producer(self._transactional), None
+        self._run = self._book.enter(self._producer)
 
     def _drop(self) -> None:
         if self._producer is not None:

@@ -78,9 +78,9 @@ class Pulse:
     def news(self) -> str | None:
         """Return what people are to know of executors: once that jobs wait for the first one, once that it has come."""
         java = self._session.sparkContext._jsc
-        if java is None or (context := java.sc()).isLocal():
-            return None
         try:
+            if java is None or (context := java.sc()).isLocal():
+                return None
             jobs = len(context.statusTracker().getActiveJobIds())
             alone = jobs > 0 and context.getExecutorMemoryStatus().size() <= 1  # the driver counts
         except Exception as error:  # the next look says whether Spark is gone
