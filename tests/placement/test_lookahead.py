@@ -92,7 +92,10 @@ def application(form: str, steps: int, bound: float, noise: float) -> tuple[int,
     return written, most
 
 
-@pytest.mark.parametrize(("bound", "noise"), [(24.0, 0.1), (30.0, 0.1), (36.0, 0.2)])
+@pytest.mark.parametrize(
+    ("bound", "noise"),
+    [pytest.param(24.0, 0.1, marks=pytest.mark.slow), (30.0, 0.1), pytest.param(36.0, 0.2, marks=pytest.mark.slow)],
+)
 def test_in_the_long_run_it_writes_less_than_all_that_look_back_and_half_of_edge(bound: float, noise: float) -> None:
     found = {form: application(form, 16, bound, noise) for form in FORMS}
     assert all(most <= bound for _, most in found.values())

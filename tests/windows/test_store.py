@@ -28,7 +28,7 @@ def kinds(draw):
     return WindowSpec(length, min(slide, length), draw(st.sampled_from([0, 0, 3, 7])) * MS)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(kinds(), min_size=1, max_size=4), st.integers(0, 2**32), st.booleans())
 def test_windows_hold_the_rows_that_came_before_they_closed(specs, seed, busy):
     """Random rows in random order, some late, cuts in either form, early looks, expiry, compaction."""
