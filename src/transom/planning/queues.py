@@ -1,0 +1,161 @@
+"""Queues: how long one waits for the loop's thread, for a sink, for the next cut of a stream, and for a slot.
+
+The loop's thread and each sink are queues with one server (G/G/1). The mean wait is Kingman's, as Marchal writes it,
+with the factor of Krämer and Langenbach-Belz for arrivals that are more regular than random ones. The second moment is
+Takács's, exact for random arrivals, times the (1 + load)th power of the ratio of the means, which is right where few
+wait and where nearly all do. Against simulation with loads of 0.3 to 0.9 and squared coefficients of variation of 0.25
+to 2 of the service: exact for random arrivals; for more regular ones mean and deviation are within 0.15 of a service
+time plus 12 %; for bursts (2) the mean is up to 30 % too low at a load of 0.3, 12 % at 0.6.
+
+A stream is served through a gate: a cut takes what waits, so its length and the wait before it determine each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from transom.planning.moments import Moments
+
+ROUNDS = 60
+"""Steps after which a fixed point that still moves is given up."""
+NEAR = 1e-6
+"""Relative step at which a fixed point is reached."""
+LONGEST = 1e5
+"""No cycle is longer, seconds."""
+
+
+def third_moment(time: Moments) -> float:
+    """Return E[S^3] of a time of which only mean and variance are known: that of the gamma law with these."""
+    scv = time.variance / time.mean**2 if time.mean > 0 else 0.0
+    return time.mean**3 * (1 + scv) * (1 + 2 * scv)
+
+
+def queueing(rate: float, regular: float, service: Moments) -> Moments:
+    """Return mean and variance of the wait in a G/G/1 queue, seconds; infinite if more comes than can be served.
+
+    Args:
+        rate: Arrivals per second.
+        regular: Squared coefficient of variation of the times between arrivals: 0 like clockwork, 1 at random.
+        service: Of one arrival.
+    """
+    load = rate * service.mean
+    if load <= 0:
+        return Moments()
+    if load >= 1:
+        return Moments(math.inf, math.inf)
+    varied = service.variance / service.mean**2
+    random = load / (1 - load) * (1 + varied) / 2 * service.mean
+    mean = load / (1 - load) * (regular + varied) / 2 * service.mean
+    if regular < 1:
+        mean *= math.exp(-2 * (1 - load) * (1 - regular) ** 2 / (3 * load * max(regular + varied, 1e-9)))
+    takacs = random**2 + rate * third_moment(service) / (3 * (1 - load))
+    square = (takacs + random**2) * (mean / random) ** (1 + load)
+    return Moments(mean, max(0.0, square - mean**2))
+
+
+def cycle(rate: float, trigger: float, piece: float, seconds: Callable[[float], float]) -> float:
+    """Return the time from one cut of a stream to the next, T = max(trigger, piece, seconds(rate T)); or infinity.
+
+    Args:
+        rate: Rows per second.
+        trigger: Least time between two starts, seconds.
+        piece: Time from one arrival of rows to the next, seconds: no cut is made of nothing.
+        seconds: Of a cut with so many rows; must not fall.
+
+    Found by secants (Steffensen's method), from below. Where the rows of a cut cost more than the time in which they
+    came, however many they are, there is none.
+    """
+
+    def after(length: float) -> float:
+        return max(trigger, piece, seconds(rate * length))
+
+    now = after(0.0)
+    for _ in range(ROUNDS):
+        then = after(now)
+        if abs(then - now) <= NEAR * now:
+            return then
+        further = after(then)
+        slope = (further - then) / (then - now)
+        now = 2 * further if slope >= 1 else now + (then - now) / (1 - slope)
+        if now > LONGEST:
+            return math.inf
+    return now
+
+
+def gate_wait(length: float, trigger: float, piece: float, regular: float) -> Moments:
+    """Return how long rows wait for the next cut of their stream, without the spread of the cut's length itself.
+
+    What arrives while a cut is under way, or the trigger since its start, waits for the next one, anything up to the
+    whole cycle with equal chance (E[T^2] / 2 E[T] over cycles of several lengths, see `model`). If pieces come less
+    often than cuts may start, one that comes late enough finds the stream at rest and does not wait. For pieces at
+    random times, g apart on average, a cycle takes in T/g + exp(-T/g) of them, and all but the last wait.
+
+    Args:
+        length: Time that must pass between two starts, T: the trigger or the cut, seconds.
+        trigger: Least time between two starts, seconds.
+        piece: Mean time from one arrival to the next, seconds.
+        regular: Squared coefficient of variation of that, 0 to 1.
+    """
+    closed = max(length, trigger)
+    waits = Moments.spread(closed)
+    if piece <= 0 or closed <= 0:
+        return waits
+    at_random = closed / piece / (closed / piece + math.exp(-closed / piece))
+    like_clockwork = 0.0 if closed <= piece else 1.0
+    share = min(1.0, regular) * at_random + (1 - min(1.0, regular)) * like_clockwork
+    mean = share * waits.mean
+    return Moments(mean, share * (waits.variance + waits.mean**2) - mean**2)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A stream among those that share the slots: a finite source, with one job at a time."""
+
+    job: Moments
+    """Of one of its jobs, seconds."""
+    cycle: float
+    """From one of its jobs to the next, seconds, with the wait for a slot in it."""
+    wait: float = 0.0
+    """Mean wait for a slot, seconds."""
+
+    @property
+    def running(self) -> float:
+        """Share of the time in which a job of it runs."""
+        return min(1.0, self.job.mean / self.cycle) if self.cycle > 0 else 1.0
+
+    @property
+    def waiting(self) -> float:
+        """Share of the time in which one waits for a slot."""
+        return min(1.0 - self.running, self.wait / self.cycle) if self.cycle > 0 else 0.0
+
+
+def slot_wait(others: Sequence[Shared], slots: int) -> Moments:
+    """Return how long a job waits for one of the slots, first come first served.
+
+    Who arrives sees the other streams as they are at any moment (the arrival theorem of closed networks, Reiser and
+    Lavenberg 1980): with all slots busy it waits for the first job to end, and for those that wait already. The others
+    are taken for independent of each other, each with a job at its own share of the time.
+    """
+    if len(others) < slots:
+        return Moments()
+    chances = [1.0]  # that so many of the others run
+    for other in others:
+        run = other.running
+        chances = [
+            (chances[n] if n < len(chances) else 0.0) * (1 - run) + (chances[n - 1] * run if n else 0.0)
+            for n in range(len(chances) + 1)
+        ]
+    busy = sum(chances[slots:])
+    work = sum(other.running for other in others)
+    if work <= 0 or busy <= 0:
+        return Moments()
+    mean_job = sum(other.running * other.job.mean for other in others) / work
+    square = sum(
+        other.running * (other.job.variance + other.job.mean**2) / max(other.job.mean, 1e-12) for other in others
+    )
+    rest = square / work / 2 / slots
+    queue = sum(other.waiting * other.job.mean for other in others) / slots
+    mean = busy * rest + queue
+    return Moments(mean, busy * (2 * rest**2) + queue * mean_job / slots + max(0.0, busy * rest**2 - mean**2))

@@ -1,0 +1,120 @@
+"""Waits: against queues that are simulated, and what must hold of any of them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transom.planning.moments import Moments
+from transom.planning.queues import Shared, cycle, gate_wait, queueing, slot_wait
+
+LOADS = st.floats(0.01, 0.95)
+
+
+def simulated(load: float, regular: float, varied: float, count: int = 200_000) -> Moments:
+    """A queue by Lindley's recursion, as a walk minus its lowest point so far; a service takes 1 on average."""
+    random = np.random.default_rng(3)
+
+    def times(scv: float, mean: float) -> np.ndarray:
+        return random.gamma(1 / scv, mean * scv, count) if scv else np.full(count, mean)
+
+    between, service = times(regular, 1 / load), times(varied, 1.0)
+    walk = np.concatenate([[0.0], np.cumsum(service[:-1] - between[1:])])
+    waits = walk - np.minimum.accumulate(walk)
+    return Moments(float(waits.mean()), float(waits.var()))
+
+
+@pytest.mark.parametrize("load", [0.3, 0.6, 0.9])
+@pytest.mark.parametrize("varied", [0.25, 1.0, 2.0])
+@pytest.mark.parametrize("regular", [0.0, 0.25, 1.0])
+def test_waits_are_those_of_a_simulated_queue(load: float, varied: float, regular: float):
+    seen, said = simulated(load, regular, varied), queueing(load, regular, Moments.with_scv(1.0, varied))
+    assert said.mean == pytest.approx(seen.mean, abs=0.15 + 0.12 * seen.mean)
+    assert said.sigma == pytest.approx(seen.sigma, abs=0.25 + 0.15 * seen.sigma)
+
+
+@given(LOADS, st.floats(0, 3), st.floats(0.0, 3))
+def test_waits_rise_with_the_load_and_without_end(load: float, regular: float, varied: float):
+    service = Moments.with_scv(1.0, varied)
+    assert queueing(load, regular, service).mean <= queueing(load * 1.05, regular, service).mean + 1e-9
+    assert queueing(1.0, regular, service).mean == math.inf
+    assert queueing(0.0, regular, service) == Moments()
+
+
+@given(st.floats(1, 1e5), st.floats(0, 2), st.floats(0.01, 1), st.floats(0.0, 0.98))
+def test_a_cycle_is_the_least_solution(rate: float, trigger: float, fixed: float, load: float):
+    def seconds(rows: float) -> float:
+        return fixed + load / rate * rows
+
+    assert cycle(rate, trigger, 0.0, seconds) == pytest.approx(max(trigger, fixed / (1 - load)), rel=1e-4)
+
+
+def test_a_cycle_that_cannot_keep_up_has_no_end():
+    assert cycle(100.0, 1.0, 0.0, lambda rows: 0.1 + rows * 0.0101) == math.inf
+    assert cycle(100.0, 5.0, 0.0, lambda rows: 0.1 + rows * 0.0101) == math.inf
+
+
+def test_a_cycle_is_found_where_cost_grows_ever_slower():
+    found = cycle(1000.0, 0.1, 0.0, lambda rows: 0.2 + 0.02 * rows**0.5)
+    assert found == pytest.approx(max(0.1, 0.2 + 0.02 * (1000 * found) ** 0.5), rel=1e-4)
+
+
+@pytest.mark.parametrize("regular", [0.0, 1.0])
+@pytest.mark.parametrize("piece", [0.0517, 0.3141, 0.87123, 1.7])
+def test_the_wait_at_the_gate_is_that_of_a_simulated_one(piece: float, regular: float):
+    random = np.random.default_rng(4)
+    count, length = 60_000, 1.0
+    between = random.exponential(piece, count) if regular else np.full(count, piece)
+    waits, started, at = [], -math.inf, 0
+    arrivals = np.cumsum(between)
+    while at < count:
+        start = max(arrivals[at], started + length)
+        upto = int(np.searchsorted(arrivals, start, side="right"))
+        waits.extend(start - arrivals[at:upto])
+        started, at = start, upto
+    said = gate_wait(length, 0.2, piece, regular)
+    assert said.mean == pytest.approx(np.mean(waits), abs=0.02)
+    assert said.sigma == pytest.approx(np.std(waits), abs=0.02)
+
+
+def simulated_slots(jobs: list[Moments], think: list[float], slots: int) -> list[float]:
+    """Streams that take a slot, run, and rest, first come first served; the mean waits of each."""
+    random = np.random.default_rng(5)
+    free = [0.0] * slots
+    ready = [(random.uniform(0, rest + 1), place) for place, rest in enumerate(think)]
+    waits: list[list[float]] = [[] for _ in jobs]
+    for _ in range(20_000):
+        at, place = min(ready)
+        slot = free.index(min(free))
+        start = max(at, free[slot])
+        waits[place].append(start - at)
+        job = jobs[place]
+        free[slot] = start + random.gamma(job.mean**2 / job.variance, job.variance / job.mean)
+        ready[place] = (free[slot] + random.exponential(think[place]), place)
+    return [float(np.mean(one)) for one in waits]
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+@pytest.mark.parametrize("think", [0.5, 2.0, 6.0])
+def test_the_wait_for_a_slot_is_that_of_simulated_streams(slots: int, think: float):
+    jobs, rests = [Moments(0.3, 0.02)] * 4, [think] * 4
+    seen = float(np.mean(simulated_slots(jobs, rests, slots)))
+    waits = [0.0] * 4
+    for _ in range(50):
+        streams = [
+            Shared(job, rest + job.mean + wait, wait) for job, rest, wait in zip(jobs, rests, waits, strict=True)
+        ]
+        waits = [slot_wait(streams[:place] + streams[place + 1 :], slots).mean for place in range(4)]
+    assert waits[0] == pytest.approx(seen, abs=0.03 + 0.2 * seen)
+
+
+@given(st.integers(1, 6), st.lists(st.floats(0.01, 1), min_size=1, max_size=6))
+def test_more_slots_never_wait_longer(slots: int, jobs: list[float]):
+    others = [Shared(Moments(job, job**2), 2.0, 0.1) for job in jobs]
+    fewer, more = slot_wait(others, slots), slot_wait(others, slots + 1)
+    assert 0 <= more.mean <= fewer.mean
+    assert fewer.variance >= 0
