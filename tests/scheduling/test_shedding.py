@@ -1,0 +1,169 @@
+"""What is left out of a backlog: never what fits, never too much of a window, and evenly, against all other choices."""
+
+from __future__ import annotations
+
+import itertools
+from itertools import accumulate
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from transom.scheduling.shedding import Due, Piece, chosen, fits
+
+KEEPS = st.sampled_from([0.01, 0.1, 0.5, 1.0])
+
+
+@st.composite
+def backlogs(draw: st.DrawFn, most: int = 30, past: bool = True) -> tuple[list[Piece], list[Due]]:
+    groups = draw(st.integers(1, 5))
+    number = draw(st.integers(1, most))
+    at = sorted(draw(st.lists(st.integers(0, groups - 1), min_size=number, max_size=number)))
+    pieces = [Piece(draw(st.integers(1, 50)), due, draw(st.integers(0, 9)) == 0) for due in at]
+    total = sum(piece.rows for piece in pieces)
+    rooms = accumulate(draw(st.lists(st.floats(0, total / 2), min_size=groups, max_size=groups)))
+    start = draw(st.sampled_from([0.0, 0.0, -float(total) / 3]))
+    counts = st.integers(0, 100) if past else st.just(0)
+    return pieces, [Due(start + room, draw(counts), draw(counts)) for room in rooms]
+
+
+def read_of(pieces: list[Piece], read: list[bool], due: int) -> int:
+    return sum(piece.rows for piece, taken in zip(pieces, read, strict=True) if taken and piece.due == due)
+
+
+def rows_of(pieces: list[Piece], due: int) -> int:
+    return sum(piece.rows for piece in pieces if piece.due == due)
+
+
+def forced(pieces: list[Piece], dues: list[Due], keep: float) -> list[float]:
+    """Rows of each `Due` that are read in any case."""
+    found = []
+    for index, due in enumerate(dues):
+        new = rows_of(pieces, index)
+        needed = sum(piece.rows for piece in pieces if piece.due == index and piece.needed)
+        found.append(min(new, max(needed, keep * (due.kept + due.dropped + new) - due.kept)))
+    return found
+
+
+def largest(pieces: list[Piece] | None = None) -> int:
+    return max((piece.rows for piece in pieces or ()), default=0)
+
+
+@given(backlogs(), KEEPS)
+def test_nothing_is_left_out_that_fits(backlog: tuple[list[Piece], list[Due]], keep: float) -> None:
+    pieces, dues = backlog
+    if fits(pieces, dues):
+        assert all(chosen(pieces, dues, keep))
+    total = float(sum(piece.rows for piece in pieces))
+    assert all(chosen(pieces, [Due(total, due.kept, due.dropped) for due in dues], keep))
+
+
+@given(backlogs(), KEEPS)
+def test_what_carries_the_watermark_and_the_least_share_are_always_read(
+    backlog: tuple[list[Piece], list[Due]], keep: float
+) -> None:
+    pieces, dues = backlog
+    read = chosen(pieces, dues, keep)
+    assert all(taken for piece, taken in zip(pieces, read, strict=True) if piece.needed)
+    for index, bound in enumerate(forced(pieces, dues, keep)):
+        assert read_of(pieces, read, index) >= bound - 1e-6
+
+
+@given(backlogs(), KEEPS)
+def test_no_more_is_read_than_fits_but_for_what_must_be(backlog: tuple[list[Piece], list[Due]], keep: float) -> None:
+    pieces, dues = backlog
+    read = chosen(pieces, dues, keep)
+    must = list(accumulate(forced(pieces, dues, keep)))
+    so_far = 0
+    for index, due in enumerate(dues):
+        so_far += read_of(pieces, read, index)
+        # The least share is of whole pieces: up to one more for each that is due by then.
+        assert so_far <= max(due.room, must[index]) + (index + 1) * largest(pieces) + 1e-6
+
+
+@given(backlogs(past=False))
+def test_with_nothing_forced_the_room_is_never_exceeded(backlog: tuple[list[Piece], list[Due]]) -> None:
+    pieces, dues = backlog
+    pieces = [Piece(piece.rows, piece.due) for piece in pieces]
+    dues = [Due(max(0.0, due.room)) for due in dues]
+    read = chosen(pieces, dues, 1e-12)
+    less_forced = [0, *accumulate(read_of(pieces, read, index) for index in range(len(dues)))]
+    for index, due in enumerate(dues):
+        lifted = sum(1 for at in range(index + 1) if rows_of(pieces, at))  # `keep` of nearly nothing is one piece
+        assert less_forced[index + 1] <= due.room + lifted * largest(pieces) + 1e-6
+
+
+@given(backlogs(), KEEPS)
+def test_the_least_share_is_within_a_piece_of_the_optimum(backlog: tuple[list[Piece], list[Due]], keep: float) -> None:
+    pieces, dues = backlog
+    here = [index for index in range(len(dues)) if rows_of(pieces, index)]
+    bounds = forced(pieces, dues, keep)
+    must = list(accumulate(bounds))
+    # Unknowns: the rows read of each, and the least share.
+    whole = [due.kept + due.dropped + rows_of(pieces, index) for index, due in enumerate(dues)]
+    above, right = [], []
+    for index, due in enumerate(dues):
+        above.append([*(float(at <= index) for at in range(len(dues))), 0.0])
+        right.append(max(due.room, must[index]))
+        if index in here:
+            above.append([*(-float(at == index) for at in range(len(dues))), float(whole[index])])
+            right.append(due.kept)
+    between = [*((bound, rows_of(pieces, index)) for index, bound in enumerate(bounds)), (0, 1)]
+    best = linprog([0.0] * len(dues) + [-1.0], above, right, bounds=between, method="highs")
+    assert best.success
+    read = chosen(pieces, dues, keep)
+    for index in here:
+        share = (dues[index].kept + read_of(pieces, read, index)) / whole[index]
+        piece = 2 * largest(pieces) / whole[index]  # whole pieces: one is lost here, one was lost before
+        assert share >= min(best.x[-1], 1.0) - piece - 1e-6
+
+
+@given(backlogs(most=8, past=False))
+def test_no_other_choice_of_pieces_is_better_by_more_than_a_piece(backlog: tuple[list[Piece], list[Due]]) -> None:
+    pieces, dues = backlog
+    dues = [Due(max(0.0, due.room)) for due in dues]
+    here = [index for index in range(len(dues)) if rows_of(pieces, index)]
+    bounds = list(accumulate(forced(pieces, dues, 0.1)))
+
+    def least(read: list[bool]) -> float:
+        return min(read_of(pieces, read, index) / rows_of(pieces, index) for index in here)
+
+    def allowed(read: list[bool]) -> bool:
+        sums = accumulate(read_of(pieces, read, index) for index in range(len(dues)))
+        return all(rows <= max(due.room, bound) for rows, due, bound in zip(sums, dues, bounds, strict=True))
+
+    every = (list(read) for read in itertools.product([False, True], repeat=len(pieces)))
+    best = max((least(read) for read in every if allowed(read)), default=0.0)
+    found = chosen(pieces, dues, 0.1)
+    slack = max(2 * largest(pieces) / rows_of(pieces, index) for index in here)
+    assert least(found) >= best - slack - 1e-6
+
+
+def test_pieces_that_are_left_out_are_spread_evenly() -> None:
+    pieces = [Piece(10, 0) for _ in range(100)]
+    read = chosen(pieces, [Due(250.0)], 0.1)
+    at = np.flatnonzero(read)
+    assert len(at) == 25
+    assert set(np.diff(at)) == {4}
+
+
+def test_a_window_that_lost_before_is_made_up_for() -> None:
+    pieces = [Piece(1, 0) for _ in range(100)] + [Piece(1, 1) for _ in range(100)]
+    dues = [Due(50.0, kept=0, dropped=100), Due(150.0, kept=100, dropped=0)]
+    read = chosen(pieces, dues, 0.1)
+    assert read_of(pieces, read, 0) == 50
+    assert read_of(pieces, read, 1) == 100
+
+
+@pytest.mark.parametrize("times", [1.0, 1.2])
+def test_what_fits_with_time_to_spare(times: float) -> None:
+    pieces, dues = [Piece(10, 0)] * 8, [Due(80.0)]
+    assert fits(pieces, dues, times) == (times == 1.0)
+
+
+def test_windows_that_are_overdue_give_way_to_those_that_are_not() -> None:
+    pieces = [Piece(1, 0) for _ in range(100)] + [Piece(1, 1) for _ in range(100)]
+    read = chosen(pieces, [Due(-500.0), Due(70.0)], 0.1)
+    assert (read_of(pieces, read, 0), read_of(pieces, read, 1)) == (10, 60)
