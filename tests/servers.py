@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.maven import MissingError
+from tests.fetching import MissingError
 
 from transom.storage.places import ObjectPath
 
@@ -79,23 +79,17 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": SECRET,
     }
-    before = {name: os.environ.get(name) for name in told}
-    os.environ.update(told)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in told.items():
+            patch.setenv(name, value)
         put = urllib.request.Request(f"{address}/transom", data=b"", method="PUT")
         put.add_header("Authorization", "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request")
         urllib.request.urlopen(put).close()
         yield address
-    finally:
-        server.stdin.close()
-        server.wait()
-        server.stdout.close()
-        log.close()
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    server.stdin.close()
+    server.wait()
+    server.stdout.close()
+    log.close()
 
 
 @pytest.fixture(scope="session")
@@ -113,6 +107,32 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield cluster.url
     finally:
         cluster.end()
+
+
+@pytest.fixture(scope="session")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URI of a container of Azure's emulator; the environment says where that is. For slow tests."""
+    if importlib.util.find_spec("obstore") is None:
+        pytest.skip("obstore is not installed")
+    from tests.storage.azurite import ACCOUNT, Azurite
+
+    try:
+        server = Azurite(tmp_path_factory.mktemp("azurite"))
+    except MissingError as error:
+        pytest.skip(str(error))
+    told = {"AZURE_STORAGE_USE_EMULATOR": "true", "AZURITE_BLOB_STORAGE_URL": server.url, "AZURE_ALLOW_HTTP": "true"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in told.items():
+            patch.setenv(name, value)
+        server.create("transom")
+        yield f"abfs://transom@{ACCOUNT}.dfs.core.windows.net"
+    server.end()
+
+
+@pytest.fixture
+def azure_place(azure: str) -> Callable[[], ObjectPath]:
+    """Make a new folder in Azure's emulator."""
+    return lambda: ObjectPath(azure, f"folder-{next(_numbers)}")
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 from tests.cluster.drivers import run_through_losses
+from tests.fetching import MissingError
 from tests.kafka import broker
-from tests.maven import MissingError
 from tests.servers import SECRET
 from tests.storage import s3a
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests import maven
-from tests.maven import MissingError, artifact
+from tests.fetching import MissingError, artifact
 
 VERSION = "4.3.1"
 _GUARDED = 'exec 3<&0; "$@" </dev/null 3<&- & p=$!; { cat <&3 >/dev/null; kill -KILL $p; } & wait $p'

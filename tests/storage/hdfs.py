@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.maven import artifact, jars
+from tests.fetching import artifact, jars
 
 VERSION = "3.5.0"
 MINICLUSTER = [artifact(f"org.apache.hadoop:hadoop-client-minicluster:{VERSION}", alone=True)]

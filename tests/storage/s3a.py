@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from tests import maven
-from tests.maven import artifact
+from tests.fetching import artifact
 
 VERSION = "3.5.0"
 """That of Spark's Hadoop."""

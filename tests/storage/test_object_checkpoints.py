@@ -30,11 +30,6 @@ def table(*values: int) -> pa.Table:
     return pa.table({"value": pa.array(values, pa.int64())})
 
 
-@pytest.fixture(params=["memory", "s3", pytest.param("hdfs", marks=pytest.mark.slow)])
-def folder(request: pytest.FixtureRequest) -> ObjectPath:
-    return memory_place()[1] if request.param == "memory" else request.getfixturevalue(f"{request.param}_place")()
-
-
 def test_what_was_committed_comes_back(folder: ObjectPath) -> None:
     with reopen(folder) as checkpoint:
         assert checkpoint.is_new

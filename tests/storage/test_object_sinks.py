@@ -27,11 +27,6 @@ READ = {"parquet": pq.read_table, "json": pyarrow.json.read_json, "csv": pyarrow
 OWNER = Owner("c1", "q", "s3://bucket/checkpoint")
 
 
-@pytest.fixture(params=["memory", "s3", pytest.param("hdfs", marks=pytest.mark.slow)])
-def folder(request: pytest.FixtureRequest) -> ObjectPath:
-    return memory_place()[1] if request.param == "memory" else request.getfixturevalue(f"{request.param}_place")()
-
-
 def write(sink: FileSink, cuts: range) -> None:
     sink.open("q")
     sink.claim(Claim(OWNER))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tests.maven import MissingError
+from tests.fetching import MissingError
 from tests.storage import s3a
 
 from transom.checkpoint.files import checkpoint_at

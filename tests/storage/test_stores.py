@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -11,15 +10,7 @@ import pytest
 from tests.storage.memory_objects import Faults, memory_place
 
 from transom.storage.durable import create_once, names_in, read_part, remove_tree, replacing, writing
-from transom.storage.places import ObjectPath
-
-
-@pytest.fixture(params=["memory", "s3", pytest.param("hdfs", marks=pytest.mark.slow)])
-def folder(request: pytest.FixtureRequest) -> ObjectPath:
-    if request.param == "memory":
-        return memory_place()[1]
-    make: Callable[[], ObjectPath] = request.getfixturevalue(f"{request.param}_place")
-    return make()
+from transom.storage.places import ObjectPath, located
 
 
 def test_an_object_is_what_was_put_last(folder: ObjectPath) -> None:
@@ -36,6 +27,16 @@ def test_an_object_is_what_was_put_last(folder: ObjectPath) -> None:
         path.read_bytes()
     with pytest.raises(FileNotFoundError):
         path.stat()
+
+
+@pytest.mark.parametrize("store", ["s3", pytest.param("azure", marks=pytest.mark.slow)])
+def test_a_bucket_that_does_not_exist_is_no_object_that_does_not(store: str, request: pytest.FixtureRequest) -> None:
+    """What is asked for is not simply missing there: nobody may go on as if a file were new."""
+    there = str(request.getfixturevalue(f"{store}_place")())
+    path = located(there.replace("//transom", "//nowhere")) / "a"
+    for ask in (path.read_bytes, lambda: path.put(b""), lambda: path.put_new(b""), lambda: path.parent.entries()):
+        with pytest.raises(OSError, match=r"(bucket|container) does not exist"):
+            ask()
 
 
 def test_what_moves_replaces_what_is_there(folder: ObjectPath) -> None:

@@ -32,6 +32,7 @@ _ALL = 1 << 40
 _RETRY_FOR = timedelta(seconds=30)
 _STATUS = re.compile(r"status code: (\d{3}[A-Za-z ]*)")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
+_NO_BUCKET = {"NoSuchBucket": "bucket", "ContainerNotFound": "container"}
 _QUERY = re.compile(r"\?[^\s\"')]*")
 
 
@@ -138,16 +139,16 @@ def _translated(what: str) -> Iterator[None]:
     """Turn errors of the store into OSError, in words without queries of URLs, which may hold keys."""
     try:
         yield
-    except (NotFoundError, FileNotFoundError) as error:
-        code = _CODE.search(str(error))
-        if code and code[1] == "NoSuchBucket":
-            raise OSError(errno.EIO, "the bucket does not exist", what) from None
-        raise FileNotFoundError(errno.ENOENT, "there is no such object", what) from None
-    except (PermissionDeniedError, UnauthenticatedError) as error:
-        raise PermissionError(errno.EACCES, f"the store does not let us: {_brief(error)}", what) from None
     except (AlreadyExistsError, PreconditionError):
         raise
-    except (BaseError, ValueError) as error:
+    except (BaseError, ValueError, FileNotFoundError) as error:
+        code = _CODE.search(str(error))
+        if code and code[1] in _NO_BUCKET:
+            raise OSError(errno.EIO, f"the {_NO_BUCKET[code[1]]} does not exist", what) from None
+        if isinstance(error, (NotFoundError, FileNotFoundError)):
+            raise FileNotFoundError(errno.ENOENT, "there is no such object", what) from None
+        if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
+            raise PermissionError(errno.EACCES, f"the store does not let us: {_brief(error)}", what) from None
         raise OSError(errno.EIO, _brief(error), what) from None
 
 
