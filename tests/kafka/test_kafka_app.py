@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,36 @@ def test_skipped_messages_are_named(kafka: Any, spark: Any, tmp_path: Path) -> N
     app.run(once=True, close_all=True)
     named = [(row["reason"], row["record"]) for row in letters(tmp_path / "c")]
     assert named == [("unreadable: removed by retention before it was read", f"{topic}/0 offsets 4 to 5")]
+
+
+@pytest.mark.parametrize("loss", ["fail", "skip"])
+def test_a_topic_that_is_made_again_while_it_is_read(kafka: Any, spark: Any, tmp_path: Path, loss: Any) -> None:
+    """Spark reads a topic by its name, and the new one has messages at the same offsets."""
+    topic = kafka.topic()
+    kafka.put(topic, [event("old", i) for i in range(4)])
+    source = tm.sources.kafka(kafka.servers, topic, tm.json(EVENTS), on_data_loss=loss)
+    reading, read, begun = [True], source.read, time.monotonic()
+
+    def late(*given: Any) -> Any:
+        if reading and reading.pop():
+            kafka.delete(topic)
+            while topic in kafka.admin.list_topics(timeout=30).topics:
+                assert time.monotonic() < begun + 60
+            kafka.topic(1, topic)
+            kafka.put(topic, [event("new", i) for i in range(6)])
+            source._clock.advance(2 * SECOND)  # in which nobody looks for topics
+        return read(*given)
+
+    source.read = late
+    app, sink = make_app(spark, tmp_path / "c", source)
+    if loss == "fail":
+        with pytest.raises(tm.SourceError, match=f"the topic was deleted: {topic}/0 offsets 0 to 3"):
+            app.run(once=True, close_all=True)
+        assert results(sink) == []
+        return
+    app.run(once=True, close_all=True)
+    assert results(sink) == [(0, "new", 6)]
+    assert [row["record"] for row in letters(tmp_path / "c")] == [f"{topic}/0 offsets 0 to 3"]
 
 
 def test_what_is_secret_stays_so(

@@ -18,7 +18,7 @@ from transom.sources.topics.book import Book
 from transom.sources.topics.brokers import Asking, Place
 from transom.sources.topics.factory import _start
 from transom.sources.topics.ranges import shares
-from transom.sources.topics.rows import patience
+from transom.sources.topics.reading import patience
 
 KEYS = st.sampled_from("abcdef")
 

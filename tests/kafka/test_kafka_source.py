@@ -187,6 +187,14 @@ def test_a_topic_that_is_made_again_is_another_one(kafka: Any, spark: Any, tmp_p
             (f"{topic}#2/0", 5),
             (f"{topic}#2/0", 6),
         ]
+        assert source.same_rows({}, old) is skips.same_rows({}, end) is False
+        assert skips.same_rows({}, end, [str(Range(f"{topic}/0", 0, 3))])
+    # The next run finds the same.
+    with pytest.raises(SourceError, match="deleted and made again"), opened(kafka, spark, tmp_path, topic):
+        pass
+    with opened(kafka, spark, tmp_path / "skips", topic, on_data_loss="skip") as skips:
+        assert skips.cut(end, 10).rows == 0
+        assert later(skips) == end, "else there seems to be more for ever"
 
 
 def test_retention_that_overtakes_the_reader(kafka: Any, spark: Any, tmp_path: Path) -> None:

@@ -145,6 +145,13 @@ class Source(Protocol):
         Called after a job on the range failed. Empty when the source itself is fine. Raises what `unfit` does.
         """
 
+    def same_rows(self, start: Offset, end: Offset, skip: Sequence[str] = ()) -> bool:
+        """Tell whether who has just read [start, end) without `skip` can have read no other rows than its own.
+
+        Asked after the last job on a range, from its thread: where something else may have come in the place of the
+        rows meanwhile, nothing that was read counts, and the job runs again. Raises what `unfit` does.
+        """
+
     def ingested_at(self, start: Offset, end: Offset) -> Micros:
         """Return when the newest row of [start, end) arrived in the source (file time, generator schedule)."""
 

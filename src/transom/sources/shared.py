@@ -133,6 +133,10 @@ class SourceReader:
         """Return the units in [start, end) that cannot be read at all."""
         return self._source.unreadable(spark, start, end)
 
+    def same_rows(self, start: Offset, end: Offset, skip: Sequence[str] = ()) -> bool:
+        """Tell whether who has just read [start, end) can have read no other rows."""
+        return self._source.same_rows(start, end, skip)
+
     def ingested_at(self, start: Offset, end: Offset) -> Micros:
         """Return when the newest row of [start, end) arrived."""
         return self._source.ingested_at(start, end)

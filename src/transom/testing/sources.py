@@ -111,6 +111,7 @@ class SourceSuite:
         # Nothing is an empty DataFrame of the same columns.
         assert collect(source, spark, middle, middle) == []
         assert source.unreadable(spark, begin, end) == {}
+        assert source.same_rows(begin, end)
         assert source.ingested_at(begin, middle) <= source.ingested_at(begin, end)
         assert source.exhausted(end) or case.generated
         assert not source.exhausted(begin) or case.generated

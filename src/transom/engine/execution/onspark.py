@@ -52,18 +52,22 @@ def run_on_spark(stream: RunningStream, job: CutJob, abandoned: Callable[[], boo
         abandoned: Tells whether the application ends at once, so that no further Spark job is to be run.
 
     Raises:
-        SourceError: The rows cannot be read, whatever the queries.
+        SourceError: The rows cannot be read, whatever the queries, or others were read in their place.
         QueryFailedError: Their event time cannot be computed, because a function of the user's raises.
         CheckpointError: Partials, rows or dead letters cannot be written.
         SessionError: Spark is gone, memory ran out, or jobs are cancelled again and again.
     """
     if job.cut.empty:
         return CutOutcome(job.cut)
-    runs = SparkJob(stream, job, abandoned)
-    try:
-        return runs.run()
-    finally:
-        runs.let_go()
+    while True:
+        runs = SparkJob(stream, job, abandoned)
+        try:
+            outcome = runs.run()
+        finally:
+            runs.let_go()
+        if stream.source.same_rows(job.cut.start, job.cut.end, tuple(outcome.skipped)):
+            return outcome
+        logger.warning("The job of the stream %s runs again: its source was made anew meanwhile.", stream.name)
 
 
 class _Abandoned(BaseException):

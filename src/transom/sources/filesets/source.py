@@ -200,6 +200,10 @@ class FileSource:
         paths = [entry.path for entry in entries]
         return unreadable_files(spark, paths, self.schema, self._files.kind, self._files.options, self._remade(entries))
 
+    def same_rows(self, start: Offset, end: Offset, skip: Sequence[str] = ()) -> bool:
+        """Return True: files are not changed, only removed or made again, which a job notices."""
+        return True
+
     def ingested_at(self, start: Offset, end: Offset) -> Micros:
         """Return the newest modification time of the files at [start, end); 0 for none."""
         return max((entry.mtime for entry in self._between(start, end)), default=0)

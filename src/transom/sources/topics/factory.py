@@ -11,7 +11,8 @@ from transom.errors import DefinitionError
 from transom.kafka.client import checked_options, java_settings, require_client, server_list
 from transom.model.formats import Format
 from transom.sources.topics.beginnings import Start
-from transom.sources.topics.source import KafkaSource, Reading
+from transom.sources.topics.reading import Reading
+from transom.sources.topics.source import KafkaSource
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Starting: TypeAlias = "str | int | datetime | Mapping[str, Mapping[int, int]]"

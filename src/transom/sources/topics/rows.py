@@ -23,13 +23,6 @@ ABOUT_TYPE = (
     "offset: bigint, timestamp: timestamp>"
 )
 TOMBSTONE = "null (a message without a value)"
-NO_ANSWER_AFTER = "2000"
-"""Milliseconds in which Spark's consumer has to get the next records; its own default of 120 s would hold up a cut."""
-_GONE_AFTER = "10000"
-_GONE_BY = ("kafka.default.api.timeout.ms", "kafka.request.timeout.ms")
-NO_WAIT = "5"
-"""Milliseconds that a broker waits for more than there is. A range is there when it is read, so that waiting is of no
-use; and with the 500 ms that are usual, each consumer, of which a cut has one per partition, takes so long to close."""
 _RECORDS = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 )
@@ -37,15 +30,6 @@ _HEADERS = ", headers array<struct<key: string, value: binary>>"
 _VALUE, _TEXT, _ROW = "_source_value", "_source_text", "_source_row"
 _END = b"Transom's end".hex()
 """Comes after a payload of Avro, to see that nothing else does."""
-
-
-def patience(given: Mapping[str, str]) -> dict[str, str]:
-    """Return how long Spark's consumer waits for brokers to tell where a partition begins and ends, unless it is given.
-
-    It asks up to four times. With the usual minute a job went on for four after the brokers had vanished, and nothing
-    was said meanwhile. The client refuses a call shorter than a request.
-    """
-    return {} if any(name in given for name in _GONE_BY) else dict.fromkeys(_GONE_BY, _GONE_AFTER)
 
 
 def schema_of(format: Format, about: bool) -> StructType:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.errors import SourceAwayError, SourceError, SourceLostError
-from transom.kafka.client import java_settings
-from transom.model.formats import Format
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros
 from transom.sources.base import Cut, Mark, Offset, Waiting
 from transom.sources.topics.arrivals import Arrivals
-from transom.sources.topics.beginnings import Start, first_offsets
+from transom.sources.topics.beginnings import first_offsets
 from transom.sources.topics.book import Book, Part
 from transom.sources.topics.brokers import Asking, Brokers, Place, Topic
 from transom.sources.topics.ranges import Range, lost_of, numbers, shares, why_lost, without
-from transom.sources.topics.rows import NO_ANSWER_AFTER, NO_WAIT, patience, read_ranges, rows_of, schema_of
+from transom.sources.topics.reading import Reading
+from transom.sources.topics.rows import read_ranges, rows_of, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,30 +31,6 @@ LATE: Micros = 2 * MICROS_PER_SECOND
 """Without an answer for so long they count as away."""
 TOPICS_EVERY: Micros = MICROS_PER_SECOND
 """So often it is looked which topics and partitions there are."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What is read, and how."""
-
-    servers: str
-    topics: tuple[str, ...] | None
-    pattern: re.Pattern[str] | None
-    format: Format
-    starting: Start
-    about: bool
-    """Whether rows have a column with what is known of each message."""
-    keep_tombstones: bool
-    skips: bool
-    """Whether messages that are gone are left out; else they end the run."""
-    group: str | None
-    options: Mapping[str, str] = field(repr=False)
-    committed: bool = True
-
-    @property
-    def what(self) -> str:
-        """The topics, for people."""
-        return ", ".join(self.topics) if self.topics is not None else f"/{self.pattern and self.pattern.pattern[9:-1]}/"
 
 
 @dataclass(frozen=True)
@@ -171,6 +145,8 @@ class KafkaSource:
             SourceLostError: Messages that were not read are gone, and are not to be skipped.
         """
         begins = numbers(start)
+        for key in self._gone & begins.keys():  # where a former run read to; of what it left nobody knows
+            self._ends[key] = max(self._ends.get(key, 0), begins[key])
         lost = {each.key: each.end for each in self._lost(begins, self._ends)}
         at = {key: max(self._begin(begins, key), lost.get(key, 0)) for key in self._ends}
         waiting = {key: max(0, end - at[key]) for key, end in self._ends.items()}
@@ -187,18 +163,8 @@ class KafkaSource:
     def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:
         """Return the rows of the messages in [start, end)."""
         reading = self._reading
-        left_out = [unit for unit in map(Range.parse, skip) if unit is not None]
-        ranges = without(self._ranges(numbers(start), numbers(end)), left_out)
-        given = java_settings(reading.servers, reading.options)
-        settings = {
-            "kafkaConsumer.pollTimeoutMs": NO_ANSWER_AFTER,
-            "kafka.fetch.max.wait.ms": NO_WAIT,
-            **patience(given),
-            **given,
-            "kafka.isolation.level": "read_committed" if reading.committed else "read_uncommitted",
-        }
-        parts = [(self._pages[each.key], each.begin, each.end) for each in ranges]
-        records = read_ranges(spark, parts, self._pages.index_of, settings, reading.about)
+        parts = [(self._pages[each.key], each.begin, each.end) for each in self._without(start, end, skip)]
+        records = read_ranges(spark, parts, self._pages.index_of, reading.settings, reading.about)
         return rows_of(records, reading.format, self.schema, reading.about, reading.keep_tombstones)
 
     def unfit(self, start: Offset, end: Offset) -> dict[str, str]:
@@ -227,6 +193,15 @@ class KafkaSource:
     def unreadable(self, spark: SparkSession, start: Offset, end: Offset) -> dict[str, str]:
         """Return the ranges in [start, end) whose messages are gone by now."""
         return self.unfit(start, end)
+
+    def same_rows(self, start: Offset, end: Offset, skip: Sequence[str] = ()) -> bool:
+        """Tell whether the topics of [start, end) without `skip` are those that were found; asks the brokers.
+
+        Spark reads a topic by its name: one that was made again is read in the place of the former one.
+        """
+        parts = [self._pages[each.key] for each in self._without(start, end, skip)]
+        there = self._open.topics(sorted({part.topic for part in parts}), None)
+        return all(_is(part, there) for part in parts)
 
     def ingested_at(self, start: Offset, end: Offset) -> Micros:
         """Return the newest time stamp in [start, end), as of the look that saw its end; 0 for nothing."""
@@ -347,6 +322,11 @@ class KafkaSource:
     def _ranges(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[Range]:
         ranges = [Range(key, self._begin(start, key), at) for key, at in end.items()]
         return [each for each in ranges if each.begin < each.end]
+
+    def _without(self, start: Offset, end: Offset, skip: Sequence[str]) -> list[Range]:
+        """Return the ranges of [start, end) without some units."""
+        left_out = [unit for unit in map(Range.parse, skip) if unit is not None]
+        return without(self._ranges(numbers(start), numbers(end)), left_out)
 
     def _lost(self, begins: Mapping[str, int], ends: Mapping[str, int]) -> list[Range]:
         """Return what is gone of what waits, as of the last look.

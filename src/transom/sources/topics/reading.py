@@ -1,0 +1,64 @@
+"""What a source of Kafka reads, and how: as its user said it, and as options of Spark's reader."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from transom.kafka.client import java_settings
+from transom.model.formats import Format
+from transom.sources.topics.beginnings import Start
+
+NO_ANSWER_AFTER = "2000"
+"""Milliseconds in which Spark's consumer has to get the next records; its own default of 120 s would hold up a cut."""
+_GONE_AFTER = "10000"
+_GONE_BY = ("kafka.default.api.timeout.ms", "kafka.request.timeout.ms")
+NO_WAIT = "5"
+"""Milliseconds that a broker waits for more than there is. A range is there when it is read, so that waiting is of no
+use; and with the 500 ms that are usual, each consumer, of which a cut has one per partition, takes so long to close."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is read, and how."""
+
+    servers: str
+    topics: tuple[str, ...] | None
+    pattern: re.Pattern[str] | None
+    format: Format
+    starting: Start
+    about: bool
+    """Whether rows have a column with what is known of each message."""
+    keep_tombstones: bool
+    skips: bool
+    """Whether messages that are gone are left out; else they end the run."""
+    group: str | None
+    options: Mapping[str, str] = field(repr=False)
+    committed: bool = True
+
+    @property
+    def what(self) -> str:
+        """The topics, for people."""
+        return ", ".join(self.topics) if self.topics is not None else f"/{self.pattern and self.pattern.pattern[9:-1]}/"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Options of Spark's reader."""
+        given = java_settings(self.servers, self.options)
+        return {
+            "kafkaConsumer.pollTimeoutMs": NO_ANSWER_AFTER,
+            "kafka.fetch.max.wait.ms": NO_WAIT,
+            **patience(given),
+            **given,
+            "kafka.isolation.level": "read_committed" if self.committed else "read_uncommitted",
+        }
+
+
+def patience(given: Mapping[str, str]) -> dict[str, str]:
+    """Return how long Spark's consumer waits for brokers to tell where a partition begins and ends, unless it is given.
+
+    It asks up to four times. With the usual minute a job went on for four after the brokers had vanished, and nothing
+    was said meanwhile. The client refuses a call shorter than a request.
+    """
+    return {} if any(name in given for name in _GONE_BY) else dict.fromkeys(_GONE_BY, _GONE_AFTER)
