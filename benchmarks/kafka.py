@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 
 import pyarrow as pa
-from tests import maven
+from tests import fetching
 from tests.kafka import broker
 
 from benchmarks import feed, flink, latency, results, topics, ysb
@@ -197,14 +197,14 @@ def main() -> None:
     with benchmark("kafka", REDUCED) as run:
         os.environ["BENCHMARK_JARS"] = ",".join(map(str, sorted(broker.jars("spark").glob("*.jar"))))
         engines = ["transom_runner", "stock"]
-        connector = maven.artifact(f"org.apache.flink:flink-sql-connector-kafka:{CONNECTOR}", alone=True)
+        connector = fetching.artifact(f"org.apache.flink:flink-sql-connector-kafka:{CONNECTOR}", alone=True)
         try:
             flink.jars()
             os.environ["BENCHMARK_FLINK_JARS"] = ",".join(
-                map(str, sorted(maven.jars(f"flink-kafka-{CONNECTOR}", [connector]).glob("*.jar")))
+                map(str, sorted(fetching.jars(f"flink-kafka-{CONNECTOR}", [connector]).glob("*.jar")))
             )
             engines.append("flink")
-        except (flink.MissingError, maven.MissingError) as missing:
+        except (flink.MissingError, fetching.MissingError) as missing:
             run.say(f"without Flink: {missing}")
         with ExitStack() as stack:
             at = stack.enter_context(broker.running(Path(run.work) / "broker"))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests import maven
+from tests import fetching
 from tests.fetching import MissingError, artifact
 
 VERSION = "4.3.1"
@@ -40,7 +40,7 @@ def jars(what: str) -> Path:
     Raises:
         MissingError: They cannot be fetched.
     """
-    return maven.jars(f"kafka-{VERSION}/{what}", BROKER if what == "broker" else SPARK)
+    return fetching.jars(f"kafka-{VERSION}/{what}", BROKER if what == "broker" else SPARK)
 
 
 def free_ports(count: int) -> list[int]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests import maven
-from tests.fetching import artifact
+from tests import fetching
 
 VERSION = "3.5.0"
 """That of Spark's Hadoop."""
@@ -19,7 +18,8 @@ def jars() -> Path:
         MissingError: They cannot be fetched.
     """
     named = os.environ.get("TRANSOM_S3A_JARS")
-    return Path(named) if named else maven.jars(f"s3a-{VERSION}", [artifact(f"org.apache.hadoop:hadoop-aws:{VERSION}")])
+    needed = [fetching.artifact(f"org.apache.hadoop:hadoop-aws:{VERSION}")]
+    return Path(named) if named else fetching.jars(f"s3a-{VERSION}", needed)
 
 
 def settings(endpoint: str) -> dict[str, str]:
