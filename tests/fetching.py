@@ -59,10 +59,10 @@ def _fetched(name: str, fetch: Callable[[Path, Path], None]) -> Path:
     """Return a directory of the cache; where it is not there, it is what `fetch` leaves, given where to work."""
     found = CACHE / name
     found.parent.mkdir(parents=True, exist_ok=True)
-    with found.with_name(f"{name}.lock").open("w") as lock:  # of several processes one fetches it
+    with found.with_name(f"{found.name}.lock").open("w") as lock:  # of several processes one fetches it
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not found.is_dir():
-            work, partial = found.with_name(f"{name}.work"), found.with_name(f"{name}.part")
+            work, partial = found.with_name(f"{found.name}.work"), found.with_name(f"{found.name}.part")
             for each in (work, partial):
                 shutil.rmtree(each, ignore_errors=True)
             work.mkdir()
