@@ -1,0 +1,249 @@
+"""The latency to expect of each stream, phase by phase, from a profile, rates, a machine and settings.
+
+After Li, Diao and Shenoy (2015), section 3, with what is different here:
+
+- Nothing of a cut is visible before all of it is, so a row waits for the whole cut, not for half of it (their Eq. 2),
+  and results are committed together, so that F = t2 - t1.
+- A cut takes what waits: its rows, its length and the wait before it determine each other. So variances are added only
+  among phases of cuts with the same rows; over the rows, cuts are mixed, each as often as something arrives in it.
+- The cores that a job has are v = min(tasks, cores (1 - p)) with p the share of all else: the jobs of other streams as
+  far as there are slots for them beside this one, and, where they share the cores, the driver and its JVM.
+
+Latency rises with the rate and falls with the cores as long as the tasks of a cut stay as many.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from transom.model.phases import OF_WINDOWS, WAITS, Phase
+from transom.model.tuning import Tuning
+from transom.planning.cuts import AT_ONCE, Cut
+from transom.planning.moments import Moments, mixed
+from transom.planning.orders import slowest
+from transom.planning.phases import CUT, DRIVER, TASKS, THREAD
+from transom.planning.profile import Profile, StreamProfile
+from transom.planning.queues import Shared, cycle, gate_wait, queueing, slot_wait
+
+ROUNDS = 40
+"""Steps in which the streams' waits for each other must settle."""
+NEAR = 1e-4
+"""Relative step at which they have."""
+MOST = 0.98
+"""Largest share of the cores that all else is taken to keep busy."""
+NODES = (
+    (-2.8569700138728, 0.01125741132772), (-1.3556261799743, 0.2220759220056), (0.0, 0.5333333333333),
+    (1.3556261799743, 0.2220759220056), (2.8569700138728, 0.01125741132772),
+)  # fmt: skip
+"""Points and weights by which a normal distribution is summed up (Gauss and Hermite)."""
+
+
+NEVER = Moments(math.inf, 0.0)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The cores that there are."""
+
+    cores: int
+    """That run tasks, over all executors."""
+    shared: bool = True
+    """Whether the driver and its JVM run on the same cores."""
+    driver: float = 0.0
+    """Cores that they keep busy beside what the phases say."""
+
+
+@dataclass(frozen=True)
+class StreamLatency:
+    """What to expect of a stream."""
+
+    cycle: float
+    """Seconds from one cut to the next; infinite if it cannot keep up."""
+    rows: float = 0.0
+    """Rows of a cut."""
+    phases: Mapping[Phase, Moments] = field(default_factory=dict)
+    """The phases on the way to a result."""
+    result: Moments = NEVER
+    """From the arrival of the watermark that completes windows to their results, with the streams before it."""
+    record: Moments = NEVER
+    """From the arrival of a row to its commit."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What to expect of all streams."""
+
+    streams: Mapping[str, StreamLatency]
+    loads: Mapping[str, float]
+    """Share of the time in which what they share is busy: cores, slots, thread, sinks; and the busiest stream's cut."""
+
+    @property
+    def keeps_up(self) -> bool:
+        """Whether no backlog grows."""
+        return all(math.isfinite(stream.cycle) for stream in self.streams.values())
+
+
+@dataclass
+class _State:
+    """What is assumed of a stream while the streams' waits for each other settle."""
+
+    name: str
+    profile: StreamProfile
+    cut: Cut
+    cycle: float
+    rows: float = 0.0
+    slot: Moments = AT_ONCE
+    thread: Moments = AT_ONCE
+    shown: _Shown | None = None
+
+    def busy(self, phases: tuple[Phase, ...]) -> float:
+        """Return the share of the time in which it keeps one core busy in some phases."""
+        cut = sum(self.cut.work(phase, self.rows) for phase in phases if phase not in OF_WINDOWS)
+        windows = sum(self.cut.work(phase, self.rows) for phase in phases if phase in OF_WINDOWS)
+        return cut / self.cycle + windows / self.profile.closing
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What a stream is to the others."""
+
+    shared: Shared
+    tasks: float
+    """Cores that its tasks keep busy."""
+    driver: float
+    """Cores that the driver and its JVM keep busy for it."""
+    thread: tuple[tuple[float, Moments], ...]
+    """How often, in a second, the loop's thread does what for it."""
+
+    @classmethod
+    def of(cls, state: _State) -> _Shown:
+        """Return what a stream with this state is to the others."""
+        shared = Shared(state.cut.job(state.rows), state.cycle, state.slot.mean)
+        thread = tuple(
+            (1 / (state.profile.closing if phase in OF_WINDOWS else state.cycle), state.cut.phase(phase, state.rows))
+            for phase in THREAD
+        )
+        return cls(shared, state.busy(TASKS), state.busy(DRIVER), thread)
+
+
+class Model:
+    """The latencies of the streams of a profile.
+
+    Args:
+        profile: What phases cost.
+        machine: The cores that there are.
+        tuning: Of all streams.
+        rates: Rows per second of each stream.
+    """
+
+    def __init__(self, profile: Profile, machine: Machine, tuning: Tuning, rates: Mapping[str, float]) -> None:
+        self._profile, self._machine, self._tuning, self._rates = profile, machine, tuning, rates
+        self._states = {
+            name: _State(name, stream, self._cut(name, 0.0), tuning.of(name).trigger_seconds)
+            for name, stream in profile.streams.items()
+        }
+
+    def predict(self) -> Prediction:
+        """Return what to expect. O(rounds x streams^2)."""
+        before: list[float] = []
+        for _ in range(ROUNDS):
+            for name, state in self._states.items():
+                self._settle(name)
+                if not math.isfinite(state.cycle):
+                    return Prediction({each: StreamLatency(math.inf) for each in self._states}, self._loads())
+            now = [each for state in self._states.values() for each in (state.cycle, state.cycle + state.slot.mean)]
+            if before and all(abs(one - other) <= NEAR * one for one, other in zip(now, before, strict=True)):
+                break
+            before = now
+        alone = {name: self._latency(name) for name in self._states}
+        return Prediction({name: self._after(name, alone) for name in alone}, self._loads())
+
+    # ---- streams beside each other
+
+    def _cut(self, name: str, busy: float) -> Cut:
+        cores = self._machine.cores
+        free = cores * (1 - min(MOST, busy / cores))
+        return Cut(self._profile.streams[name], self._tuning.of(name), cores, free)
+
+    def _settle(self, name: str) -> None:
+        """Let a stream see the others as they are assumed now."""
+        state, slots = self._states[name], self._tuning.slots
+        others = [each.shown for other, each in self._states.items() if other != name and each.shown is not None]
+        busy = (slots - 1) / slots * sum(each.tasks for each in others)
+        if self._machine.shared:
+            busy += self._machine.driver + sum(each.driver for each in others)
+        state.cut = self._cut(name, busy)
+        state.slot = slot_wait([each.shared for each in others], slots)
+        state.thread = _thread_wait([part for each in others for part in each.thread])
+        waits, trigger = state.slot.mean + state.thread.mean, self._tuning.of(name).trigger_seconds
+        state.cycle = cycle(
+            self._rates[name], trigger, state.profile.piece, lambda rows: waits + state.cut.seconds(rows)
+        )
+        if math.isfinite(state.cycle):
+            state.rows = self._rates[name] * state.cycle
+            state.shown = _Shown.of(state)
+
+    # ---- one stream
+
+    def _latency(self, name: str) -> StreamLatency:
+        """Mix the latencies of cuts with few and many rows, each as often as a row arrives while it is under way."""
+        state = self._states[name]
+        wide = math.sqrt(math.log1p(state.profile.uneven))
+        nodes = NODES if wide > 0 else ((0.0, 1.0),)
+        parts: list[tuple[float, dict[Phase, Moments]]] = []
+        for node, weight in nodes:
+            rows = state.rows * math.exp(node * wide - wide**2 / 2)
+            phases = self._phases(name, rows)
+            length = max(2 * phases[Phase.TURN].mean, self._tuning.of(name).trigger_seconds, 1e-9)
+            parts.append((weight * length, phases))
+        mean = {phase: mixed([(weight, phases[phase]) for weight, phases in parts]) for phase in Phase}
+        record = mixed([(weight, _total(phases, (*WAITS, *CUT))) for weight, phases in parts])
+        result = mixed([(weight, _total(phases, tuple(Phase))) for weight, phases in parts])
+        return StreamLatency(state.cycle, state.rows, mean, result, record)
+
+    def _phases(self, name: str, rows: float) -> dict[Phase, Moments]:
+        """Return the phases of a result whose rows come while a cut of so many rows is under way."""
+        state, trigger = self._states[name], self._tuning.of(name).trigger_seconds
+        stream = state.profile
+        length = state.slot.mean + state.thread.mean + state.cut.seconds(rows)
+        phases = {phase: state.cut.phase(phase, rows) for phase in Phase}
+        phases[Phase.TURN] = gate_wait(length, trigger, stream.piece, stream.regular)
+        phases[Phase.SLOT] = state.slot
+        phases[Phase.COMMIT] += state.thread
+        phases[Phase.CONSOLIDATE] = slowest(phases[Phase.CONSOLIDATE], stream.groups)
+        phases[Phase.DELIVER] += queueing(1 / stream.closing, 0.0, phases[Phase.DELIVER])
+        return phases
+
+    def _after(self, name: str, alone: Mapping[str, StreamLatency]) -> StreamLatency:
+        """Add the latency of the streams whose results a stream reads."""
+        own, result, before = alone[name], alone[name].result, self._profile.streams[name].after
+        while before is not None:
+            result, before = result + alone[before].result, self._profile.streams[before].after
+        return StreamLatency(own.cycle, own.rows, own.phases, result, own.record)
+
+    def _loads(self) -> dict[str, float]:
+        """Return how busy everything is; of streams that cannot keep up, with cuts of 100 s."""
+        for state in self._states.values():
+            if not math.isfinite(state.cycle):
+                state.cycle, state.rows = 100.0, self._rates[state.name] * 100.0
+        states = list(self._states.values())
+        driver = self._machine.driver + sum(state.busy(DRIVER) for state in states) if self._machine.shared else 0.0
+        return {
+            "cores": (sum(state.busy(TASKS) for state in states) + driver) / self._machine.cores,
+            "slots": sum(state.cut.job(state.rows).mean / state.cycle for state in states) / self._tuning.slots,
+            "stream": max(state.cut.seconds(state.rows) / state.cycle for state in states),
+            "thread": sum(state.busy(THREAD) for state in states),
+            "sinks": max(state.busy((Phase.DELIVER,)) for state in states),
+        }
+
+
+def _thread_wait(parts: Sequence[tuple[float, Moments]]) -> Moments:
+    """Return the wait for the loop's thread, which does so much for the other streams."""
+    rate = sum(often for often, _ in parts)
+    return queueing(rate, 1.0, mixed(parts)) if rate > 0 else AT_ONCE
+
+
+def _total(phases: Mapping[Phase, Moments], some: tuple[Phase, ...]) -> Moments:
+    return sum((phases[phase] for phase in some), AT_ONCE)

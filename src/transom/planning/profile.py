@@ -1,0 +1,224 @@
+"""A profile: what the phases of each stream of a job cost on a machine, as a value that is kept as JSON.
+
+Costs are seconds of one core at rest for what tasks do, and seconds of the clock for the rest. What a cut costs follows
+from its rows by the units of its phases; of how many keys so many rows have there is a curve.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from transom.errors import DefinitionError
+from transom.model.phases import Phase
+from transom.planning.moments import Residuals
+
+FORMAT = 1
+"""Version of the JSON; other ones are refused."""
+AGAIN = "Make it again: transom profile JOB --out FILE."
+
+
+def _number(value: Any, what: str) -> None:
+    if not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise DefinitionError(f"{what} is {value}, not a number from 0 on.", AGAIN)
+
+
+@dataclass(frozen=True)
+class PhaseCost:
+    """The cost of a phase: a line over its unit, and how far single ones are off."""
+
+    fixed: float = 0.0
+    """Seconds without any unit; of each task, where tasks run."""
+    each: float = 0.0
+    """Seconds for each unit: row, task, row of partials, or row of results; see `phases.UNITS`."""
+    scv: float = 0.0
+    """Variance over the squared mean of what single ones take."""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            _number(getattr(self, one.name), f"cost: {one.name}")
+
+    def mean(self, units: float) -> float:
+        """Return the seconds for so many units."""
+        return self.fixed + self.each * units
+
+
+NOTHING = PhaseCost()
+
+
+@dataclass(frozen=True)
+class KeyCurve:
+    """How many distinct keys so many rows have: points that were measured, straight lines in logarithms between them.
+
+    Behind the last point it goes on like the last line, at most as fast as the rows.
+
+    >>> round(KeyCurve(((100.0, 10.0), (10_000.0, 100.0))).keys(1_000), 2)
+    31.62
+    """
+
+    points: tuple[tuple[float, float], ...] = ()
+    """(rows, distinct keys), both at least 1, in order of the rows."""
+
+    def __post_init__(self) -> None:
+        rows = [point[0] for point in self.points]
+        keys = [point[1] for point in self.points]
+        ordered = rows == sorted(set(rows)) and keys == sorted(keys)
+        if not ordered or any(not 1 <= keys <= rows < math.inf for rows, keys in self.points):
+            raise DefinitionError(f"profile: {self.points} is no curve of keys over rows.", AGAIN)
+
+    def keys(self, rows: float) -> float:
+        """Return the distinct keys of so many rows; each row is one where nothing was measured."""
+        if not self.points or rows <= 1:
+            return max(0.0, rows)
+        place = bisect_left(self.points, (rows, 0.0))
+        if place < len(self.points):
+            least, most = self.points[place - 1] if place else (1.0, 1.0), self.points[place]
+            return _between(least, most, rows)
+        last = self.points[-1]
+        if len(self.points) == 1 or self.points[-2][1] >= last[1]:
+            return last[1]
+        return min(rows, _between(self.points[-2], last, rows))
+
+
+def _between(one: tuple[float, float], other: tuple[float, float], rows: float) -> float:
+    """Return the keys of so many rows on the line, in logarithms, through two points."""
+    if other[0] <= one[0]:
+        return other[1]
+    slope = math.log(other[1] / one[1]) / math.log(other[0] / one[0])
+    return float(one[1] * (rows / one[0]) ** slope)
+
+
+@dataclass(frozen=True)
+class StreamProfile:
+    """What is known of a stream: its phases, its keys, and how its rows come."""
+
+    costs: Mapping[Phase, PhaseCost]
+    keys: KeyCurve = field(default_factory=KeyCurve)
+    """Rows of partials over rows of a cut."""
+    closing: float = 1.0
+    """Seconds from one closing of windows to the next."""
+    merged: float = 0.0
+    """Rows of partials that a closing merges, on average."""
+    results: float = 0.0
+    """Rows of results of a closing, on average."""
+    groups: int = 1
+    """Groups of a merge, of which the slowest counts; 1 on the driver."""
+    piece: float = 0.0
+    """Seconds from one arrival of rows (file, batch) to the next; 0 where they flow."""
+    regular: float = 1.0
+    """Squared coefficient of variation of that: 0 like clockwork, 1 at random."""
+    uneven: float = 0.0
+    """Squared coefficient of variation of the rows of cuts that take the same time to come."""
+    parts: int = 0
+    """Tasks that a cut can be divided into at most; 0 for no bound."""
+    limit: float | None = None
+    """Seconds within which its results are due, the tightest of its queries; None if none has a limit."""
+    after: str | None = None
+    """The stream whose results it reads; None if it reads a source."""
+    residuals: Residuals = field(default_factory=Residuals)
+    """Of the latencies of results, by which quantiles are found."""
+    cuts: int = 0
+    """Cuts that were measured."""
+
+    def __post_init__(self) -> None:
+        for name in ("merged", "results", "piece", "regular", "uneven"):
+            _number(getattr(self, name), f"profile: {name}")
+        if not 0 < self.closing < math.inf:
+            raise DefinitionError(f"profile: closing is {self.closing}.", AGAIN)
+
+    def cost(self, phase: Phase) -> PhaseCost:
+        """Return the cost of a phase; nothing where it was never seen."""
+        return self.costs.get(phase, NOTHING)
+
+
+@dataclass(frozen=True)
+class Equipment:
+    """The machine that was measured, and what ran on it."""
+
+    cores: int
+    """Cores that ran tasks."""
+    shared: bool = True
+    """Whether the driver and its JVM run on the same cores, as in local mode."""
+    driver: float = 0.0
+    """Cores that they kept busy, beside tasks, on average."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Of Transom, Spark, Java, Python, and the machine."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What the streams of a job cost on a machine."""
+
+    job: str
+    """Digest of what the queries are, so that no other job is planned by it."""
+    equipment: Equipment
+    streams: Mapping[str, StreamProfile]
+
+    def to_json(self) -> str:
+        """Return it as text that `from_json` reads."""
+        streams = {
+            name: {
+                **asdict(stream),
+                "costs": {phase.value: asdict(cost) for phase, cost in stream.costs.items()},
+                "keys": stream.keys.points,
+                "residuals": stream.residuals.values,
+            }
+            for name, stream in self.streams.items()
+        }
+        made = {"format": FORMAT, "job": self.job, "equipment": asdict(self.equipment), "streams": streams}
+        return json.dumps(made, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str, name: str) -> Profile:
+        """Read a profile.
+
+        Args:
+            text: The JSON.
+            name: Of the file, for errors.
+
+        Raises:
+            DefinitionError: It is damaged, or of another version.
+        """
+        try:
+            made = json.loads(text)
+            version = made["format"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise DefinitionError(f"{name} is not a profile, or damaged.", AGAIN) from error
+        if version != FORMAT:
+            raise DefinitionError(f"{name} has format {version}, and this Transom reads {FORMAT}.", AGAIN)
+        try:
+            streams = {stream: _stream(values) for stream, values in made["streams"].items()}
+            return cls(made["job"], Equipment(**made["equipment"]), streams)
+        except DefinitionError as error:
+            raise DefinitionError(f"{name}: {error.message}", AGAIN) from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DefinitionError(f"{name} is damaged: {error}.", AGAIN) from error
+
+    def require(self, job: str, versions: Mapping[str, str], name: str) -> None:
+        """Refuse a profile of another job, machine or version, with the differences.
+
+        Raises:
+            DefinitionError: It is one.
+        """
+        if self.job != job:
+            raise DefinitionError(f"{name} was made of another job, or the queries have changed since.", AGAIN)
+        known = self.equipment.versions
+        others = [
+            f"{key} {known.get(key, 'unknown')}, here {now}" for key, now in versions.items() if known.get(key) != now
+        ]
+        if others:
+            raise DefinitionError(f"{name} was made elsewhere: {'; '.join(others)}.", AGAIN)
+
+
+def _stream(values: Mapping[str, Any]) -> StreamProfile:
+    residuals = Residuals(tuple(map(float, values["residuals"])))
+    return replace(
+        StreamProfile(**{**values, "costs": {}, "keys": KeyCurve(), "residuals": Residuals()}),
+        costs={Phase(phase): PhaseCost(**cost) for phase, cost in values["costs"].items()},
+        keys=KeyCurve(tuple((float(rows), float(keys)) for rows, keys in values["keys"])),
+        residuals=residuals,
+    )

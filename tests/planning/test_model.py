@@ -1,0 +1,125 @@
+"""Latencies by the model: against streams that are simulated cut by cut, and what must hold of any profile."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from tests.planning.profiles import costs_of_streams, profile, stream, tuning
+
+from transom.model.phases import OF_WINDOWS, Phase
+from transom.planning.cuts import Cut
+from transom.planning.model import Machine, Model, Prediction
+from transom.planning.moments import Moments
+from transom.planning.phases import CUT
+from transom.planning.profile import Profile
+
+LARGE = Machine(8, shared=False)
+ONE_TASK = 1 << 40
+
+
+def predicted(known: Profile, rate: float, machine: Machine = LARGE, **values) -> Prediction:
+    values = {"rows_per_task": ONE_TASK, **values}
+    return Model(known, machine, tuning(known, **values), dict.fromkeys(known.streams, rate)).predict()
+
+
+def simulated(known: Profile, rate: float, trigger: float, count: int = 10_000) -> np.ndarray:
+    """Latencies of closings that come at random to a stream that is served cut by cut, on its own machine."""
+    random = np.random.default_rng(8)
+    only = known.streams["s"]
+    cut = Cut(only, tuning(known, trigger, rows_per_task=ONE_TASK).of("s"), LARGE.cores, LARGE.cores)
+
+    def takes(phases: tuple[Phase, ...], rows: float) -> float:
+        times = [cut.phase(phase, rows) for phase in phases]
+        return sum(random.gamma(t.mean**2 / t.variance, t.variance / t.mean) if t.variance else t.mean for t in times)
+
+    pieces = np.cumsum(random.exponential(only.piece, count))
+    rows = rate * only.piece * random.gamma(4, 1 / 4, count)
+    found, started, free, at = [], -math.inf, 0.0, 0
+    while at < count:
+        start = max(pieces[at], started + trigger, free)
+        upto = int(np.searchsorted(pieces, start, side="right"))
+        free = start + takes(CUT, float(rows[at:upto].sum()))
+        closings = pieces[at:upto]
+        found.extend(free - closings + takes((Phase.LOOK, *OF_WINDOWS), 0.0))
+        started, at = start, upto
+    return np.array(found)
+
+
+@pytest.mark.parametrize("trigger", [0.1, 0.5, 2.0])
+@pytest.mark.parametrize("rate", [5_000, 60_000, 150_000])
+def test_a_stream_takes_as_long_as_when_it_is_simulated(rate: float, trigger: float):
+    # The rows of files vary and files come at random, so that those of a cut vary like a compound Poisson number.
+    known = profile(s=stream(piece=0.05))
+    cycle = predicted(known, rate, trigger=trigger).streams["s"].cycle
+    known = profile(s=stream(piece=0.05, uneven=1.25 * 0.05 / cycle))
+    said, seen = predicted(known, rate, trigger=trigger).streams["s"].result, simulated(known, rate, trigger)
+    assert said.mean == pytest.approx(seen.mean(), rel=0.08)
+    assert said.sigma == pytest.approx(seen.std(), rel=0.2)
+
+
+@given(costs_of_streams, st.floats(10, 1e5), st.floats(0.05, 5), st.integers(1, 3))
+def test_latency_rises_with_the_rate(one, rate: float, trigger: float, count: int):
+    known = profile(**{f"s{place}": one for place in range(count)})
+    slower, faster = (predicted(known, each, trigger=trigger) for each in (rate, 1.1 * rate))
+    for name in known.streams:
+        assert slower.streams[name].record.mean <= faster.streams[name].record.mean * (1 + 1e-3)
+        assert slower.streams[name].result.mean <= faster.streams[name].result.mean * (1 + 1e-3)
+
+
+@given(costs_of_streams, st.floats(10, 1e5), st.integers(1, 40), st.integers(1, 8), st.integers(1, 3))
+def test_latency_falls_with_the_cores(one, rate: float, cores: int, tasks: int, count: int):
+    known = profile(**{f"s{place}": replace(one, parts=tasks) for place in range(count)})
+    fewer, more = (
+        predicted(known, rate, Machine(each, driver=0.1), rows_per_task=1, partitions=tasks)
+        for each in (cores, cores + 1)
+    )
+    for name in known.streams:
+        assert more.streams[name].result.mean <= fewer.streams[name].result.mean * (1 + 1e-3)
+
+
+@given(costs_of_streams, st.floats(10, 1e5))
+def test_the_phases_add_up_to_the_result(one, rate: float):
+    known = predicted(profile(s=one), rate)
+    assume(known.keeps_up)
+    assert sum(phase.mean for phase in known.streams["s"].phases.values()) == pytest.approx(
+        known.streams["s"].result.mean
+    )
+
+
+def test_too_much_is_said_to_be_too_much():
+    known = predicted(profile(), 300_000)
+    assert not known.keeps_up
+    assert known.streams["s"].result.mean == math.inf
+    assert known.loads["stream"] > 1
+    assert predicted(profile(), 100).loads["stream"] < 1
+
+
+def test_streams_wait_for_each_other_only_for_what_they_share():
+    three = profile(a=stream(), b=stream(), c=stream())
+    phases = [predicted(three, 10_000, slots=slots).streams["a"].phases for slots in (1, 2, 3)]
+    waits = [one[Phase.SLOT].mean for one in phases]
+    assert waits[0] > waits[1] > waits[2] == 0
+    assert predicted(profile(a=stream()), 10_000, slots=1).streams["a"].phases[Phase.SLOT] == Moments()
+
+
+def test_a_stream_of_results_is_as_late_as_what_it_reads_and_itself():
+    chained = predicted(profile(a=stream(), b=stream(after="a")), 1_000)
+    alone = predicted(profile(a=stream(), b=stream()), 1_000)
+    both = alone.streams["a"].result + alone.streams["b"].result
+    assert chained.streams["b"].result.mean == pytest.approx(both.mean)
+    assert chained.streams["b"].result.variance == pytest.approx(both.variance)
+
+
+def test_the_slowest_group_and_the_slowest_task_are_waited_for():
+    one, eight = (predicted(profile(s=stream(groups=groups)), 1_000).streams["s"] for groups in (1, 8))
+    assert eight.phases[Phase.CONSOLIDATE].mean > one.phases[Phase.CONSOLIDATE].mean
+    cut = Cut(stream(scv=0.5), tuning(profile(), rows_per_task=25_000).of("s"), 4, 4)
+    assert cut.tasks(100_000) == 4
+    assert cut.phase(Phase.MAP, 100_000).mean > cut.work(Phase.MAP, 100_000) / 4
+    assert cut.tasks_in(Phase.EXCHANGE, 20_000) == 0
+    assert cut.phase(Phase.EXCHANGE, 20_000) == Moments()
