@@ -1,34 +1,44 @@
 """Rows per second into each sink, beside a bare client that writes the same rows, and the time for a small result.
 
-A sink's rows are durable and noted as written once when `write` returns; a bare client's are only written.
+A sink's rows are durable and noted as written once when `write` returns. A bare client's are as durable (files have
+their names then, and both are on disk; rows and messages are one transaction), and noted nowhere.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-from tests.sinks.postgres_server import postgres_server, why_not
+from tests.kafka import broker
+from tests.sinks import postgres_server
+from tests.storage import moto_server
 
 import transom as tm
-from benchmarks.harness import Run, benchmark, paired_ratio
+from benchmarks.harness import Run, benchmark, mean_interval, paired_ratio
 from transom.sinks.base import Sink, WindowResults
 from transom.sinks.owner import Claim, Owner
+from transom.storage.durable import names_in
+from transom.storage.places import ObjectPath
 
 ROWS, QUICK_ROWS, SMALL = 100_000, 50_000, 100
 KEYS = ("window_start", "window_end", "campaign")
 MINUTE = 60_000_000
-REDUCED = f"{QUICK_ROWS:,} rows instead of {ROWS:,}, at most 3 repeats instead of 7"
+REPEATS = 7
+FAST = {"postgres": 100_000}
+"""Rows per second that a sink takes at least."""
+REDUCED = f"{QUICK_ROWS:,} rows instead of {ROWS:,}"
 
 
 @dataclass
@@ -69,37 +79,95 @@ def counted(text: str) -> int:
     return int(duckdb.sql(text).fetchall()[0][0])
 
 
+@contextmanager
+def durable(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that is on disk under its name at the end, as a sink's is."""
+    hidden = path.with_name(f".{path.name}.tmp")
+    with hidden.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    hidden.rename(path)
+    handle = os.open(path.parent, os.O_RDONLY)
+    os.fsync(handle)
+    os.close(handle)
+
+
 def file_kinds(folder: Path) -> Iterator[tuple[str, Kind]]:
     """Yield the sinks that write files."""
-    import polars
-
     for name in ("parquet", "json", "csv", "bare"):
         (folder / name).mkdir(parents=True)
-    bare = folder / "bare"
-    yield (
-        "parquet",
-        Kind(
-            tm.sinks.parquet(folder / "parquet"),
-            lambda table, number: pq.write_table(table, bare / f"{number}.parquet", compression="zstd"),
-            lambda: counted(f"SELECT count(*) FROM '{folder}/parquet/*.parquet'"),
-        ),
-    )
-    yield (
-        "json",
-        Kind(
-            tm.sinks.json(folder / "json"),
-            lambda table, number: polars.from_arrow(table).write_ndjson(bare / f"{number}.json"),  # type: ignore[union-attr]
-            lambda: counted(f"SELECT count(*) FROM '{folder}/json/*.json'"),
-        ),
-    )
-    yield (
-        "csv",
-        Kind(
-            tm.sinks.csv(folder / "csv"),
-            lambda table, number: pyarrow.csv.write_csv(table, bare / f"{number}.csv"),
-            lambda: counted(f"SELECT count(*) FROM '{folder}/csv/*.csv'"),
-        ),
-    )
+
+    def bare(write: Callable[[pa.Table, IO[bytes]], object], suffix: str) -> Callable[[pa.Table, int], None]:
+        def written(table: pa.Table, number: int) -> None:
+            with durable(folder / "bare" / f"{number}.{suffix}") as file:
+                write(table, file)
+
+        return written
+
+    def count(name: str) -> Callable[[], int]:
+        return lambda: counted(f"SELECT count(*) FROM '{folder}/{name}/*.{name}'")
+
+    yield "parquet", Kind(tm.sinks.parquet(folder / "parquet"), bare(parquet, "parquet"), count("parquet"))
+    yield "json", Kind(tm.sinks.json(folder / "json"), bare(json_lines, "json"), count("json"))
+    yield "csv", Kind(tm.sinks.csv(folder / "csv"), bare(pyarrow.csv.write_csv, "csv"), count("csv"))
+
+
+def parquet(table: pa.Table, file: IO[bytes]) -> None:
+    """Write Parquet by pyarrow."""
+    pq.write_table(table, file, compression="zstd")
+
+
+def json_lines(table: pa.Table, file: IO[bytes]) -> None:
+    """Write JSON lines by polars."""
+    import polars
+
+    polars.from_arrow(table).write_ndjson(file)  # type: ignore[union-attr]
+
+
+@contextmanager
+def s3_kind(folder: Path) -> Iterator[Kind]:
+    """Yield Parquet in S3 (moto's, on this machine), beside pyarrow and a put of obstore."""
+    import obstore
+
+    with moto_server.s3_server(folder / "moto.log") as told:
+        os.environ.update(told)
+        store = obstore.store.S3Store.from_url(f"{moto_server.BUCKET}/bare", client_options={"allow_http": True})
+        results = ObjectPath(moto_server.BUCKET, "sink")
+
+        def bare(table: pa.Table, number: int) -> None:
+            file = io.BytesIO()
+            parquet(table, file)
+            obstore.put(store, f"{number}.parquet", file.getvalue())
+
+        def count() -> int:
+            parts = [results / name for name in names_in(results) if name.endswith(".parquet")]
+            return sum(pq.read_metadata(io.BytesIO(part.read_bytes())).num_rows for part in parts)
+
+        yield Kind(tm.sinks.parquet(str(results)), bare, count)
+
+
+@contextmanager
+def kafka_kind(folder: Path) -> Iterator[Kind]:
+    """Yield a topic of three partitions, beside confluent-kafka and polars, with one transaction."""
+    from confluent_kafka import Producer
+
+    with broker.running(folder / "broker") as server:
+        ours, theirs = server.topic(3), server.topic(3)
+        more = {"compression.type": "lz4", "linger.ms": 5, "queue.buffering.max.messages": 1_000_000, "log_level": "0"}
+        producer = Producer({"bootstrap.servers": server.servers, "transactional.id": "bare", **more})
+        producer.init_transactions()
+
+        def bare(table: pa.Table, number: int) -> None:
+            file = io.BytesIO()
+            json_lines(table, file)
+            producer.begin_transaction()
+            values = file.getvalue().splitlines()
+            for key, value in zip(table["campaign"].to_pylist(), values, strict=True):
+                producer.produce(theirs, value, key)
+            producer.commit_transaction()
+
+        yield Kind(tm.sinks.kafka(server.servers, ours, key=["campaign"]), bare, lambda: len(server.read(ours)))
 
 
 def sqlite_kind(folder: Path) -> Kind:
@@ -138,7 +206,7 @@ def postgres_kind() -> Iterator[Kind]:
     """Yield PostgreSQL, beside a binary COPY by psycopg into a table with the same unique index."""
     import psycopg
 
-    with postgres_server() as server, psycopg.connect(server.dsn, autocommit=True) as connection:
+    with postgres_server.postgres_server() as server, psycopg.connect(server.dsn, autocommit=True) as connection:
         columns = "window_start timestamptz, window_end timestamptz, campaign text, views bigint, mean double precision"
         connection.execute(f"CREATE TABLE bare ({columns})")
         connection.execute(f"CREATE UNIQUE INDEX ON bare ({', '.join(KEYS)}) NULLS NOT DISTINCT")
@@ -159,7 +227,7 @@ def postgres_kind() -> Iterator[Kind]:
         yield Kind(tm.sinks.postgres(server.dsn, "sink", create=True), bare, count)
 
 
-def measure(run: Run, name: str, kind: Kind, count: int, most: int) -> list[object]:
+def measure(run: Run, name: str, kind: Kind, count: int) -> list[object]:
     """Write the same rows by sink and bare client in turn; keep the figures, and return a row of the table."""
     sink = kind.sink
     sink.open("q")
@@ -174,36 +242,47 @@ def measure(run: Run, name: str, kind: Kind, count: int, most: int) -> list[obje
         call()
         return time.perf_counter() - before
 
-    for cut in range(1, most + 2):  # the first time warms up
+    for cut in range(1, REPEATS + 2):  # the first time warms up
         table, few = rows(count, cut), rows(SMALL, 1_000 + cut)
         ours.append(timed(lambda table=table, cut=cut: sink.write(WindowResults("q", 2 * cut, table, KEYS))))
         theirs.append(timed(lambda table=table, cut=cut: kind.bare(table, cut)))
         small.append(timed(lambda few=few, cut=cut: sink.write(WindowResults("q", 2 * cut + 1, few, KEYS))))
     sink.close()
-    expected, found = (most + 1) * (count + SMALL), kind.count()
+    expected, found = (REPEATS + 1) * (count + SMALL), kind.count()
     run.check([] if found == expected else [f"{name} has {found:,} rows instead of {expected:,}"])
     share = paired_ratio(theirs[1:], ours[1:])
     run.figure(f"{name}.rows_per_s", count / median(ours[1:]))
     run.figure(f"{name}.small_ms", median(small[1:]) * 1_000)
     run.figure(f"{name}.share", share.median)
     run.verdict(f"{name}: the bare client is at most 1 / 0.7 as fast", (1 / share.high, 1 / share.low), 1 / 0.7)
+    if name in FAST:
+        mean, half = mean_interval(ours[1:])
+        bar = count / FAST[name]
+        run.verdict(f"{name}: {count:,} rows take at most {bar:g} s", (mean - half, mean + half), bar)
     return [name, count / median(ours[1:]), count / median(theirs[1:]), str(share), median(small[1:]) * 1_000]
+
+
+def others(folder: Path) -> Iterator[tuple[str, str | None, AbstractContextManager[Kind]]]:
+    """Yield the other sinks: name, why there is none here, and what makes it."""
+    yield "sqlite", None, nullcontext(sqlite_kind(folder))
+    yield "delta", None, nullcontext(delta_kind(folder))
+    yield "s3", moto_server.why_not(), s3_kind(folder)
+    yield "kafka", broker.why_not(), kafka_kind(folder)
+    yield "postgres", postgres_server.why_not(), postgres_kind()
 
 
 def main() -> None:
     """Run the benchmark."""
     with benchmark("sinks", REDUCED) as run:
-        count, most = (QUICK_ROWS, 3) if run.quick else (ROWS, 7)
+        count = QUICK_ROWS if run.quick else ROWS
         folder = run.fresh("sinks")
-        table = [measure(run, name, kind, count, most) for name, kind in file_kinds(folder)]
-        table.append(measure(run, "sqlite", sqlite_kind(folder), count, most))
-        table.append(measure(run, "delta", delta_kind(folder), count, most))
-        why = why_not()
-        if why is None:
-            with postgres_kind() as kind:
-                table.append(measure(run, "postgres", kind, count, most))
-        else:
-            run.say(f"postgres: {why}")
+        table = [measure(run, name, kind, count) for name, kind in file_kinds(folder)]
+        for name, why, making in others(folder):
+            if why is not None:
+                run.say(f"{name}: {why}")
+                continue
+            with making as kind:
+                table.append(measure(run, name, kind, count))
         columns = ["sink", "rows/s", "bare rows/s", "share", f"ms for {SMALL} rows"]
         run.table(f"{count:,} rows at once, load {os.getloadavg()[0]:.0f}", columns, table)
 

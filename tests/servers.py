@@ -8,29 +8,16 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import os
-import subprocess
-import sys
-import urllib.request
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.fetching import MissingError
+from tests.storage.moto_server import BUCKET, s3_server, why_not
 
 from transom.storage.places import ObjectPath
 
 _numbers = itertools.count(1)
-SECRET = "a-secret-that-nobody-may-print"
-SERVER = """
-import sys
-from moto.server import ThreadedMotoServer
-server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-server.start()
-print(server.get_host_and_port()[1], flush=True)
-sys.stdin.read()
-"""
-"""Says its port, and ends with the tests, however they end: with its input."""
 
 
 @pytest.fixture(scope="session")
@@ -61,35 +48,12 @@ def postgres() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the server; the environment says where it is."""
-    if importlib.util.find_spec("moto") is None or importlib.util.find_spec("obstore") is None:
-        pytest.skip("moto and obstore are not installed")
-    log = (tmp_path_factory.mktemp("moto") / "log").open("wb")
-    server = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
-    )
-    assert server.stdin is not None
-    assert server.stdout is not None
-    port = server.stdout.readline().decode().strip()
-    assert port, Path(log.name).read_text()
-    address = f"http://127.0.0.1:{port}"
-    told = {
-        "AWS_ENDPOINT_URL": address,
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": SECRET,
-    }
-    with pytest.MonkeyPatch.context() as patch:
+    if why := why_not():
+        pytest.skip(why)
+    with pytest.MonkeyPatch.context() as patch, s3_server(tmp_path_factory.mktemp("moto") / "log") as told:
         for name, value in told.items():
             patch.setenv(name, value)
-        put = urllib.request.Request(f"{address}/transom", data=b"", method="PUT")
-        put.add_header("Authorization", "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request")
-        urllib.request.urlopen(put).close()
-        yield address
-    server.stdin.close()
-    server.wait()
-    server.stdout.close()
-    log.close()
+        yield told["AWS_ENDPOINT_URL"]
 
 
 @pytest.fixture(scope="session")
@@ -144,4 +108,4 @@ def hdfs_place(hdfs: str) -> Callable[[], ObjectPath]:
 @pytest.fixture
 def s3_place(s3: str) -> Callable[[], ObjectPath]:
     """Make a new folder in the bucket of the server."""
-    return lambda: ObjectPath("s3://transom", f"folder-{os.getpid()}-{next(_numbers)}")
+    return lambda: ObjectPath(BUCKET, f"folder-{os.getpid()}-{next(_numbers)}")

@@ -17,8 +17,8 @@ import pytest
 from tests.cluster.drivers import run_through_losses
 from tests.fetching import MissingError
 from tests.kafka import broker
-from tests.servers import SECRET
 from tests.storage import s3a
+from tests.storage.moto_server import SECRET
 
 from transom.checkpoint.files import checkpoint_at
 from transom.cli.deadletters import read_dead_letters

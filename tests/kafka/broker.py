@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import socket
@@ -41,6 +42,15 @@ def jars(what: str) -> Path:
         MissingError: They cannot be fetched.
     """
     return fetching.jars(f"kafka-{VERSION}/{what}", BROKER if what == "broker" else SPARK)
+
+
+def why_not() -> str | None:
+    """Return why no broker can be had; None if one can."""
+    try:
+        jars("broker")
+    except MissingError as missing:
+        return f"no broker: {missing}"
+    return None if importlib.util.find_spec("confluent_kafka") else "confluent-kafka is not installed"
 
 
 def free_ports(count: int) -> list[int]:
