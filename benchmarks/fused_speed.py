@@ -77,10 +77,10 @@ class Stage:
         schema = session.createDataFrame([], SCHEMA).schema
         return cls(compile_queries(session, schema, Rows(Expression("at"), ((),)), queries))
 
-    def results(self, tuples: DataFrame, rows: int) -> dict[str, pa.Table]:
+    def results(self, tuples: DataFrame) -> dict[str, pa.Table]:
         """Run the component's job, merge its partials to windows, and return the results by operator."""
         compiled = self.compiled
-        partials = jobs.run_cut(tuples, compiled.plan, partitions=1, ahead=None, estimated_rows=rows)
+        partials = jobs.run_cut(tuples, compiled.plan, partitions=1, ahead=None)
         state = StreamState(compiled.queries, WatermarkState.start(1), None, ansi=True)
         state.arrange(compiled.stores)
         tables = [
@@ -92,7 +92,7 @@ class Stage:
         return {closing.query: closing.results.table for closing in closings if closing.results is not None}
 
 
-def run_form(stages: Sequence[Stage], source: DataFrame, rows: int) -> dict[str, pa.Table]:
+def run_form(stages: Sequence[Stage], source: DataFrame) -> dict[str, pa.Table]:
     """Run the components one after the other, each on what the one before hands on; return all results."""
     found: dict[str, pa.Table] = {}
     tuples = source
@@ -101,7 +101,7 @@ def run_form(stages: Sequence[Stage], source: DataFrame, rows: int) -> dict[str,
             tuples = tuples.repartition(CORES, "user")
             if number < len(stages) - 1:
                 tuples = tuples.localCheckpoint(eager=False)
-        found.update(stage.results(tuples, rows))
+        found.update(stage.results(tuples))
     return found
 
 
@@ -150,7 +150,7 @@ def measure(run: Run, session: SparkSession, rows: int, repeats: int) -> dict[st
     right = expected(source)
     forms = {form: [Stage.of(session, queries) for queries in parts] for form, parts in FORMS.items()}
     for form, stages in forms.items():
-        run.check(differences(form, run_form(stages, source, rows), right))
+        run.check(differences(form, run_form(stages, source), right))
     run.say("warm")
     seconds: dict[str, list[float]] = {form: [] for form in forms}
     for _ in run.repeats(repeats, reserve=5):
@@ -158,7 +158,7 @@ def measure(run: Run, session: SparkSession, rows: int, repeats: int) -> dict[st
             # Tuples of the form before, which Spark forgets when its JVM has collected its garbage.
             session._jvm.System.gc()
             begin = time.monotonic()
-            found = run_form(stages, source, rows)
+            found = run_form(stages, source)
             seconds[form].append(time.monotonic() - begin)
             run.check(differences(form, found, right))
         run.say(", ".join(f"{form} {each[-1]:.2f} s" for form, each in seconds.items()))

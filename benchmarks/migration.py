@@ -46,6 +46,7 @@ from transom.engine.state.state import StreamState
 from transom.engine.state.watermarks import WatermarkState
 from transom.model.expression import Expression
 from transom.model.time import SystemClock
+from transom.model.tuning import StreamTuning
 from transom.model.window import sliding
 from transom.placement.balance import Move
 from transom.placement.migration import Strategy
@@ -119,7 +120,9 @@ class Cuts:
         """Return the files of a cut, and how many seconds it took."""
         begin = time.monotonic()
         plan, packing = self.compiled.plan, Packing(self.directory, cut, GROUPS)
-        partials = jobs.run_cut(rows, plan, partitions=1, ahead=None, estimated_rows=count, packings=[packing])
+        tasks = StreamTuning().tasks(count)
+        divided = rows if tasks is None else rows.coalesce(tasks)
+        partials = jobs.run_cut(divided, plan, partitions=1, ahead=None, packings=[packing])
         written = partials.slices[0]
         assert written
         files = files_written(written, partials.tables[0], plan.notes[0], cut)

@@ -47,7 +47,7 @@ def test_rows_per_task_bounds_the_tasks(rows: int, per_task: int) -> None:
     tasks = StreamTuning(rows_per_task=per_task).tasks(rows)
     assert tasks is not None
     assert (tasks - 1) * per_task < rows <= tasks * per_task
-    assert StreamTuning().tasks(rows) is None
+    assert StreamTuning().tasks(rows) == (1 if rows <= 50_000 else None)
 
 
 @pytest.mark.parametrize(

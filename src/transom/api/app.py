@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
@@ -340,12 +340,11 @@ class App:
             for stream in streams.values():
                 for query in stream.definition.queries:
                     tap(stream, query.name, order.sinks[query.name], stream.compiled)
-            settings = replace(self.settings, trigger=0) if order.once else self.settings
             queries = self._queries
             outside = Outside(
                 on_progress, self._on_step, queries.requests, queries.forget, queries.release, self._runner
             )
-            loop = make_loop(streams, order.sinks, checkpoint, settings, clock, outside, lost)
+            loop = make_loop(streams, order.sinks, checkpoint, self.settings, clock, outside, lost)
             self._loop = loop
             if self._stop:
                 loop.ending.stop()

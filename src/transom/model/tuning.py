@@ -13,6 +13,8 @@ from transom.model.time import LONGEST, MICROS_PER_SECOND, Micros, format_durati
 MOST_SLOTS = 1_000
 """Each job that runs has a thread of its own."""
 MOST_PARTITIONS = 100_000
+ONE_TASK_ROWS = 50_000
+"""Up to so many rows one task does a whole cut if nothing else is set: no exchange, one stage."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,9 @@ class StreamTuning:
 
     def tasks(self, rows: int) -> int | None:
         """Return the most tasks that read a cut of so many rows; None for as many as its source is divided into."""
-        return None if self.rows_per_task is None else max(1, -(-rows // self.rows_per_task))
+        if self.rows_per_task is None:
+            return 1 if rows <= ONE_TASK_ROWS else None
+        return max(1, -(-rows // self.rows_per_task))
 
     def on_looks(self, poll: Micros) -> StreamTuning:
         """Return the same with a trigger that is a whole number of looks at the source, the next greater one.

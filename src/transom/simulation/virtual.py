@@ -136,6 +136,9 @@ class SimulatedCutRunner:
             else:
                 job.future.set_result(job.result)
 
+    def allow(self, slots: int) -> None:
+        """Do nothing: there are no threads, and jobs share the cores."""
+
     def abandon(self) -> None:
         """Do nothing: no job runs any more once it was submitted."""
 

@@ -13,11 +13,14 @@ from typing import Literal
 from transom.engine.spark.plan import Rows
 from transom.errors import DefinitionError, StoppedError, TransomError
 from transom.model.time import MIN_TIME, Duration, Micros, parse_duration
+from transom.model.tuning import Tuning
 from transom.sinks.base import Sink
 from transom.sinks.outlets import Outlets, listed
 from transom.windows.query import WindowedQuery
 
-Operation = Literal["add", "remove", "pause", "resume"]
+Operation = Literal["add", "remove", "pause", "resume", "tune"]
+ALL_STREAMS = "all streams"
+"""What a change of the tuning concerns, in the place of a query."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -118,11 +121,22 @@ class Addition:
 
 
 @dataclass(frozen=True)
+class Retuning:
+    """What is to be set from now on."""
+
+    tuning: Tuning
+    """The slots, and the streams for which something is set anew."""
+    reason: str
+    """For people."""
+
+
+@dataclass(frozen=True)
 class ChangeRequest:
     """A change, and what is needed to make it."""
 
     change: Change
     addition: Addition | None = None
+    retuning: Retuning | None = None
 
 
 class Requests:
@@ -143,6 +157,15 @@ class Requests:
             self._waiting.append(request)
         self.wake()
         return request.change
+
+    def tune(self, tuning: Tuning, reason: str) -> Change:
+        """Ask for another tuning; its change is made at the loop's next turn, whatever runs.
+
+        Args:
+            tuning: The slots, and the streams for which something is set anew.
+            reason: Why, for people.
+        """
+        return self.ask(ChangeRequest(Change(ALL_STREAMS, "tune"), retuning=Retuning(tuning, reason)))
 
     def define(self, name: str) -> Change:
         """Return the change for a query that is added before the application runs; it is made when that starts."""

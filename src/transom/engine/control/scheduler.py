@@ -15,6 +15,7 @@ from transom.engine.state.closing import Closing
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.engine.streams.stream import RunningStream
 from transom.model.time import MICROS_PER_SECOND, Micros, format_duration
+from transom.model.tuning import StreamTuning, Tuning
 from transom.scheduling.costs import RunCosts, cycle_seconds, offered
 from transom.scheduling.limits import out_of_reach
 from transom.scheduling.memory import holding
@@ -27,15 +28,20 @@ VIEWED: Micros = MICROS_PER_SECOND // 4
 """Time between two computations of what is expected of a stream to which nothing happens."""
 
 
+def tuning_of(settings: Settings, streams: Iterable[str]) -> Tuning:
+    """Return what settings make of what can be set while the application runs."""
+    return Tuning(settings.slots, dict.fromkeys(streams, StreamTuning(settings.trigger, settings.max_rows_per_cut)))
+
+
 class Pace:
     """The length of a cycle, the load, and the largest cuts that follow from them; measured every `PACE`.
 
     Args:
-        settings: The cycle, if it is fixed; the slots; the bound on a cut.
+        cycle: Its length, if it is fixed.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, cycle: Micros | None) -> None:
+        self._fixed = cycle
         self._at: Micros | None = None
         self._most: dict[str, int] = {}
         self.cycle = 1.0
@@ -43,26 +49,32 @@ class Pace:
         self.load = 0.0
         """Offered work over capacity."""
 
-    def measure(self, known: Collection[StreamEstimate], now: Micros) -> None:
-        """Measure, if it was not done just now."""
+    def again(self) -> None:
+        """Let the next look measure, whenever the last one was."""
+        self._at = None
+
+    def measure(self, known: Collection[StreamEstimate], slots: int, now: Micros) -> None:
+        """Measure, if it was not done just now.
+
+        Args:
+            known: What is known of the streams.
+            slots: Jobs that may run at once.
+            now: The time.
+        """
         if self._at is not None and now < self._at + PACE:
             return
         self._at, self._most = now, {}
         if known:
             fixed, row, partial, rate, period = np.array([each.pace() for each in known]).T
-            slots = self._settings.slots
             self.load = float(offered(RunCosts(fixed, row, partial), rate, period, slots))
             self.cycle = float(cycle_seconds(np.median(fixed), np.asarray((rate * row).sum() / slots)))
-        if self._settings.cycle is not None:
-            self.cycle = self._settings.cycle / MICROS_PER_SECOND
+        if self._fixed is not None:
+            self.cycle = self._fixed / MICROS_PER_SECOND
 
-    def max_rows(
-        self, streams: Mapping[str, RunningStream], of: Callable[[RunningStream], StreamEstimate]
-    ) -> dict[str, int]:
-        """Return the rows of each stream that fit into the cycle that was measured last."""
-        if self._most.keys() != streams.keys():
-            bound = self._settings.max_rows_per_cut
-            self._most = {name: min(bound, of(each).runs.fitting(self.cycle)) for name, each in streams.items()}
+    def max_rows(self, bounds: Mapping[str, int], of: Callable[[str], StreamEstimate]) -> dict[str, int]:
+        """Return the rows of each stream, up to a bound, that fit into the cycle that was measured last."""
+        if self._most.keys() != bounds.keys():
+            self._most = {name: min(bound, of(name).runs.fitting(self.cycle)) for name, bound in bounds.items()}
         return self._most
 
 
@@ -85,6 +97,7 @@ class Scheduler:
     ) -> None:
         self._streams = streams
         self._settings = settings
+        self._tuning = tuning_of(settings, streams)
         self._policy = policy_named(settings.policy, settings.longest_wait)
         self._freeing = bounded(Policy("memory", freeing), settings.longest_wait)
         self.memory = MemoryWatch(settings.memory_bound, measure, note)
@@ -99,7 +112,7 @@ class Scheduler:
         self._estimates: dict[str, StreamEstimate] = {}
         self._views: dict[str, tuple[Micros, tuple[object, ...], int, StreamView]] = {}
         """Of each stream the last one, with when it was made, of what, and for how many rows."""
-        self._pace = Pace(settings)
+        self._pace = Pace(settings.cycle)
         self.spent = 0.0
         """Seconds of processor time that scheduling has taken."""
 
@@ -111,9 +124,23 @@ class Scheduler:
         return known
 
     @property
+    def tuning(self) -> Tuning:
+        """What is set of all streams; whoever needs some of it looks at each turn of the loop."""
+        return self._tuning
+
+    def tune(self, tuning: Tuning) -> None:
+        """Set something else from now on, for all streams."""
+        self._tuning = tuning
+        self._pace.again()
+
+    @property
     def slots(self) -> int:
         """Jobs that may run at once."""
-        return max(self._settings.slots, len(self._streams)) if self._policy.at_once else self._settings.slots
+        return max(self._tuning.slots, len(self._streams)) if self._policy.at_once else self._tuning.slots
+
+    def trigger(self, stream: str) -> Micros:
+        """Return the least time between two cuts of a stream that take all there is; none where all is there."""
+        return 0 if self.once else self._tuning.of(stream).trigger
 
     @property
     def pools(self) -> bool:
@@ -122,14 +149,15 @@ class Scheduler:
 
     def max_rows(self, now: Micros) -> Mapping[str, int]:
         """Return the largest cut of each stream: what fits into a cycle, as far as there are others to wait for it."""
-        bound = self._settings.max_rows_per_cut
+        most = self._settings.max_rows_per_cut
+        bounds = {name: each.rows_per_cut or most for name, each in self._tuning.streams.items()}
         if self._policy.at_once or (len(self._streams) == 1 and self._settings.cycle is None):
-            return dict.fromkeys(self._streams, bound)
+            return bounds
         begun = time.thread_time()
-        self._pace.measure(self._estimates.values(), now)
-        most = self._pace.max_rows(self._streams, lambda stream: self.of(stream, now))
+        self._pace.measure(self._estimates.values(), self._tuning.slots, now)
+        fitting = self._pace.max_rows(bounds, lambda name: self.of(self._streams[name], now))
         self.spent += time.thread_time() - begun
-        return most
+        return fitting
 
     def learned(self) -> dict[str, Any]:
         """Return what a restart should know again, as JSON, by stream: the lags of watermarks."""
@@ -205,7 +233,7 @@ class Scheduler:
         """
         begun = time.thread_time()
         self.memory.look(now)
-        self._pace.measure(self._estimates.values(), now)
+        self._pace.measure(self._estimates.values(), self._tuning.slots, now)
         cycle = self._pace.cycle
         views = []
         for name in ready:

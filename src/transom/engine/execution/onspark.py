@@ -25,6 +25,7 @@ from transom.engine.spark.eventtimes import NO_TIME, OUT_OF_RANGE
 from transom.engine.spark.isolation import Isolated, run_isolated
 from transom.engine.spark.jobs import CutPartials
 from transom.engine.spark.packing import Packing, files_written
+from transom.engine.spark.partitions import with_partitions
 from transom.engine.spark.plan import StreamPlan
 from transom.engine.spark.rowfiles import KeptRows
 from transom.engine.streams.cuts import CutJob, CutOutcome
@@ -203,7 +204,6 @@ class SparkJob:
                 plan,
                 partitions=len(stream.source.partitions),
                 ahead=cut.ahead,
-                estimated_rows=cut.rows,
                 packings=[packing(component) for component in plan.components],
             )
 
@@ -213,13 +213,20 @@ class SparkJob:
 
     def _rows(self) -> DataFrame:
         """Return the rows of the cut; when several jobs read them in any case, they are parsed once."""
-        stream, cut, skip = self.stream, self.cut, tuple(self._skipped)
-        if all(buffer.late_of is not None for buffer in stream.buffers):
-            return stream.source.read(stream.session, cut.start, cut.end, skip)
+        skip = tuple(self._skipped)
+        if all(buffer.late_of is not None for buffer in self.stream.buffers):
+            return self._read(skip)
         if self._held is None or self._held[0] != skip:
             self.let_go()
-            self._held = skip, cached(stream.source.read(stream.session, cut.start, cut.end, skip))
+            self._held = skip, cached(self._read(skip))
         return self._held[1]
+
+    def _read(self, skip: Sequence[str]) -> DataFrame:
+        """Return the rows of the source, divided into tasks as the stream's tuning says."""
+        stream, cut, tuning = self.stream, self.cut, self._options.tuning
+        session = with_partitions(stream.session, tuning.partitions)
+        rows, tasks = stream.source.read(session, cut.start, cut.end, skip), tuning.tasks(cut.rows)
+        return rows if tasks is None else rows.coalesce(tasks)
 
     def _described(
         self, compiled: Compiled, partials: CutPartials

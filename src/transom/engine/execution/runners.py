@@ -39,6 +39,9 @@ class CutRunner(Protocol):
             work: Merges, and waits for Spark.
         """
 
+    def allow(self, slots: int) -> None:
+        """Be ready to run so many jobs of cuts at once."""
+
     def abandon(self) -> None:
         """Let no job that runs start another Spark job, since the application ends at once."""
 
@@ -58,6 +61,7 @@ class SparkCutRunner:
     in_real_time = True
 
     def __init__(self, slots: int, pools: bool, streams: int) -> None:
+        self._streams = streams
         self._threads = Threads(slots + streams, "transom-job")
         self._pools = pools
         self._abandoned = threading.Event()
@@ -78,6 +82,10 @@ class SparkCutRunner:
                 return work()
 
         return self._threads.submit(run)
+
+    def allow(self, slots: int) -> None:
+        """Be ready to run so many jobs of cuts at once."""
+        self._threads.allow(slots + self._streams)
 
     def abandon(self) -> None:
         """Let no job that runs start another Spark job."""

@@ -36,6 +36,10 @@ class Threads:
             self._start()
         return future
 
+    def allow(self, count: int) -> None:
+        """Let there be so many threads, if that is more than before; those that there are stay."""
+        self._count = max(self._count, count)
+
     def _start(self) -> None:
         thread = threading.Thread(target=self._run, name=f"{self._name}-{len(self._threads)}", daemon=True)
         try:

@@ -27,6 +27,7 @@ from transom.engine.loop.quarantine import Quarantine
 from transom.engine.loop.reporting import Reporter
 from transom.engine.loop.snapshots import Snapshots
 from transom.engine.loop.starting import Starter
+from transom.engine.loop.tuning import Tuner
 from transom.engine.loop.wakeups import Wakeups
 from transom.engine.streams.stream import RunningStream
 from transom.model.time import Clock
@@ -87,8 +88,10 @@ def make_loop(
     runner = outside.runner or SparkCutRunner(scheduler.slots, scheduler.pools, len(streams))
     cuts = Cuts(streams, journal, runner, scheduler, adapters, delivery, quarantine, clock, wake)
     tiers = Tiers(streams, settings, journal.note)
-    changer = Changer(streams, sinks, delivery, journal, outside.requests, outside.forget)
-    snapshots = Snapshots(streams, checkpoint, journal, cuts, delivery, scheduler, tiers, settings.snapshot_bytes)
+    tuner = Tuner(streams, settings, journal, scheduler, runner)
+    changer = Changer(streams, sinks, delivery, journal, outside.requests, outside.forget, tuner)
+    smallest = settings.snapshot_bytes
+    snapshots = Snapshots(streams, checkpoint, journal, cuts, delivery, scheduler, tiers, tuner, smallest)
     ending = Ending(session, runner, cuts, delivery, journal, clock, settings.stop_timeout, wake)
     return Loop(
         streams=streams,
@@ -105,6 +108,7 @@ def make_loop(
             delivery,
             cuts,
             tiers,
+            tuner,
             snapshots,
             clock,
         ),
@@ -120,11 +124,11 @@ def make_loop(
             quarantine,
             journal,
             clock,
-            settings.trigger,
         ),
         learning=Learning(journal, metrics, adapters, tiers, cuts, snapshots, clock),
         backpressure=backpressure,
         changer=changer,
+        tuner=tuner,
         quarantine=quarantine,
         snapshots=snapshots,
         scheduler=scheduler,

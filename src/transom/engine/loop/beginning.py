@@ -16,6 +16,7 @@ from transom.engine.loop.journal import Journal
 from transom.engine.loop.quarantine import Quarantine
 from transom.engine.loop.recovery import recover
 from transom.engine.loop.snapshots import Snapshots
+from transom.engine.loop.tuning import Tuner
 from transom.engine.streams.stream import RunningStream
 from transom.model.time import Clock
 from transom.sinks.outlets import Outlets
@@ -38,6 +39,7 @@ class Beginning:
     delivery: Delivery
     cuts: Cuts
     tiers: Tiers
+    tuner: Tuner
     snapshots: Snapshots
     clock: Clock
 
@@ -53,6 +55,7 @@ class Beginning:
         recovered = recover(self.checkpoint, self.streams, keys, self.lost.keys())
         self.journal.register = recovered.register
         self.scheduler.restore(recovered.learned, self.clock.monotonic())
+        self.tuner.begin(recovered.tuned)
         changed = self.changer.begin(recovered.fate, quiet=self.checkpoint.is_new)
         self._tell_who_rests()
         for note in recovered.notes:

@@ -10,6 +10,7 @@ from transom.engine.changes.records import Fate, SetChange
 from transom.engine.changes.requests import Addition, Change, ChangeRequest, Requests, stopped
 from transom.engine.loop.delivery import Delivery
 from transom.engine.loop.journal import Journal
+from transom.engine.loop.tuning import Tuner
 from transom.engine.streams.stream import RunningStream
 from transom.engine.streams.taps import tap
 from transom.errors import DefinitionError, TransomError
@@ -27,6 +28,7 @@ class Changer:
         journal: The log.
         requests: What is asked for from other threads.
         forget: Called with the name of each query that leaves.
+        tuner: Changes what is set of the streams.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class Changer:
         journal: Journal,
         requests: Requests,
         forget: Callable[[str], None],
+        tuner: Tuner,
     ) -> None:
         self._streams = streams
         self._sinks = dict(sinks)
@@ -44,6 +47,7 @@ class Changer:
         self._journal = journal
         self.requests = requests
         self._forget = forget
+        self._tuner = tuner
         self._waiting: list[ChangeRequest] = []
         self.held: frozenset[str] = frozenset()
         """Streams that start no cut until the change that waits for their running one is made."""
@@ -115,7 +119,7 @@ class Changer:
     # ---- while it runs
 
     def make(self, busy: Container[str]) -> bool:
-        """Make what was asked for, as far as the streams have no cut under way; return whether anything changed.
+        """Make what was asked for, as far as the streams have no cut under way; return whether queries changed.
 
         Args:
             busy: The streams that have.
@@ -156,15 +160,21 @@ class Changer:
     def _stream_of(self, request: ChangeRequest) -> str | None:
         """Return the stream that a request concerns; None when there is no such query."""
         name = request.change.query
+        if request.retuning is not None:
+            return None
         if request.addition is not None:
             return request.addition.stream
         asked = [r.addition.stream for r in self._waiting if r.addition is not None and r.change.query == name]
         return next((s.name for s in self._streams.values() if name in s.state.queries), asked[0] if asked else None)
 
     def _fulfil(self, request: ChangeRequest) -> bool:
-        """Make one change, or refuse it; return whether it was made."""
+        """Make one change, or refuse it; return whether queries changed."""
         change = request.change
         try:
+            if request.retuning is not None:
+                self._tuner.change(request.retuning.tuning, request.retuning.reason)
+                change._made(None)
+                return False
             stream, proposal = self._added(request.addition) if request.addition else self._changed(change)
         except TransomError as error:
             self._journal.note(f"{change.operation} {change.query}: refused. {error}")

@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 
 from transom.engine.changes.records import RECORD, SetChange
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.errors import DefinitionError
+from transom.model.tuning import Tuning
 from transom.sinks.outlets import ONLY
 from transom.windows.components import Arrangement
 
@@ -48,6 +50,32 @@ class Planned:
 
 
 @dataclass(frozen=True)
+class Tuned:
+    """What is set from here on; results do not depend on it."""
+
+    tuning: Tuning
+    """For all streams."""
+    settings: Tuning
+    """What the settings say: with others it is not gone on with."""
+    reason: str
+    """Why it changed, for people."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as the log keeps it."""
+        said = {"tuning": self.tuning.to_json(), "settings": self.settings.to_json(), "reason": self.reason}
+        return {"type": "tuning", **said}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Tuned | None:
+        """Return what `to_json` wrote; None for what another Transom wrote and this one cannot follow."""
+        try:
+            tuning, settings = Tuning.from_json(record["tuning"]), Tuning.from_json(record["settings"])
+        except DefinitionError:
+            return None
+        return cls(tuning, settings, record["reason"])
+
+
+@dataclass(frozen=True)
 class Begun:
     """A cut of a stream, before anything of it happens."""
 
@@ -75,7 +103,7 @@ class Committed:
         return CutOutcome.recorded(cut, self.record)
 
 
-LogRecord: TypeAlias = SetChange | Delivered | Failed | Planned | Begun | Committed
+LogRecord: TypeAlias = SetChange | Delivered | Failed | Planned | Tuned | Begun | Committed
 
 
 def record_of(record: Mapping[str, Any]) -> LogRecord | None:
@@ -88,6 +116,8 @@ def record_of(record: Mapping[str, Any]) -> LogRecord | None:
             return Failed(record["query"], record["error"])
         case "plan":
             return Planned(record["stream"], Arrangement.from_json(record["arrangement"]))
+        case "tuning":
+            return Tuned.from_json(record)
         case "cut":
             return Begun(record["stream"], LoggedCut.from_json(record["cut"]))
         case "commit":

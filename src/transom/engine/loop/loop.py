@@ -19,6 +19,7 @@ from transom.engine.loop.quarantine import Quarantine
 from transom.engine.loop.reporting import PROGRESS_EVERY, Reporter
 from transom.engine.loop.snapshots import Snapshots
 from transom.engine.loop.starting import Starter
+from transom.engine.loop.tuning import Tuner
 from transom.engine.loop.wakeups import Wakeups
 from transom.engine.streams.stream import RunningStream
 from transom.model.time import Micros
@@ -38,6 +39,7 @@ class Loop:
     learning: Learning
     backpressure: Backpressure
     changer: Changer
+    tuner: Tuner
     quarantine: Quarantine
     snapshots: Snapshots
     scheduler: Scheduler

@@ -11,7 +11,7 @@ from transom.engine.changes.membership import begin_beside, begin_with
 from transom.engine.changes.records import RECORD, Fate, Register
 from transom.engine.loop.comparing import compare, definitions, refuse_mixed_times
 from transom.engine.loop.delivery import ResultBatch
-from transom.engine.loop.logrecords import Begun, LogRecord, record_of
+from transom.engine.loop.logrecords import Begun, LogRecord, Tuned, record_of
 from transom.engine.loop.replay import Replay, committed_in, delivered_in
 from transom.engine.loop.rerouting import rerouted
 from transom.engine.loop.saved import pending, restore
@@ -34,6 +34,8 @@ class RecoveredRun:
     """Cuts that were logged and not committed, by stream."""
     learned: Mapping[str, Any]
     """The scheduler's knowledge at the last snapshot."""
+    tuned: Tuned | None
+    """The last change of the tuning."""
     resinked: bool
     """Whether queries have other sinks than in the checkpoint, so that a snapshot must come before the next cut."""
     notes: list[str]
@@ -84,7 +86,14 @@ def recover(
     ours = {name: keys for name, keys in sinks.items() if name in running and name in theirs}
     batches, resinked, notes = rerouted(batches, register, ours)
     learned, retyped = saved.get("learned", {}), compared.retyped
-    return RecoveredRun(register, compared.fate, batches, unfinished, learned, resinked, notes, retyped)
+    tuned = _tuned(saved.get("tuning"), records)
+    return RecoveredRun(register, compared.fate, batches, unfinished, learned, tuned, resinked, notes, retyped)
+
+
+def _tuned(saved: Mapping[str, Any] | None, records: Sequence[LogRecord | None]) -> Tuned | None:
+    """Return the last change of the tuning, in the log or before it in the snapshot; older ones have none."""
+    found = [record for record in records if isinstance(record, Tuned)]
+    return found[-1] if found else None if saved is None else Tuned.from_json(saved)
 
 
 def _replayed(

@@ -12,6 +12,7 @@ from transom.checkpoint.history import Snapshot
 from transom.engine.changes.records import Register
 from transom.engine.loop.comparing import definitions
 from transom.engine.loop.delivery import ResultBatch
+from transom.engine.loop.logrecords import Tuned
 from transom.engine.loop.replay import require_rows
 from transom.engine.streams.cuts import LoggedCut
 from transom.engine.streams.stream import RunningStream
@@ -26,6 +27,7 @@ def snapshot_of(
     logged: Mapping[str, LoggedCut],
     waiting: Sequence[ResultBatch],
     learned: Mapping[str, Any],
+    tuned: Tuned | None,
 ) -> tuple[dict[str, Any], dict[str, pa.Table]]:
     """Return all that a restart needs instead of the log so far, as JSON and tables.
 
@@ -35,6 +37,7 @@ def snapshot_of(
         logged: Cuts that are logged and not committed, by stream.
         waiting: Results that not all sinks have taken.
         learned: What the scheduler has learned; kept as it is, and decides no result.
+        tuned: The last change of the tuning; decides none either.
     """
     here = definitions(streams)
     lost = {name: query for name, query in register.known.items() if name not in here}
@@ -50,6 +53,8 @@ def snapshot_of(
         "pending": [_waiting(batch) for batch in waiting],
         "learned": dict(learned),
     }
+    if tuned is not None:
+        state["tuning"] = tuned.to_json()
     tables: dict[str, pa.Table] = {}
     for name, stream in streams.items():
         state["streams"][name], held = _stream(stream, logged.get(name))

@@ -12,6 +12,7 @@ from transom.engine.loop.batches import Cuts
 from transom.engine.loop.delivery import Delivery
 from transom.engine.loop.journal import Journal
 from transom.engine.loop.saved import snapshot_of
+from transom.engine.loop.tuning import Tuner
 from transom.engine.streams.stream import RunningStream
 
 
@@ -26,6 +27,7 @@ class Snapshots:
     delivery: Delivery
     scheduler: Scheduler
     tiers: Tiers
+    tuner: Tuner
     smallest: int
     """Bytes of a checkpoint up to which no snapshot is worth while."""
     wanted: bool = False
@@ -63,7 +65,8 @@ class Snapshots:
         self.tiers.settle()
         logged = self.cuts.logged
         waiting, learned = self.delivery.waiting(), self.scheduler.learned()
-        state, tables = snapshot_of(self.streams, self.journal.register, logged, waiting, learned)
+        tuned = self.tuner.tuned
+        state, tables = snapshot_of(self.streams, self.journal.register, logged, waiting, learned, tuned)
         self.checkpoint.write_snapshot(state, tables)
         self.size = sum(table.nbytes for table in tables.values())
         self.tiers.clean({name: cut.number for name, cut in logged.items()}, self.journal.check)

@@ -35,8 +35,6 @@ class Starter:
     quarantine: Quarantine
     journal: Journal
     clock: Clock
-    trigger: Micros
-    """Least time between two cuts of a stream that take all there is."""
     _away: set[str] = field(default_factory=set, init=False)
     """Streams whose source could not be reached at the last look."""
 
@@ -103,4 +101,4 @@ class Starter:
     def _too_early(self, name: str, now: Micros) -> bool:
         """Tell whether a cut that takes all there is should wait for more."""
         started = self.cuts.started_at(name)
-        return started is not None and now < started + self.trigger and not self.streams[name].seen.more
+        return started is not None and now < started + self.scheduler.trigger(name) and not self.streams[name].seen.more

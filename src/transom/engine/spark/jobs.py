@@ -25,9 +25,6 @@ from transom.windows.components import Component
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-SMALL_CUT_ROWS = 50_000
-"""Up to so many rows one task does the whole cut: no exchange, one stage."""
-
 
 @dataclass(frozen=True)
 class CutStats:
@@ -127,7 +124,6 @@ def run_cut(
     *,
     partitions: int,
     ahead: Micros | None,
-    estimated_rows: int,
     packings: Sequence[Packing | None] = (),
 ) -> CutPartials:
     """Run the one job of a cut.
@@ -141,15 +137,12 @@ def run_cut(
         stream: Event time, transformations and aggregations; without aggregations only the counts are made.
         partitions: Number of source partitions.
         ahead: Largest event time that is believed; None for no bound.
-        estimated_rows: Size of the cut; decides whether it is worth more than one task.
         packings: For each component where its partials go; None, or nothing at all, for the driver.
     """
     from pyspark.sql import Observation
 
     raw = raw.drop(ORIGIN)
     columns = raw.columns
-    if estimated_rows <= SMALL_CUT_ROWS:
-        raw = raw.coalesce(1)
     timed = raw.withColumn(TIME, stream.time)
     stats = _stat_columns(columns, partitions, ahead)
     if not stream.aggregations:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from transom.engine.spark.columns import TIME, is_case_sensitive, to_condition
 from transom.engine.spark.eventtimes import good_rows
-from transom.engine.spark.jobs import SMALL_CUT_ROWS
 from transom.engine.spark.plan import StreamPlan
 from transom.engine.spark.rowfiles import KeptRows, files_in
 from transom.errors import DefinitionError
@@ -54,16 +53,13 @@ def columns_of(seen: DataFrame) -> StructType:
     return StructType([field for field in seen.schema if field.name != TIME])
 
 
-def write_rows(
-    seen: DataFrame, condition: str, watermark: Micros, estimated_rows: int, piece: Place
-) -> KeptRows | None:
+def write_rows(seen: DataFrame, condition: str, watermark: Micros, piece: Place) -> KeptRows | None:
     """Keep rows of a cut as Parquet files, durably.
 
     Args:
         seen: What `rows_of` returned.
         condition: Which ones, as SQL over TIME.
         watermark: In force for the cut; microseconds.
-        estimated_rows: Size of the cut.
         piece: Where; each try has a directory of its own there, since what was killed or overtaken may still write.
 
     Returns:
@@ -78,8 +74,6 @@ def write_rows(
     counts = F.max(TIME).alias("newest"), F.count(F.lit(1)).alias("rows")
     numbered = _numbered(seen).where(condition)
     kept = numbered.withColumn(IN_FORCE, F.lit(watermark).cast("bigint")).observe(observation, *counts)
-    if estimated_rows <= SMALL_CUT_ROWS:
-        kept = kept.coalesce(1)
     kept.write.parquet(spark_uri(directory))
     newest: Micros | None = observation.get["newest"]
     if newest is None:
@@ -96,14 +90,13 @@ def write_rows(
     return KeptRows(newest, named, rows=observation.get["rows"])
 
 
-def write_files(seen: DataFrame, kind: str, partition_by: Sequence[str], estimated_rows: int, directory: Place) -> bool:
+def write_files(seen: DataFrame, kind: str, partition_by: Sequence[str], directory: Place) -> bool:
     """Write the rows of a cut as they are; return whether there are any.
 
     Args:
         seen: What `rows_of` returned.
         kind: `parquet`, `json` or `csv`.
         partition_by: Columns whose values become directories.
-        estimated_rows: Size of the cut.
         directory: Where; not there yet, and nobody else has the name.
     """
     from pyspark.sql import Observation
@@ -111,8 +104,6 @@ def write_files(seen: DataFrame, kind: str, partition_by: Sequence[str], estimat
 
     observation = Observation()
     rows = seen.drop(TIME).observe(observation, F.count(F.lit(1)).alias("rows"))
-    if estimated_rows <= SMALL_CUT_ROWS:
-        rows = rows.coalesce(1)
     options = {"json": {"ignoreNullFields": "false"}, "csv": {"header": "true", "escape": '"', "emptyValue": '""'}}
     writer = rows.write.partitionBy(*partition_by)
     writer.format(kind).options(**options.get(kind, {})).save(spark_uri(directory))

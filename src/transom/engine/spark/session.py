@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from transom.engine.spark.partitions import SHUFFLE_PARTITIONS, with_copies
 from transom.engine.spark.silence import silence_exceptions
 from transom.errors import SessionError
 from transom.model.sessions import is_connect, java_class
@@ -177,7 +178,7 @@ def private_session(spark: SparkSession) -> SparkSession:
     private = Classic(spark.sparkContext, spark._jsparkSession.cloneSession())
     for key, value in RUNTIME_SETTINGS.items():
         private.conf.set(key, value)
-    private.conf.set("spark.sql.shuffle.partitions", str(max(1, spark.sparkContext.defaultParallelism)))
+    private.conf.set(SHUFFLE_PARTITIONS, str(max(1, spark.sparkContext.defaultParallelism)))
     return private
 
 
@@ -228,13 +229,17 @@ def cancel_jobs(session: SparkSession, ended: threading.Event) -> None:
     """
     cancelled = threading.Event()
 
+    def interrupt() -> None:
+        for each in with_copies(session):
+            each.interruptAll()
+
     def cancel() -> None:
         try:
             with suppress(Exception):  # Spark may be gone already
-                session.interruptAll()
+                interrupt()
                 cancelled.set()
                 while not ended.wait(AGAIN):
-                    session.interruptAll()
+                    interrupt()
         finally:
             cancelled.set()
 

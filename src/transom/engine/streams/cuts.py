@@ -13,6 +13,7 @@ from transom.engine.spark.compile import Compiled
 from transom.engine.spark.jobs import CutStats
 from transom.engine.spark.rowfiles import KeptRows
 from transom.model.time import Micros
+from transom.model.tuning import StreamTuning
 from transom.sources.base import Mark, Offset
 from transom.windows.components import Component
 
@@ -65,6 +66,8 @@ class JobOptions:
     """Whether they do so for all components."""
     measures_delays: bool = True
     """Whether they sum the delays of the rows, which costs some percent of their time."""
+    tuning: StreamTuning = field(default_factory=StreamTuning)
+    """How they are divided into tasks."""
 
     def puts_in_files(self, component: Component) -> bool:
         """Tell whether the jobs write a component's partials into files."""

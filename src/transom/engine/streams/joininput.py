@@ -93,7 +93,7 @@ class JoinInput:
     def store(self, seen: DataFrame, cut: LoggedCut, late_before: Mapping[str, Micros]) -> KeptRows | None:
         """Keep the rows that are not late for all windows; None when there are none."""
         in_time = f"{TIME} >= {late_before[self.query]}L"
-        return kept_rows.write_rows(seen, in_time, cut.watermark, cut.rows, self.piece(cut.number))
+        return kept_rows.write_rows(seen, in_time, cut.watermark, self.piece(cut.number))
 
     def keep(self, cut: int, rows: KeptRows) -> None:
         """Remember that the rows of a committed cut are kept."""

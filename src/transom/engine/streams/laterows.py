@@ -154,7 +154,7 @@ class LateRowsSource(DerivedSource):
     def store(self, seen: DataFrame, cut: LoggedCut, late_before: Mapping[str, Micros]) -> KeptRows | None:
         """Keep the rows that are late for all windows; None when there are none."""
         late = f"{TIME} < {late_before[self.query]}L"
-        return kept_rows.write_rows(seen, late, cut.watermark, cut.rows, self.piece(cut.number))
+        return kept_rows.write_rows(seen, late, cut.watermark, self.piece(cut.number))
 
     def keep(self, cut: int, rows: KeptRows) -> None:
         """Let the rows of a committed cut be read."""

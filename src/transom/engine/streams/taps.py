@@ -128,7 +128,7 @@ class RowFiles:
         # What was killed or overtaken may still write the rows of the same cut, under another name.
         attempt = f".rows-{cut.number:012d}.{uuid.uuid4().hex}.tmp"
         staged = self.directory / attempt
-        if not write_files(seen, self._kind, self._partition_by, cut.rows, staged):
+        if not write_files(seen, self._kind, self._partition_by, staged):
             remove_tree(staged)
             return None
         sizes = {name: size for name, size in _files_below(staged) if name.rpartition("/")[2][0] not in "._"}
