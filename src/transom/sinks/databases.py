@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from transom.errors import SinkError
 from transom.sinks.base import WindowResults
-from transom.sinks.owner import Claim, Owner
+from transom.sinks.owner import Claim, Owner, refuse_results_ahead
 from transom.sinks.parts import local_directory
 from transom.sinks.values import python_values
 from transom.storage.durable import make_directory
@@ -115,13 +115,7 @@ class SqliteSink:
         Raises:
             SinkError: There are results of cuts that the checkpoint has not made.
         """
-        last = self._last_cut()
-        if last >= next_cut:
-            raise SinkError(
-                f"{query}: the table {self._table!r} of {self.path} holds results up to cut {last}, but the "
-                f"checkpoint continues with cut {next_cut}.",
-                "Use the checkpoint that the results were made with, or another table.",
-            )
+        refuse_results_ahead(query, f"the table {self._table!r} of {self.path}", "table", self._last_cut(), next_cut)
 
     def write(self, results: WindowResults) -> None:
         """Insert the rows, in place of those with the same window and keys; nothing if the cut is there already.

@@ -12,7 +12,7 @@ from transom.errors import SinkError
 from transom.sinks.base import WindowResults
 from transom.sinks.csv_lines import write_csv
 from transom.sinks.json_lines import write_json_lines
-from transom.sinks.owner import Claim, take_directory
+from transom.sinks.owner import Claim, refuse_results_ahead, take_directory
 from transom.sinks.parts import (
     ResultFile,
     compaction_lock,
@@ -132,11 +132,8 @@ class FileSink:
         newer = [part for part in list_parts(self.directory, self.kind) if part.last >= next_cut]
         merged = [part for part in newer if part.first != part.last]
         if merged:
-            raise SinkError(
-                f"{query}: {self.directory / merged[-1].name} holds results up to cut {merged[-1].last}, "
-                f"but the checkpoint continues with cut {next_cut}.",
-                "Use the checkpoint that the results were made with, or another directory.",
-            )
+            file = merged[-1]
+            refuse_results_ahead(query, str(self.directory / file.name), "directory", file.last, next_cut)
         remove_temporaries(self.directory)
         if newer:
             self._check()  # what was listed before is none of a run that took over since

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from transom.errors import DefinitionError, SinkError, require_extra
 from transom.sinks.base import WindowResults
-from transom.sinks.owner import Claim, take_directory
+from transom.sinks.owner import Claim, refuse_results_ahead, take_directory
 from transom.sinks.parts import directory_of
 from transom.storage.durable import make_directory
 
@@ -94,13 +94,7 @@ class DeltaSink:
         Raises:
             SinkError: There are results of cuts that the checkpoint has not made.
         """
-        last = self._last_cut()
-        if last >= next_cut:
-            raise SinkError(
-                f"{query}: the Delta table {self.directory} holds results up to cut {last}, but the checkpoint "
-                f"continues with cut {next_cut}.",
-                "Use the checkpoint that the results were made with, or another table.",
-            )
+        refuse_results_ahead(query, f"the Delta table {self.directory}", "table", self._last_cut(), next_cut)
 
     def write(self, results: WindowResults) -> None:
         """Append the rows as a version; nothing if the cut is there already.

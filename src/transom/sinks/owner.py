@@ -86,6 +86,26 @@ class Claim:
         return holder is None
 
 
+def refuse_results_ahead(query: str, place: str, kind: str, last: int, next_cut: int) -> None:
+    """Check that a place holds no results of cuts that the checkpoint has still to make.
+
+    Args:
+        query: The query that writes there.
+        place: The place, in words.
+        kind: What it is: `directory`, `table` or `topic`.
+        last: The last cut whose results it holds; -1 for none.
+        next_cut: The one with which the checkpoint continues.
+
+    Raises:
+        SinkError: Place and checkpoint do not belong together.
+    """
+    if last >= next_cut:
+        raise SinkError(
+            f"{query}: {place} holds results up to cut {last}, but the checkpoint continues with cut {next_cut}.",
+            f"Use the checkpoint that the results were made with, or another {kind}.",
+        )
+
+
 def take_directory(directory: Place, claim: Claim, has_results: bool | None = None) -> None:
     """Make a directory that of a query, for ever; of several that try at once, one succeeds.
 

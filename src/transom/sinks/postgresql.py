@@ -11,7 +11,7 @@ from transom.errors import DefinitionError, SinkError, require_extra
 from transom.sinks.base import WindowResults
 from transom.sinks.copytext import column_type, copied
 from transom.sinks.csv_lines import write_csv
-from transom.sinks.owner import Claim, Owner
+from transom.sinks.owner import Claim, Owner, refuse_results_ahead
 
 if TYPE_CHECKING:
     import psycopg
@@ -129,12 +129,8 @@ class PostgresSink:
         with self._explained(query), self._transaction() as connection:
             find = "SELECT cut FROM {books} WHERE result_table = %s"
             row = connection.execute(self._sql(find), (self._table,)).fetchone()
-        if row is not None and row[0] >= next_cut:
-            raise SinkError(
-                f"{query}: the table {self._table} at {self._place} holds results up to cut {row[0]}, but the "
-                f"checkpoint continues with cut {next_cut}.",
-                "Use the checkpoint that the results were made with, or another table.",
-            )
+        last = -1 if row is None else row[0]
+        refuse_results_ahead(query, f"the table {self._table} at {self._place}", "table", last, next_cut)
 
     def write(self, results: WindowResults) -> None:
         """Insert the rows, in place of those with the same window and keys; nothing if the cut is there already.

@@ -17,7 +17,7 @@ from transom.sinks.base import WindowResults
 from transom.sinks.csv_lines import fields
 from transom.sinks.json_lines import encoded, write_json_lines
 from transom.sinks.ledger import ANSWER, Ledger, is_fenced
-from transom.sinks.owner import Claim
+from transom.sinks.owner import Claim, refuse_results_ahead
 
 COMMIT = 120.0
 """Seconds in which a transaction has to be committed."""
@@ -153,12 +153,7 @@ class KafkaSink:
             SinkError: There are results of cuts that the checkpoint has not made.
         """
         self._last = self._book.read().cut
-        if self._last >= next_cut:
-            raise SinkError(
-                f"{query}: the topic {self._topic!r} holds results up to cut {self._last}, but the checkpoint "
-                f"continues with cut {next_cut}.",
-                "Use the checkpoint that the results were made with, or another topic.",
-            )
+        refuse_results_ahead(query, f"the topic {self._topic!r}", "topic", self._last, next_cut)
 
     def write(self, results: WindowResults) -> None:
         """Send the rows and the note that they are there in one transaction; nothing if they are there already.
