@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
+from transom.api.shedding import check_shedding
 from transom.api.streams import Query, Rowwise, Stream
 from transom.engine.spark.rows import WindowJoin
 from transom.engine.streams.definition import StreamDefinition
@@ -158,6 +159,8 @@ def settled(streams: Sequence[Stream], derived: Sequence[Derivation]) -> list[St
     for stream in used:
         if [other.name for other in used].count(stream.name) > 1:
             raise DefinitionError(f"stream: there are two streams {stream.name!r}.", "Rename the stream or query.")
+    read = [(each.stream, each.query) for each in derived if isinstance(each, OfQuery) and each.stream in used]
+    check_shedding(used, [each.stream for each in derived], read)
     if not used:
         raise DefinitionError("The application has no query.", "End one with .to(sink, name=...) before running it.")
     return [stream._definition() for stream in used]

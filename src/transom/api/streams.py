@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
+from transom.api.shedding import least_share
 from transom.api.taps import RowTap
 from transom.engine.changes.requests import Change
 from transom.engine.spark.columns import Unrepeatable, Where, both
@@ -269,19 +271,40 @@ class Query:
         """Name of the query; None as long as it is not part of the application."""
         return self._published.label
 
-    def within(self, limit: Duration, quantile: float = 0.99) -> Query:
+    def within(
+        self,
+        limit: Duration,
+        quantile: float = 0.99,
+        *,
+        on_overload: Literal["delay", "shed"] = "delay",
+        keep: float | None = None,
+    ) -> Query:
         """State a latency target: this share of the results is visible within the limit.
+
+        With on_overload="shed" pieces of the input (files, ranges of offsets) are not read while there is more than can
+        be read in time, evenly over the windows. What was left out is told: the dead letters name each piece, and the
+        results have two more columns. `shed_share` is the share of the window's rows that was left out, estimated from
+        when they arrived (0 only where nothing was); `shed_rows` is 0 then, else null, as nobody knows the keys.
+        Values are those of the rows that were read; nothing is extrapolated. All queries of the stream must say so.
 
         Args:
             limit: For example "2 seconds", from the arrival of the row that completes the window.
             quantile: In (0, 1).
+            on_overload: "delay": all rows are read, and results come later; or "shed".
+            keep: Least share of a window's rows that is read, with "shed"; default 0.1.
+
+        Raises:
+            DefinitionError: A number that makes no sense, or "shed" for session windows.
         """
         micros = parse_duration(limit, "within")
         if micros <= 0:
             raise DefinitionError(f"within: the limit is {limit!r}.", "Give more than nothing.")
         if not 0 < quantile < 1:
             raise DefinitionError(f"within: the quantile is {quantile}.", "Give a number between 0 and 1.")
-        return replace(self, target=LatencyTarget(micros, quantile))
+        grouped = self.windowed.grouped
+        columns = [*(key.name for key in grouped.keys), *(name for name, _ in self.aggregates)]
+        share = least_share(on_overload, keep, self.windowed.windows, columns)
+        return replace(self, target=LatencyTarget(micros, quantile, share))
 
     def fill(self, value: str) -> Query:
         """Emit known keys in windows without rows too; `zero`: counts are 0, other values null.

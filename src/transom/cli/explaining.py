@@ -137,6 +137,8 @@ def _consolidate(query: Plan, feeds: Sequence[str]) -> list[str | tuple[str, str
     text += [("; ", _DIM), values]
     if query["within"] is not None:
         text += [(" within ", _DIM), query["within"]["limit"]]
+        if "keep" in query["within"]:
+            text += [(" leaving out up to ", _DIM), f"{1 - query['within']['keep']:.0%}"]
     if query["early"] is not None:
         text += [(" early every ", _DIM), query["early"]]
     if query["lateness"] is not None:

@@ -119,7 +119,8 @@ class _Queries:
         if query.fill is not None:
             result = result.fill(query.fill)
         if query.within is not None:
-            result = result.within(query.within[0], quantile=query.within[1])
+            limit, quantile = query.within
+            result = result.within(limit, quantile, on_overload=query.on_overload, keep=query.keep)
         change: Change | None = None
         if query.sinks:
             change = result.to([sink.make() for sink in query.sinks], name=query.name)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+from transom.api.shedding import least_share
+from transom.errors import DefinitionError
 from transom.jobs.keys import Keys, Table
 from transom.jobs.kinds import SinkSpec, parse_sinks
 from transom.jobs.windows import check_windows
 
 KEYS = (
     *("name", "source", "from", "late_rows_of", "watermark", "where", "select", "group_by", "windows", "aggregates"),
-    *("early", "lateness", "fill", "within", "quantile", "rows", "partition_by", "sink", "sinks", "own_stream"),
+    *("early", "lateness", "fill", "within", "quantile", "on_overload", "keep"),
+    *("rows", "partition_by", "sink", "sinks", "own_stream"),
 )
-_OF_WINDOWS = ("group_by", "windows", "aggregates", "early", "lateness", "fill", "within", "quantile")
+_OF_LIMITS = ("quantile", "on_overload", "keep")
+_OF_WINDOWS = ("group_by", "windows", "aggregates", "early", "lateness", "fill", "within", *_OF_LIMITS)
 _FILES = ("parquet", "json", "csv")
 
 
@@ -46,6 +50,9 @@ class QuerySpec:
     fill: str | None = None
     within: tuple[str, float] | None = None
     """Latency limit and quantile."""
+    on_overload: Literal["delay", "shed"] = "delay"
+    keep: float | None = None
+    """Least share of a window's rows that is read under overload."""
     early: str | None = None
     lateness: str | None = None
     own_stream: bool = False
@@ -71,8 +78,14 @@ def parse_query(file: str, table: Table, sources: Sequence[str], above: Sequence
     windows = [] if rows else keys.need("windows", list)
     check_windows(keys, windows)
     limit, quantile = keys.get("within", str), keys.get("quantile", (float, int))
-    if quantile is not None and limit is None:
-        raise keys.error("quantile is given without within", 'Add for example within = "2 seconds".')
+    given = next((key for key in _OF_LIMITS if limit is None and key in table), None)
+    if given is not None:
+        raise keys.error(f"{given} is given without within", 'Add for example within = "2 seconds".')
+    on_overload, keep = keys.get("on_overload", str, "delay"), keys.get("keep", (float, int))
+    try:
+        least_share(on_overload, keep, (), ())
+    except DefinitionError as error:
+        raise keys.error(error.message.rstrip("."), error.remedy) from None
     own_stream = keys.get("own_stream", bool, False)
     if own_stream and source is None:
         raise keys.error("own_stream: its rows come from another query", "Leave it out, or read a source.")
@@ -92,6 +105,8 @@ def parse_query(file: str, table: Table, sources: Sequence[str], above: Sequence
         select=keys.texts("select"),
         fill=keys.get("fill", str),
         within=None if limit is None else (limit, 0.99 if quantile is None else float(quantile)),
+        on_overload=on_overload,
+        keep=keep,
         early=keys.get("early", str),
         lateness=keys.get("lateness", str),
         own_stream=own_stream,

@@ -52,7 +52,7 @@ def run_in_memory(stream: RunningStream, job: CutJob) -> CutOutcome:
         raise _refused(f"The stream {stream.name!r} reads {source.describe()}")
     if stream.buffers:
         raise _refused(f"Rows of the stream {stream.name!r} are kept for a join")
-    rows = source.rows(cut.start, cut.end)
+    rows = source.rows(cut.start, cut.end, cut.left_out)
     time = _event_time(rows, stream.definition.rows.event_time)
     stats, good = _counted(rows, time, cut.ahead, len(source.partitions))
     rows, time = rows.filter(good), time.filter(good)

@@ -50,6 +50,33 @@ class Waiting:
     """When the source was looked at and this was so, monotonic time; after a pause it is older than the question."""
 
 
+@dataclass(frozen=True)
+class Unit:
+    """A part of a source that `read` can leave out, when it is named in `skip`."""
+
+    name: str
+    partition: int = 0
+    """Index into `partitions` of the source partition that it belongs to."""
+
+
+class Divisible(Protocol):
+    """What a source has besides if it can leave out parts of a range at little cost, without reading them.
+
+    Provisional: may change in a minor version.
+    """
+
+    pieces: int
+    """Into so many parts a range can be divided, of which any may be left out, without reading getting dearer."""
+
+    def units(self, start: Offset, end: Offset) -> Sequence[Unit]:
+        """Return the units in [start, end), for ends that `cut` returns; together they are all of it."""
+
+
+def can_leave_out(source: Source) -> bool:
+    """Tell whether pieces of a source can be left out: it is `Divisible`."""
+    return getattr(source, "pieces", 1) > 1
+
+
 class Source(Protocol):
     """A replayable source.
 

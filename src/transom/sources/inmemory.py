@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from transom.errors import DefinitionError, SourceError
 from transom.model.time import MAX_TIME, MIN_TIME, Clock, Micros, SystemClock
-from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset, Waiting
+from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset, Unit, Waiting
 from transom.sources.schemas import as_struct, check_reserved, position
 from transom.storage.places import Place
 
@@ -67,6 +67,8 @@ class MemorySource:
 
     Each row and each watermark takes one offset, in the order they were added.
     """
+
+    pieces = 64
 
     def __init__(self, schema: StructType, partitions: int) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -176,11 +178,21 @@ class MemorySource:
         schema = StructType(list(self._schema.fields))
         if len(self._partitions) > 1:
             schema = schema.add(PARTITION, IntegerType(), False)
-        return spark.createDataFrame(self.rows(start, end), schema.add(ARRIVAL, LongType(), False))
+        return spark.createDataFrame(self.rows(start, end, skip), schema.add(ARRIVAL, LongType(), False))
 
-    def rows(self, start: Offset, end: Offset) -> pa.Table:
+    def rows(self, start: Offset, end: Offset, skip: Sequence[str] = ()) -> pa.Table:
         """Return the rows in [start, end) as `read` does, but as they lie in memory."""
-        first, last = position(start), position(end)
+        tables = [
+            table for first, last in _without(position(start), position(end), skip) for table in self._rows(first, last)
+        ]
+        arrow = self._arrow
+        if len(self._partitions) > 1:
+            arrow = arrow.append(pa.field(PARTITION, pa.int32(), False))
+        arrow = arrow.append(pa.field(ARRIVAL, pa.int64(), False))
+        whole = pa.concat_tables(tables).cast(arrow) if tables else arrow.empty_table()
+        return whole.combine_chunks()
+
+    def _rows(self, first: int, last: int) -> list[pa.Table]:
         tables = []
         for chunk in self._between(first, last):
             if chunk.table is not None:
@@ -191,12 +203,14 @@ class MemorySource:
                     table = table.append_column(PARTITION, numbers)
                 arrived = pa.repeat(pa.scalar(chunk.time, pa.int64()), table.num_rows)
                 tables.append(table.append_column(ARRIVAL, arrived))
-        arrow = self._arrow
-        if len(self._partitions) > 1:
-            arrow = arrow.append(pa.field(PARTITION, pa.int32(), False))
-        arrow = arrow.append(pa.field(ARRIVAL, pa.int64(), False))
-        whole = pa.concat_tables(tables).cast(arrow) if tables else arrow.empty_table()
-        return whole.combine_chunks()
+        return tables
+
+    def units(self, start: Offset, end: Offset) -> Sequence[Unit]:
+        """Return the rows of [start, end), those of each `add` apart."""
+        first, last = position(start), position(end)
+        chunks = [chunk for chunk in self._between(first, last) if chunk.table is not None]
+        spans = [(max(chunk.first, first), min(chunk.end, last), chunk.partition) for chunk in chunks]
+        return [Unit(f"rows {low} to {high - 1}", partition) for low, high, partition in spans]
 
     def unfit(self, start: Offset, end: Offset) -> dict[str, str]:
         """Return nothing: all rows have the schema."""
@@ -276,3 +290,18 @@ class MemorySource:
             pa.array(column, field.type, from_pandas=False) for column, field in zip(columns, self._arrow, strict=True)
         ]
         return pa.table(arrays, schema=self._arrow)
+
+
+def _without(first: int, last: int, units: Sequence[str]) -> list[tuple[int, int]]:
+    """Return what is left of a range without some units.
+
+    >>> _without(0, 9, ["rows 0 to 1", "rows 4 to 6"])
+    [(2, 4), (7, 9)]
+    """
+    left: list[tuple[int, int]] = []
+    for unit in units:
+        _, low, _, high = unit.split()
+        if first < int(low):
+            left.append((first, int(low)))
+        first = int(high) + 1
+    return [*left, (first, last)] if first < last else left

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from transom.model.time import Clock, Micros
-from transom.sources.base import Cut, Mark, Offset, Source, Waiting
+from transom.sources.base import Cut, Divisible, Mark, Offset, Source, Unit, Waiting
 from transom.storage.places import Place
 
 if TYPE_CHECKING:
@@ -124,6 +124,15 @@ class SourceReader:
     def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:
         """Return the rows in [start, end)."""
         return self._source.read(spark, start, end, skip)
+
+    @property
+    def pieces(self) -> int:
+        """Into so many parts a range can be divided; 1 where none can be left out."""
+        return getattr(self._source, "pieces", 1)
+
+    def units(self, start: Offset, end: Offset) -> Sequence[Unit]:
+        """Return the units in [start, end); only of a source that has them."""
+        return cast(Divisible, self._source).units(start, end)
 
     def unfit(self, start: Offset, end: Offset) -> dict[str, str]:
         """Return the units in [start, end) that do not fit the schema."""

@@ -32,6 +32,8 @@ class LatencyTarget:
 
     limit: int
     quantile: float
+    keep: float | None = None
+    """Least share of a window's rows that is read under overload; None if all of them are, however late."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,11 @@ class WindowedQuery:
         """
         return 1 if len(self.pane_windows) < len(self.windows) else 0
 
+    @property
+    def sheds(self) -> bool:
+        """Whether rows may be left out under overload; its results tell how many."""
+        return self.target is not None and self.target.keep is not None
+
     def closed_by(self, watermark: Micros) -> Micros:
         """Return up to which end its windows are closed, given the watermark."""
         return watermark if watermark in (MIN_TIME, MAX_TIME) else watermark - self.margin
@@ -109,6 +116,7 @@ class WindowedQuery:
             branch: Text of the branch's transformations.
         """
         where = {} if self.condition is None else {"where": str(self.condition)}
+        sheds = {"on_overload": "shed"} if self.sheds else {}
         return {
             "rows": branch,
             **where,
@@ -118,4 +126,5 @@ class WindowedQuery:
             "fill": "zero" if self.fill_zero else None,
             "early": None if self.early is None else format_duration(self.early),
             "lateness": format_duration(self.lateness),
+            **sheds,
         }

@@ -80,7 +80,8 @@ class StreamEstimate:
         """Note that the job of a cut was submitted."""
         self.changes += 1
         self.runs.started(not cut.empty, now)
-        self.stream.options = replace(self.stream.options, measures_delays=self.watermarks.lags.needs_delays)
+        measures = self.watermarks.lags.needs_delays or cut.shed is not None
+        self.stream.options = replace(self.stream.options, measures_delays=measures)
         self.holds |= not cut.empty
 
     def finished(self, outcome: CutOutcome, now: Micros) -> None:
@@ -89,7 +90,7 @@ class StreamEstimate:
             return
         self.changes += 1
         self.runs.finished(outcome, not self.stream.seen.more, now)
-        self.backlog.read(outcome.stats.rows)
+        self.backlog.read(outcome.stats.rows + (0 if outcome.cut.shed is None else outcome.cut.shed.rows))
         self._deadlines = None
         self.watermarks.read(outcome, now)
 

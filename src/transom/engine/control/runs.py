@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 
+import numpy as np
+
 from transom.engine.streams.arriving import ALL_ROWS
 from transom.engine.streams.cuts import CutOutcome
 from transom.model.time import MICROS_PER_SECOND, Micros
 from transom.scheduling.costs import RUNS, CostHistory
+from transom.scheduling.limits import ENOUGH
 
 FITTED = 4
 """Costs are fitted after each of so many runs, then after every so many: one of 32 hardly moves a line."""
@@ -32,6 +35,8 @@ class RunEstimate:
         """Rows of partials for each row read."""
         self.partial_bytes = 32.0
         """Size of a row of partials."""
+        self._slow: deque[float] = deque(maxlen=RUNS)
+        """By how many times the last runs were longer than was expected of them."""
         self._count = 0
         self._submitted: Micros = now
         self._results = self._rows = 1.0
@@ -61,6 +66,8 @@ class RunEstimate:
         rows = outcome.stats.rows
         self._count += 1
         seconds = max(1, now - self._submitted) / MICROS_PER_SECOND
+        if self.is_known:
+            self._slow.append(MICROS_PER_SECOND * seconds / max(1.0, self.fixed + self.row * rows))
         self.costs.ran(float(rows), seconds, fit=self._count < FITTED or self._count % FITTED == 0)
         if took_all:
             self.recent.append(now - self._submitted)
@@ -79,6 +86,15 @@ class RunEstimate:
         self._take_costs()
         self._results = 0.9 * self._results + results
         self.partials += 0.5 * (results - self.partials) if self.partials else results
+
+    @property
+    def is_known(self) -> bool:
+        """Whether enough runs were seen; the first ones are slow, since the JVM compiles."""
+        return self._count >= ENOUGH
+
+    def slowness(self, quantile: float) -> float:
+        """Return by how many times a run may be longer than is expected, with this probability; between 1 and 2."""
+        return float(np.clip(np.quantile(self._slow, quantile), 1.0, 2.0)) if len(self._slow) >= ENOUGH else 1.0
 
     @property
     def output_rate(self) -> float:

@@ -11,9 +11,10 @@ import numpy as np
 
 from transom.engine.control.estimates import UNSTATED, Deadline, StreamEstimate
 from transom.engine.control.memory import MemoryWatch, Shares
+from transom.engine.control.overload import Overload
 from transom.engine.state.closing import Closing
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
-from transom.engine.streams.stream import RunningStream
+from transom.engine.streams.stream import RunningStream, Taking
 from transom.model.time import MICROS_PER_SECOND, Micros, format_duration
 from transom.model.tuning import StreamTuning, Tuning
 from transom.scheduling.costs import RunCosts, cycle_seconds, offered
@@ -113,6 +114,7 @@ class Scheduler:
         self._views: dict[str, tuple[Micros, tuple[object, ...], int, StreamView]] = {}
         """Of each stream the last one, with when it was made, of what, and for how many rows."""
         self._pace = Pace(settings.cycle)
+        self._overload = Overload(self._estimates, lambda: self._tuning.slots, note)
         self.spent = 0.0
         """Seconds of processor time that scheduling has taken."""
 
@@ -159,6 +161,11 @@ class Scheduler:
         self.spent += time.thread_time() - begun
         return fitting
 
+    def taking(self, most: int, now: Micros, wall: Micros) -> Taking:
+        """Return what says what a stream reads next: less than all, if its queries allow that."""
+        overload, most = self._overload, 0 if self.once else most
+        return lambda stream, piece: overload.take(self.of(stream, now), piece, most, now, wall)
+
     def learned(self) -> dict[str, Any]:
         """Return what a restart should know again, as JSON, by stream: the lags of watermarks."""
         return {name: estimate.watermarks.lags.to_json() for name, estimate in self._estimates.items()}
@@ -196,6 +203,7 @@ class Scheduler:
         begun = time.thread_time()
         estimate = self.of(stream, now)
         estimate.finished(outcome, now)
+        self._overload.read(stream, outcome)
         if not self.once:
             self._tell_who_misses(estimate)
         self.spent += time.thread_time() - begun

@@ -20,7 +20,7 @@ from transom.engine.partials.tables import describe_table
 from transom.engine.spark import deadletters, jobs
 from transom.engine.spark.caching import cached
 from transom.engine.spark.compile import Compiled
-from transom.engine.spark.deadletters import Loss
+from transom.engine.spark.deadletters import OVERLOAD, Loss
 from transom.engine.spark.eventtimes import NO_TIME, OUT_OF_RANGE
 from transom.engine.spark.isolation import Isolated, run_isolated
 from transom.engine.spark.jobs import CutPartials
@@ -90,7 +90,7 @@ class SparkJob:
         self._compiled = job.compiled
         self._options = job.options
         self._abandoned = abandoned
-        self._skipped = dict(stream.source.unfit(job.cut.start, job.cut.end))
+        self._skipped = self._wanted(stream.source.unfit(job.cut.start, job.cut.end))
         """Units of the source that cannot be read, with the reason."""
         self._held: tuple[tuple[str, ...], DataFrame] | None = None
         """The rows, read once for all jobs, with the units that were skipped."""
@@ -116,7 +116,7 @@ class SparkJob:
             kept,
             files,
         )
-        if partials.stats.bad or outcome.late or partials.timeless or self._skipped:
+        if partials.stats.bad or outcome.late or partials.timeless or self._skipped or cut.left_out:
             found = self._write_dead_letters(outcome, compiled, before, partials.timeless)
             stats = outcome.stats.with_timeless(found.get(NO_TIME, 0), found.get(OUT_OF_RANGE, 0))
             outcome = replace(outcome, stats=stats)
@@ -156,7 +156,8 @@ class SparkJob:
         """Leave out units of the source that cannot be read; raise when there are no others, for the source is gone."""
         found: dict[str, str] = {}
         try:
-            found = self.stream.source.unreadable(self.stream.session, self.cut.start, self.cut.end)
+            source, session = self.stream.source, self.stream.session
+            found = self._wanted(source.unreadable(session, self.cut.start, self.cut.end))
         except SourceError:  # rows are gone, or nobody answers
             raise
         except Exception as another:  # the first error says more, unless this one is the reason of both
@@ -213,7 +214,7 @@ class SparkJob:
 
     def _rows(self) -> DataFrame:
         """Return the rows of the cut; when several jobs read them in any case, they are parsed once."""
-        skip = tuple(self._skipped)
+        skip = (*self._skipped, *self.cut.left_out)
         if all(buffer.late_of is not None for buffer in self.stream.buffers):
             return self._read(skip)
         if self._held is None or self._held[0] != skip:
@@ -242,6 +243,11 @@ class SparkJob:
         return tuple(tables), tuple(files)
 
     # ---- rows
+
+    def _wanted(self, units: Mapping[str, str]) -> dict[str, str]:
+        """Return the units that would be read: not those that are left out anyway."""
+        left_out = set(self.cut.left_out)
+        return {unit: why for unit, why in units.items() if unit not in left_out}
 
     def _keep(
         self, compiled: Compiled, late_before: Mapping[str, Micros], late: Container[str]
@@ -274,7 +280,9 @@ class SparkJob:
                     compiled.plan,
                     lost,
                     ahead=self.cut.ahead,
-                    unreadable=outcome.skipped,
+                    units={unit: f"unreadable: {why}" for unit, why in outcome.skipped.items()}
+                    | dict.fromkeys(self.cut.left_out, OVERLOAD),
+                    bad=bool(outcome.stats.bad),
                     directory=directory,
                     check=letters.check,
                 )

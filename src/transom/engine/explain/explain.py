@@ -15,7 +15,7 @@ from transom.model.time import format_duration
 from transom.windows.components import Component
 from transom.windows.operators import Attributes, Fused, Operator, OperatorKind, Schema
 from transom.windows.panes import Grid
-from transom.windows.query import WindowedQuery
+from transom.windows.query import LatencyTarget, WindowedQuery
 from transom.windows.splitting import Form
 
 Part = tuple[StreamDefinition, Compiled]
@@ -73,11 +73,16 @@ def _query(query: WindowedQuery, sink: str) -> dict[str, Any]:
         "group_by": [str(key) for key in query.keys],
         "windows": [str(window) for window in query.windows],
         "aggregates": {column: a.describe() for column, a in query.aggregates},
-        "within": None if target is None else {"limit": format_duration(target.limit), "quantile": target.quantile},
+        "within": None if target is None else _target(target),
         "early": None if query.early is None else format_duration(query.early),
         "lateness": format_duration(query.lateness) if query.lateness else None,
         "sink": sink,
     }
+
+
+def _target(target: LatencyTarget) -> dict[str, Any]:
+    sheds = {} if target.keep is None else {"on_overload": "shed", "keep": target.keep}
+    return {"limit": format_duration(target.limit), "quantile": target.quantile, **sheds}
 
 
 def _panes(grid: Grid) -> list[dict[str, str]]:

@@ -70,7 +70,7 @@ class Starter:
             if self.backpressure.hold_up(stream):
                 continue
             try:
-                cut = self._next_cut(stream, wall, most[name])
+                cut = self._next_cut(stream, now, wall, most[name])
             except SourceLostError as error:
                 self.quarantine.halt(stream, error)
                 continue
@@ -81,9 +81,9 @@ class Starter:
         self.scheduler.looked(looked, now, wall - now)
         return found
 
-    def _next_cut(self, stream: RunningStream, wall: Micros, most: int) -> LoggedCut | None:
+    def _next_cut(self, stream: RunningStream, now: Micros, wall: Micros, most: int) -> LoggedCut | None:
         """Return the next cut of a stream; after all rows, if that is asked for, one that closes all windows."""
-        cut = stream.next_cut(wall, most, False)
+        cut = stream.next_cut(wall, most, False, self.scheduler.taking(most, now, wall))
         self._tell_away(stream)
         if cut is not None or stream.seen.away is not None or not stream.closes_all:
             return cut

@@ -28,6 +28,8 @@ Loss: TypeAlias = "tuple[Micros | None, Expression | None]"
 be used; and if it satisfies the condition of the query."""
 
 LATE = "late"
+OVERLOAD = "overload"
+"""Pieces of the input that were not read, so that the others are in time."""
 TIMELESS = (eventtimes.NO_TIME, eventtimes.OUT_OF_RANGE)
 """Reasons that a transformation can bring about, too."""
 
@@ -63,7 +65,8 @@ def write_dead_letters(
     lost: Mapping[int, Mapping[Loss, Sequence[str]]],
     *,
     ahead: Micros | None,
-    unreadable: Mapping[str, str],
+    bad: bool,
+    units: Mapping[str, str],
     directory: Place,
     check: Callable[[], None] = lambda: None,
 ) -> dict[str, int]:
@@ -74,7 +77,8 @@ def write_dead_letters(
         stream: Event time and transformations.
         lost: For each branch, what makes rows lost, with the names of the queries that they are lost to.
         ahead: Largest event time that is believed.
-        unreadable: Units of the source that were left out, with the reason.
+        bad: Whether there are rows that no query sees.
+        units: Units of the source that were not read, with the reason.
         directory: Where the Parquet files go: columns reason, event_time, queries (array), record (JSON text), and
             origin (JSON text) where the source says where rows are; of rows after a `map` it is null.
         check: Returns while no other application has taken over; asked before the letters get their name.
@@ -85,8 +89,8 @@ def write_dead_letters(
     from pyspark.sql import Observation
 
     timed = raw.withColumn(TIME, stream.time)
-    bad = _unseen(timed, raw.columns, ahead)
-    frames = [bad]
+    unseen = _unseen(timed, raw.columns, ahead)
+    frames = [unseen] if bad else []
     of_queries = [
         _of_queries(_seen(timed, raw.columns, ahead, stream.branches[branch]), losses, ORIGIN in raw.columns)
         for branch, losses in lost.items()
@@ -98,12 +102,10 @@ def write_dead_letters(
             observation = Observation()
             some = some.observe(observation, *_counts())
         frames.append(some)
-    if unreadable:
+    if units:
         nowhere = [None] if ORIGIN in raw.columns else []
-        units: list[tuple[Any, ...]] = [
-            (f"unreadable: {why}", None, [], unit, *nowhere) for unit, why in unreadable.items()
-        ]
-        frames.append(timed.sparkSession.createDataFrame(units, bad.schema))
+        left_out: list[tuple[Any, ...]] = [(reason, None, [], unit, *nowhere) for unit, reason in units.items()]
+        frames.append(timed.sparkSession.createDataFrame(left_out, unseen.schema))
     _write(_union(frames).coalesce(1), directory, check)
     if observation is None:
         return {}

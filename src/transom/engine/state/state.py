@@ -18,6 +18,7 @@ from transom.engine.partials.sessions import Ended
 from transom.engine.partials.tables import PartialTable
 from transom.engine.partials.updates import Emission, Updates
 from transom.engine.state.closing import Closing, Closure, asked, failure_of, merged
+from transom.engine.state.shares import Shares, with_shares
 from transom.engine.state.stores import StoreEntry, StoreShape
 from transom.engine.state.watermarks import WatermarkState
 from transom.errors import QueryFailedError
@@ -92,6 +93,8 @@ class StreamState:
         self.queries: dict[str, QueryState] = {name: QueryState() for name in compiled}
         self.stores: list[StoreEntry] = []
         self.by_query: dict[str, StoreEntry] = {}
+        self.shares = Shares()
+        """What was left out of the windows that are open."""
         self.feeding: frozenset[str] = frozenset()
         """Queries whose final results other queries read."""
         self._updates: dict[str, Updates] = {}
@@ -200,6 +203,7 @@ class StreamState:
         if closure.watermark > closure.after:
             for entry in self.stores:
                 entry.expire(self.closed)
+            self.shares.forget(min((query.late_before(self.closed) for query in self.running()), default=self.closed))
         return closings
 
     def _emissions(self, query: WindowedQuery, after: Micros, watermark: Micros, now: Micros) -> list[Emission]:
@@ -257,12 +261,13 @@ class StreamState:
             revisions = [emission.revision for emission in emissions] if query.updates else None
             tables.insert(0, result_table(query, entry.store.here, windows, types, self.ansi, revisions))
         if tables:
-            results = WindowResults(query.name, self.cut, in_order(tables, query), result_keys(query))
+            whole = with_shares(in_order(tables, query), self.shares) if query.sheds else in_order(tables, query)
+            results = WindowResults(query.name, self.cut, whole, result_keys(query))
         if results is not None and not query.updates and query.name in self.feeding:
             table = results.table
         elif final:
-            whole = [(span, merged[span]) for span in final]
-            table = result_table(query, entry.store.here, whole, types, self.ansi)
+            lasting = [(span, merged[span]) for span in final]
+            table = result_table(query, entry.store.here, lasting, types, self.ansi)
         return Closing(query.name, windows_emitted, results, table)
 
     def first_end(self, query: WindowedQuery) -> Micros | None:
@@ -333,7 +338,7 @@ class StreamState:
             name: {"complete_from": q.complete_from, "failure": q.failure, "paused": q.paused}
             for name, q in self.queries.items()
         }
-        state = {
+        state: dict[str, Any] = {
             "cut": self.cut,
             "closed": self.closed,
             "offset": self.offset,
@@ -342,6 +347,8 @@ class StreamState:
             "dropped": {entry.origin.name: entry.dropped for entry in self.stores},
             "files": {entry.origin.name: entry.files() for entry in self.stores if entry.store.parts},
         }
+        if shares := self.shares.to_json():
+            state["shares"] = shares
         tables: dict[str, pa.Table] = {}
         for entry in self.stores:
             tables.update(entry.tables())
@@ -357,6 +364,7 @@ class StreamState:
         self._dues = {}
         self.cut, self.closed, self.offset = state["cut"], state["closed"], state["offset"]
         self.watermark = WatermarkState.from_json(state["watermark"])
+        self.shares.restore(state.get("shares", ()))
         for entry in self.stores:
             entry.dropped = state["dropped"].get(entry.origin.name, MIN_TIME)
             entry.restore(tables, state.get("files", {}).get(entry.origin.name, ()), self.closed)

@@ -12,10 +12,32 @@ from transom.engine.cluster.files import PartialFiles
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.jobs import CutStats
 from transom.engine.spark.rowfiles import KeptRows
+from transom.engine.state.shares import Stretch
 from transom.model.time import Micros
 from transom.model.tuning import StreamTuning
 from transom.sources.base import Mark, Offset
 from transom.windows.components import Component
+
+
+@dataclass(frozen=True)
+class Shed:
+    """What a cut of a stream whose queries allow it leaves out of its range, and when its rows are taken to be."""
+
+    units: tuple[str, ...] = ()
+    """The pieces that are not read, as the source names them."""
+    rows: int = 0
+    """Estimated by the source."""
+    stretches: tuple[Stretch, ...] = ()
+    """Estimated event times, of what is read too: shares of windows follow from them."""
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Shed:
+        """Return what stands in the log."""
+        return cls(tuple(value["units"]), value["rows"], tuple(Stretch(*each) for each in value["stretches"]))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {"units": self.units, "rows": self.rows, "stretches": self.stretches}
 
 
 @dataclass(frozen=True)
@@ -36,19 +58,29 @@ class LoggedCut:
     """Wall time."""
     mark: Mark = None
     """The source's mark of the rows before its end, which other rows would not have; None where it reads nothing."""
+    shed: Shed | None = None
+    """What is left out; None where no query allows that anything is."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the cut as JSON."""
-        return dict(self.__dict__)
+        value = dict(self.__dict__)
+        del value["shed"]
+        return value if self.shed is None else {**value, "shed": self.shed.to_json()}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> LoggedCut:
         """Return what `to_json` wrote."""
-        return cls(**value)
+        shed = value.get("shed")
+        return cls(**{**value, "shed": None if shed is None else Shed.from_json(shed)})
 
     def only_closing(self) -> LoggedCut:
         """Return the cut without its rows."""
-        return replace(self, end=self.start, rows=0, mark=None)
+        return replace(self, end=self.start, rows=0, mark=None, shed=None)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The pieces of its range that are not read, as the source names them."""
+        return () if self.shed is None else self.shed.units
 
     @property
     def empty(self) -> bool:

@@ -49,6 +49,10 @@ class SeenSource:
         self._counted = None if self.more else (committed, 0 if piece is None else piece.rows)
         return None if piece is None or piece.end == committed else piece
 
+    def took(self, piece: Cut) -> None:
+        """Note that another piece is read than `next_piece` returned."""
+        self.more = piece.end != self.latest
+
     def leave(self, now: Micros) -> None:
         """Take no piece, whatever there is, as the next cut closes all windows."""
         self.at, self.more, self._counted = now, False, None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -12,21 +12,26 @@ from transom.engine.cluster.merges import GroupExecutors, Merged
 from transom.engine.partials.tables import PartialTable
 from transom.engine.spark.deadletters import Letters
 from transom.engine.state.closing import Closing, Closure
+from transom.engine.state.shares import cell_of
 from transom.engine.state.state import StreamState
 from transom.engine.state.watermarks import WatermarkState
 from transom.engine.streams.compiling import QueryCompiler
-from transom.engine.streams.cuts import CutJob, CutOutcome, JobOptions, LoggedCut
+from transom.engine.streams.cuts import CutJob, CutOutcome, JobOptions, LoggedCut, Shed
 from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.readers import Reader, RowBuffer
 from transom.engine.streams.seen import SeenSource
 from transom.engine.streams.taps import publish_left
 from transom.errors import TransomError
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
-from transom.sources.base import Offset
+from transom.sources.base import Cut, Offset
 from transom.windows.components import Arrangement
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+Taking: TypeAlias = "Callable[[RunningStream, Cut], tuple[Cut, Shed | None]]"
+"""Given the piece that a stream would read next, returns the one that it reads, and what of that is left out."""
 
 
 class RunningStream:
@@ -113,20 +118,24 @@ class RunningStream:
             self.state.drop_query(query, reason)
             self.rearrange()
 
-    def next_cut(self, now: Micros, max_rows: int, finish: bool) -> LoggedCut | None:
+    def next_cut(self, now: Micros, max_rows: int, finish: bool, take: Taking | None = None) -> LoggedCut | None:
         """Return the next cut: new rows, windows that are due, or both; None when there is nothing to do.
 
         Args:
             now: Wall time.
             max_rows: Largest cut.
             finish: No more rows are expected: close every window, and take no rows.
+            take: Says which piece is read instead, and what of it is left out; None if nothing may be.
         """
         state = self.state
-        piece = None
+        piece, shed = None, None
         if finish:
             self.seen.leave(now)
         else:
             piece = self.seen.next_piece(state.offset, max_rows, now)
+            if piece is not None and take is not None:
+                piece, shed = take(self, piece)
+                self.seen.took(piece)
         self._injected()
         state.watermark = self.foreseen()
         watermark = max(state.closed, MAX_TIME if finish else state.watermark.value)
@@ -143,6 +152,7 @@ class RunningStream:
             ahead=self.definition.policy.ahead_limit(now),
             at=now,
             mark=self.source.mark(end) if end != state.offset else None,
+            shed=shed,
         )
 
     def has_open_windows(self) -> bool:
@@ -284,6 +294,8 @@ class RunningStream:
         if not cut.empty:
             injected = self.source.watermark(cut.end)
             watermark = watermark.committed(outcome.stats.newest, injected)
+        if cut.shed is not None:
+            self.state.shares.add(cut.shed.stretches, cell_of(self.state.running()))
         partials: list[PartialTable | PartialFiles] = [*(PartialTable.of(table) for table in tables), *outcome.files]
         failed = self.state.commit(partials, cut.end, watermark)
         return {name: str(error) for name, error in failed.items()}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from transom.errors import CheckpointCorruptError, SourceError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Clock, Micros, format_duration
-from transom.sources.base import Cut, Mark, Offset, Waiting
+from transom.sources.base import Cut, Mark, Offset, Unit, Waiting
 from transom.sources.filesets.deltalog import DeltaLog
 from transom.sources.filesets.fit import Remades
 from transom.sources.filesets.known import FileSet, KnownFiles
@@ -53,6 +53,8 @@ class FileSource:
 
     In its directory are files.jsonl (the log) and oldest-needed.json (for retention).
     """
+
+    pieces = 64
 
     def __init__(self, files: FileSet, schema: StructType | str) -> None:
         self._files = files
@@ -183,6 +185,12 @@ class FileSource:
         return read_files(
             spark, paths, self.schema, self._files.kind, self._files.options, partition, self._remade(entries)
         )
+
+    def units(self, start: Offset, end: Offset) -> Sequence[Unit]:
+        """Return the files at [start, end)."""
+        log, parted = self._log, self._files.by_directory
+        entries = self._between(start, end)
+        return [Unit(entry.path, log.directory_index(entry.path) if parted else 0) for entry in entries]
 
     def unfit(self, start: Offset, end: Offset) -> dict[str, str]:
         """Return the Parquet files at [start, end) whose columns have other types than the schema, each with which."""

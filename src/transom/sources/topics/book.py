@@ -72,6 +72,11 @@ class Book:
         """Return the identity of the newest topic of a name."""
         return self._ids.get(topic)
 
+    def is_latest(self, key: str) -> bool:
+        """Tell whether a partition is one of the newest topic of its name."""
+        part = self[key]
+        return self.latest_id(part.topic) == part.id
+
     def named(self, topic: str, id: str, partition: int) -> str:
         """Return the name of a partition, known or not."""
         ids = list(dict.fromkeys(part.id for part in self._parts if part.topic == topic))

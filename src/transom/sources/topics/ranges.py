@@ -76,15 +76,23 @@ def shares(waiting: Mapping[str, int], most: int) -> dict[str, int]:
 
 
 def without(ranges: Iterable[Range], left_out: Iterable[Range]) -> list[Range]:
-    """Return ranges without what is left out at their beginnings; empty ones are dropped.
+    """Return ranges without what is left out, which can make several of one; empty ones are dropped.
 
     >>> without([Range("a", 0, 9), Range("b", 0, 3)], [Range("a", 0, 4), Range("b", 0, 3)])
     [Range(key='a', begin=4, end=9)]
+    >>> without([Range("a", 0, 9)], [Range("a", 2, 4), Range("a", 4, 5)])
+    [Range(key='a', begin=0, end=2), Range(key='a', begin=5, end=9)]
     """
-    begins: dict[str, int] = {}
-    for each in left_out:
-        begins[each.key] = max(begins.get(each.key, 0), each.end)
-    found = [Range(each.key, max(each.begin, begins.get(each.key, 0)), each.end) for each in ranges]
+    gaps: dict[str, list[Range]] = {}
+    for gap in sorted(left_out, key=lambda each: each.begin):
+        gaps.setdefault(gap.key, []).append(gap)
+    found = []
+    for each in ranges:
+        begin = each.begin
+        for gap in gaps.get(each.key, ()):
+            found.append(Range(each.key, begin, min(gap.begin, each.end)))
+            begin = max(begin, gap.end)
+        found.append(Range(each.key, begin, each.end))
     return [each for each in found if each.begin < each.end]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -60,7 +61,7 @@ def read_ranges(
 
     Args:
         spark: The session.
-        ranges: Partition, first offset, offset after the last.
+        ranges: Partition, first offset, offset after the last; those of a partition in order.
         index_of: Indices of partitions by their names.
         settings: Options of the reader.
         about: Whether headers are wanted.
@@ -68,6 +69,26 @@ def read_ranges(
     Raises:
         SourceError: The session lacks Spark's Kafka module.
     """
+    rounds: list[list[tuple[Part, int, int]]] = [[]]
+    """Spark's reader takes one range of each partition."""
+    seen: dict[str, int] = {}
+    for each in ranges:
+        number = seen[each[0].key] = seen.get(each[0].key, -1) + 1
+        if number == len(rounds):
+            rounds.append([])
+        rounds[number].append(each)
+    frames = [_read_once(spark, some, index_of, settings, about) for some in rounds]
+    return functools.reduce(lambda a, b: a.unionByName(b), frames)
+
+
+def _read_once(
+    spark: SparkSession,
+    ranges: Sequence[tuple[Part, int, int]],
+    index_of: Mapping[str, int],
+    settings: Mapping[str, str],
+    about: bool,
+) -> DataFrame:
+    """Return the records of at most one range of each partition; see `read_ranges`."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
     from pyspark.sql.types import IntegerType

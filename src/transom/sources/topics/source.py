@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from transom.errors import SourceAwayError, SourceError, SourceLostError
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros
-from transom.sources.base import Cut, Mark, Offset, Waiting
+from transom.sources.base import Cut, Mark, Offset, Unit, Waiting
 from transom.sources.topics.arrivals import Arrivals
 from transom.sources.topics.beginnings import first_offsets
 from transom.sources.topics.book import Book, Part
@@ -48,6 +48,8 @@ class _Seen:
 
 class KafkaSource:
     """See `kafka`, which makes it. Its directory holds partitions.json: what was found, and where it begins."""
+
+    pieces = 12
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -166,6 +168,11 @@ class KafkaSource:
         parts = [(self._pages[each.key], each.begin, each.end) for each in self._without(start, end, skip)]
         records = read_ranges(spark, parts, self._pages.index_of, reading.settings, reading.about)
         return rows_of(records, reading.format, self.schema, reading.about, reading.keep_tombstones)
+
+    def units(self, start: Offset, end: Offset) -> Sequence[Unit]:
+        """Return the ranges of the partitions in [start, end)."""
+        index_of = self._pages.index_of
+        return [Unit(str(each), index_of[each.key]) for each in self._ranges(numbers(start), numbers(end))]
 
     def unfit(self, start: Offset, end: Offset) -> dict[str, str]:
         """Return the ranges in [start, end) whose messages are gone; asks the brokers.
@@ -306,7 +313,7 @@ class KafkaSource:
             book.add([(name, id, number, begins[name, number]) for name, id, number in found])
         gone = frozenset(part.key for part in book.parts if not _is(part, there))
         for key in sorted(gone - self._gone):
-            if key in self._ends or part_is_latest(book, key):
+            if key in self._ends or book.is_latest(key):
                 logger.warning("kafka: the partition %s is not there any more.", key)
         self._topics, self._topics_at, self._gone = dict(there), seen.at, gone
 
@@ -361,12 +368,6 @@ class KafkaSource:
     def _time(self) -> Clock:
         assert self._clock is not None, "open() comes first"
         return self._clock
-
-
-def part_is_latest(book: Book, key: str) -> bool:
-    """Tell whether a partition is one of the newest topic of its name."""
-    part = book[key]
-    return book.latest_id(part.topic) == part.id
 
 
 def _is(part: Part, there: Mapping[str, Topic]) -> bool:
