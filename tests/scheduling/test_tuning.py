@@ -80,7 +80,9 @@ def test_a_stream_that_is_not_there_is_refused() -> None:
 
 
 def test_phases_as_json_both_ways() -> None:
-    stage = StageTasks(2, 0.3, 0.01, 0.5, 0.4, 1_000, 5_000, 0, 300, 70)
-    phases = CutPhases("a", 3, 1_000, {Phase.LOOK: 0.02, Phase.MAP: 0.3, Phase.COMMIT: 0.01}, 0.4, 2, (stage,), 1.5)
+    stage = StageTasks(2, 0.3, 0.01, 0.5, 0.4, 1_000, 5_000, 20, 300, 70)
+    phases = CutPhases(
+        "a", 3, 1_000, {Phase.LOOK: 0.02, Phase.MAP: 0.3, Phase.COMMIT: 0.01}, 0.4, 2, (stage,), 20, 3, 1.5
+    )
     assert CutPhases.from_json(json.loads(json.dumps(phases.to_json()))) == phases
     assert phases.total == pytest.approx(0.43)

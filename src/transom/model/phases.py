@@ -20,7 +20,7 @@ class Phase(StrEnum):
     PLAN = "plan"
     """The log, the DataFrame and Spark's optimiser, until Spark has the job."""
     LAUNCH = "launch"
-    """Until the first task of a stage runs."""
+    """Until the first task of the first stage runs."""
     MAP = "map"
     """Read, parse, the user's `map`, aggregation within a task: to the end of the last wave of tasks."""
     EXCHANGE = "exchange"
@@ -60,10 +60,10 @@ class StageTasks:
     rows: int = 0
     """Rows that were read from the source, as far as Spark counts them."""
     input_bytes: int = 0
-    shuffle_read: int = 0
-    """Bytes."""
-    shuffle_written: int = 0
-    """Bytes."""
+    shuffle_rows: int = 0
+    """Rows that were written for an exchange."""
+    shuffle_bytes: int = 0
+    """Their size."""
     result_bytes: int = 0
 
     def to_json(self) -> dict[str, Any]:
@@ -89,6 +89,10 @@ class CutPhases:
     """Tasks that read its rows; None where Spark was not asked."""
     stages: tuple[StageTasks, ...] = field(default=())
     """Where Spark was asked."""
+    partials: int = 0
+    """Rows of partials that came to the driver."""
+    results: int = 0
+    """Rows of results of the windows that it completed."""
     batching_at_source: float | None = None
     """Mean time from the events to the arrival of their rows, before all phases; None where it was not measured."""
 

@@ -83,6 +83,9 @@ class SimulatedCutRunner:
         costs = self._costs_of(stream.name)
         return self._begin(lambda: self._work(stream, job), costs.fixed + costs.row * job.cut.rows, costs.cores)
 
+    def times(self, stream: RunningStream, group: str) -> None:
+        """Return None: there are no tasks."""
+
     def merge(self, stream: RunningStream, work: Callable[[], Result]) -> Future[Result]:
         """Start to merge files of a stream."""
         costs = self._costs_of(stream.name)

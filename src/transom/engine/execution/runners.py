@@ -10,8 +10,10 @@ from typing import Protocol, TypeVar
 from transom.engine.execution.onspark import run_on_spark
 from transom.engine.execution.threads import Threads
 from transom.engine.spark.session import in_pool
+from transom.engine.spark.stages import JobTimes, job_times, watched
 from transom.engine.streams.cuts import CutJob, CutOutcome
 from transom.engine.streams.stream import RunningStream
+from transom.model.sessions import is_connect
 
 Result = TypeVar("Result")
 
@@ -29,6 +31,14 @@ class CutRunner(Protocol):
         Args:
             stream: The stream.
             job: The job; its cut is in the log already.
+        """
+
+    def times(self, stream: RunningStream, group: str) -> Future[JobTimes | None] | None:
+        """Begin to find out what became of the Spark jobs of a cut; None where there are none.
+
+        Args:
+            stream: The stream.
+            group: That of the cut's job.
         """
 
     def merge(self, stream: RunningStream, work: Callable[[], Result]) -> Future[Result]:
@@ -71,8 +81,13 @@ class SparkCutRunner:
         return self._threads.submit(self._run, stream, job)
 
     def _run(self, stream: RunningStream, job: CutJob) -> CutOutcome:
-        with in_pool(stream.session, stream.name if self._pools else None):
+        pool = in_pool(stream.session, stream.name if self._pools else None)
+        with pool, watched(stream.session, job.group):
             return run_on_spark(stream, job, self._abandoned.is_set)
+
+    def times(self, stream: RunningStream, group: str) -> Future[JobTimes | None] | None:
+        """Begin to find out what became of the Spark jobs of a cut."""
+        return None if is_connect(stream.session) else self._threads.submit(job_times, stream.session, group)
 
     def merge(self, stream: RunningStream, work: Callable[[], Result]) -> Future[Result]:
         """Start to merge files of a stream."""

@@ -9,6 +9,7 @@ from transom.checkpoint.store import Checkpoint
 from transom.engine.changes.requests import Requests
 from transom.engine.control.adapting import Adapters
 from transom.engine.control.memory import MemoryGauge
+from transom.engine.control.phases import PhaseRecorder
 from transom.engine.control.scheduler import Scheduler
 from transom.engine.control.tiers import Tiers
 from transom.engine.execution.runners import CutRunner, SparkCutRunner
@@ -75,18 +76,18 @@ def make_loop(
         lost: Queries that failed earlier and are in no stream, since they cannot be compiled any more; with the reason.
     """
     session = next(iter(streams.values())).session
-    wakeups, adapters = Wakeups(clock), Adapters()
+    wakeups, adapters, phases = Wakeups(clock), Adapters(), PhaseRecorder()
     wake, most_bytes = wakeups.wake, settings.max_waiting_bytes
     outside.requests.wake = wake
     journal = Journal(checkpoint, outside.on_step)
     metrics = Metrics(clock.monotonic(), streams)
     delivery = Delivery(sinks, clock, wake, settings.sink_workers, most_bytes, outside.release)
     quarantine = Quarantine(streams, journal)
-    backpressure = Backpressure(streams, delivery, journal, metrics, quarantine, most_bytes)
+    backpressure = Backpressure(streams, delivery, journal, metrics, phases, quarantine, most_bytes)
     gauge = MemoryGauge(session, settings.memory_limit, settings.memory_bound)
     scheduler = Scheduler(streams, settings, gauge.measure, journal.note)
     runner = outside.runner or SparkCutRunner(scheduler.slots, scheduler.pools, len(streams))
-    cuts = Cuts(streams, journal, runner, scheduler, adapters, delivery, quarantine, clock, wake)
+    cuts = Cuts(streams, journal, runner, scheduler, adapters, phases, delivery, quarantine, clock, wake)
     tiers = Tiers(streams, settings, journal.note)
     tuner = Tuner(streams, settings, journal, scheduler, runner)
     changer = Changer(streams, sinks, delivery, journal, outside.requests, outside.forget, tuner)
@@ -123,17 +124,21 @@ def make_loop(
             metrics,
             quarantine,
             journal,
+            phases,
             clock,
         ),
         learning=Learning(journal, metrics, adapters, tiers, cuts, snapshots, clock),
         backpressure=backpressure,
         changer=changer,
         tuner=tuner,
+        phases=phases,
         quarantine=quarantine,
         snapshots=snapshots,
         scheduler=scheduler,
         metrics=metrics,
-        reporter=Reporter(streams, metrics, scheduler, delivery, changer, ending, journal, clock, outside.on_progress),
+        reporter=Reporter(
+            streams, metrics, scheduler, phases, delivery, changer, ending, journal, clock, outside.on_progress
+        ),
         ending=ending,
         wakeups=wakeups,
         poll=settings.poll,

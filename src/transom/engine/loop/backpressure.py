@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from transom.engine.control.phases import PhaseRecorder
 from transom.engine.loop.delivery import Delivery
 from transom.engine.loop.journal import Journal
 from transom.engine.loop.logrecords import Delivered
@@ -25,6 +26,7 @@ class Backpressure:
         delivery: Writes to the sinks.
         journal: Where deliveries are logged.
         metrics: Counts them.
+        phases: Takes the time until they are visible.
         quarantine: Takes out queries.
         max_waiting_bytes: Bound on the results that wait for one sink or stream.
     """
@@ -35,6 +37,7 @@ class Backpressure:
         delivery: Delivery,
         journal: Journal,
         metrics: Metrics,
+        phases: PhaseRecorder,
         quarantine: Quarantine,
         max_waiting_bytes: int,
     ) -> None:
@@ -42,6 +45,7 @@ class Backpressure:
         self._delivery = delivery
         self._journal = journal
         self._metrics = metrics
+        self._phases = phases
         self._quarantine = quarantine
         self._max_waiting_bytes = max_waiting_bytes
         self._slow: set[str] = set()
@@ -71,6 +75,7 @@ class Backpressure:
         for item in delivered:
             if item.by_all:
                 self._metrics.delivered(item)
+                self._phases.delivered(item.batch.query, item.batch.results.cut, item.at)
 
     def _end_overfull(self) -> None:
         for query, sink, error in self._delivery.overfull():

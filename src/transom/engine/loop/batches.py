@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from transom.engine.cluster.merges import Merge, Merged
 from transom.engine.cluster.store import TieredStore
 from transom.engine.control.adapting import Adapters
+from transom.engine.control.phases import PhaseRecorder
 from transom.engine.control.scheduler import Scheduler
 from transom.engine.execution.runners import CutRunner
 from transom.engine.loop.delivery import Delivery, ResultBatch
@@ -36,6 +37,10 @@ class _UnderWay:
 
     cut: LoggedCut
     job: Future[CutOutcome]
+    group: str | None = None
+    """The name by which Spark is asked about its tasks; None if nobody asks."""
+    ended_at: Micros | None = None
+    """Monotonic time at which the job ended."""
     done_at: Micros | None = None
     """Monotonic time at which the job was seen to be done."""
     closing: _Closing | None = None
@@ -73,6 +78,7 @@ class Cuts:
         runner: Runs the jobs.
         scheduler: Learns from them.
         adapters: Measure them.
+        phases: Takes the stamps of cuts.
         delivery: Takes the results of windows.
         quarantine: Takes out queries.
         clock: The time.
@@ -86,6 +92,7 @@ class Cuts:
         runner: CutRunner,
         scheduler: Scheduler,
         adapters: Adapters,
+        phases: PhaseRecorder,
         delivery: Delivery,
         quarantine: Quarantine,
         clock: Clock,
@@ -96,6 +103,7 @@ class Cuts:
         self._runner = runner
         self._scheduler = scheduler
         self._adapters = adapters
+        self._phases = phases
         self._delivery = delivery
         self._quarantine = quarantine
         self._clock = clock
@@ -141,7 +149,10 @@ class Cuts:
     def start(self, stream: RunningStream, cut: LoggedCut) -> None:
         """Log what decides the cut, start its job, and close, or begin to, the windows that its watermark completes."""
         due = stream.has_due(cut.watermark, cut.at)
+        now = self._clock.monotonic()
+        self._phases.started(stream.name, cut, self._scheduler.of(stream, now).backlog.since, now)
         self._journal.log(Begun(stream.name, cut).to_json(), sync=due)
+        self._phases.logged(stream.name, cut, due, self._clock.monotonic())
         self._journal.step("cut logged")
         self.submit(stream, cut)
         self._begin_close(stream, self._jobs[stream.name])
@@ -153,13 +164,23 @@ class Cuts:
             self._started[stream.name] = now
         self._adapters.of(stream).started(now)
         self._scheduler.started(stream, cut, now)
+        job = stream.job(cut, watched=not cut.empty and self._phases.watches(stream.name))
         if cut.empty:
             future: Future[CutOutcome] = Future()
             future.set_result(CutOutcome(cut))
         else:
-            future = self._runner.submit(stream, stream.job(cut))
-        self._jobs[stream.name] = _UnderWay(cut, future)
-        future.add_done_callback(lambda _: self._wake())
+            future = self._runner.submit(stream, job)
+        self._jobs[stream.name] = _UnderWay(cut, future, job.group)
+        self._watch(self._jobs[stream.name])
+
+    def _watch(self, under_way: _UnderWay) -> None:
+        """Note when the job of a cut ends, and wake the loop then."""
+
+        def ended(_: Future[CutOutcome]) -> None:
+            under_way.ended_at = self._clock.monotonic()
+            self._wake()
+
+        under_way.job.add_done_callback(ended)
 
     def _begin_close(self, stream: RunningStream, under_way: _UnderWay) -> None:
         begun = self._clock.monotonic()
@@ -181,6 +202,8 @@ class Cuts:
         took = self._clock.monotonic() - begun
         self._adapters.of(stream).merged(took)
         self._scheduler.closed(stream, closings, took, begun)
+        results = {closing.query: closing.results.table.num_rows for closing in closings if closing.results is not None}
+        self._phases.closed(stream.name, cut, results.keys(), sum(results.values()), took, self._clock.now())
         for closing in closings:
             if closing.error is not None:
                 self._quarantine.fail(stream, closing.query, str(closing.error))
@@ -221,8 +244,25 @@ class Cuts:
                     self._quarantine.halt(stream, error)
                     continue
                 self._commit(stream, outcome, under_way.done_at)
+                self._measure(stream, outcome, under_way)
                 del self._jobs[name]
                 yield stream, outcome
+
+    def _measure(self, stream: RunningStream, outcome: CutOutcome, under_way: _UnderWay) -> None:
+        """Take the stamps of a cut with rows that is committed."""
+        if outcome.cut.empty:
+            return
+        now, wall, watermark = self._clock.monotonic(), self._clock.now(), stream.foreseen().value
+        self._phases.committed(
+            stream.name,
+            outcome,
+            newest=self._ingested[stream.name] - (wall - now),
+            ended=now if under_way.ended_at is None else under_way.ended_at,
+            completes=watermark if stream.has_due(watermark, wall) else None,
+            asked=None if under_way.group is None else self._runner.times(stream, under_way.group),
+            now=now,
+            ahead=wall - now,
+        )
 
     def _wait_for_source(self, stream: RunningStream, under_way: _UnderWay, error: SourceAwayError) -> None:
         """Let a cut wait whose source cannot be reached; it is logged, so its rows stay the same."""
@@ -235,8 +275,8 @@ class Cuts:
     def _run_again(self, stream: RunningStream, under_way: _UnderWay) -> None:
         if self._clock.monotonic() >= (under_way.again_at or 0):
             under_way.again_at = under_way.done_at = None
-            under_way.job = self._runner.submit(stream, stream.job(under_way.cut))
-            under_way.job.add_done_callback(lambda _: self._wake())
+            under_way.job = self._runner.submit(stream, stream.job(under_way.cut, under_way.group is not None))
+            self._watch(under_way)
 
     # ---- fewer files
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from transom.engine.control.phases import PhaseRecorder
 from transom.engine.control.scheduler import Scheduler
 from transom.engine.loop.backpressure import Backpressure
 from transom.engine.loop.batches import Cuts
@@ -40,6 +41,7 @@ class Loop:
     backpressure: Backpressure
     changer: Changer
     tuner: Tuner
+    phases: PhaseRecorder
     quarantine: Quarantine
     snapshots: Snapshots
     scheduler: Scheduler

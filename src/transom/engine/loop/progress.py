@@ -69,6 +69,11 @@ class StreamProgress:
     """Whether it still reads what had come before it could, e.g. while the application did not run."""
     time_left: Micros | None = None
     """Time that this takes at the speed of the last seconds; None while it is not known, or the backlog grows."""
+    phases: dict[str, Micros] = field(default_factory=dict)
+    """Mean time of each phase of the last micro-batches, from look to deliver, as far as it was measured; `job` is
+    plan to collect together, which Spark is asked about for every eighth of them."""
+    tuning: dict[str, int] = field(default_factory=dict)
+    """What is set of it now: trigger (microseconds); rows_per_cut, rows_per_task and partitions where they are set."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,6 +91,8 @@ class Progress:
     """Seconds of processor time that the choice of what runs next has taken, so far in this run."""
     memory: float = 0.0
     """Largest share of memory in use: of the driver, of Spark's cache, of the JVM's heap."""
+    slots: int = 0
+    """Spark jobs that may run at once."""
     memory_mode: bool = False
     """Whether the streams go first that free most memory."""
     notes: tuple[str, ...] = field(default=())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from transom.engine.control.phases import PhaseRecorder
 from transom.engine.control.scheduler import Scheduler
 from transom.engine.loop.changing import Changer
 from transom.engine.loop.delivery import Delivery
@@ -25,6 +26,7 @@ class Reporter:
     streams: Mapping[str, RunningStream]
     metrics: Metrics
     scheduler: Scheduler
+    phases: PhaseRecorder
     delivery: Delivery
     changer: Changer
     ending: Ending
@@ -47,8 +49,24 @@ class Reporter:
         )
         memory, mode = self.scheduler.memory.shares.largest, self.scheduler.memory.mode.active
         resting = self.scheduler.resting
-        streams = tuple(replace(stream, rests_until=resting.get(stream.name)) for stream in progress.streams)
-        return replace(progress, streams=streams, scheduling=self.scheduler.spent, memory=memory, memory_mode=mode)
+        tuning = self.scheduler.tuning
+        streams = tuple(
+            replace(
+                stream,
+                rests_until=resting.get(stream.name),
+                phases=self.phases.means(stream.name),
+                tuning=tuning.of(stream.name).to_json(),
+            )
+            for stream in progress.streams
+        )
+        return replace(
+            progress,
+            streams=streams,
+            scheduling=self.scheduler.spent,
+            memory=memory,
+            memory_mode=mode,
+            slots=tuning.slots,
+        )
 
     def left(self, reason: str) -> Progress:
         """Return what was done, when Spark ended while the loop was stopping.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from transom.engine.control.phases import PhaseRecorder
 from transom.engine.control.scheduler import Scheduler
 from transom.engine.loop.backpressure import Backpressure
 from transom.engine.loop.batches import Cuts
@@ -17,6 +18,7 @@ from transom.engine.loop.snapshots import Snapshots
 from transom.engine.streams.cuts import LoggedCut
 from transom.engine.streams.stream import RunningStream
 from transom.errors import SourceLostError
+from transom.model.phases import Phase
 from transom.model.time import Clock, Micros
 
 
@@ -34,6 +36,7 @@ class Starter:
     metrics: Metrics
     quarantine: Quarantine
     journal: Journal
+    phases: PhaseRecorder
     clock: Clock
     _away: set[str] = field(default_factory=set, init=False)
     """Streams whose source could not be reached at the last look."""
@@ -50,7 +53,10 @@ class Starter:
             name for name, cut in cuts.items() if not cut.empty and (name in due or not self._too_early(name, now))
         ]
         free = self.scheduler.slots - self.cuts.jobs
-        chosen = self.scheduler.order(ready, now, self.delivery.busy)[:free] if free > 0 and ready else []
+        ordered = self.scheduler.order(ready, now, self.delivery.busy) if free > 0 and ready else []
+        chosen = ordered[: max(0, free)]
+        for name, cut in cuts.items():
+            self.phases.waits(name, _waits_for(name, cut, ready, ordered, free), now)
         for name in sorted(due, key=lambda name: name not in chosen):
             self.cuts.start(self.streams[name], cuts[name] if name in chosen else cuts[name].only_closing())
         for name in chosen:
@@ -63,11 +69,11 @@ class Starter:
         looked: list[RunningStream] = []
         most, busy, snapshot_waits = self.scheduler.max_rows(now), self.cuts.busy, self.snapshots.waits
         for name, stream in self.streams.items():
-            if name in busy or name in self.changer.held or stream.halted or not stream.state.running():
+            if name in busy or stream.halted or not stream.state.running():
                 continue
-            if snapshot_waits and stream.has_files:  # no other merge begins before the snapshot
-                continue
-            if self.backpressure.hold_up(stream):
+            held = name in self.changer.held or (snapshot_waits and stream.has_files)  # no other merge before it
+            if held or self.backpressure.hold_up(stream):
+                self.phases.waits(name, Phase.TURN, now)
                 continue
             try:
                 cut = self._next_cut(stream, now, wall, most[name])
@@ -75,6 +81,8 @@ class Starter:
                 self.quarantine.halt(stream, error)
                 continue
             looked.append(stream)
+            if cut is None:
+                self.phases.waits(name, Phase.LOOK, now)
             self.metrics.looked(stream, wall)
             if cut is not None:
                 found[name] = cut
@@ -102,3 +110,18 @@ class Starter:
         """Tell whether a cut that takes all there is should wait for more."""
         started = self.cuts.started_at(name)
         return started is not None and now < started + self.scheduler.trigger(name) and not self.streams[name].seen.more
+
+
+def _waits_for(name: str, cut: LoggedCut, ready: Collection[str], ordered: Collection[str], free: int) -> Phase:
+    """Return what a stream waits for if its cut does not begin now.
+
+    Args:
+        name: The stream.
+        cut: What it could do.
+        ready: Streams that may read.
+        ordered: Those that the policy lets run, if there is a slot.
+        free: Slots.
+    """
+    if cut.empty:
+        return Phase.LOOK
+    return Phase.SLOT if name in ready and (free <= 0 or name in ordered) else Phase.TURN

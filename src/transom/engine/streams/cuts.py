@@ -113,6 +113,8 @@ class CutJob:
     cut: LoggedCut
     compiled: Compiled
     options: JobOptions
+    group: str | None = None
+    """The name by which Spark will be asked about its tasks; None if nobody asks."""
 
 
 @dataclass(frozen=True)

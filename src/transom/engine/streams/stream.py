@@ -98,9 +98,15 @@ class RunningStream:
         """Whether partials are in files, so that closing windows may mean to merge them."""
         return any(entry.store.parts for entry in self.state.stores)
 
-    def job(self, cut: LoggedCut) -> CutJob:
-        """Return the job of a cut that was logged just now."""
-        return CutJob(cut, self.compiled, self.options)
+    def job(self, cut: LoggedCut, watched: bool = False) -> CutJob:
+        """Return the job of a cut that was logged just now.
+
+        Args:
+            cut: The cut.
+            watched: Whether Spark will be asked about its tasks.
+        """
+        group = f"transom {self.name} {cut.number}" if watched else None
+        return CutJob(cut, self.compiled, self.options, group)
 
     def follow(self, arrangement: Arrangement) -> None:
         """Compute key sets in another way from the next cut on; the state stays what it is."""

@@ -1,0 +1,188 @@
+"""The phases of cuts: they are what passes between an arrival and a result, no more and no less."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+import transom as tm
+from transom.api.app import App
+from transom.engine.control.phases import MOST_OPEN, WATCHED, PhaseRecorder
+from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.model.phases import OF_A_JOB, OF_WINDOWS, WAITS, CutPhases, Phase
+from transom.model.time import VirtualClock
+from transom.model.tuning import StreamTuning, Tuning
+from transom.scheduling.waits import mean_waits
+from transom.simulation.virtual import JobCosts, SimulatedCutRunner
+from transom.sinks.inmemory import MemorySink
+
+SECOND = 1_000_000
+NOON = 1_700_000_000 * SECOND
+moments = st.integers(0, 1_000)
+
+
+@given(st.lists(st.tuples(moments, st.sampled_from(WAITS)), min_size=1, max_size=6), moments, moments, moments)
+def test_mean_waits_are_those_of_single_rows(line: Any, until: int, one: int, other: int) -> None:
+    line = sorted(line, key=lambda each: each[0])
+    until = max(until, line[-1][0])
+    oldest, newest = min(one, other), max(one, other)
+    found = mean_waits(line, until, oldest, newest)
+    count = 400
+    rows = [oldest + (newest - oldest) * (i + 0.5) / count for i in range(count)]
+    ends = [*(begin for begin, _ in line[1:]), until]
+    for phase in WAITS:
+        spans = [(begin, end) for (begin, each), end in zip(line, ends, strict=True) if each is phase]
+        spent = [sum(max(0.0, end - max(begin, row)) for begin, end in spans) for row in rows]
+        assert SECOND * found.get(phase, 0.0) == pytest.approx(sum(spent) / count, abs=2.6)
+    whole = sum(max(0.0, until - max(row, line[0][0])) for row in rows) / count
+    assert SECOND * sum(found.values()) == pytest.approx(whole, abs=2.6)
+
+
+class Watched:
+    """An application in virtual time: a group of rows every so often, and what was measured of its cuts."""
+
+    def __init__(self, spark: SparkSession, directory: Path, every: int, costs: dict[str, JobCosts], **settings: Any):
+        self.clock = clock = VirtualClock(NOON)
+        app = self.app = App(
+            spark, directory, clock=clock, **{"poll": "20 ms", "trigger": "100 ms", "policy": "fcfs", **settings}
+        )
+        app._runner = SimulatedCutRunner(clock, costs.__getitem__)
+        self.sink = MemorySink()
+        self.cuts: list[CutPhases] = []
+        for name in costs:
+            source = tm.sources.memory("at timestamp, v bigint")
+            app.stream(source, event_time="at", name=name).window("1 second").agg(n=tm.count()).to(self.sink, name)
+            for moment in range(NOON, NOON + 10 * SECOND, every):
+                clock.at(moment, lambda source=source, moment=moment: source.add(rows_at(moment, every)))
+        clock.at(NOON + 10 * SECOND, app.stop)
+
+    def run(self) -> dict[str, list[CutPhases]]:
+        def on_step(step: str) -> None:
+            self.app._loop.phases.on_cut = self.cuts.append
+
+        self.app._on_step = on_step
+        self.progress = self.app.run()
+        found: dict[str, list[CutPhases]] = {}
+        for cut in self.cuts:
+            found.setdefault(cut.stream, []).append(cut)
+        return found
+
+
+def rows_at(moment: int, every: int) -> pa.Table:
+    return pa.table({"at": pa.array([moment - every + 1, moment], pa.timestamp("us", "UTC")), "v": pa.array([1, 2])})
+
+
+@pytest.mark.usefixtures("compiled_once")
+def test_the_phases_of_a_stream_alone(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows come every 200 ms, a job takes 130 ms: a row waits for the next look at most."""
+    watched = Watched(spark, tmp_path, 200_000, {"one": JobCosts(fixed=130_000, row=0.0)})
+    cuts = watched.run()["one"]
+    assert len(cuts) > 40
+    for cut in cuts[1:]:
+        assert cut.rows == 2
+        assert cut.job == pytest.approx(0.13, abs=0.001)
+        assert cut.seconds.get(Phase.LOOK, 0.0) <= 0.021
+        assert cut.seconds.get(Phase.TURN, 0.0) <= 0.001
+        assert Phase.SLOT not in cut.seconds
+        assert cut.batching_at_source == pytest.approx(0.1, abs=0.001)
+    completing = [cut for cut in cuts if Phase.DELIVER in cut.seconds]
+    assert len(completing) >= 8
+    assert all({Phase.CLOSE, Phase.CONSOLIDATE} <= cut.seconds.keys() and cut.results == 1 for cut in completing)
+    means = watched.progress.streams[0].phases
+    assert means["job"] == pytest.approx(130_000, abs=1_000)
+    assert means.keys() - {"look", "turn"} == {"commit", "close", "consolidate", "deliver", "job"}
+    assert watched.progress.streams[0].tuning == {"trigger": 100_000, "rows_per_cut": 1_000_000}
+    assert watched.progress.slots == 2
+
+
+@pytest.mark.usefixtures("compiled_once")
+def test_a_trigger_and_a_slow_job_are_the_turn(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows every 50 ms for a job of 500 ms: on average a row waits for half of a job, and none for another stream."""
+    watched = Watched(spark, tmp_path, 50_000, {"one": JobCosts(fixed=500_000, row=0.0)})
+    cuts = watched.run()["one"][2:]
+    assert sum(cut.seconds[Phase.TURN] for cut in cuts) / len(cuts) == pytest.approx(0.225, abs=0.03)
+    assert all(Phase.SLOT not in cut.seconds for cut in cuts)
+
+
+@pytest.mark.usefixtures("compiled_once")
+def test_other_streams_are_the_slot(spark: SparkSession, tmp_path: Path) -> None:
+    costs = dict.fromkeys(("a", "b", "c"), JobCosts(fixed=200_000, row=0.0))
+    found = Watched(spark, tmp_path, 200_000, costs, slots=1, policy="round_robin").run()
+    for cuts in found.values():
+        waited = [cut.seconds.get(Phase.SLOT, 0.0) for cut in cuts[2:]]
+        assert 0.1 < sum(waited) / len(waited) < 0.4
+
+
+@pytest.mark.usefixtures("compiled_once")
+def test_phases_add_up_to_the_latency_that_is_measured(spark: SparkSession, tmp_path: Path) -> None:
+    """One row at a time completes each window: from its arrival to the result there is nothing but the phases."""
+    watched = Watched(spark, tmp_path, SECOND, {"one": JobCosts(fixed=300_000, row=0.0)})
+    completing = [cut for cut in watched.run()["one"] if Phase.DELIVER in cut.seconds]
+    latency = watched.progress.queries[0].latency
+    assert completing[-1].total * SECOND == pytest.approx(latency["p50"], abs=25_000)
+
+
+def outcome(number: int) -> CutOutcome:
+    return CutOutcome(LoggedCut(number, number, number + 1, 1, 100, 100, None, NOON))
+
+
+def test_results_that_no_sink_takes_hold_back_no_more_than_a_bound() -> None:
+    phases, found = PhaseRecorder(), []
+    phases.on_cut = found.append
+    for number in range(1, 3 * MOST_OPEN):
+        cut, now = outcome(number).cut, number * SECOND
+        phases.started("s", cut, None, now)
+        phases.logged("s", cut, number > 1, now)
+        phases.closed("s", cut, ["q"] if number > 1 else [], 1, 10, NOON)
+        phases.committed("s", outcome(number), now, now + 10, 100, None, now + 20, NOON)
+    assert len(found) == 3 * MOST_OPEN - 1 - MOST_OPEN
+    assert all(Phase.DELIVER not in cut.seconds for cut in found)
+    assert [cut.number for cut in found] == sorted(cut.number for cut in found)
+
+
+def test_every_eighth_cut_is_watched() -> None:
+    phases = PhaseRecorder()
+    seen = [phases.watches("s") for _ in range(3 * WATCHED)]
+    assert [i for i, watched in enumerate(seen) if watched] == [0, WATCHED, 2 * WATCHED]
+
+
+def test_spark_says_of_every_eighth_cut_what_its_tasks_did(spark: SparkSession, tmp_path: Path) -> None:
+    """The phases of a job are its time; with rows in several tasks there is an exchange."""
+    app = App(spark, tmp_path / "checkpoint", max_rows_per_cut=40)
+    source = tm.sources.memory("k string, v bigint, at timestamp")
+    source.add([("abc"[i % 3], i, NOON + i * SECOND) for i in range(WATCHED * 40 + 20)])
+    stream = app.stream(source, event_time="at")
+    stream.group_by("k").window("10 seconds").agg(n=tm.count()).to(MemorySink(), "q")
+    app._queries.requests.tune(Tuning(2, {"stream1": StreamTuning(0, 40, 10, 2)}), "a test")
+    cuts: list[CutPhases] = []
+    jobs = itertools.count()
+
+    def on_step(step: str) -> None:
+        next(jobs)
+        app._loop.phases.on_cut = cuts.append
+
+    app._on_step = on_step
+    app.run(once=True)
+    read = [cut for cut in cuts if cut.rows]
+    assert len(read) >= WATCHED - 1
+    asked = [cut for cut in read if cut.stages]
+    assert [cut.number for cut in asked][:1] == [1]
+    for cut in asked:
+        assert cut.job is not None
+        assert sum(cut.seconds[phase] for phase in OF_A_JOB) == pytest.approx(cut.job, abs=0.01)
+        assert len(cut.stages) == 2
+        assert cut.tasks == cut.stages[0].tasks > 1
+        assert cut.stages[1].tasks == 2
+        assert cut.stages[0].shuffle_rows > 0
+        assert cut.stages[0].cpu > 0
+        assert cut.seconds[Phase.MAP] > 0
+    assert all(not any(phase in cut.seconds for phase in OF_A_JOB) for cut in read if cut not in asked)
+    assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None
+    assert set(OF_WINDOWS) <= set().union(*(cut.seconds for cut in cuts))
