@@ -1,0 +1,148 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from tests.widearea.worlds import MEGABIT, best_of_all, flow, problem_of, seeds, world
+
+from transom.errors import DefinitionError
+from transom.widearea import planning
+from transom.widearea.decomposition import Decomposition
+from transom.widearea.joint import joint
+from transom.widearea.objectives import OBJECTIVES, Worth
+from transom.widearea.planning import plan
+from transom.widearea.plans import Plan
+from transom.widearea.topology import Topology
+
+few = settings(max_examples=6, deadline=None)
+
+
+def penalties(worth):
+    return np.full(len(worth.problem.flows), worth.spread())
+
+
+def within_links(problem, columns):
+    return (problem.use(columns) <= problem.capacity * (1 + 1e-6)).all()
+
+
+@pytest.mark.parametrize("objective", [each for each in OBJECTIVES if each != "max_min"])
+@pytest.mark.parametrize("seed", range(3))
+def test_joint_is_as_good_as_trying_everything(objective, seed):
+    topology, flows = world(seed, sites=3, flows=3, most=30)
+    worth = Worth(problem_of(topology, flows), objective)
+    placed, value = best_of_all(worth)
+    answer = joint(worth, penalties(worth), 10, 0.0)
+    assert len(answer.columns) == placed
+    assert sum(map(worth.value, answer.columns)) == pytest.approx(value)
+    assert within_links(worth.problem, answer.columns)
+
+
+@given(seeds)
+@few
+def test_decomposition_keeps_to_links_and_below_its_bound(seed):
+    topology, flows = world(seed, sites=5, flows=5, most=40, several=4)
+    for objective in ("frequencies", "latency"):
+        worth = Worth(problem_of(topology, flows), objective)
+        cost = penalties(worth)
+        answer = Decomposition(worth, cost, 5).solve()
+        value = sum(map(worth.value, answer.columns))
+        assert within_links(worth.problem, answer.columns)
+        out = set(range(len(flows))) - {column.flow for column in answer.columns}
+        assert value - cost[list(out)].sum() <= answer.bound + 1e-6 * abs(answer.bound)
+        best = joint(worth, cost, 10, 0.0)
+        missing = set(range(len(flows))) - {column.flow for column in best.columns}
+        assert sum(map(worth.value, best.columns)) - cost[list(missing)].sum() <= answer.bound * (1 + 1e-6) + 1e-6
+
+
+@given(seeds)
+@few
+def test_more_bandwidth_never_hurts_and_names_do_not_matter(seed):
+    topology, flows = world(seed, sites=4, flows=3, most=40)
+
+    def optimum(some, of):
+        worth = Worth(problem_of(some, of), "frequencies")
+        answer = joint(worth, penalties(worth), 10, 0.0)
+        return len(answer.columns), sum(map(worth.value, answer.columns))
+
+    placed, value = optimum(topology, flows)
+    more = replace(topology, links={link: rate * 1.5 for link, rate in topology.links.items()})
+    assert optimum(more, flows) >= (placed, value - 1e-6)
+    turned = replace(topology, sites=topology.sites[::-1])
+    assert optimum(turned, flows[::-1]) == pytest.approx((placed, value))
+
+
+@given(seeds)
+@few
+def test_a_plan_goes_through_json_and_is_the_same_again(seed):
+    topology, flows = world(seed, sites=4, flows=3, most=30)
+    found = plan(topology, flows)
+    assert Plan.from_json(json.loads(json.dumps(found.to_json()))) == found == plan(topology, flows)
+    assert all(use.used <= use.capacity * (1 + 1e-6) for use in found.links)
+    assert len(found.routes) + len(found.left_out) == len(flows)
+    assert all(0 <= route.phase < route.interval and route.latency > 0 for route in found.routes)
+
+
+@pytest.mark.parametrize("solver", ["joint", "decomposition"])
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_of_5_percent_changes_nothing(seed, solver, monkeypatch):
+    monkeypatch.setattr(planning, "MANY", planning.MANY if solver == "joint" else 0)
+    topology, flows = world(seed, sites=5, flows=5, least=20, most=60)
+    first = plan(topology, flows, "frequencies")
+    rng = np.random.default_rng(seed)
+    links = {link: rate * rng.uniform(0.95, 1.05) for link, rate in topology.links.items()}
+    noisy = [
+        flow(f.name, {s: r * rng.uniform(0.95, 1.05) for s, r in f.sizes.rates.items()}, f.destination) for f in flows
+    ]
+    second = plan(replace(topology, links=links), noisy, "frequencies", last=first)
+    ways = [[(r.flow, r.tree, r.interval, r.phase) for r in each.routes] for each in (first, second)]
+    assert second.version == first.version
+    assert ways[0] == ways[1]
+
+
+def test_a_link_that_is_too_thin_now_makes_a_new_plan():
+    topology = Topology(tuple("ABC"), {(a, b): 9 * MEGABIT for a in "ABC" for b in "ABC" if a != b}, tick=1.0)
+    flows = [flow("f", {"A": MEGABIT}, "C", tick=1.0)]
+    first = plan(topology, flows)
+    assert first.routes[0].tree.parents == (("A", "C"),)
+    second = plan(replace(topology, links={**topology.links, ("A", "C"): 1_000.0}), flows, last=first)
+    assert second.version == first.version + 1
+    assert second.routes[0].tree.parents == (("A", "B"),)
+
+
+def test_the_example_of_the_paper_takes_the_detour():
+    links = {(a, b): 12 * MEGABIT for a in "ABCD" for b in "ABCD" if a != b} | {("A", "D"): 2 * MEGABIT}
+    flows = [flow("f", dict.fromkeys("ABC", 0.0), "D", fixed=5 * MEGABIT, tick=1.0, limit=3.0)]
+    found = plan(Topology(tuple("ABCD"), links), flows)
+    route = found.routes[0]
+    assert dict(route.tree.parents)["A"] != "D"
+    assert route.interval == 1
+    assert route.latency <= 3.0
+
+
+def test_what_fits_nowhere_is_left_out_with_link_and_shortfall():
+    topology = Topology(tuple("ABC"), {("A", "C"): 1_000.0, ("A", "B"): 9 * MEGABIT})
+    found = plan(topology, [flow("f", {"A": MEGABIT}, "C", tick=1.0)])
+    left = found.left_out[0]
+    assert found.routes == ()
+    assert (left.flow, left.link) == ("f", ("A", "C"))
+    assert left.shortfall == pytest.approx(0.4 * MEGABIT + 0.43e6 / 60 - 800)
+
+
+def test_max_min_has_the_shortest_longest_interval():
+    topology, flows = world(7, sites=4, flows=4, least=5, most=20)
+    slowest = {o: max(r.interval for r in plan(topology, flows, o).routes) for o in ("frequencies", "max_min")}
+    assert slowest["max_min"] <= slowest["frequencies"]
+
+
+def test_what_cannot_be_planned_is_refused():
+    topology = Topology(tuple("AB"), {("A", "B"): 1.0})
+    with pytest.raises(DefinitionError, match="'Z'"):
+        plan(topology, [flow("f", {"Z": 1.0}, "B")])
+    with pytest.raises(DefinitionError, match="Two flows"):
+        plan(topology, [flow("f", {"A": 1.0}, "B")] * 2)
+    with pytest.raises(DefinitionError, match="Did you mean 'latency'"):
+        plan(topology, [flow("f", {"A": 1.0}, "B")], "latenci")
+    with pytest.raises(DefinitionError, match="not a plan"):
+        Plan.from_json({})
+    assert plan(topology, []).routes == ()
