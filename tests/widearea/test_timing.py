@@ -23,3 +23,11 @@ def test_a_relay_waits_for_all_that_it_merges():
     problem = problem_of(topology, (flow("f", {"A": 0.0, "B": 0.0}, "C", fixed=500.0, tick=1.0, merging=0.25),))
     column = Column(0, (1, 2), 4)
     assert latencies(problem, [column], {0: 0}) == pytest.approx({0: 5 + 0.5 + 0.25 + 1.0 + 0.25})
+
+
+def test_a_link_that_is_first_hop_of_one_and_last_of_another_is_served_in_order():
+    topology = Topology(("A", "B", "C"), dict.fromkeys([("A", "B"), ("B", "C"), ("A", "C")], 1_000.0))
+    flows = (flow("x", {"A": 0.0}, "C", fixed=500.0, tick=1.0), flow("y", {"A": 0.0}, "B", fixed=250.0, tick=1.0))
+    problem = problem_of(topology, flows)
+    columns = [Column(0, (1,), 4), Column(1, (1,), 4)]
+    assert latencies(problem, columns, {0: 0, 1: 1}) == pytest.approx({0: 6.0, 1: 5.25})

@@ -8,6 +8,7 @@ are ready, those with the least slack first, each behind what is still under way
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
 from math import ceil
 
 import numpy as np
@@ -50,36 +51,40 @@ def latencies(problem: Problem, columns: Sequence[Column], phase: Mapping[int, i
     O(parcels of two periods); what is left of the first one counts as waiting in the second.
     """
     tick, rate = problem.topology.tick, problem.speed.ravel()
-    first: list[tuple[float, float, int, int, int, float]] = []
-    for column in columns:
-        shape, ticks = problem.shapes[column.flow], INTERVALS[column.at]
-        slack = shape.flow.limit - ticks * tick
-        leaves = [departure for departure in range(2 * PERIOD) if departure % ticks == phase[column.flow]]
-        for bit, (source, parent) in enumerate(zip(shape.sources, column.parents, strict=True)):
-            if parent != shape.destination:
-                link, size = source * problem.sites + parent, float(shape.size(1 << bit)[column.at])
-                first += [(at * tick + shape.flow.job, slack, column.flow, at, link, size) for at in leaves]
-    done: dict[tuple[int, int, int], float] = {}
+    slack = [problem.flows[column.flow].limit - INTERVALS[column.at] * tick for column in columns]
+    waiting: dict[tuple[int, int, int], int] = {}
+    latest: dict[tuple[int, int, int], float] = {}
+    parcels: list[tuple[float, float, int, int, int, int]] = []
+    for number, column in enumerate(columns):
+        shape = problem.shapes[column.flow]
+        groups = shape.groups(column.parents)
+        for at in range(phase[column.flow], 2 * PERIOD, INTERVALS[column.at]):
+            ready = at * tick + shape.flow.job
+            for head, mask in groups.items():
+                parts = [bit for bit, source in enumerate(shape.sources) if mask >> bit & 1 and source != head]
+                waiting[number, at, head] = len(parts)
+                parcels += [(ready, slack[number], number, at, shape.sources[bit], head) for bit in parts]
+                if not parts:
+                    parcels.append((ready, slack[number], number, at, head, shape.destination))
+    heapify(parcels)
     free: dict[int, float] = {}
-    for ready, _, flow, at, link, size in sorted(first):
-        free[link] = max(ready, free.get(link, 0.0)) + size / rate[link]
-        head = link % problem.sites
-        merged = free[link] + problem.shapes[flow].flow.merging
-        done[flow, at, head] = max(done.get((flow, at, head), 0.0), merged)
-    second: list[tuple[float, float, int, int, int, float]] = []
-    for column in columns:
-        shape, ticks = problem.shapes[column.flow], INTERVALS[column.at]
-        for head, mask in shape.groups(column.parents).items():
-            link, size = head * problem.sites + shape.destination, float(shape.size(mask)[column.at])
-            for at in range(phase[column.flow], 2 * PERIOD, ticks):
-                ready = max(at * tick + shape.flow.job, done.get((column.flow, at, head), 0.0))
-                second.append((ready, shape.flow.limit - ticks * tick, column.flow, at, link, size))
     took: dict[int, dict[int, float]] = {column.flow: {} for column in columns}
-    for ready, _, flow, at, link, size in sorted(second):
-        free[link] = max(ready, free.get(link, 0.0)) + size / rate[link]
-        if at >= PERIOD:
-            end = free[link] + problem.shapes[flow].flow.merging - at * tick
-            took[flow][at] = max(took[flow].get(at, 0.0), end)
+    while parcels:  # by the time at which they are ready, so that each link is served in order
+        ready, _, number, at, source, target = heappop(parcels)
+        column, link = columns[number], source * problem.sites + target
+        shape = problem.shapes[column.flow]
+        last = target == shape.destination
+        mask = shape.groups(column.parents)[source] if last else 1 << shape.sources.index(source)
+        free[link] = max(ready, free.get(link, 0.0)) + float(shape.size(mask)[column.at]) / rate[link]
+        merged = free[link] + shape.flow.merging
+        if not last:
+            key = (number, at, target)
+            waiting[key] -= 1
+            latest[key] = max(merged, latest.get(key, 0.0))
+            if not waiting[key]:
+                heappush(parcels, (latest[key], slack[number], number, at, target, shape.destination))
+        elif at >= PERIOD:
+            took[column.flow][at] = max(took[column.flow].get(at, 0.0), merged - at * tick)
     found = {}
     for column in columns:
         ordered = sorted(took[column.flow].values())
