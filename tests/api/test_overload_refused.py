@@ -65,7 +65,9 @@ def of_a_join(app: tm.App, stream: Any) -> None:
 
 
 def of_a_generator(app: tm.App, stream: Any) -> None:
-    made = app.stream(tm.sources.generator({"v": "number"}, rows_per_second=10), event_time="event_time")
+    made = app.stream(
+        tm.sources.generator({"v": "id", "event_time": "event_time"}, rows_per_second=10), event_time="event_time"
+    )
     query(made).within("1 second", **SHED).to(Nowhere(), "second")
 
 

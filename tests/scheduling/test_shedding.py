@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from transom.scheduling.shedding import Due, Piece, chosen, fits
+from transom.scheduling.shedding import Due, Piece, chosen, fits, thinned
 
 KEEPS = st.sampled_from([0.01, 0.1, 0.5, 1.0])
 
@@ -167,3 +167,20 @@ def test_windows_that_are_overdue_give_way_to_those_that_are_not() -> None:
     pieces = [Piece(1, 0) for _ in range(100)] + [Piece(1, 1) for _ in range(100)]
     read = chosen(pieces, [Due(-500.0), Due(70.0)], 0.1)
     assert (read_of(pieces, read, 0), read_of(pieces, read, 1)) == (10, 60)
+
+
+@given(backlogs(), KEEPS, st.floats(0.0, 0.98))
+def test_rows_are_thinned_as_little_as_is_needed(
+    backlog: tuple[list[Piece], list[Due]], keep: float, behind: float
+) -> None:
+    pieces, dues = backlog
+
+    def weight(part: float) -> float:
+        return 1 - behind * (1 - part)
+
+    found = thinned(pieces, dues, 16, keep, weight)
+    assert max(1, 16 * keep - 1e-6) <= found <= 16
+    if found < 16:
+        assert not fits(pieces, dues, weight((found + 1) / 16))
+    if found > max(1, 16 * keep + 1):
+        assert fits(pieces, dues, weight(found / 16))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from transom.engine.spark.columns import Costly
 from transom.engine.state.shares import SHED_ROWS, SHED_SHARE
 from transom.errors import DefinitionError
 from transom.model.window import SessionSpec, WindowKind
@@ -86,10 +87,11 @@ def check_shedding(used: Sequence[Stream], fed: Sequence[Stream], read: Sequence
                 "join, of which no piece can be left out.",
                 "Leave out on_overload there.",
             )
-        source = stream._make_source()
-        if not can_leave_out(source):
+        source, thinned = stream._make_source(), all(Costly() in chain for chain in stream._branches)
+        if not (can_leave_out(source) or thinned):
             raise DefinitionError(
                 f'within: the query {shedding!r} says on_overload="shed", but no piece of its source can be left '
                 f"out: {source.describe()}.",
-                "Leave out on_overload, or read files or topics of Kafka.",
+                "Leave out on_overload, read files or topics of Kafka, or say map(..., costly=True) where rows may be "
+                "thinned.",
             )

@@ -9,7 +9,7 @@ from typing import Literal
 from transom.api.shedding import least_share
 from transom.api.taps import RowTap
 from transom.engine.changes.requests import Change
-from transom.engine.spark.columns import Unrepeatable, Where, both
+from transom.engine.spark.columns import Costly, Unrepeatable, Where, both
 from transom.engine.spark.plan import Rows, Transformation
 from transom.engine.streams.definition import StreamDefinition
 from transom.errors import DefinitionError
@@ -62,9 +62,9 @@ class Stream:
         """
         return self._twin(name)
 
-    def map(self, transformation: Transformation, deterministic: bool = True) -> Rowwise:
+    def map(self, transformation: Transformation, deterministic: bool = True, *, costly: bool = False) -> Rowwise:
         """Return the rows after a row-wise PySpark transformation; see `Rowwise.map`."""
-        return Rowwise(self, ()).map(transformation, deterministic)
+        return Rowwise(self, ()).map(transformation, deterministic, costly=costly)
 
     def where(self, condition: Input) -> Rowwise:
         """Return the rows that satisfy a condition, SQL or a Column; cheaper for many queries than filters in `map`."""
@@ -127,7 +127,7 @@ class Rowwise:
         found = Expression.of(condition, "where")
         return replace(self, condition=found if self.condition is None else both(self.condition, found))
 
-    def map(self, transformation: Transformation, deterministic: bool = True) -> Rowwise:
+    def map(self, transformation: Transformation, deterministic: bool = True, *, costly: bool = False) -> Rowwise:
         """Return the rows after one more row-wise PySpark transformation: filters, columns, joins with static tables.
 
         What depends on several rows (an aggregate, `distinct`, a limit, a window function) is refused when the
@@ -139,12 +139,16 @@ class Rowwise:
             deterministic: Say False to allow what differs when the same rows are read again, after a failure or a
                 restart: `rand`, `uuid`, `current_timestamp`, Python functions that are not deterministic. Results are
                 then each one of those that are possible.
+            costly: It takes most of the time of a row. Queries with on_overload="shed" (see `Query.within`) then have
+                rows thinned before it, where whole pieces of the input cannot be left out or are too large: by a hash
+                of the row, evenly.
         """
         if not callable(transformation):
             raise DefinitionError(f"map: {transformation!r} is no function.", "Write map(lambda df: df.where(...)).")
         transformation = transformation if deterministic else Unrepeatable(transformation)
         before = () if self.condition is None else (Where(self.condition),)
-        return Rowwise(self.stream, (*self.chain, *before, transformation))
+        place = (Costly(),) if costly else ()
+        return Rowwise(self.stream, (*self.chain, *before, *place, transformation))
 
     def rows(self) -> RowTap:
         """Return the rows themselves, to be written as files; see `RowTap.to`."""

@@ -8,7 +8,8 @@ on: water-filling over deadlines.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 TO_SPARE = 1.2
@@ -77,6 +78,22 @@ def chosen(pieces: Sequence[Piece], dues: Sequence[Due], keep: float) -> list[bo
     ]
     wanted = _levelled(rows, least, dues)
     return _spread(pieces, wanted, needed, least)
+
+
+def thinned(
+    pieces: Sequence[Piece], dues: Sequence[Due], steps: int, keep: float, weight: Callable[[float], float]
+) -> int:
+    """Return of how many parts of all rows the costly work is done, so that they are read by the time they are due.
+
+    Args:
+        pieces: The backlog.
+        dues: When the pieces are due.
+        steps: Parts of all rows.
+        keep: Least share of the rows.
+        weight: Given the share, returns the time of a row over what it is when the work is done for all.
+    """
+    least = max(1, math.ceil(keep * steps - _TINY))
+    return next((part for part in range(steps, least, -1) if fits(pieces, dues, weight(part / steps))), least)
 
 
 def _levelled(rows: Sequence[float], least: Sequence[float], dues: Sequence[Due]) -> list[float]:

@@ -50,6 +50,8 @@ def run_in_memory(stream: RunningStream, job: CutJob) -> CutOutcome:
     source, cut, compiled = stream.source, job.cut, job.compiled
     if not isinstance(source, MemorySource):
         raise _refused(f"The stream {stream.name!r} reads {source.describe()}")
+    if cut.thinning is not None:
+        raise _refused(f"Rows of the stream {stream.name!r} are thinned")
     if stream.buffers:
         raise _refused(f"Rows of the stream {stream.name!r} are kept for a join")
     rows = source.rows(cut.start, cut.end, cut.left_out)

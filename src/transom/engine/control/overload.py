@@ -12,12 +12,13 @@ from typing import cast
 import numpy as np
 
 from transom.engine.control.estimates import StreamEstimate
+from transom.engine.spark.columns import STEPS
 from transom.engine.state.shares import Stretch
 from transom.engine.streams.cuts import CutOutcome, Shed
 from transom.engine.streams.stream import RunningStream
 from transom.model.time import MICROS_PER_SECOND, MIN_TIME, Micros
 from transom.model.window import WindowSpec
-from transom.scheduling.shedding import TO_SPARE, Due, Piece, chosen, fits
+from transom.scheduling.shedding import TO_SPARE, Due, Piece, chosen, fits, thinned
 from transom.sources.base import Cut, Divisible, Offset, can_leave_out
 from transom.windows.query import LatencyTarget
 
@@ -158,17 +159,14 @@ class Overload:
         start, limit = stream.state.offset, min(target.limit for target in targets)
         oldest = stream.source.ingested_at(start, stream.source.cut(start, 1).end)
         first = max(known.read_until, oldest)
-        if (
-            most == 0
-            or known.delays is None
-            or not estimate.runs.is_known
-            or oldest <= known.began
-            or not can_leave_out(stream.source)
-        ):
+        divisible = can_leave_out(stream.source) or stream.compiled.plan.thins
+        if most == 0 or oldest <= known.began or not divisible:
             return piece, self._all_of(stream, known, piece, first)
         slow = estimate.runs.slowness(max(target.quantile for target in targets))
         most = max(1, min(most, estimate.runs.fitting(PART * limit / slow / MICROS_PER_SECOND)))
-        if not known.active and wall - oldest + slow * estimate.runs.cost(stream.backlog()) <= AIM * limit:
+        unknown = known.delays is None or not estimate.runs.is_known
+        in_time = wall - oldest + slow * estimate.runs.cost(stream.backlog()) <= AIM * limit
+        if unknown or (in_time and not known.active):
             piece = stream.source.cut(start, most)
             return piece, self._all_of(stream, known, piece, first)
         return self._divided(estimate, known, targets, most, slow, now, wall)
@@ -202,16 +200,20 @@ class Overload:
         if known.active != (not fit and allowed and helps):
             known.active = not known.active
             self._tell(stream, known)
-        read = [True] * len(pieces)
-        if known.active:
-            read = chosen(pieces, dues, max(target.keep or 0.0 for target in targets))
-        return _cut(waiting, pieces, dues, read, most)
+        keep, left_out = max(target.keep or 0.0 for target in targets), can_leave_out(stream.source)
+        if not known.active:
+            return _cut(waiting, pieces, dues, [True] * len(pieces), most)
+        if stream.compiled.plan.thins and not (left_out and len(pieces) >= MANY):
+            sixteenths = thinned(pieces, dues, STEPS, keep, runs.weight)
+            weight = runs.weight(sixteenths / STEPS)
+            return _cut(waiting, pieces, dues, [True] * len(pieces), most, sixteenths, weight)
+        return _cut(waiting, pieces, dues, chosen(pieces, dues, keep), most)
 
     def _pieces(self, stream: RunningStream, known: _Known) -> list[Waiting]:
         """Return the backlog in pieces; of each source partition the last one is needed."""
         source, at = stream.source, stream.state.offset
-        divided = cast(Divisible, source)
-        size = max(1, math.ceil(stream.backlog() / divided.pieces))
+        divided = cast(Divisible, source) if can_leave_out(source) else None
+        size = max(1, math.ceil(stream.backlog() / (STEPS if divided is None else divided.pieces)))
         delays, first = known.delays or Delays(), known.read_until
         since, allowed = _open_since(stream), stream.definition.policy.delay
         found: list[Waiting] = []
@@ -221,7 +223,7 @@ class Overload:
             if cut.end == at:
                 break
             arrived = source.ingested_at(at, cut.end)
-            units = divided.units(at, cut.end)
+            units = () if divided is None else divided.units(at, cut.end)
             last.update((unit.partition, len(found)) for unit in units)
             came = min(first or arrived, arrived)
             names, between = tuple(unit.name for unit in units), delays.between(came, arrived, since)
@@ -314,32 +316,48 @@ def _open_since(stream: RunningStream) -> Micros:
 
 
 def _cut(
-    waiting: Sequence[Waiting], pieces: Sequence[Piece], dues: Sequence[Due], read: Sequence[bool], most: int
+    waiting: Sequence[Waiting],
+    pieces: Sequence[Piece],
+    dues: Sequence[Due],
+    read: Sequence[bool],
+    most: int,
+    sixteenths: int = STEPS,
+    weight: float = 1.0,
 ) -> tuple[Cut, Shed]:
     """Return the first pieces of a backlog that one run takes: it ends before the windows that it completes are due.
 
     What would be left out behind the last piece that it reads is decided again for the next one.
+
+    Args:
+        waiting: The backlog.
+        pieces: The same.
+        dues: When they are due.
+        read: Which of them are read.
+        most: Rows that one run takes.
+        sixteenths: Of the rows that are read so many parts go on to costly transformations.
+        weight: Time of a row, with the part that goes on, over that of one that does.
     """
-    kept = taken = 0
+    kept, taken = 0.0, 0
     bound, due = float(most), pieces[0].due
     for number, (piece, is_read) in enumerate(zip(pieces, read, strict=True)):
         if not is_read:
             continue
         if piece.due != due:  # what comes before it is complete with it
             if dues[due].room >= kept:
-                bound = min(bound, dues[due].room + piece.rows)
+                bound = min(bound, dues[due].room + weight * piece.rows)
             due = piece.due
-        if taken and kept + piece.rows > bound:
+        if taken and kept + weight * piece.rows > bound:
             break
-        kept, taken = kept + piece.rows, number + 1
+        kept, taken = kept + weight * piece.rows, number + 1
     stretches: dict[tuple[int, bool], Stretch] = {}
     for one, piece, is_read in zip(waiting[:taken], pieces, read, strict=False):
-        rows = (one.rows, 0) if is_read else (0, one.rows)
+        on = one.rows * sixteenths / STEPS if is_read else 0
         old = stretches.get((piece.due, is_read), Stretch(one.first, one.last, 0, 0))
         stretches[piece.due, is_read] = Stretch(
-            min(old.first, one.first), max(old.last, one.last), old.kept + rows[0], old.dropped + rows[1]
+            min(old.first, one.first), max(old.last, one.last), old.kept + on, old.dropped + one.rows - on
         )
     left = [one for one, is_read in zip(waiting[:taken], read, strict=False) if not is_read]
     units = tuple(unit for one in left for unit in one.units)
-    shed = Shed(units, sum(one.rows for one in left), tuple(stretches.values()))
-    return Cut(waiting[taken - 1].end, kept), shed
+    rows = sum(one.rows for one in waiting[:taken])
+    shed = Shed(units, sum(one.rows for one in left), tuple(stretches.values()), sixteenths)
+    return Cut(waiting[taken - 1].end, rows - shed.rows), shed

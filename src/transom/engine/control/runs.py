@@ -6,12 +6,15 @@ from collections import deque
 
 import numpy as np
 
+from transom.engine.spark.columns import STEPS
 from transom.engine.streams.arriving import ALL_ROWS
 from transom.engine.streams.cuts import CutOutcome
 from transom.model.time import MICROS_PER_SECOND, Micros
-from transom.scheduling.costs import RUNS, CostHistory
+from transom.scheduling.costs import RUNS, SPREAD, CostHistory
 from transom.scheduling.limits import ENOUGH
 
+BEHIND = 0.8
+"""Part of the time of a row that costly transformations take, until it is measured."""
 FITTED = 4
 """Costs are fitted after each of so many runs, then after every so many: one of 32 hardly moves a line."""
 
@@ -35,6 +38,10 @@ class RunEstimate:
         """Rows of partials for each row read."""
         self.partial_bytes = 32.0
         """Size of a row of partials."""
+        self._thinned: deque[tuple[float, float, float]] = deque(maxlen=RUNS)
+        """Of the last runs the part of the rows that went on, the time of a row, and their number."""
+        self.behind = BEHIND
+        """Part of the time of a row that is spent behind the place where rows are thinned, if there is one."""
         self._slow: deque[float] = deque(maxlen=RUNS)
         """By how many times the last runs were longer than was expected of them."""
         self._count = 0
@@ -63,12 +70,16 @@ class RunEstimate:
             took_all: Whether it took all rows that there were.
             now: The time.
         """
-        rows = outcome.stats.rows
+        rows, shed = outcome.stats.rows, outcome.cut.shed
         self._count += 1
         seconds = max(1, now - self._submitted) / MICROS_PER_SECOND
+        part = 1.0 if shed is None else shed.sixteenths / STEPS
+        whole = rows * self.weight(part)
         if self.is_known:
-            self._slow.append(MICROS_PER_SECOND * seconds / max(1.0, self.fixed + self.row * rows))
-        self.costs.ran(float(rows), seconds, fit=self._count < FITTED or self._count % FITTED == 0)
+            self._slow.append(MICROS_PER_SECOND * seconds / max(1.0, self.fixed + self.row * whole))
+        if shed is not None and rows:
+            self._learn(part, max(0.0, MICROS_PER_SECOND * seconds - self.fixed) / rows, rows)
+        self.costs.ran(whole, seconds, fit=self._count < FITTED or self._count % FITTED == 0)
         if took_all:
             self.recent.append(now - self._submitted)
         self._take_costs()
@@ -86,6 +97,20 @@ class RunEstimate:
         self._take_costs()
         self._results = 0.9 * self._results + results
         self.partials += 0.5 * (results - self.partials) if self.partials else results
+
+    def weight(self, part: float) -> float:
+        """Return the time of a row over that of one that goes on, where so many rows do."""
+        return 1.0 - self.behind * (1.0 - part)
+
+    def _learn(self, part: float, row: float, rows: int) -> None:
+        """Fit a line through the times of rows over the part that went on, if that has differed."""
+        self._thinned.append((part, row, float(rows)))
+        parts, times, weights = np.array(self._thinned).T
+        if np.ptp(parts) < SPREAD:
+            return
+        slope, least = np.polyfit(parts, times, 1, w=np.sqrt(weights))
+        if slope + least > 0:
+            self.behind = float(np.clip(slope / (slope + least), 0.0, 0.98))
 
     @property
     def is_known(self) -> bool:

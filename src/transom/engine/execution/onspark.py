@@ -19,6 +19,7 @@ from transom.engine.partials.late import late_for_sessions, late_moments, late_r
 from transom.engine.partials.tables import describe_table
 from transom.engine.spark import deadletters, jobs
 from transom.engine.spark.caching import cached
+from transom.engine.spark.columns import STEPS
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.deadletters import OVERLOAD, Loss
 from transom.engine.spark.eventtimes import NO_TIME, OUT_OF_RANGE
@@ -116,7 +117,7 @@ class SparkJob:
             kept,
             files,
         )
-        if partials.stats.bad or outcome.late or partials.timeless or self._skipped or cut.left_out:
+        if partials.stats.bad or outcome.late or partials.timeless or self._skipped or cut.left_out or cut.thinning:
             found = self._write_dead_letters(outcome, compiled, before, partials.timeless)
             stats = outcome.stats.with_timeless(found.get(NO_TIME, 0), found.get(OUT_OF_RANGE, 0))
             outcome = replace(outcome, stats=stats)
@@ -208,9 +209,10 @@ class SparkJob:
                 packings=[packing(component) for component in plan.components],
             )
 
-        found = once(compiled.plan)
+        whole = self._plan(compiled)
+        found = once(whole)
         moments = straddled(found.tables, compiled.components, cut.watermark)
-        return once(compiled.plan.split_at(moments)) if moments else found
+        return once(whole.split_at(moments)) if moments else found
 
     def _rows(self) -> DataFrame:
         """Return the rows of the cut; when several jobs read them in any case, they are parsed once."""
@@ -243,6 +245,18 @@ class SparkJob:
         return tuple(tables), tuple(files)
 
     # ---- rows
+
+    def _plan(self, compiled: Compiled) -> StreamPlan:
+        """Return the plan of queries for the rows of the cut that go on."""
+        thinning = self.cut.thinning
+        return compiled.plan if thinning is None else compiled.plan.thinned(thinning)
+
+    def _thinned(self) -> list[str]:
+        """Return what tells of rows that do not go on, for people."""
+        thinning = self.cut.thinning
+        if thinning is None:
+            return []
+        return [f"{STEPS - thinning.sixteenths} of {STEPS} parts of the rows of this micro-batch, before a costly map"]
 
     def _wanted(self, units: Mapping[str, str]) -> dict[str, str]:
         """Return the units that would be read: not those that are left out anyway."""
@@ -277,11 +291,11 @@ class SparkJob:
             with self._unless_abandoned():
                 return deadletters.write_dead_letters(
                     self._rows(),
-                    compiled.plan,
+                    self._plan(compiled),
                     lost,
                     ahead=self.cut.ahead,
                     units={unit: f"unreadable: {why}" for unit, why in outcome.skipped.items()}
-                    | dict.fromkeys(self.cut.left_out, OVERLOAD),
+                    | dict.fromkeys([*self.cut.left_out, *self._thinned()], OVERLOAD),
                     bad=bool(outcome.stats.bad),
                     directory=directory,
                     check=letters.check,

@@ -111,7 +111,7 @@ class Metrics:
             ("event time out of range", stats.out_of_range),
             ("corrupt", stats.corrupt),
             ("unreadable", len(outcome.skipped)),
-            ("overload", 0 if outcome.cut.shed is None else outcome.cut.shed.rows),
+            ("overload", 0 if (shed := outcome.cut.shed) is None else shed.rows + shed.thinned(stats.rows)),
         ):
             if number:
                 counts.dead[reason] += number

@@ -90,6 +90,37 @@ class Where:
         return df.where(to_condition(self.condition))
 
 
+STEPS = 16
+"""Thinned rows are so many parts of sixteen: each number is another plan that Spark compiles."""
+
+
+@dataclass(frozen=True)
+class Costly:
+    """The place in a chain before a transformation that costs much: under overload rows are thinned here."""
+
+    def __call__(self, df: DataFrame) -> DataFrame:
+        """Return the rows as they are."""
+        return df
+
+
+@dataclass(frozen=True)
+class Thinning:
+    """Rows that go on, chosen evenly by a hash of the row and the cut: the same ones every time."""
+
+    sixteenths: int
+    """Of the rows, from 0 to `STEPS`."""
+    cut: int
+
+    def __call__(self, df: DataFrame) -> DataFrame:
+        """Return the rows that go on."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.types import AtomicType
+
+        hashed = [F.col(quoted(field.name)) for field in df.schema.fields if isinstance(field.dataType, AtomicType)]
+        # A text is no constant in the code that Spark compiles, as a number would be.
+        return df.where(F.pmod(F.xxhash64(*hashed, F.lit(f"cut {self.cut}")), F.lit(STEPS)) < self.sixteenths)
+
+
 @dataclass(frozen=True)
 class Unrepeatable:
     """A transformation that may make other rows of the same rows, as the user knows; equal when the functions are."""

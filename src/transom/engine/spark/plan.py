@@ -11,7 +11,15 @@ import pyarrow as pa
 
 from transom.engine.partials.contents import TableNote
 from transom.engine.partials.tables import LENGTH, PANE, TAG, state_name
-from transom.engine.spark.columns import TIME, is_case_sensitive, micros_or_null, to_column, to_condition
+from transom.engine.spark.columns import (
+    TIME,
+    Costly,
+    Thinning,
+    is_case_sensitive,
+    micros_or_null,
+    to_column,
+    to_condition,
+)
 from transom.engine.spark.eventtimes import believed
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
@@ -46,6 +54,8 @@ class Branch:
     lost_time: tuple[Column, Column] | None
     """The event time once more, as written and as it is computed, when the chain drops TIME but keeps what it is made
     of."""
+    thinning: Thinning | None = None
+    """The rows that go on where the chain says that it gets costly; None for all."""
 
     @classmethod
     def of(cls, good: DataFrame, chain: tuple[Transformation, ...], event_time: Expression) -> Branch:
@@ -100,8 +110,16 @@ class Branch:
         rows = self._transformed(good)
         return rows if self.lost_time is None else rows.withColumn(TIME, self.lost_time[0])
 
+    @property
+    def thins(self) -> bool:
+        """Whether rows can be thinned somewhere in it."""
+        return any(isinstance(function, Costly) for function in self.chain)
+
     def _transformed(self, good: DataFrame) -> DataFrame:
+        thinning = self.thinning
         for function in self.chain:
+            if isinstance(function, Costly) and thinning is not None:
+                good, thinning = thinning(good), None
             good = function(good)
         return good
 
@@ -273,6 +291,16 @@ class StreamPlan:
     aggregations: tuple[Aggregation, ...]
     notes: tuple[TableNote, ...]
     """The layout of each component's table."""
+
+    @property
+    def thins(self) -> bool:
+        """Whether rows can be thinned before all components."""
+        return bool(self.components) and all(self.branches[each.branch].thins for each in self.components)
+
+    def thinned(self, thinning: Thinning) -> StreamPlan:
+        """Return the same job over some of the rows."""
+        branches = {index: replace(branch, thinning=thinning) for index, branch in self.branches.items()}
+        return replace(self, branches=branches)
 
     def split_at(self, moments: Sequence[Micros]) -> StreamPlan:
         """Return the same job with panes that have these edges, too."""

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles
+from transom.engine.spark.columns import STEPS, Thinning
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.jobs import CutStats
 from transom.engine.spark.rowfiles import KeptRows
@@ -29,15 +30,22 @@ class Shed:
     """Estimated by the source."""
     stretches: tuple[Stretch, ...] = ()
     """Estimated event times, of what is read too: shares of windows follow from them."""
+    sixteenths: int = STEPS
+    """Of the rows that are read so many parts go on to costly transformations."""
+
+    def thinned(self, rows: int) -> int:
+        """Return about how many of some rows do not go on."""
+        return rows * (STEPS - self.sixteenths) // STEPS
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Shed:
         """Return what stands in the log."""
-        return cls(tuple(value["units"]), value["rows"], tuple(Stretch(*each) for each in value["stretches"]))
+        stretches = tuple(Stretch(*each) for each in value["stretches"])
+        return cls(tuple(value["units"]), value["rows"], stretches, value["sixteenths"])
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
-        return {"units": self.units, "rows": self.rows, "stretches": self.stretches}
+        return dict(self.__dict__)
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,12 @@ class LoggedCut:
     def left_out(self) -> tuple[str, ...]:
         """The pieces of its range that are not read, as the source names them."""
         return () if self.shed is None else self.shed.units
+
+    @property
+    def thinning(self) -> Thinning | None:
+        """Which of its rows go on to costly transformations; None for all."""
+        few = self.shed is not None and self.shed.sixteenths < STEPS
+        return Thinning(self.shed.sixteenths, self.number) if self.shed is not None and few else None
 
     @property
     def empty(self) -> bool:
