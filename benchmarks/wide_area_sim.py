@@ -88,22 +88,18 @@ class Links:
     """When parcels are through: each link serves one after the other, at the bandwidth of each second."""
 
     def __init__(self, rates: Floats) -> None:
-        self.done = np.vstack([np.zeros(rates.shape[1]), np.cumsum(rates, axis=0)])
+        self.done = np.ascontiguousarray(np.vstack([np.zeros(rates.shape[1]), np.cumsum(rates, axis=0)]).T)
         self.rates, self.free = rates, np.zeros(rates.shape[1])
 
     def send(self, link: int, ready: float, size: float) -> float:
         """Return when a parcel is through; infinite if that is after the end."""
-        begin = max(ready, self.free[link])
+        begin, done = max(ready, self.free[link]), self.done[link]
+        if begin >= len(self.rates):
+            return np.inf
         second = int(begin)
-        if second >= len(self.rates):
-            return np.inf
-        target = self.done[second, link] + (begin - second) * self.rates[second, link] + size
-        end = int(np.searchsorted(self.done[:, link], target)) if self.rates[second, link] < np.inf else second
-        if end >= len(self.done):
-            self.free[link] = np.inf
-            return np.inf
-        rest = target - self.done[end - 1, link]
-        self.free[link] = end - 1 + rest / self.rates[end - 1, link]
+        target = done[second] + (begin - second) * self.rates[second, link] + size
+        end = int(np.searchsorted(done, target))
+        self.free[link] = np.inf if end == len(done) else end - 1 + (target - done[end - 1]) / self.rates[end - 1, link]
         return float(self.free[link])
 
 

@@ -8,14 +8,18 @@ are ready, those with the least slack first, each behind what is still under way
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from heapq import heapify, heappop, heappush
 from math import ceil
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from transom.widearea.flows import Floats
 from transom.widearea.problem import Column, Problem
 from transom.widearea.topology import INTERVALS, PERIOD
+
+ROUNDS = 3
+"""Times that the links are gone over for a prediction."""
 
 
 def phases(problem: Problem, columns: Sequence[Column], kept: Mapping[int, int]) -> dict[int, int]:
@@ -48,46 +52,73 @@ def phases(problem: Problem, columns: Sequence[Column], kept: Mapping[int, int])
 def latencies(problem: Problem, columns: Sequence[Column], phase: Mapping[int, int]) -> dict[int, float]:
     """Return the seconds of each flow at its quantile, from the oldest row of an interval until all of it is merged.
 
-    O(parcels of two periods); what is left of the first one counts as waiting in the second.
+    What a relay sends is ready when the last of its parts has come, which depends on what it sends itself: so the links
+    are gone over a few times. O(parcels of two periods); what is left of the first one counts as waiting in the second.
     """
     tick, rate = problem.topology.tick, problem.speed.ravel()
-    slack = [problem.flows[column.flow].limit - INTERVALS[column.at] * tick for column in columns]
-    waiting: dict[tuple[int, int, int], int] = {}
-    latest: dict[tuple[int, int, int], float] = {}
-    parcels: list[tuple[float, float, int, int, int, int]] = []
+    parcels = _Parcels()
     for number, column in enumerate(columns):
-        shape = problem.shapes[column.flow]
-        groups = shape.groups(column.parents)
-        for at in range(phase[column.flow], 2 * PERIOD, INTERVALS[column.at]):
-            ready = at * tick + shape.flow.job
-            for head, mask in groups.items():
-                parts = [bit for bit, source in enumerate(shape.sources) if mask >> bit & 1 and source != head]
-                waiting[number, at, head] = len(parts)
-                parcels += [(ready, slack[number], number, at, shape.sources[bit], head) for bit in parts]
-                if not parts:
-                    parcels.append((ready, slack[number], number, at, head, shape.destination))
-    heapify(parcels)
-    free: dict[int, float] = {}
-    took: dict[int, dict[int, float]] = {column.flow: {} for column in columns}
-    while parcels:  # by the time at which they are ready, so that each link is served in order
-        ready, _, number, at, source, target = heappop(parcels)
-        column, link = columns[number], source * problem.sites + target
-        shape = problem.shapes[column.flow]
-        last = target == shape.destination
-        mask = shape.groups(column.parents)[source] if last else 1 << shape.sources.index(source)
-        free[link] = max(ready, free.get(link, 0.0)) + float(shape.size(mask)[column.at]) / rate[link]
-        merged = free[link] + shape.flow.merging
-        if not last:
-            key = (number, at, target)
-            waiting[key] -= 1
-            latest[key] = max(merged, latest.get(key, 0.0))
-            if not waiting[key]:
-                heappush(parcels, (latest[key], slack[number], number, at, target, shape.destination))
-        elif at >= PERIOD:
-            took[column.flow][at] = max(took[column.flow].get(at, 0.0), merged - at * tick)
+        shape, ticks = problem.shapes[column.flow], INTERVALS[column.at]
+        leaves = np.arange(phase[column.flow], 2 * PERIOD, ticks)
+        for head, mask in shape.groups(column.parents).items():
+            parts = [bit for bit, source in enumerate(shape.sources) if mask >> bit & 1 and source != head]
+            way, size = head * problem.sites + shape.destination, float(shape.size(mask)[column.at])
+            whole = parcels.add(number, leaves, way, size / rate[way], -1)
+            for bit in parts:
+                way, size = shape.sources[bit] * problem.sites + head, float(shape.size(1 << bit)[column.at])
+                parcels.add(number, leaves, way, size / rate[way], whole)
+    if not columns:
+        return {}
+    flows = [problem.flows[column.flow] for column in columns]
+    job, merging, limit = (np.array([getattr(f, key) for f in flows]) for key in ("job", "merging", "limit"))
+    slack = limit - np.array([INTERVALS[column.at] * tick for column in columns])
+    of, at, link, seconds, into = (np.concatenate(each) for each in zip(*parcels.parts, strict=True))
+    begin: Floats = at * tick + job[of]
+    ready, relayed = begin.copy(), into >= 0
+    for _ in range(ROUNDS):
+        merged = _through(link, ready, slack[of], seconds) + merging[of]
+        ready = begin.copy()
+        np.maximum.at(ready, into[relayed], merged[relayed])
+    took: Floats = merged - at * tick
     found = {}
-    for column in columns:
-        ordered = sorted(took[column.flow].values())
-        rank = ceil(problem.flows[column.flow].quantile * len(ordered)) - 1
-        found[column.flow] = INTERVALS[column.at] * tick + ordered[max(rank, 0)]
+    ended, departure = np.zeros((len(columns), 2 * PERIOD)), at.astype(np.intp)
+    np.maximum.at(ended, (of[~relayed], departure[~relayed]), took[~relayed])
+    for number, column in enumerate(columns):
+        ordered = np.sort(ended[number, PERIOD:][ended[number, PERIOD:] > 0])
+        rank = ceil(flows[number].quantile * len(ordered)) - 1
+        found[column.flow] = INTERVALS[column.at] * tick + float(ordered[max(rank, 0)])
+    return found
+
+
+class _Parcels:
+    """Parcels as arrays: column, tick, link, seconds on it, and the number of the parcel that they become a part of."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[NDArray[Any], ...]] = []
+        self.count = 0
+
+    def add(self, column: int, at: NDArray[np.intp], link: int, seconds: float, whole: int) -> int:
+        """Add one for each tick; return the number of the first."""
+        ones, first = np.ones(len(at), dtype=np.intp), self.count
+        into = -ones if whole < 0 else whole + np.arange(len(at))
+        self.parts.append((column * ones, at, link * ones, seconds * np.ones(len(at)), into))
+        self.count += len(at)
+        return first
+
+
+def _through(link: NDArray[np.intp], ready: Floats, slack: Floats, seconds: Floats) -> Floats:
+    """Return when parcels are through their links, which serve what is ready first, then what has the least slack.
+
+    The end of each is what it and those before it take since the moment at which the link was last idle.
+    """
+    order = np.lexsort((slack, ready, link))
+    links, begun, takes = link[order], ready[order], seconds[order]
+    total = np.cumsum(takes)
+    first = np.flatnonzero(np.append(True, links[1:] != links[:-1]))
+    lengths = np.diff(np.append(first, len(links)))
+    total -= np.repeat(total[first] - takes[first], lengths)  # of each link by itself
+    apart = np.repeat(np.arange(len(first)) * (float(begun.max()) + float(total.max()) + 1.0), lengths)
+    idle = np.maximum.accumulate(begun - (total - takes) + apart) - apart
+    found = np.empty_like(ready)
+    found[order] = idle + total
     return found
