@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 from pyspark.sql import SparkSession
 
 import transom as tm
-from transom.engine.spark.session import OFTEN, private_session
+from transom.engine.spark.partitions import SHUFFLE_PARTITIONS, with_copies, with_partitions
+from transom.engine.spark.session import OFTEN, cancel_jobs, private_session
 from transom.model.sessions import java_class
 
 PROGRAM = """
@@ -88,3 +90,33 @@ def test_files_that_spark_writes_have_the_permissions_of_the_process():
         assert os.umask(0o027) == 0o027
     finally:
         os.umask(before)
+
+
+def test_a_copy_with_another_number_of_tasks_is_made_once_and_its_jobs_are_cancelled_with_the_others(spark):
+    session = private_session(spark)
+    before = session.conf.get(SHUFFLE_PARTITIONS)
+    copy = with_partitions(session, 7)
+    assert with_partitions(session, 7) is copy
+    assert with_partitions(session, None) is session
+    assert with_copies(session) == [session, copy]
+    assert (session.conf.get(SHUFFLE_PARTITIONS), copy.conf.get(SHUFFLE_PARTITIONS)) == (before, "7")
+    rows = copy.range(1_000).selectExpr("id % 50 as k").groupBy("k").count()
+    assert rows.rdd.getNumPartitions() == 7
+    ended, failed = threading.Event(), []
+
+    def hang():
+        try:
+            copy.range(2).selectExpr("reflect('java.lang.Thread', 'sleep', 600000 + 0 * id)").collect()
+        except Exception as error:
+            failed.append(error)
+        ended.set()
+
+    thread = threading.Thread(target=hang)
+    thread.start()
+    while not ended.is_set():
+        done = threading.Event()
+        cancel_jobs(session, done)
+        done.set()
+        ended.wait(0.1)
+    thread.join()
+    assert "cancel" in str(failed[0]).lower()

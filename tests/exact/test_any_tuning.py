@@ -19,6 +19,7 @@ from tests.without_jobs import run_without_jobs
 import transom as tm
 from transom.api.app import App
 from transom.engine.changes.requests import Change
+from transom.engine.loop import tuning
 from transom.engine.spark import jobs, partitions
 from transom.errors import DefinitionError
 from transom.model.tuning import StreamTuning, Tuning
@@ -37,8 +38,8 @@ SETTINGS: list[Tuning] = [
 ]
 
 
-def ask(app: App, tuning: Tuning, reason: str = "as the test says") -> Change:
-    return app._queries.requests.tune(tuning, reason)
+def ask(app: App, wanted: Tuning, reason: str = "as the test says") -> Change:
+    return app._queries.requests.tune(wanted, reason)
 
 
 def define_on(sources: Sequence[MemorySource]) -> Callable[[App, MemorySink], None]:
@@ -84,8 +85,8 @@ def tuned_in(bench: Bench) -> list[dict[str, Any]]:
 
 def tune_at(app: App, step: str, these: Iterator[Tuning]) -> Callable[[str], None]:
     def on_step(name: str) -> None:
-        if name == step and (tuning := next(these, None)) is not None:
-            ask(app, tuning)
+        if name == step and (wanted := next(these, None)) is not None:
+            ask(app, wanted)
 
     return on_step
 
@@ -208,6 +209,21 @@ def test_with_other_settings_it_begins_anew(spark: SparkSession, tmp_path: Path)
     fresh = again(slots=4)
     assert fresh.slots == 4
     assert fresh.of("one") == StreamTuning(rows_per_cut=1_000_000)
+
+
+@pytest.mark.usefixtures("in_memory")
+def test_spark_connect_has_one_number_of_tasks_for_all_jobs(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "is_connect", lambda session: True)
+    bench = Bench(spark, tmp_path, define_on(in_order()))
+    app = bench.app()
+    refused, made = ask(app, SETTINGS[0]), ask(app, Tuning(3, {"one": StreamTuning(0)}))
+    bench.run(app=app)
+    with pytest.raises(DefinitionError, match=r"partitions of 'one': a Spark Connect session"):
+        refused.wait()
+    assert made.wait() is None
+    assert [record["tuning"]["slots"] for record in tuned_in(bench)] == [3]
 
 
 class TunedBench(SimulatedBench):
