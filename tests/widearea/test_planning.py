@@ -146,3 +146,17 @@ def test_what_cannot_be_planned_is_refused():
     with pytest.raises(DefinitionError, match="not a plan"):
         Plan.from_json({})
     assert plan(topology, []).routes == ()
+
+
+def test_many_flows_are_planned_again_from_the_last_plan(monkeypatch):
+    monkeypatch.setattr(planning, "MANY", 0)
+    topology, flows = world(4, sites=6, flows=12, least=10, most=40, several=3)
+    first = plan(topology, flows, "frequencies")
+    assert any(use.price > 0 for use in first.links)
+    busy = max(first.links, key=lambda use: use.used / use.capacity)
+    thinner = replace(topology, links={**topology.links, busy.link: topology.links[busy.link] / 3})
+    second = plan(thinner, flows, "frequencies", last=Plan.from_json(first.to_json()))
+    assert second.version == first.version + 1
+    assert all(use.used <= use.capacity * (1 + 1e-6) for use in second.links)
+    fresh = plan(thinner, flows, "frequencies")
+    assert second.value >= 0.9 * fresh.value

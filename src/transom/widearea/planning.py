@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,9 +25,19 @@ from transom.widearea.topology import INTERVALS, Topology
 
 GAIN = 0.1
 """A plan gives way to one that is better by this share, or when a link has become too thin for it."""
+LOST = 0.05
+"""A search that begins with the last plan ends there, if the gap is not larger than that plan's by more than this."""
 KEPT = 1.12
 """A plan that is there may take so much of what a new one may: 5 % more of rates and 5 % less of a link are noise. With
 a headroom of 0.8 that is 0.9 of the measured bandwidth."""
+
+
+class _Before(NamedTuple):
+    """What a search begins with: the columns of the last plan, its prices if it has any, and its gap."""
+
+    columns: list[Column]
+    price: Floats | None
+    gap: float
 
 
 def plan(
@@ -51,8 +62,8 @@ def plan(
     require_extra("widearea", ("scipy",), "Planning over a wide area")
     _check(topology, flows)
     worth = Worth(Problem(topology, tuple(flows)), objective)
-    old, price = _columns(worth.problem, last), _price(worth.problem, last)
-    answer = _solved(worth, seconds, old, price)
+    old = _columns(worth.problem, last)
+    answer = _solved(worth, seconds, _Before(old, _price(worth.problem, last), last.gap if last is not None else 0.0))
     if last is not None and last.objective == objective and _stays(worth, answer.columns, old):
         return replace(_described(worth, answer._replace(columns=old), last), version=last.version)
     return _described(worth, answer, last)
@@ -100,16 +111,16 @@ def _price(problem: Problem, last: Plan | None) -> Floats | None:
     return found
 
 
-def _solved(worth: Worth, seconds: float, old: list[Column], price: Floats | None) -> Answer:
+def _solved(worth: Worth, seconds: float, before: _Before) -> Answer:
     """Return the answer of the solver that fits the problem; of `max_min`, with the shortest longest interval."""
     if worth.objective != "max_min":
-        return _answer(worth, seconds, old, price)
-    best = _answer(worth, seconds / 5, old, price)
+        return _answer(worth, seconds, before)
+    best = _answer(worth, seconds / 5, before)
     placed = len(best.columns)
     low, high = 0, max((column.at for column in best.columns), default=0)
     while low < high:
         middle = (low + high) // 2
-        tried = _answer(replace(worth, longest=INTERVALS[middle]), seconds / 5, old, price)
+        tried = _answer(replace(worth, longest=INTERVALS[middle]), seconds / 5, before)
         if len(tried.columns) == placed:
             best, high = tried, max((column.at for column in tried.columns), default=0)
         else:
@@ -123,19 +134,22 @@ def _penalties(worth: Worth) -> Floats:
     return worth.spread() * weights / weights.min(initial=np.inf) if len(weights) else weights
 
 
-def _answer(worth: Worth, seconds: float, old: list[Column], price: Floats | None) -> Answer:
+def _answer(worth: Worth, seconds: float, before: _Before) -> Answer:
+    """Return the answer to one objective; from the last plan, if that is good enough."""
     penalties = _penalties(worth)
     if not worth.problem.flows:
         return Answer([], 0.0, np.zeros(worth.problem.sites**2))
-    inside = [column for column in old if INTERVALS[column.at] <= worth.longest]
     if columns_in_all(worth) <= MANY:
         found = joint(worth, penalties, seconds)
         if found is not None:
             return found
-    search = Decomposition(worth, penalties, seconds)
-    if price is not None and len(old) >= len(worth.problem.flows) * (1 - GAIN):
-        return search.again(inside, price)
-    return search.solve()
+    if before.price is not None:
+        inside = [column for column in before.columns if INTERVALS[column.at] <= worth.longest]
+        again = Decomposition(worth, penalties, seconds).again(inside, before.price)
+        value = sum(worth.value(column) for column in again.columns)
+        if len(again.columns) == len(worth.problem.flows) and again.bound <= value * (1 + before.gap + LOST):
+            return again
+    return Decomposition(worth, penalties, seconds).solve()
 
 
 def _stays(worth: Worth, new: list[Column], old: list[Column]) -> bool:
