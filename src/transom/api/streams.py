@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from transom.api.published import Published
 from transom.api.shedding import least_share
 from transom.api.taps import RowTap
 from transom.engine.changes.requests import Change
@@ -139,16 +140,13 @@ class Rowwise:
             deterministic: Say False to allow what differs when the same rows are read again, after a failure or a
                 restart: `rand`, `uuid`, `current_timestamp`, Python functions that are not deterministic. Results are
                 then each one of those that are possible.
-            costly: It takes most of the time of a row. Queries with on_overload="shed" (see `Query.within`) then have
-                rows thinned before it, where whole pieces of the input cannot be left out or are too large: by a hash
-                of the row, evenly.
+            costly: It takes most of the time of a row: under overload rows may be thinned before it (`Query.within`).
         """
         if not callable(transformation):
             raise DefinitionError(f"map: {transformation!r} is no function.", "Write map(lambda df: df.where(...)).")
         transformation = transformation if deterministic else Unrepeatable(transformation)
         before = () if self.condition is None else (Where(self.condition),)
-        place = (Costly(),) if costly else ()
-        return Rowwise(self.stream, (*self.chain, *before, *place, transformation))
+        return Rowwise(self.stream, (*self.chain, *before, *([Costly()] if costly else []), transformation))
 
     def rows(self) -> RowTap:
         """Return the rows themselves, to be written as files; see `RowTap.to`."""
@@ -247,16 +245,6 @@ class Windowed:
         return Query(self, tuple(aggregates.items()))
 
 
-@dataclass(eq=False)
-class _Published:
-    """The fate of a query after it was built."""
-
-    label: str | None = None
-    results: Stream | None = None
-    late: tuple[Micros, Stream] | None = None
-    """Its late rows, with the distance of their watermark."""
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Query:
     """A query that lacks only a sink, or others that read its results; it counts from then on."""
@@ -265,7 +253,7 @@ class Query:
     aggregates: tuple[tuple[str, Aggregate], ...]
     target: LatencyTarget | None = None
     fill_zero: bool = False
-    _published: _Published = field(default_factory=lambda: _Published(), init=False, repr=False)
+    _published: Published = field(default_factory=Published, init=False, repr=False)
 
     def __repr__(self) -> str:
         return f"{self.windowed!r}.agg({', '.join(name for name, _ in self.aggregates)})"
@@ -285,17 +273,14 @@ class Query:
     ) -> Query:
         """State a latency target: this share of the results is visible within the limit.
 
-        With on_overload="shed" pieces of the input (files, ranges of offsets) are not read while there is more than can
-        be read in time, evenly over the windows. What was left out is told: the dead letters name each piece, and the
-        results have two more columns. `shed_share` is the share of the window's rows that was left out, estimated from
-        when they arrived (0 only where nothing was); `shed_rows` is 0 then, else null, as nobody knows the keys.
-        Values are those of the rows that were read; nothing is extrapolated. All queries of the stream must say so.
+        With "shed", which all queries of the stream must say, pieces of the input are left out while not all can be
+        read in time, evenly over windows. Dead letters name them, results have `shed_share`, `shed_rows`.
 
         Args:
             limit: For example "2 seconds", from the arrival of the row that completes the window.
             quantile: In (0, 1).
             on_overload: "delay": all rows are read, and results come later; or "shed".
-            keep: Least share of a window's rows that is read, with "shed"; default 0.1.
+            keep: With "shed": the least share of a window's rows that is read; 0.1.
 
         Raises:
             DefinitionError: A number that makes no sense, or "shed" for session windows.
@@ -305,8 +290,7 @@ class Query:
             raise DefinitionError(f"within: the limit is {limit!r}.", "Give more than nothing.")
         if not 0 < quantile < 1:
             raise DefinitionError(f"within: the quantile is {quantile}.", "Give a number between 0 and 1.")
-        grouped = self.windowed.grouped
-        columns = [*(key.name for key in grouped.keys), *(name for name, _ in self.aggregates)]
+        columns = [*(key.name for key in self.windowed.grouped.keys), *dict(self.aggregates)]
         share = least_share(on_overload, keep, self.windowed.windows, columns)
         return replace(self, target=LatencyTarget(micros, quantile, share))
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from transom.model.time import ManualClock
-from transom.sources.base import ARRIVAL, CORRUPT, ORIGIN, PARTITION, Source
+from transom.sources.base import ARRIVAL, CORRUPT, ORIGIN, PARTITION, Divisible, Source, Unit, can_leave_out
 
 
 @dataclass
@@ -54,6 +54,12 @@ def partitions_of(source: Source, spark: Any, start: Any, end: Any) -> set[int]:
     frame = source.read(spark, start, end)
     column = PARTITION if PARTITION in frame.columns else "0"
     return {row[0] for row in frame.selectExpr(column).distinct().collect()}
+
+
+def left(source: Source, spark: Any, span: tuple[Any, Any], units: Sequence[Unit]) -> list[int]:
+    """Return the ids of the rows of a range without some units."""
+    frame = source.read(spark, *span, [unit.name for unit in units])
+    return [id for (id,) in frame.select("id").collect()]
 
 
 class SourceSuite:
@@ -102,6 +108,15 @@ class SourceSuite:
         parts = [row for first, last in halves[:2] for row in collect(source, spark, first, last)]
         parts += collect(source, spark, halves[1][1], end)
         assert sorted(parts) == whole
+
+        # What can be left out, is: any unit, and together they are all of it.
+        if can_leave_out(source):
+            divided = cast(Divisible, source)
+            units = [unit for first, last in halves for unit in divided.units(first, last)]
+            even, odd, none = (left(source, spark, (begin, end), some) for some in (units[1::2], units[::2], units))
+            assert none == []
+            assert sorted(even + odd) == ids
+            assert {unit.partition for unit in units} == partitions_of(source, spark, begin, end)
 
         # Which partitions have rows is known without reading them.
         for start in (begin, middle, end):
