@@ -3,7 +3,10 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
+import threading
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pandas as pd
 import pyarrow as pa
@@ -13,12 +16,13 @@ from rich.console import Console
 from transom.demo import flights as module
 from transom.demo.board import Board
 from transom.demo.flights import load_flights, to_events, write_events
-from transom.demo.replay import put
+from transom.demo.replay import Replay, put
 from transom.demo.summary import busiest, render_summary, worst_hours
 from transom.demo.workspace import prepare
 from transom.errors import DefinitionError, SourceError
 from transom.model.time import ManualClock
 from transom.sinks.base import WindowResults
+from transom.views.terminal import LineView
 
 
 @pytest.fixture
@@ -73,6 +77,27 @@ def test_the_last_rows_come_at_a_pace(flights, tmp_path, monkeypatch):
     assert (path, json.loads(text)["flight"]) == (tmp_path / "live-00000.json", 1)
     put(*files[0])
     assert [file.name for file in tmp_path.iterdir()] == ["live-00000.json"]
+
+
+def test_input_that_cannot_be_written_ends_the_demo(tmp_path):
+    """Else it would wait for ever for what does not come."""
+    running = threading.Event()
+
+    class App:
+        stop = running.set
+
+        @contextmanager
+        def start(self, on_progress):
+            yield self
+
+        def wait(self):
+            assert running.wait(60)
+
+    view = LineView(io.StringIO(), io.StringIO())
+    replay = Replay(App(), [(tmp_path / "no such folder" / "live.json", "{}")], (0, 1), view, ManualClock(0))
+    replay._progress = SimpleNamespace(streams=[])
+    with pytest.raises(SourceError, match=r"The demo's input cannot be written.*live"):
+        replay.run()
 
 
 def test_the_newest_results_in_words():

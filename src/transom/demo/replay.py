@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.engine.loop.progress import Progress
+from transom.errors import SourceError
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros
 from transom.views.terminal import RunView
 
@@ -56,13 +57,14 @@ class Replay:
         self._caught_up: Micros | None = None
         self._paced: Micros | None = None
         self._all_read = False
+        self._unwritten: OSError | None = None
         self._ended = threading.Event()
 
     def run(self) -> Replayed:
         """Run until the files have come and been read, or the user stops it.
 
         Raises:
-            TransomError: The run failed.
+            TransomError: The run failed, or the files cannot be written.
             KeyboardInterrupt: It was stopped at once.
         """
         then = f" Then the last {self._coming:,} come at a pace." if self._files else ""
@@ -77,6 +79,11 @@ class Replay:
             finally:
                 self._ended.set()
                 pacer.join()
+        if self._unwritten is not None:
+            raise SourceError(
+                f"The demo's input cannot be written: {self._unwritten}.",
+                "Make room, or choose another place by --out.",
+            )
         self._view.finish(final)
         closing = None if not self._all_read else self._app.run(once=True, close_all=True)
         caught_up = None if self._caught_up is None else (self._waiting, self._caught_up)
@@ -99,8 +106,11 @@ class Replay:
         return True
 
     def _pace(self) -> None:
-        if self._wait_for(self._waiting) and (not self._files or self._put_files()):
-            self._all_read = True
+        try:
+            self._all_read = self._wait_for(self._waiting) and (not self._files or self._put_files())
+        except OSError as error:
+            self._unwritten = error
+        if self._all_read or self._unwritten is not None:
             self._app.stop()
 
     def _put_files(self) -> bool:

@@ -61,11 +61,16 @@ class Pulse:
 
         def look() -> None:
             while not self._ended.wait(self._every):
-                if (reason := self.look()) is not None:
+                try:
+                    reason, news = self.look(), self.news()
+                except Exception:  # whoever watches goes on to, or nobody would hear that Spark is gone
+                    logger.exception("Spark cannot be looked at; it is tried again.")
+                    continue
+                if reason is not None:
                     self._told = _gone(reason)
                     tell(self._told)
                     return
-                if not is_connect(self._session) and (news := self.news()) is not None:
+                if news is not None:
                     logger.warning("%s", news)
 
         threading.Thread(target=look, name="transom-pulse", daemon=True).start()
@@ -77,6 +82,8 @@ class Pulse:
 
     def news(self) -> str | None:
         """Return what people are to know of executors: once that jobs wait for the first one, once that it has come."""
+        if is_connect(self._session):
+            return None
         java = self._session.sparkContext._jsc
         try:
             if java is None or (context := java.sc()).isLocal():
