@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 LINE, ROW = "_source_line", "_source_row"
 _BLANK = rf"NOT startswith({LINE}, '{{') AND trim(BOTH ' \t\r\n' FROM {LINE}) = ''"
-_ENDS_AT_FIRST_BRACE = f"concat(substring_index({LINE}, '}}', 1), '}}') = {LINE}"
-"""Nothing comes after an object whose closing brace is the first one; tells most lines cheaply."""
+_BUT_LAST = f"CAST(substr(CAST({LINE} AS BINARY), 1, octet_length({LINE}) - 1) AS STRING)"
+_ENDS_AT_FIRST_BRACE = f"endswith({LINE}, '}}') AND NOT contains({_BUT_LAST}, '}}')"
+"""Nothing comes after an object whose closing brace is the first one; tells most lines cheaply. By bytes: functions
+that find places in texts count characters."""
 _CLOSES_ARRAY = rf"rlike({LINE}, '\\}}\\s*+\\]')"
 
 
