@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.planning.profiles import costs_of_streams, profile, stream, tuning
 
 from transom.model.phases import OF_WINDOWS, Phase
-from transom.planning.cuts import Cut
+from transom.planning.cuts import Cutting
 from transom.planning.model import Machine, Model, Prediction
 from transom.planning.moments import Moments
 from transom.planning.phases import CUT
@@ -31,10 +31,10 @@ def simulated(known: Profile, rate: float, trigger: float, count: int = 10_000) 
     """Latencies of closings that come at random to a stream that is served cut by cut, on its own machine."""
     random = np.random.default_rng(8)
     only = known.streams["s"]
-    cut = Cut(only, tuning(known, trigger, rows_per_task=ONE_TASK).of("s"), LARGE.cores, LARGE.cores)
+    cutting = Cutting(only, tuning(known, trigger, rows_per_task=ONE_TASK).of("s"), LARGE.cores, LARGE.cores)
 
     def takes(phases: tuple[Phase, ...], rows: float) -> float:
-        times = [cut.phase(phase, rows) for phase in phases]
+        times = [cutting.of(rows).phase(phase) for phase in phases]
         return sum(random.gamma(t.mean**2 / t.variance, t.variance / t.mean) if t.variance else t.mean for t in times)
 
     pieces = np.cumsum(random.exponential(only.piece, count))
@@ -118,8 +118,9 @@ def test_a_stream_of_results_is_as_late_as_what_it_reads_and_itself():
 def test_the_slowest_group_and_the_slowest_task_are_waited_for():
     one, eight = (predicted(profile(s=stream(groups=groups)), 1_000).streams["s"] for groups in (1, 8))
     assert eight.phases[Phase.CONSOLIDATE].mean > one.phases[Phase.CONSOLIDATE].mean
-    cut = Cut(stream(scv=0.5), tuning(profile(), rows_per_task=25_000).of("s"), 4, 4)
-    assert cut.tasks(100_000) == 4
-    assert cut.phase(Phase.MAP, 100_000).mean > cut.work(Phase.MAP, 100_000) / 4
-    assert cut.tasks_in(Phase.EXCHANGE, 20_000) == 0
-    assert cut.phase(Phase.EXCHANGE, 20_000) == Moments()
+    cutting = Cutting(stream(scv=0.5), tuning(profile(), rows_per_task=25_000).of("s"), 4, 4)
+    four, single = cutting.of(100_000), cutting.of(20_000)
+    assert (four.tasks, four.behind) == (4, 4)
+    assert four.phase(Phase.MAP).mean > four.work(Phase.MAP) / 4
+    assert (single.tasks, single.behind) == (1, 0)
+    assert single.phase(Phase.EXCHANGE) == Moments()

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from transom.model.phases import OF_WINDOWS, WAITS, Phase
 from transom.model.tuning import Tuning
-from transom.planning.cuts import AT_ONCE, Cut
+from transom.planning.cuts import AT_ONCE, Cut, Cutting
 from transom.planning.moments import Moments, mixed
 from transom.planning.orders import slowest
 from transom.planning.phases import CUT, DRIVER, TASKS, THREAD
@@ -91,18 +91,24 @@ class _State:
 
     name: str
     profile: StreamProfile
-    cut: Cut
+    cutting: Cutting
     cycle: float
     rows: float = 0.0
     slot: Moments = AT_ONCE
     thread: Moments = AT_ONCE
     shown: _Shown | None = None
 
+    @property
+    def cut(self) -> Cut:
+        """A cut as they are on average."""
+        return self.cutting.of(self.rows)
+
     def busy(self, phases: tuple[Phase, ...]) -> float:
         """Return the share of the time in which it keeps one core busy in some phases."""
-        cut = sum(self.cut.work(phase, self.rows) for phase in phases if phase not in OF_WINDOWS)
-        windows = sum(self.cut.work(phase, self.rows) for phase in phases if phase in OF_WINDOWS)
-        return cut / self.cycle + windows / self.profile.closing
+        cut = self.cut
+        each = sum(cut.work(phase) for phase in phases if phase not in OF_WINDOWS)
+        windows = sum(cut.work(phase) for phase in phases if phase in OF_WINDOWS)
+        return each / self.cycle + windows / self.profile.closing
 
 
 @dataclass(frozen=True)
@@ -120,10 +126,10 @@ class _Shown:
     @classmethod
     def of(cls, state: _State) -> _Shown:
         """Return what a stream with this state is to the others."""
-        shared = Shared(state.cut.job(state.rows), state.cycle, state.slot.mean)
+        cut = state.cut
+        shared = Shared(cut.job(), state.cycle, state.slot.mean)
         thread = tuple(
-            (1 / (state.profile.closing if phase in OF_WINDOWS else state.cycle), state.cut.phase(phase, state.rows))
-            for phase in THREAD
+            (1 / (state.profile.closing if phase in OF_WINDOWS else state.cycle), cut.phase(phase)) for phase in THREAD
         )
         return cls(shared, state.busy(TASKS), state.busy(DRIVER), thread)
 
@@ -141,7 +147,7 @@ class Model:
     def __init__(self, profile: Profile, machine: Machine, tuning: Tuning, rates: Mapping[str, float]) -> None:
         self._profile, self._machine, self._tuning, self._rates = profile, machine, tuning, rates
         self._states = {
-            name: _State(name, stream, self._cut(name, 0.0), tuning.of(name).trigger_seconds)
+            name: _State(name, stream, self._cutting(name, 0.0), tuning.of(name).trigger_seconds)
             for name, stream in profile.streams.items()
         }
 
@@ -162,10 +168,10 @@ class Model:
 
     # ---- streams beside each other
 
-    def _cut(self, name: str, busy: float) -> Cut:
+    def _cutting(self, name: str, busy: float) -> Cutting:
         cores = self._machine.cores
         free = cores * (1 - min(MOST, busy / cores))
-        return Cut(self._profile.streams[name], self._tuning.of(name), cores, free)
+        return Cutting(self._profile.streams[name], self._tuning.of(name), cores, free)
 
     def _settle(self, name: str) -> None:
         """Let a stream see the others as they are assumed now."""
@@ -174,12 +180,12 @@ class Model:
         busy = (slots - 1) / slots * sum(each.tasks for each in others)
         if self._machine.shared:
             busy += self._machine.driver + sum(each.driver for each in others)
-        state.cut = self._cut(name, busy)
+        state.cutting = self._cutting(name, busy)
         state.slot = slot_wait([each.shared for each in others], slots)
         state.thread = _thread_wait([part for each in others for part in each.thread])
         waits, trigger = state.slot.mean + state.thread.mean, self._tuning.of(name).trigger_seconds
         state.cycle = cycle(
-            self._rates[name], trigger, state.profile.piece, lambda rows: waits + state.cut.seconds(rows)
+            self._rates[name], trigger, state.profile.piece, lambda rows: waits + state.cutting.seconds(rows)
         )
         if math.isfinite(state.cycle):
             state.rows = self._rates[name] * state.cycle
@@ -207,8 +213,9 @@ class Model:
         """Return the phases of a result whose rows come while a cut of so many rows is under way."""
         state, trigger = self._states[name], self._tuning.of(name).trigger_seconds
         stream = state.profile
-        length = state.slot.mean + state.thread.mean + state.cut.seconds(rows)
-        phases = {phase: state.cut.phase(phase, rows) for phase in Phase}
+        length = state.slot.mean + state.thread.mean + state.cutting.seconds(rows)
+        cut = state.cutting.of(rows)
+        phases = {phase: cut.phase(phase) for phase in Phase}
         phases[Phase.TURN] = gate_wait(length, trigger, stream.piece, stream.regular)
         phases[Phase.SLOT] = state.slot
         phases[Phase.COMMIT] += state.thread
@@ -232,8 +239,8 @@ class Model:
         driver = self._machine.driver + sum(state.busy(DRIVER) for state in states) if self._machine.shared else 0.0
         return {
             "cores": (sum(state.busy(TASKS) for state in states) + driver) / self._machine.cores,
-            "slots": sum(state.cut.job(state.rows).mean / state.cycle for state in states) / self._tuning.slots,
-            "stream": max(state.cut.seconds(state.rows) / state.cycle for state in states),
+            "slots": sum(state.cut.job().mean / state.cycle for state in states) / self._tuning.slots,
+            "stream": max(state.cutting.seconds(state.rows) / state.cycle for state in states),
             "thread": sum(state.busy(THREAD) for state in states),
             "sinks": max(state.busy((Phase.DELIVER,)) for state in states),
         }

@@ -50,7 +50,7 @@ def _by_quadrature(count: int) -> Moments:
 
 
 def _by_extremes(count: int) -> Moments:
-    at = NORMAL.inv_cdf(1 - 1 / count)
+    at = -NORMAL.inv_cdf(1 / count)
     first = 1 / (count * NORMAL.pdf(at))  # derivative of q at log n
     second = first * (first * at - 1)
     mean = at + first * EULER + second / 2 * (_SPREAD + EULER**2)

@@ -18,12 +18,14 @@ from dataclasses import dataclass
 
 from transom.planning.moments import Moments
 
-ROUNDS = 60
+ROUNDS = 6
 """Steps after which a fixed point that still moves is given up."""
-NEAR = 1e-6
+NEAR = 1e-5
 """Relative step at which a fixed point is reached."""
-LONGEST = 1e5
-"""No cycle is longer, seconds."""
+CLOSE = 1e-4
+"""The same where it is found by bisection."""
+LONGEST = 1e3
+"""No cycle is longer, seconds: a stream that would need one does not keep up."""
 
 
 def third_moment(time: Moments) -> float:
@@ -64,24 +66,38 @@ def cycle(rate: float, trigger: float, piece: float, seconds: Callable[[float], 
         piece: Time from one arrival of rows to the next, seconds: no cut is made of nothing.
         seconds: Of a cut with so many rows; must not fall.
 
-    Found by secants (Steffensen's method), from below. Where the rows of a cut cost more than the time in which they
-    came, however many they are, there is none.
+    Found by secants (Steffensen's method), from below; by bisection where the time of a cut has steps, as with the
+    number of its tasks. Where the rows of a cut cost more than the time in which they came, however many they are,
+    there is none.
     """
 
     def after(length: float) -> float:
         return max(trigger, piece, seconds(rate * length))
 
-    now = after(0.0)
+    now = least = after(0.0)
     for _ in range(ROUNDS):
         then = after(now)
         if abs(then - now) <= NEAR * now:
             return then
         further = after(then)
         slope = (further - then) / (then - now)
-        now = 2 * further if slope >= 1 else now + (then - now) / (1 - slope)
-        if now > LONGEST:
+        if slope >= 1 or further < now:
+            break
+        now = max(least, now + (then - now) / (1 - slope))
+    return _crossing(after, least)
+
+
+def _crossing(after: Callable[[float], float], low: float) -> float:
+    """Return a length that the next cycle does not exceed, near one that it does; infinity if there is none."""
+    high = 2 * low
+    while after(high) > high:
+        low, high = high, 3 * high
+        if high > LONGEST:
             return math.inf
-    return now
+    while high - low > CLOSE * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if after(middle) > middle else (low, middle)
+    return high
 
 
 def gate_wait(length: float, trigger: float, piece: float, regular: float) -> Moments:

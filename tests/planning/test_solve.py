@@ -1,0 +1,113 @@
+"""Plans: within the limit by the model, on the smallest machine, and why not where there is none."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from tests.planning.profiles import costs_of_streams, profile, stream
+
+from transom.errors import DefinitionError
+from transom.planning.model import Machine, Model
+from transom.planning.profile import Profile
+from transom.planning.solve import EXACT, Goal, Plan, Search, solve
+
+cluster = partial(Machine, shared=False)
+
+
+def planned(known: Profile, rate: float, limit: float = 2.0, most: int = 2, **values) -> Plan:
+    goal = Goal(dict.fromkeys(known.streams, rate), dict.fromkeys(known.streams, limit), **{"share": None, **values})
+    return solve(known, goal, cluster, most)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(costs_of_streams, st.floats(100, 2e5), st.floats(0.5, 10), st.sampled_from([None, 0.9, 0.99]))
+def test_a_plan_meets_its_limit_and_one_executor_less_does_not(one, rate: float, limit: float, share: float | None):
+    known = profile(s=one)
+    plan = planned(known, rate, limit, share=share)
+    again = Model(known, cluster(plan.sizes[-1].cores), plan.choice.tuning, plan.goal.rates).predict()
+    assume(plan.kept)
+    result = again.streams["s"].result
+    assert (result.mean if share is None else one.residuals.quantile(result, share)) <= 0.9 * limit
+    if len(plan.sizes) > 1:
+        less = Search(known, cluster(plan.sizes[-2].cores)).best(plan.goal)
+        assert not less.kept
+        assert plan.sizes[-2].factor < 1 <= plan.sizes[-1].factor
+
+
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None)
+@given(costs_of_streams, st.floats(100, 2e5))
+def test_the_largest_rate_is_within_the_limit_and_a_little_more_is_not(one, rate: float):
+    known = profile(s=one)
+    size = planned(known, rate, 3.0, most=1).sizes[-1]
+    goal = Goal({"s": rate}, {"s": 3.0}, None)
+    if size.factor:
+        assert size.choice.kept
+        assert not Search(known, cluster(size.cores)).best(goal.times(size.factor * (1 + 4 * EXACT))).kept
+
+
+def test_it_finds_settings_as_good_as_any_that_are_tried_one_by_one():
+    known, goal = profile(s=stream(row=2e-5)), Goal({"s": 40_000}, {"s": 3.0}, None)
+    search = Search(known, cluster(4))
+    every = [search._choice(goal, 1, tasks, share / 100).ratio for tasks in range(1, 9) for share in range(1, 100)]
+    assert search.best(goal).ratio <= 1.01 * min(every)
+
+
+def test_the_smallest_machine_that_keeps_the_limit_is_found():
+    known, rate = profile(s=stream(row=2e-5)), 60_000.0
+    plan = planned(known, rate)
+    assert plan.kept
+    assert [size.factor >= 1 for size in plan.sizes] == [False, True]
+    again = Model(known, cluster(2), plan.choice.tuning, plan.goal.rates).predict()
+    assert again.streams["s"].result.mean <= 1.8
+
+
+def test_what_cannot_be_met_says_the_nearest_rate_and_limit():
+    plan = planned(profile(s=stream(row=2e-5)), 400_000, 1.0, most=3)
+    assert not plan.kept
+    assert len(plan.sizes) == 3
+    assert 0 < plan.sizes[-1].factor < 1
+    assert plan.nearest > 1
+    below = planned(profile(), 10.0, 0.1, most=2)
+    assert below.sizes[-1].factor == 0
+    assert math.isfinite(below.nearest)
+
+
+@pytest.mark.slow
+def test_streams_share_the_least_margin():
+    plan = planned(profile(a=stream(), b=stream(row=1e-5)), 5_000, 4.0)
+    assert plan.kept
+    assert max(plan.choice.latencies.values()) <= 3.6
+
+
+@pytest.mark.slow
+def test_the_limit_of_a_chain_is_divided_in_the_shares_that_its_streams_take():
+    known = profile(a=stream(limit=None), b=stream(fixed=0.5, after="a"))
+    goal = Goal({"a": 1_000.0, "b": 100.0}, {"b": 2.0}, None)
+    plan = solve(known, goal, cluster, 1)
+    assert plan.kept
+    assert sum(plan.division.values()) == pytest.approx(2.0)
+    first, whole = (plan.choice.prediction.streams[name].result.mean for name in "ab")
+    assert plan.division["a"] == pytest.approx(2.0 * first / whole)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"rates": {"s": 0.0}},
+        {"rates": {"s": math.nan}},
+        {"limits": {"s": -1.0}},
+        {"limits": {}},
+        {"share": 1.0},
+        {"margin": 1.0},
+        {"margin": math.nan},
+    ],
+)
+def test_goals_that_no_plan_can_keep_are_refused(values):
+    with pytest.raises(DefinitionError, match="plan:"):
+        Goal(**{"rates": {"s": 1.0}, "limits": {"s": 1.0}, **values})
