@@ -13,7 +13,7 @@ from transom.engine.spark import deadletters
 from transom.engine.spark.compile import Compiled, compile_queries
 from transom.engine.streams import compiling
 from transom.simulation.inmemory import run_in_memory
-from transom.storage.durable import make_directory, names_in, replacing
+from transom.storage.durable import make_directory, names_in, remove_tree, replacing
 from transom.storage.places import Place
 
 MOST = 60
@@ -66,6 +66,7 @@ def ask_once(patch: pytest.MonkeyPatch) -> None:
         if directory.name not in written:
             found = write(*args, directory=directory, **options)
             written[directory.name] = found, {name: (directory / name).read_bytes() for name in names_in(directory)}
+        remove_tree(directory)  # they replace those of an earlier try, also of one that was killed with its process
         make_directory(directory)
         found, contents = written[directory.name]
         for name, content in contents.items():
