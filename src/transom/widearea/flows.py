@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -65,14 +64,3 @@ class Flow:
                 f"{where} has no interval from {self.least} to {self.most} ticks.",
                 f"Intervals are {', '.join(map(str, INTERVALS))} ticks.",
             )
-
-
-@dataclass(frozen=True, eq=False)
-class TableSizes:
-    """Sizes that are known for each set of sources."""
-
-    table: Mapping[frozenset[Site], Sequence[float]]
-
-    def of(self, sources: frozenset[Site]) -> Floats:
-        """Return bytes after each of `INTERVALS` ticks."""
-        return np.asarray(self.table[sources], dtype=np.float64)

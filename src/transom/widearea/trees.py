@@ -32,7 +32,6 @@ class Tree:
     @property
     def hops(self) -> tuple[tuple[Link, frozenset[Site]], ...]:
         """The links that it uses, with the sources whose partials they carry, merged; first hops first."""
-        parents = dict(self.parents)
         heads: dict[Site, set[Site]] = {}
         first: list[tuple[Link, frozenset[Site]]] = []
         for source, parent in self.parents:
@@ -42,13 +41,7 @@ class Tree:
                 heads.setdefault(parent, set()).add(source)
                 first.append(((source, parent), frozenset([source])))
         last = [((head, self.destination), frozenset(below)) for head, below in heads.items()]
-        assert all(head not in parents or parents[head] == self.destination for head in heads)
         return (*first, *last)
-
-
-def direct(sources: Sequence[Site], destination: Site) -> Tree:
-    """Return the tree without a relay."""
-    return Tree(destination, tuple((source, destination) for source in sources))
 
 
 def trees(sources: Sequence[Site], destination: Site, sites: Sequence[Site]) -> Iterator[Tree]:
