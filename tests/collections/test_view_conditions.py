@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
@@ -140,8 +141,13 @@ def kept(frame: Any, condition: pc.Expression) -> list[bool]:
 @given(written=st.lists(conditions, min_size=10, max_size=10), zone=st.sampled_from(["UTC", "Europe/Berlin"]))
 @settings(max_examples=2)
 def test_rows_are_kept_that_spark_keeps(spark, frame, written, zone):
+    found = {}
     with session_with(spark, zone=zone):
-        found = {each: kept(frame, translated(spark, frame, each)) for each in written}
+        for each in written:
+            try:
+                found[each] = kept(frame, translated(spark, frame, each))
+            except DefinitionError as error:  # decimals against floats are left to Spark, which rounds in its own way
+                assert re.search(r"only Spark computes CAST\(.* AS (DOUBLE|FLOAT)\)", str(error)), each
         wanted = frame.select(*(F.expr(each).eqNullSafe(True) for each in found)).toArrow().columns
         for condition, expected in zip(found, wanted, strict=True):
             assert found[condition] == expected.to_pylist(), condition

@@ -77,7 +77,7 @@ def write_rows(seen: DataFrame, condition: str, watermark: Micros, piece: Place)
     kept.write.parquet(spark_uri(directory))
     newest: Micros | None = observation.get["newest"]
     if newest is None:
-        remove_tree(directory)
+        remove_tree(piece)
         return None
     for hidden in [name for name in names_in(directory) if name.startswith((".", "_"))]:
         (directory / hidden).unlink()  # checksums of Hadoop's and the like
