@@ -149,7 +149,8 @@ def copies(spark: SparkSession) -> dict[str, Any]:
         datasets = hot._datasets
         held = [dict(each.copies) for each in datasets]
         grown = collection.bytes - before
-        shared = places(12)
+        # On a busy machine questions may come so far apart that the home is free for each.
+        shared = next((found for found in (places(12) for _ in range(10)) if not found[0] or found[1] > 1), (True, 1))
         victim, homes = datasets[0].files[0], known.homes
         kill(victim.process)
         await_executors(spark, victim.executor, 2)
