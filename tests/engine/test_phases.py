@@ -153,8 +153,14 @@ def test_every_eighth_cut_is_watched() -> None:
     assert [i for i, watched in enumerate(seen) if watched] == [0, WATCHED, 2 * WATCHED]
 
 
-def test_spark_says_of_every_eighth_cut_what_its_tasks_did(spark: SparkSession, tmp_path: Path) -> None:
-    """The phases of a job are its time; with rows in several tasks there is an exchange."""
+@pytest.mark.parametrize("application", ["first", "second"])
+def test_spark_says_of_every_eighth_cut_what_its_tasks_did(
+    spark: SparkSession, tmp_path: Path, application: str
+) -> None:
+    """The phases of a job are its time; with rows in several tasks there is an exchange.
+
+    The second application of a session has streams and cuts of the same names.
+    """
     app = App(spark, tmp_path / "checkpoint", max_rows_per_cut=40)
     source = tm.sources.memory("k string, v bigint, at timestamp")
     source.add([("abc"[i % 3], i, NOON + i * SECOND) for i in range(WATCHED * 40 + 20)])

@@ -275,7 +275,8 @@ class Cuts:
     def _run_again(self, stream: RunningStream, under_way: _UnderWay) -> None:
         if self._clock.monotonic() >= (under_way.again_at or 0):
             under_way.again_at = under_way.done_at = None
-            under_way.job = self._runner.submit(stream, stream.job(under_way.cut, under_way.group is not None))
+            job = stream.job(under_way.cut, watched=under_way.group is not None)
+            under_way.job, under_way.group = self._runner.submit(stream, job), job.group
             self._watch(under_way)
 
     # ---- fewer files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -105,7 +106,8 @@ class RunningStream:
             cut: The cut.
             watched: Whether Spark will be asked about its tasks.
         """
-        group = f"transom {self.name} {cut.number}" if watched else None
+        # Spark knows it by a name of its own: there may be cuts of other applications, and other tries, in one session.
+        group = f"transom {self.name} {cut.number} {uuid.uuid4().hex}" if watched else None
         return CutJob(cut, self.compiled, self.options, group)
 
     def follow(self, arrangement: Arrangement) -> None:
