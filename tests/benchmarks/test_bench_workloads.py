@@ -80,6 +80,7 @@ def test_bursts_keep_the_mean_rate() -> None:
     assert (np.diff(at) >= 0).all()
 
 
+@pytest.mark.slow
 def test_there_are_accidents_and_tolls(spark: SparkSession) -> None:
     workload = WORKLOADS["lrb"]
     frames = [spark.createDataFrame(feed.rows) for feed in workload.events(2, 9)]

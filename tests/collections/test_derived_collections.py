@@ -172,9 +172,8 @@ def test_other_columns_and_namespaces_are_refused(spark: SparkSession, first_ste
         other.derive(0, merging(), [running.hourly[0]])
 
 
-@pytest.mark.parametrize(
-    "policy", ["lookahead", pytest.param("cut", marks=pytest.mark.slow), pytest.param("edge", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["lookahead", "cut", "edge"])
 def test_checkpoints_keep_the_bound_and_old_ones_go(spark: SparkSession, tmp_path: Path, policy: Any) -> None:
     recovery = tm.Recovery("1 hour", str(tmp_path), policy)
     running = Running(spark, recovery=recovery)

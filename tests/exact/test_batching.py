@@ -93,7 +93,13 @@ def renamed(df: Any) -> Any:
 
 
 @pytest.mark.usefixtures("compiled_once")
-@pytest.mark.parametrize("settings", [{}, {"tier": "cluster", "key_groups": 2}], ids=["driver", "cluster"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({}, id="driver"),
+        pytest.param({"tier": "cluster", "key_groups": 2}, id="cluster", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))])
 def test_results_do_not_depend_on_how_rows_are_cut(
     interpreted: SparkSession, tmp_path: Path, seed: int, settings: dict[str, Any]

@@ -108,7 +108,7 @@ def plain(interpreted: SparkSession) -> Callable[[pa.Table], dict[str, pa.Table]
     return results
 
 
-@pytest.mark.parametrize("share", [True, False])
+@pytest.mark.parametrize("share", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_each_query_sees_its_rows(interpreted, tmp_path, plain, share: bool):
     source = PiecewiseSource(SCHEMA, (17, 20))
 

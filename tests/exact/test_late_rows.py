@@ -109,7 +109,8 @@ def test_a_kill_at_any_step(spark, tmp_path, step, number):
     assert written(spark, tmp_path / "out") == sorted(n for n, *_ in late_rows())
 
 
-@pytest.mark.parametrize("number", [3, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [3, 5])
 def test_what_waits_when_a_run_is_stopped_is_in_the_snapshot(spark, tmp_path, number):
     sink, kept = tm.sinks.memory(), tmp_path / "checkpoint" / "sources" / "counts.late"
 

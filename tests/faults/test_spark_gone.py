@@ -203,7 +203,8 @@ def java_of(process):
     return next(child for child in psutil.Process(process.pid).children() if "java" in child.name())
 
 
-@pytest.mark.parametrize("when", ["idle", pytest.param("busy", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["idle", "busy"])
 def test_java_is_killed(spark, tmp_path, when):
     """Nothing is asked of Java any more when all rows are read: the application looks whether it is there."""
     with start(tmp_path, DELAY_MS="2" if when == "busy" else "0") as process:

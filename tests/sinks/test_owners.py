@@ -94,8 +94,15 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("case", CASES)
+SOON = ("empty", "another checkpoint", "without a mark")
+"""Cases that are tried with a broker, too, in each run of the tests; all others in the long one."""
+TRIED = [(kind, case) for kind in ("parquet", "json", "sqlite") for case in CASES] + [
+    pytest.param("kafka", case, marks=[pytest.mark.kafka, *([] if case in SOON else [pytest.mark.slow])])
+    for case in CASES
+]
+
+
+@pytest.mark.parametrize(("kind", "case"), TRIED)
 def test_who_may_have_it(kind: str, case: str, tmp_path: Path) -> None:
     state, claim, refusal = CASES[case]
     sink = place(kind, tmp_path)

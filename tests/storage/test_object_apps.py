@@ -129,7 +129,7 @@ def test_a_join_keeps_its_rows_in_the_store(spark: Any, tmp_path: Path) -> None:
     assert [row["n"] for row in sink.rows("pairs")] == [1]
 
 
-@pytest.mark.parametrize("number", [40, 60, 140])
+@pytest.mark.parametrize("number", [60, *(pytest.param(number, marks=pytest.mark.slow) for number in (40, 140))])
 def test_another_application_takes_over(spark: Any, tmp_path: Path, number: int, whole: tuple[Any, int]) -> None:
     """Before an operation of the first, the second runs to its end; the first finds that out, or was done."""
     store, folder, where = new_store(spark, tmp_path)

@@ -154,8 +154,12 @@ class PostgresSink:
             text = io.BytesIO()
             write_csv(copied(results.table, results.query), text)
             copy = f"COPY {into} ({{names}}) FROM STDIN (FORMAT csv, HEADER true)"
-            with connection.cursor() as cursor, cursor.copy(self._sql(copy, names=names)) as copying:
-                copying.write(text.getbuffer())
+            with (
+                text.getbuffer() as content,
+                connection.cursor() as cursor,
+                cursor.copy(self._sql(copy, names=names)) as copying,
+            ):
+                copying.write(content)
             if results.updates:
                 values = [name for name in names if name not in results.keys]
                 upsert = (

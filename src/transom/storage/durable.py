@@ -193,7 +193,8 @@ def _collecting(path: ObjectPath, *, new: bool = False) -> Iterator[IO[bytes]]:
     file = io.BytesIO()
     yield file
     if not new:
-        path.put(file.getbuffer())
+        with file.getbuffer() as content:  # given back also when the store fails: else the file cannot be closed
+            path.put(content)
     elif not path.put_new(file.getvalue()):
         raise FileExistsError(errno.EEXIST, "it exists already", str(path))
 
