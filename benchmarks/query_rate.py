@@ -23,7 +23,7 @@ from benchmarks.rates import Search, Trial
 from benchmarks.simulated_cluster import Cluster
 from benchmarks.simulated_questions import Costs, Load, highest, spark, transom
 from benchmarks.workloads import hotspots
-from transom.scheduling.costs import line
+from transom.model.slopes import line
 
 MEGABYTES = 2_048
 STEPS, QUICK_STEPS = 36, 12

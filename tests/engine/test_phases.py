@@ -151,6 +151,16 @@ def test_every_eighth_cut_is_watched() -> None:
     phases = PhaseRecorder()
     seen = [phases.watches("s") for _ in range(3 * WATCHED)]
     assert [i for i, watched in enumerate(seen) if watched] == [0, WATCHED, 2 * WATCHED]
+    each = PhaseRecorder(every=1)
+    assert all(each.watches("s") for _ in range(WATCHED))
+
+
+def test_a_cut_has_the_windows_that_it_completed() -> None:
+    phases, found = PhaseRecorder(), []
+    phases.on_cut = found.append
+    phases.closed("s", outcome(1).cut, ["q"], 5, 10, NOON, windows=3)
+    phases.delivered("q", 1, NOON)
+    assert [(cut.results, cut.windows) for cut in found] == [(5, 3)]
 
 
 @pytest.mark.parametrize("application", ["first", "second"])

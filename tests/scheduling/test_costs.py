@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.errors import DefinitionError
-from transom.scheduling.costs import LONGEST_CYCLE, RUNS, CostHistory, RunCosts, cycle_seconds, line, offered
+from transom.model.slopes import line
+from transom.scheduling.costs import LONGEST_CYCLE, RUNS, CostHistory, RunCosts, cycle_seconds, offered
 
 FIXED, ROW = 0.1, 3e-5
 

@@ -93,6 +93,8 @@ class CutPhases:
     """Rows of partials that came to the driver."""
     results: int = 0
     """Rows of results of the windows that it completed."""
+    windows: int = 0
+    """These windows."""
     batching_at_source: float | None = None
     """Mean time from the events to the arrival of their rows, before all phases; None where it was not measured."""
 

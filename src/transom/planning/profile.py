@@ -27,6 +27,11 @@ def _number(value: Any, what: str) -> None:
         raise DefinitionError(f"{what} is {value}, not a number from 0 on.", AGAIN)
 
 
+def _whole(value: Any, what: str, least: int) -> None:
+    if not isinstance(value, int) or value < least:
+        raise DefinitionError(f"{what} is {value}, not a whole number from {least} on.", AGAIN)
+
+
 @dataclass(frozen=True)
 class PhaseCost:
     """The cost of a phase: a line over its unit, and how far single ones are off."""
@@ -123,12 +128,18 @@ class StreamProfile:
     """Of the latencies of results, by which quantiles are found."""
     cuts: int = 0
     """Cuts that were measured."""
+    most_rows: float = 0.0
+    """Rows of the largest of them; 0 if that is unknown."""
 
     def __post_init__(self) -> None:
-        for name in ("merged", "results", "piece", "regular", "uneven"):
+        for name in ("merged", "results", "piece", "regular", "uneven", "most_rows"):
             _number(getattr(self, name), f"profile: {name}")
         if not 0 < self.closing < math.inf:
             raise DefinitionError(f"profile: closing is {self.closing}.", AGAIN)
+        for name, least in (("groups", 1), ("parts", 0), ("cuts", 0)):
+            _whole(getattr(self, name), f"profile: {name}", least)
+        if self.limit is not None:
+            _number(self.limit, "profile: limit")
 
     def cost(self, phase: Phase) -> PhaseCost:
         """Return the cost of a phase; nothing where it was never seen."""
@@ -148,6 +159,12 @@ class Equipment:
     versions: Mapping[str, str] = field(default_factory=dict)
     """Of Transom, Spark, Java, Python, and the machine."""
 
+    def __post_init__(self) -> None:
+        _whole(self.cores, "profile: cores", 1)
+        _number(self.driver, "profile: driver")
+        if not isinstance(self.versions, Mapping):
+            raise DefinitionError(f"profile: versions is {self.versions}.", AGAIN)
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -157,6 +174,15 @@ class Profile:
     """Digest of what the queries are, so that no other job is planned by it."""
     equipment: Equipment
     streams: Mapping[str, StreamProfile]
+
+    def __post_init__(self) -> None:
+        for name in self.streams:
+            seen, before = {name}, self.streams[name].after
+            while before is not None:
+                if before not in self.streams or before in seen:
+                    raise DefinitionError(f"profile: stream {name} reads {before}, which cannot be.", AGAIN)
+                seen.add(before)
+                before = self.streams[before].after
 
     def to_json(self) -> str:
         """Return it as text that `from_json` reads."""

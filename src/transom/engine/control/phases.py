@@ -37,6 +37,7 @@ class _Measured:
     rows: int = 0
     partials: int = 0
     results: int = 0
+    windows: int = 0
     seconds: dict[Phase, float] = field(default_factory=dict)
     job: float | None = None
     ended: float = 0.0
@@ -96,6 +97,7 @@ class _Measured:
             self.stages,
             self.partials,
             self.results,
+            self.windows,
             self.batching,
         )
 
@@ -105,10 +107,12 @@ class PhaseRecorder:
 
     Args:
         on_cut: Called with the phases of each cut as soon as all of them are known.
+        every: Of so many cuts that read rows, Spark's status store is asked about one.
     """
 
-    def __init__(self, on_cut: Callable[[CutPhases], None] = lambda phases: None) -> None:
+    def __init__(self, on_cut: Callable[[CutPhases], None] = lambda phases: None, every: int = WATCHED) -> None:
         self.on_cut = on_cut
+        self._every = every
         self._lines: defaultdict[str, list[tuple[Micros, Phase]]] = defaultdict(list)
         self._read: defaultdict[str, int] = defaultdict(int)
         """Cuts of each stream that read rows."""
@@ -145,7 +149,7 @@ class PhaseRecorder:
     def watches(self, stream: str) -> bool:
         """Tell whether Spark should be asked about the tasks of the cut that begins."""
         self._read[stream] += 1
-        return self._read[stream] % WATCHED == 1
+        return self._read[stream] % self._every == 1 % self._every
 
     def logged(self, stream: str, cut: LoggedCut, due: bool, now: Micros) -> None:
         """Note that a cut is logged, and whether it closes windows."""
@@ -158,7 +162,14 @@ class PhaseRecorder:
         before.completes = None
 
     def closed(
-        self, stream: str, cut: LoggedCut, queries: Collection[str], rows: int, took: Micros, wall: Micros
+        self,
+        stream: str,
+        cut: LoggedCut,
+        queries: Collection[str],
+        rows: int,
+        took: Micros,
+        wall: Micros,
+        windows: int = 0,
     ) -> None:
         """Note that the windows of a cut are merged and on their way to the sinks.
 
@@ -169,6 +180,7 @@ class PhaseRecorder:
             rows: Rows of them.
             took: Time of the merge.
             wall: Wall time.
+            windows: That were merged.
         """
         completed = next((each for each in self._open if each.stream == stream and each.closes), None)
         if completed is None:
@@ -180,7 +192,7 @@ class PhaseRecorder:
         if queries:
             completed.spent(Phase.CONSOLIDATE, took / MICROS_PER_SECOND)
             completed.undelivered = {(query, cut.number) for query in queries}
-            completed.results, completed.sent = rows, wall
+            completed.results, completed.windows, completed.sent = rows, windows, wall
         self.settle()
 
     def delivered(self, query: str, cut: int, wall: Micros) -> None:

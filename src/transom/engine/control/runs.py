@@ -9,8 +9,9 @@ import numpy as np
 from transom.engine.spark.columns import STEPS
 from transom.engine.streams.arriving import ALL_ROWS
 from transom.engine.streams.cuts import CutOutcome
+from transom.model.slopes import SPREAD
 from transom.model.time import MICROS_PER_SECOND, Micros
-from transom.scheduling.costs import RUNS, SPREAD, CostHistory
+from transom.scheduling.costs import RUNS, CostHistory
 from transom.scheduling.limits import ENOUGH
 
 BEHIND = 0.8

@@ -53,6 +53,8 @@ class Outside:
     """Called with each sink that is not needed any more while it runs."""
     runner: CutRunner | None = None
     """Runs the jobs of cuts; Spark if None."""
+    phases: PhaseRecorder = field(default_factory=PhaseRecorder)
+    """Takes the stamps of all cuts."""
 
 
 def make_loop(
@@ -76,7 +78,7 @@ def make_loop(
         lost: Queries that failed earlier and are in no stream, since they cannot be compiled any more; with the reason.
     """
     session = next(iter(streams.values())).session
-    wakeups, adapters, phases = Wakeups(clock), Adapters(), PhaseRecorder()
+    wakeups, adapters, phases = Wakeups(clock), Adapters(), outside.phases
     wake, most_bytes = wakeups.wake, settings.max_waiting_bytes
     outside.requests.wake = wake
     journal = Journal(checkpoint, outside.on_step)

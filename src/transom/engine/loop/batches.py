@@ -203,7 +203,8 @@ class Cuts:
         self._adapters.of(stream).merged(took)
         self._scheduler.closed(stream, closings, took, begun)
         results = {closing.query: closing.results.table.num_rows for closing in closings if closing.results is not None}
-        self._phases.closed(stream.name, cut, results.keys(), sum(results.values()), took, self._clock.now())
+        windows = sum(closing.windows for closing in closings if closing.results is not None)
+        self._phases.closed(stream.name, cut, results.keys(), sum(results.values()), took, self._clock.now(), windows)
         for closing in closings:
             if closing.error is not None:
                 self._quarantine.fail(stream, closing.query, str(closing.error))

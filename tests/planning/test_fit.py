@@ -1,0 +1,106 @@
+"""Profiles from measured cuts: the model's own predictions give back its costs, and too little is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from tests.planning.profiles import costs_of_streams, stream
+
+from transom.errors import DefinitionError
+from transom.model.phases import CutPhases, Phase, StageTasks
+from transom.model.tuning import StreamTuning
+from transom.planning.cuts import Cutting
+from transom.planning.fit import LEAST, Nature, fit
+from transom.planning.phases import CUT
+from transom.planning.profile import Equipment, Profile, StreamProfile
+
+CORES = 4
+SIZES = (1_000, 2_000, 8_000, 30_000, 60_000, 120_000)
+
+
+def stage(tasks: int) -> StageTasks:
+    return StageTasks(tasks, 1.0, 0.0, 1.0, 1.0)
+
+
+def seen(known: StreamProfile, rows: int, tasks: int, noise: np.random.Generator | None = None) -> CutPhases:
+    """Return a cut as the model predicts it, with the spread that it predicts if there is noise."""
+    tuning = StreamTuning(0, None, -(-rows // tasks), CORES)
+    cut = Cutting(known, tuning, CORES, CORES).of(rows)
+    seconds = {}
+    for phase in (*CUT, Phase.CLOSE, Phase.CONSOLIDATE, Phase.DELIVER):
+        if phase is Phase.EXCHANGE and cut.tasks == 1:
+            continue
+        time = cut.phase(phase)
+        seconds[phase] = time.mean if noise is None else max(0.0, float(noise.normal(time.mean, time.sigma)))
+    stages = (stage(cut.tasks),) if cut.tasks == 1 else (stage(cut.tasks), stage(CORES))
+    partials = round(known.keys.keys(rows))
+    return CutPhases("s", rows, rows, seconds, 1.0, cut.tasks, stages, partials, round(known.results), 1)
+
+
+def cuts_of(known: StreamProfile, times: int = 2, noise: np.random.Generator | None = None) -> list[CutPhases]:
+    return [seen(known, rows, tasks, noise) for _ in range(times) for rows in SIZES for tasks in (1, CORES)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(costs_of_streams)
+def test_the_fit_predicts_each_phase_of_the_cuts_that_it_was_made_of(one: StreamProfile) -> None:
+    known = replace(one, costs={phase: replace(cost, scv=0.0) for phase, cost in one.costs.items()})
+    found = fit("s", cuts_of(known), CORES, Nature(known.closing))
+    for rows in SIZES:
+        for tasks in (1, CORES):
+            for phase, seconds in seen(found, rows, tasks).seconds.items():
+                assert seconds == pytest.approx(seen(known, rows, tasks).seconds[phase], rel=0.02, abs=1e-3)
+
+
+def test_the_fit_gives_back_the_costs_of_rows_and_cuts() -> None:
+    known = stream(scv=0.0)
+    found = fit("s", cuts_of(known), CORES, Nature())
+    for phase in (Phase.PLAN, Phase.LAUNCH, Phase.MAP, Phase.EXCHANGE, Phase.COLLECT, Phase.COMMIT):
+        assert found.cost(phase).fixed == pytest.approx(known.cost(phase).fixed, rel=0.02)
+        assert found.cost(phase).each == pytest.approx(known.cost(phase).each, rel=0.05)
+    assert (found.cuts, found.most_rows, found.parts, found.results) == (2 * 12, 120_000, 0, 1_000)
+
+
+def test_noise_becomes_spread() -> None:
+    known = stream(scv=0.02)
+    found = fit("s", cuts_of(known, 60, np.random.default_rng(7)), CORES, Nature())
+    for phase in (Phase.PLAN, Phase.MAP, Phase.COMMIT):
+        assert found.cost(phase).scv == pytest.approx(0.02, rel=0.3)
+    assert found.cost(Phase.MAP).each == pytest.approx(known.cost(Phase.MAP).each, rel=0.1)
+    assert found.residuals.form == "measured"
+    assert abs(np.mean(found.residuals.values)) < 0.2
+    assert np.std(found.residuals.values) == pytest.approx(1.0, abs=0.2)
+
+
+def test_a_source_of_few_parts_bounds_the_tasks() -> None:
+    cuts = [seen(stream(), rows, tasks) for _ in range(2) for rows in SIZES for tasks in (1, 2)]
+    assert fit("s", cuts, CORES, Nature()).parts == 2
+
+
+def test_results_of_a_closing_follow_from_the_windows_that_it_completes() -> None:
+    cuts = [replace(cut, results=40, windows=20) for cut in cuts_of(stream())]
+    assert fit("s", cuts, CORES, Nature(closing=2.0, windows=3.0)).results == 6.0
+
+
+@pytest.mark.parametrize(
+    ("cuts", "message"),
+    [
+        ([], "0 cuts were measured"),
+        (cuts_of(stream())[: LEAST - 1], f"{LEAST - 1} cuts were measured, and {LEAST}"),
+        ([replace(cut, stages=()) for cut in cuts_of(stream())], "0 cuts were measured"),
+        ([seen(stream(), 1_000, 1)] * LEAST, "all have about 1,000 rows"),
+        ([replace(cut, windows=0) for cut in cuts_of(stream())], "no window of 's' was completed"),
+    ],
+)
+def test_too_little_is_refused_with_a_remedy(cuts: list[CutPhases], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message) as error:
+        fit("s", cuts, CORES, Nature())
+    assert error.value.remedy
+
+
+def test_what_is_fitted_is_kept_as_json() -> None:
+    made = Profile("job", Equipment(CORES), {"s": fit("s", cuts_of(stream()), CORES, Nature(limit=2.0))})
+    assert Profile.from_json(made.to_json(), "here") == made
