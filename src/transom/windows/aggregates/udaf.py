@@ -51,7 +51,7 @@ class _PartialOfRows:
             if rows is None or len(rows) == 0:
                 states.append(None)
             else:
-                states.append(_guarded(self.partial, pa.Table.from_struct_array(rows), kind))
+                states.append(_guarded(self.partial, _table(rows), kind))
         return pa.array(states, type=_stored(kind))
 
 
@@ -100,8 +100,19 @@ class UserStates(PartsPrimitive):
             if part["error"] is not None:
                 return part
         kind = parse_fields(self.state, "state")
-        states = pa.Table.from_struct_array(pa.array([part["value"] for part in parts], type=kind))
+        states = _table(pa.array([part["value"] for part in parts], type=kind))
         return _guarded(self.merge, states, kind)
+
+
+def _table(rows: pa.StructArray) -> pa.Table:
+    """Return structs as a table.
+
+    Arrow's own function for it took more rows than a slice has, before version 23.
+
+    >>> _table(pa.array([[{"x": 1}], [{"x": 2}, {"x": 3}]])[0].values)["x"].to_pylist()
+    [1]
+    """
+    return pa.Table.from_arrays(rows.flatten(), schema=pa.schema(list(rows.type)))
 
 
 def _stored(kind: pa.StructType) -> pa.StructType:
