@@ -23,6 +23,7 @@ from transom.engine.spark.columns import Thinning
 from transom.engine.state.shares import Stretch
 from transom.engine.streams.cuts import CutJob, CutOutcome, LoggedCut
 from transom.engine.streams.stream import RunningStream
+from transom.errors import DefinitionError
 from transom.model.time import VirtualClock
 from transom.simulation.virtual import JobCosts, SimulatedCutRunner
 from transom.sinks.base import WindowResults
@@ -76,6 +77,7 @@ class World:
     noise: float = 0.0
     window: str = "1 second"
     within: Mapping[str, Any] = field(default_factory=lambda: {"on_overload": "shed"})
+    ahead: str | None = "1 day"
     odd: bool = False
     """Whether every hundredth row has no time, and from two seconds on another one is a minute late."""
     clock: VirtualClock = field(default_factory=lambda: VirtualClock(NOON))
@@ -107,7 +109,8 @@ class World:
         options = {"slots": 1, "trigger": "100 ms", "poll": "20 ms", **settings}
         app = App(spark, self.directory, clock=self.clock, **options)
         app._runner = NoisyRunner(self.clock, JobCosts(fixed=100_000, row=1_000.0, cores=1), self.noise)
-        stream = app.stream(self.source, event_time="at", name="clicks")
+        stream = app.stream(self.source, event_time="at", watermark=tm.watermark(max_ahead=self.ahead), name="clicks")
+        self.stream = stream
         query = stream.window(self.window).agg(n=tm.count())
         query.within(f"{LIMIT} seconds", **self.within).to(self.sink, "q")
         return app
@@ -207,6 +210,44 @@ def test_a_query_that_wants_all_rows_gets_them(spark: SparkSession, tmp_path: Pa
     world.done.append(app.run(on_progress=lambda progress: world.notes.extend(progress.notes)))
     assert "overload" not in world.dead
     assert sum("since all wants all rows" in note for note in world.notes) == 1
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_query_that_comes_later_has_no_window_of_which_something_was_left_out(
+    restarted: bool, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Windows whose panes are there may lack rows; nothing later than the largest event time that is believed does."""
+    world, whole = World(tmp_path, {0: 400, 6: 2_000, 16: 400}, 30, ahead="3 seconds"), MemorySink()
+    app = world.app(spark, snapshot_bytes=1)
+
+    def add() -> None:
+        world.stream.window("4 seconds").agg(n=tm.count()).to(whole, "whole")
+
+    if restarted:
+        world.clock.at(NOON + 14 * SECOND, app.stop)
+        app.run()
+        app = world.app(spark)
+        add()
+    else:
+        world.clock.at(NOON + 14 * SECOND, add)
+    world.clock.at(NOON + 38 * SECOND, app.stop)
+    world.done.append(app.run())
+    assert world.dead.get("overload") or restarted
+    assert len(whole.rows("whole")) >= 2
+    assert {row["n"] for row in whole.rows("whole")} == {1_600}
+
+
+def test_without_a_bound_on_event_times_a_query_that_wants_all_rows_comes_too_late(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    world = World(tmp_path, {0: 400, 6: 2_000}, 20, ahead=None)
+    app = world.app(spark)
+    world.clock.at(NOON + 14 * SECOND, app.stop)
+    app.run()
+    app = world.app(spark)
+    world.stream.window("4 seconds").agg(n=tm.count()).to(MemorySink(), "whole")
+    with pytest.raises(DefinitionError, match="'whole': rows of its stream were left out"):
+        app.run()
 
 
 def test_what_may_not_be_left_out_is_logged_and_planned_as_ever(spark: SparkSession, tmp_path: Path) -> None:

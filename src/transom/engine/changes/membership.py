@@ -12,7 +12,7 @@ from transom.engine.spark.compile import Compiled
 from transom.engine.state.state import QueryState
 from transom.engine.streams.stream import RunningStream
 from transom.errors import DefinitionError, TransomError
-from transom.model.time import MIN_TIME, Micros
+from transom.model.time import MAX_TIME, MIN_TIME, Micros
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,26 @@ def _complete_from(stream: RunningStream, name: str, compiled: Compiled, sources
     if any(buffer.query == name and buffer.late_of is None for buffer in stream.buffers):
         # There may be panes, but no rows.
         moment = max(moment, unseen(stream))
+    if not query.sheds:
+        moment = max(moment, _whole_from(stream, name))
     closed = stream.state.closed if query.lateness else MIN_TIME
     return max(moment, closed)
+
+
+def _whole_from(stream: RunningStream, name: str) -> Micros:
+    """Return the moment from which on nothing was left out of a stream, for a query that wants all rows.
+
+    Raises:
+        DefinitionError: There is none.
+    """
+    moment = stream.state.shares.until
+    if moment == MAX_TIME:
+        raise DefinitionError(
+            f"query {name!r}: rows of its stream were left out under overload, and with max_ahead=None nobody knows of "
+            "which windows.",
+            'Add on_overload="shed" to its within(), or use a new checkpoint.',
+        )
+    return moment
 
 
 def unseen(stream: RunningStream) -> Micros:

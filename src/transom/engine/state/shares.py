@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from transom.engine.partials.results import WINDOW_END, WINDOW_START, Span
-from transom.model.time import MICROS_PER_SECOND, Micros
+from transom.model.time import MICROS_PER_SECOND, MIN_TIME, Micros
 from transom.model.window import WindowSpec
 from transom.windows.query import WindowedQuery
 
@@ -45,6 +45,8 @@ class Shares:
         """In the order of their beginnings; they may overlap."""
         self._longest: Micros = 1
         """No cell is longer."""
+        self.until = MIN_TIME
+        """No row that happened then or later was left out: a bound, and no estimate as the rest is."""
 
     def add(self, stretches: Iterable[Stretch], step: Micros) -> None:
         """Take in the rows of a cut.
@@ -97,13 +99,16 @@ class Shares:
         kept, dropped = self.of(span)
         return dropped / (kept + dropped) if dropped else 0.0
 
-    def to_json(self) -> list[Any]:
-        """Return all as JSON."""
-        return [list(cell) for cell in self._cells]
+    def to_json(self) -> dict[str, Any] | None:
+        """Return all as JSON; None while there is nothing to tell."""
+        cells = [list(cell) for cell in self._cells]
+        return {"cells": cells, "until": self.until} if cells or self.until > MIN_TIME else None
 
-    def restore(self, cells: Sequence[Sequence[Any]]) -> None:
+    def restore(self, value: Mapping[str, Any] | None) -> None:
         """Take in what `to_json` returned."""
-        self._cells = [Stretch(*cell) for cell in cells]
+        if value is None:
+            return
+        self._cells, self.until = [Stretch(*cell) for cell in value["cells"]], value["until"]
         self._firsts = [cell.first for cell in self._cells]
         self._longest = max((cell.last - cell.first for cell in self._cells), default=1)
 

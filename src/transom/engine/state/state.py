@@ -331,6 +331,7 @@ class StreamState:
         """Start where another stream of the same source has come to, without its panes."""
         self._dues = {}
         self.cut, self.closed, self.offset, self.watermark = other.cut, other.closed, other.offset, other.watermark
+        self.shares.until = other.shares.until
 
     def snapshot(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         """Return everything as JSON and tables."""
@@ -347,7 +348,7 @@ class StreamState:
             "dropped": {entry.origin.name: entry.dropped for entry in self.stores},
             "files": {entry.origin.name: entry.files() for entry in self.stores if entry.store.parts},
         }
-        if shares := self.shares.to_json():
+        if (shares := self.shares.to_json()) is not None:
             state["shares"] = shares
         tables: dict[str, pa.Table] = {}
         for entry in self.stores:
@@ -364,7 +365,7 @@ class StreamState:
         self._dues = {}
         self.cut, self.closed, self.offset = state["cut"], state["closed"], state["offset"]
         self.watermark = WatermarkState.from_json(state["watermark"])
-        self.shares.restore(state.get("shares", ()))
+        self.shares.restore(state.get("shares"))
         for entry in self.stores:
             entry.dropped = state["dropped"].get(entry.origin.name, MIN_TIME)
             entry.restore(tables, state.get("files", {}).get(entry.origin.name, ()), self.closed)

@@ -33,6 +33,11 @@ class Shed:
     sixteenths: int = STEPS
     """Of the rows that are read so many parts go on to costly transformations."""
 
+    @property
+    def leaves_out(self) -> bool:
+        """Whether any row may be left out."""
+        return bool(self.units) or self.sixteenths < STEPS
+
     def thinned(self, rows: int) -> int:
         """Return about how many of some rows do not go on."""
         return rows * (STEPS - self.sixteenths) // STEPS

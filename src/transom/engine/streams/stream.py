@@ -304,6 +304,8 @@ class RunningStream:
             watermark = watermark.committed(outcome.stats.newest, injected)
         if cut.shed is not None:
             self.state.shares.add(cut.shed.stretches, cell_of(self.state.running()))
+            if cut.shed.leaves_out:
+                self.state.shares.until = max(self.state.shares.until, MAX_TIME if cut.ahead is None else cut.ahead + 1)
         partials: list[PartialTable | PartialFiles] = [*(PartialTable.of(table) for table in tables), *outcome.files]
         failed = self.state.commit(partials, cut.end, watermark)
         return {name: str(error) for name, error in failed.items()}
