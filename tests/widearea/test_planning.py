@@ -129,6 +129,40 @@ def test_what_fits_nowhere_is_left_out_with_link_and_shortfall():
     assert left.shortfall == pytest.approx(0.4 * MEGABIT + 0.43e6 / 60 - 800)
 
 
+@pytest.mark.parametrize("seed", [11, 24, 28, 35])
+def test_the_gap_is_a_share_of_what_flows_are_worth_not_of_what_leaving_out_costs(seed):
+    topology, flows = world(seed, sites=4, flows=6, least=0.5, most=6)
+    weights = np.random.default_rng(seed).choice([1.0, 1000.0], 6).tolist()
+    weighted = tuple(replace(each, weight=weight) for each, weight in zip(flows, weights, strict=True))
+    worth = Worth(problem_of(topology, weighted), "frequencies")
+    cost = worth.spread() * np.array(weights)
+    some, best = joint(worth, cost, 10), joint(worth, cost, 10, 0.0)
+    assert {column.flow for column in some.columns} == {column.flow for column in best.columns}
+    assert sum(map(worth.value, some.columns)) >= 0.99 * sum(map(worth.value, best.columns))
+
+
+def test_without_headroom_a_plan_stays_only_while_its_links_carry_it():
+    topology = Topology(("A", "B"), {("A", "B"): 1_000.0}, headroom=1.0)
+    flows = [flow("f", {"A": 0.0}, "B", fixed=990.0, tick=1.0)]
+    first = plan(topology, flows, "frequencies")
+    second = plan(replace(topology, links={("A", "B"): 900.0}), flows, "frequencies", last=first)
+    assert (first.links[0].used, second.links[0].used) == (990.0, 495.0)
+
+
+@pytest.mark.parametrize("many", [planning.MANY, 0])
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_where_nothing_can_be_sent_nothing_is_now_and_again(objective, many, monkeypatch):
+    monkeypatch.setattr(planning, "MANY", many)
+    topology = Topology(tuple("ABC"), {("A", "B"): 1_000.0})
+    silent = [flow("f", {"A": 0.0}, "C", fixed=0.0)]
+    first = plan(topology, silent, objective)
+    second = plan(topology, silent, objective, last=first)
+    assert first.routes == second.routes == ()
+    assert second.left_out[0].link == ("A", "C")
+    assert second.version == first.version
+    assert plan(topology, [], objective, last=plan(topology, [], objective)).version == 1
+
+
 def test_max_min_has_the_shortest_longest_interval():
     topology, flows = world(7, sites=4, flows=4, least=5, most=20)
     slowest = {o: max(r.interval for r in plan(topology, flows, o).routes) for o in ("frequencies", "max_min")}
@@ -145,6 +179,8 @@ def test_what_cannot_be_planned_is_refused():
         plan(topology, [flow("f", {"A": 1.0}, "B")], "latenci")
     with pytest.raises(DefinitionError, match="not a plan"):
         Plan.from_json({})
+    with pytest.raises(DefinitionError, match="sizes of flow 'f' for A"):
+        plan(topology, [flow("f", {"A": 1.0}, "B", fixed=float("nan"))])
     assert plan(topology, []).routes == ()
 
 

@@ -30,7 +30,7 @@ OFFERS = 3
 MIXING = 0.5
 """Part of the prices that were best so far in those that are asked for next (Wentges)."""
 ENOUGH = 0.01
-"""Gap to the bound that ends the search."""
+"""Gap to the bound that ends the search, as a share of the value without penalties."""
 TOGETHER = 60
 """Flows of an integer program."""
 
@@ -126,7 +126,7 @@ class Decomposition:
             shares = found.shares
             price = MIXING * self.price + (1 - MIXING) * found.price
             self._try(price)
-            if self.bound - found.value <= ENOUGH / 4 * abs(found.value):
+            if self.bound - found.value <= ENOUGH / 4 * float(shares @ self.columns.values):
                 break
             prices = Prices(price.reshape(problem.sites, -1), problem.capacity)
             offered = (columns_at(problem, flow, self.worth.offers(flow), prices)[:OFFERS] for flow in self.flows)
@@ -140,7 +140,7 @@ class Decomposition:
         order = sorted(self.flows, key=lambda flow: (problem.shapes[flow].destination, flow))
         parts = [order[at : at + TOGETHER] for at in range(0, len(order), TOGETHER)]
         for part in parts:
-            if self.bound - self._total(found) <= ENOUGH * abs(self.bound):
+            if self.bound - self._total(found) <= ENOUGH * found.value():
                 return
             self._choose(found, part, self.seconds / 4 / len(parts))
         found.settle(self.flows, np.zeros_like(self.price))

@@ -63,7 +63,7 @@ class Worth:
         allowed = [at for at in shape.allowed if TICKS[at] <= self.longest]
         if self.objective == "latency":
             base = self._relative(shape, 0.0)
-            room = spec.limit - TICKS * shape.tick - spec.job
+            room = self._room(shape)
             slope = BESIDE * spec.weight / (RELATIVE_MOST * spec.limit)
             late = values.copy()
             late[allowed] = spec.weight * BESIDE * (1 - base[allowed] / RELATIVE_MOST)
@@ -80,7 +80,7 @@ class Worth:
             return float(self._by_interval(shape)[column.at])
         spec, delay = shape.flow, self.delay(column)
         late = spec.weight * BESIDE * (1 - float(self._relative(shape, delay)[column.at]) / RELATIVE_MOST)
-        within = TICKS[column.at] * shape.tick + spec.job + delay <= spec.limit
+        within = delay <= self._room(shape)[column.at]
         return late + (spec.weight if within else 0.0)
 
     def delay(self, column: Column) -> float:
@@ -106,7 +106,7 @@ class Worth:
         """Return by which share new columns are better; of latency, first in what is within the limits."""
         if self.objective != "latency":
             if self.objective == "max_min":
-                slowest = [max(TICKS[column.at] for column in columns) for columns in (new, old)]
+                slowest = [max((TICKS[column.at] for column in columns), default=0.0) for columns in (new, old)]
                 if slowest[0] != slowest[1]:
                     return float(slowest[1] / slowest[0] - 1)
             return self._share(*(sum(map(self.value, columns)) for columns in (new, old)))
@@ -127,6 +127,12 @@ class Worth:
     def _relative_of(self, column: Column) -> float:
         shape = self.problem.shapes[column.flow]
         return shape.flow.weight * float(self._relative(shape, self.delay(column))[column.at])
+
+    @staticmethod
+    def _room(shape: Shape) -> Floats:
+        """Return the seconds of delay with which a flow is just within its limit, by interval."""
+        found: Floats = shape.flow.limit - TICKS * shape.tick - shape.flow.job
+        return found
 
     @staticmethod
     def _relative(shape: Shape, delay: float) -> Floats:

@@ -19,7 +19,7 @@ from transom.widearea.joint import MANY, columns_in_all, joint
 from transom.widearea.moves import Placement
 from transom.widearea.objectives import Objective, Worth
 from transom.widearea.plans import LeftOut, LinkUse, Plan, Route
-from transom.widearea.problem import Column, Problem
+from transom.widearea.problem import TOLERANCE, Column, Problem
 from transom.widearea.timing import latencies, phases
 from transom.widearea.topology import INTERVALS, Topology
 
@@ -29,7 +29,7 @@ LOST = 0.05
 """A search that begins with the last plan ends there, if the gap is not larger than that plan's by more than this."""
 KEPT = 1.12
 """A plan that is there may take so much of what a new one may: 5 % more of rates and 5 % less of a link are noise. With
-a headroom of 0.8 that is 0.9 of the measured bandwidth."""
+a headroom of 0.8 that is 0.9 of the measured bandwidth, and never more than all that frames and TLS leave of it."""
 
 
 class _Before(NamedTuple):
@@ -156,7 +156,8 @@ def _stays(worth: Worth, new: list[Column], old: list[Column]) -> bool:
     """Tell whether the last plan is still good enough."""
     if len(old) < len(new) or {column.flow for column in old} != {column.flow for column in new}:
         return False
-    if (worth.problem.use(old) > KEPT * worth.problem.capacity).any():
+    most = np.minimum(KEPT * worth.problem.capacity, worth.problem.speed * (1 + TOLERANCE))
+    if (worth.problem.use(old) > most).any():
         return False
     return worth.gains(new, old) < GAIN
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from transom.errors import DefinitionError
 from transom.widearea.flows import Floats, Flow
 from transom.widearea.topology import INTERVALS, Topology
 from transom.widearea.trees import Tree
@@ -53,11 +54,21 @@ class Shape:
     tick: float
 
     def size(self, mask: int) -> Floats:
-        """Return bytes of parcels that merge some of the sources, by interval."""
+        """Return bytes of parcels that merge some of the sources, by interval; at least one, so that all take a link.
+
+        Raises:
+            DefinitionError: The sizes of the flow are not one number for each interval, or not finite, or negative.
+        """
         found = self._sizes.get(mask)
         if found is None:
             names = frozenset(name for bit, name in enumerate(self.flow.sources) if mask >> bit & 1)
-            found = self._sizes[mask] = self.flow.sizes.of(names)
+            size = self.flow.sizes.of(names)
+            if size.shape != TICKS.shape or not (np.isfinite(size) & (size >= 0)).all():
+                raise DefinitionError(
+                    f"The sizes of flow {self.flow.name!r} for {', '.join(sorted(names))} are {size}.",
+                    f"Give {len(TICKS)} numbers of bytes, one for each interval, none of them negative.",
+                )
+            found = self._sizes[mask] = np.maximum(size, 1.0)
         return found
 
     def rate(self, mask: int) -> Floats:
