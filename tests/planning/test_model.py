@@ -14,9 +14,9 @@ from tests.planning.profiles import costs_of_streams, profile, stream, tuning
 from transom.model.phases import OF_WINDOWS, Phase
 from transom.planning.cuts import Cutting
 from transom.planning.model import Machine, Model, Prediction
-from transom.planning.moments import Moments
-from transom.planning.phases import CUT
-from transom.planning.profile import Profile
+from transom.planning.moments import NEVER, Moments
+from transom.planning.phases import CUT, DRIVER, TASKS, THREAD
+from transom.planning.profile import PhaseCost, Profile, StreamProfile
 
 LARGE = Machine(8, shared=False)
 ONE_TASK = 1 << 40
@@ -97,6 +97,56 @@ def test_too_much_is_said_to_be_too_much():
     assert known.streams["s"].result.mean == math.inf
     assert known.loads["stream"] > 1
     assert predicted(profile(), 100).loads["stream"] < 1
+
+
+def heavy(phase: Phase, seconds: float = 2.0) -> StreamProfile:
+    known = stream()
+    return replace(known, costs={**known.costs, phase: PhaseCost(seconds, 0.0, 0.02)})
+
+
+@pytest.mark.parametrize("phase", OF_WINDOWS)
+@pytest.mark.parametrize("others", [{}, {"a": stream()}, {"z": stream()}])
+def test_closings_that_take_longer_than_the_time_between_them_are_too_much(phase: Phase, others):
+    known = predicted(profile(s=heavy(phase), **others), 100)
+    assert not known.keeps_up
+    assert known.streams["s"].result == NEVER
+    assert known.loads["sinks" if phase is Phase.DELIVER else "thread"] >= 2
+
+
+def test_a_stream_that_cannot_keep_up_leaves_no_other_one_without_loads():
+    known = predicted(profile(a=stream(row=1e-3), b=stream()), 30_000, trigger=0.0)
+    assert not known.keeps_up
+    assert known.loads["stream"] > 1
+
+
+def test_loads_are_the_work_of_a_second():
+    known = profile(a=stream(), b=stream())
+    said = predicted(known, 10_000, Machine(8, True, driver=0.5), trigger=1.0)
+    one = Cutting(stream(), tuning(known, 1.0, rows_per_task=ONE_TASK).of("a"), 8, 8).of(10_000)
+    assert said.streams["a"].cycle == 1.0
+    assert said.loads["slots"] == pytest.approx(2 * one.job().mean / 2, rel=0.1)
+    assert said.loads["stream"] == pytest.approx(sum(one.mean(phase) for phase in CUT), rel=0.1)
+    assert said.loads["thread"] == pytest.approx(2 * sum(one.work(phase) for phase in THREAD))
+    assert said.loads["sinks"] == pytest.approx(one.work(Phase.DELIVER))
+    work = sum(one.work(phase) for phase in (*TASKS, *DRIVER))
+    assert said.loads["cores"] == pytest.approx((2 * work + 0.5) / 8)
+    apart = predicted(known, 10_000, Machine(8, False), trigger=1.0)
+    assert apart.loads["cores"] == pytest.approx(2 * sum(one.work(phase) for phase in TASKS) / 8)
+
+
+def test_the_cores_of_a_job_are_what_all_else_leaves():
+    known = profile(s=stream(scv=0.0))
+    alone = predicted(known, 10_000, Machine(2, False), trigger=1.0, rows_per_task=1_000)
+    beside = predicted(known, 10_000, Machine(2, True, driver=1.0), trigger=1.0, rows_per_task=1_000)
+    map_alone, map_beside = (each.streams["s"].phases[Phase.MAP].mean for each in (alone, beside))
+    assert map_beside == pytest.approx(2 * map_alone)
+
+
+def test_what_others_do_on_the_thread_is_waited_for_at_the_commit():
+    three = profile(a=stream(), b=stream(), c=stream())
+    alone, beside = predicted(profile(a=stream()), 100), predicted(three, 100, slots=3)
+    assert beside.streams["a"].phases[Phase.COMMIT].mean > alone.streams["a"].phases[Phase.COMMIT].mean
+    assert beside.streams["a"].phases[Phase.DELIVER] == alone.streams["a"].phases[Phase.DELIVER]
 
 
 def test_streams_wait_for_each_other_only_for_what_they_share():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.errors import DefinitionError
-from transom.planning.moments import NORMAL, Moments, Residuals, cantelli, mixed
+from transom.planning.moments import NEVER, NORMAL, Moments, Residuals, cantelli, mixed
 from transom.planning.orders import EXACT, _by_extremes, _by_quadrature, slowest, slowest_of
 
 
@@ -66,3 +66,11 @@ def test_quantiles_go_from_the_bound_to_the_normal_to_what_was_seen():
 
 def test_a_mixture_has_the_spread_within_and_between():
     assert mixed([(2, Moments(0.0, 1.0)), (2, Moments(2.0, 1.0))]) == Moments(1.0, 2.0)
+    assert mixed([(3, Moments(0.0, 1.0)), (1, Moments(4.0, 5.0))]) == Moments(1.0, 5.0)
+    assert mixed([(3, Moments(0.0, 1.0)), (1, NEVER)]) == NEVER
+
+
+def test_a_time_of_equal_chances_has_the_moments_of_samples():
+    assert Moments.spread(6.0) == Moments(3.0, 3.0)
+    assert Moments(2.0, 9.0).sigma == 3.0
+    assert Moments(2.0, 9.0).square == 13.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from hypothesis import given
@@ -72,6 +73,11 @@ def test_keys_are_those_that_were_measured_and_between_them_by_logarithms():
     assert curve.keys(100) == pytest.approx(10)
     assert curve.keys(1_000) == pytest.approx(31.62, abs=0.01)
     assert curve.keys(40_000) == pytest.approx(200)
+    assert curve.keys(10) == pytest.approx(math.sqrt(10))
+    assert curve.keys(0.5) == 0.5
     assert KeyCurve(((50.0, 1.0),)).keys(1e6) == 1
+    assert KeyCurve(((1.0, 1.0), (50.0, 50.0))).keys(1e6) == 1e6
+    assert KeyCurve(((50.0, 50.0),)).keys(1e6) == pytest.approx(1e6)
+    assert KeyCurve(((50.0, 1.0), (60.0, 60.0))).keys(1e6) == 1e6
     with pytest.raises(DefinitionError):
         PhaseCost(float("nan"))

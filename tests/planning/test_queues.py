@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.planning.moments import Moments
-from transom.planning.queues import Shared, cycle, gate_wait, queueing, slot_wait
+from transom.planning.queues import Shared, cycle, gate_wait, queueing, slot_wait, third_moment
 
 LOADS = st.floats(0.01, 0.95)
 
@@ -45,6 +45,19 @@ def test_waits_rise_with_the_load_and_without_end(load: float, regular: float, v
     assert queueing(0.0, regular, service) == Moments()
 
 
+@given(LOADS, st.floats(0, 3), st.floats(0.0, 3), st.floats(1e-3, 10))
+def test_waits_are_the_same_in_any_unit_of_time(load: float, regular: float, varied: float, unit: float):
+    one = queueing(load, regular, Moments.with_scv(1.0, varied))
+    other = queueing(load / unit, regular, Moments.with_scv(unit, varied))
+    assert other.mean == pytest.approx(unit * one.mean)
+    assert other.variance == pytest.approx(unit**2 * one.variance, rel=1e-6, abs=1e-9 * unit**2)
+
+
+def test_the_third_moment_is_that_of_the_gamma_law():
+    assert third_moment(Moments(2.0, 4.0)) == pytest.approx(6 * 2.0**3)  # exponential
+    assert third_moment(Moments(3.0, 0.0)) == pytest.approx(27)
+
+
 @given(st.floats(1, 1e5), st.floats(0, 2), st.floats(0.01, 1), st.floats(0.0, 0.98))
 def test_a_cycle_is_the_least_solution(rate: float, trigger: float, fixed: float, load: float):
     def seconds(rows: float) -> float:
@@ -56,11 +69,25 @@ def test_a_cycle_is_the_least_solution(rate: float, trigger: float, fixed: float
 def test_a_cycle_that_cannot_keep_up_has_no_end():
     assert cycle(100.0, 1.0, 0.0, lambda rows: 0.1 + rows * 0.0101) == math.inf
     assert cycle(100.0, 5.0, 0.0, lambda rows: 0.1 + rows * 0.0101) == math.inf
+    assert cycle(100.0, 5.0, 0.0, lambda rows: math.inf) == math.inf
 
 
 def test_a_cycle_is_found_where_cost_grows_ever_slower():
     found = cycle(1000.0, 0.1, 0.0, lambda rows: 0.2 + 0.02 * rows**0.5)
     assert found == pytest.approx(max(0.1, 0.2 + 0.02 * (1000 * found) ** 0.5), rel=1e-4)
+
+
+def test_a_cycle_is_found_where_cost_has_steps():
+    def seconds(rows: float) -> float:
+        return 0.1 + 0.05 * math.ceil(rows / 100)
+
+    found = cycle(1000.0, 0.0, 0.0, seconds)
+    assert seconds(1000 * found) <= found
+    assert seconds(1000 * found * 0.999) > found * 0.999
+
+
+def test_no_cut_is_made_before_rows_come():
+    assert cycle(100.0, 0.1, 3.0, lambda rows: 0.2) == 3.0
 
 
 @pytest.mark.parametrize("regular", [0.0, 1.0])
@@ -76,40 +103,50 @@ def test_the_wait_at_the_gate_is_that_of_a_simulated_one(piece: float, regular: 
         upto = int(np.searchsorted(arrivals, start, side="right"))
         waits.extend(start - arrivals[at:upto])
         started, at = start, upto
-    said = gate_wait(length, 0.2, piece, regular)
+    said = gate_wait(length, piece, regular)
     assert said.mean == pytest.approx(np.mean(waits), abs=0.02)
     assert said.sigma == pytest.approx(np.std(waits), abs=0.02)
 
 
-def simulated_slots(jobs: list[Moments], think: list[float], slots: int) -> list[float]:
-    """Streams that take a slot, run, and rest, first come first served; the mean waits of each."""
+def simulated_slots(jobs: list[Moments], think: list[float], slots: int) -> Moments:
+    """Streams that take a slot, run, and rest, first come first served; the waits of all."""
     random = np.random.default_rng(5)
     free = [0.0] * slots
     ready = [(random.uniform(0, rest + 1), place) for place, rest in enumerate(think)]
-    waits: list[list[float]] = [[] for _ in jobs]
+    waits = []
     for _ in range(20_000):
         at, place = min(ready)
         slot = free.index(min(free))
         start = max(at, free[slot])
-        waits[place].append(start - at)
+        waits.append(start - at)
         job = jobs[place]
         free[slot] = start + random.gamma(job.mean**2 / job.variance, job.variance / job.mean)
         ready[place] = (free[slot] + random.exponential(think[place]), place)
-    return [float(np.mean(one)) for one in waits]
+    return Moments(float(np.mean(waits)), float(np.var(waits)))
 
 
 @pytest.mark.parametrize("slots", [1, 2])
 @pytest.mark.parametrize("think", [0.5, 2.0, 6.0])
 def test_the_wait_for_a_slot_is_that_of_simulated_streams(slots: int, think: float):
     jobs, rests = [Moments(0.3, 0.02)] * 4, [think] * 4
-    seen = float(np.mean(simulated_slots(jobs, rests, slots)))
-    waits = [0.0] * 4
+    seen = simulated_slots(jobs, rests, slots)
+    waits = [Moments()] * 4
     for _ in range(50):
         streams = [
-            Shared(job, rest + job.mean + wait, wait) for job, rest, wait in zip(jobs, rests, waits, strict=True)
+            Shared(job, rest + job.mean + wait.mean, wait.mean)
+            for job, rest, wait in zip(jobs, rests, waits, strict=True)
         ]
-        waits = [slot_wait(streams[:place] + streams[place + 1 :], slots).mean for place in range(4)]
-    assert waits[0] == pytest.approx(seen, abs=0.03 + 0.2 * seen)
+        waits = [slot_wait(streams[:place] + streams[place + 1 :], slots) for place in range(4)]
+    assert waits[0].mean == pytest.approx(seen.mean, abs=0.003 + 0.12 * seen.mean)
+    assert waits[0].sigma == pytest.approx(seen.sigma, abs=0.003 + 0.25 * seen.sigma)
+
+
+def test_a_job_waits_for_what_is_left_of_jobs_of_any_length():
+    short, long = Shared(Moments(0.1, 0.0), 1.0), Shared(Moments(0.4, 0.0), 1.0)
+    # One of both runs with 1 - 0.9 x 0.6; the long one is met four times of five, and half of what is met is left.
+    assert slot_wait([short, long], 1).mean == pytest.approx(0.46 * (0.2 * 0.05 + 0.8 * 0.2))
+    assert slot_wait([short, long], 2).mean == pytest.approx(0.04 * (0.2 * 0.05 + 0.8 * 0.2) / 2)
+    assert slot_wait([Shared(Moments(), 1.0)], 1) == Moments()
 
 
 @given(st.integers(1, 6), st.lists(st.floats(0.01, 1), min_size=1, max_size=6))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from functools import partial
 
@@ -24,7 +25,7 @@ def planned(known: Profile, rate: float, limit: float = 2.0, most: int = 2, **va
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(costs_of_streams, st.floats(100, 2e5), st.floats(0.5, 10), st.sampled_from([None, 0.9, 0.99]))
 def test_a_plan_meets_its_limit_and_one_executor_less_does_not(one, rate: float, limit: float, share: float | None):
     known = profile(s=one)
@@ -94,6 +95,13 @@ def test_the_limit_of_a_chain_is_divided_in_the_shares_that_its_streams_take():
     assert sum(plan.division.values()) == pytest.approx(2.0)
     first, whole = (plan.choice.prediction.streams[name].result.mean for name in "ab")
     assert plan.division["a"] == pytest.approx(2.0 * first / whole)
+
+
+def test_scipy_is_an_extra(monkeypatch: pytest.MonkeyPatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "scipy" else found(name))
+    with pytest.raises(DefinitionError, match=r'scipy, not installed here\. Run: pip install "transom\[planning\]"'):
+        planned(profile(), 100.0)
 
 
 @pytest.mark.parametrize(

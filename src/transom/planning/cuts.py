@@ -9,10 +9,8 @@ from transom.model.tuning import StreamTuning
 from transom.planning.moments import Moments
 from transom.planning.orders import slowest_of
 from transom.planning.phases import CUT, TASKS, UNITS
-from transom.planning.profile import StreamProfile
+from transom.planning.profile import KeyCurve, StreamProfile
 
-SMALL_CUT = 50_000
-"""Rows up to which a cut is one task where nothing is set."""
 AT_ONCE = Moments()
 
 
@@ -40,11 +38,42 @@ class Cutting:
 
     def tasks(self, rows: float) -> int:
         """Return the tasks that read a cut of so many rows."""
-        most = self.stream.parts or self.cores
-        tasks = self.tuning.tasks(math.ceil(rows))
+        tasks, parts = self.tuning.tasks(math.ceil(rows)), self.stream.parts
         if tasks is None:
-            return 1 if rows <= SMALL_CUT else most
-        return min(tasks, most) if self.stream.parts else tasks
+            return parts or self.cores
+        return min(tasks, parts) if parts else tasks
+
+
+def clock(tasks: int, cores: float, spread: float) -> float:
+    """Return the mean time on the clock, until the slowest task has ended, of a second of work in so many tasks.
+
+    Args:
+        tasks: That share the work.
+        cores: That are free for them; less than 1 where others have a part of the only one.
+        spread: Deviation of the time of single tasks over its mean.
+    """
+    return 1 / min(tasks, cores) + spread * slowest_of(tasks).mean / tasks / min(1.0, cores)
+
+
+def units(rows: float, tasks: int, behind: int, keys: KeyCurve, merged: float, results: float) -> dict[str, float]:
+    """Return how many of each unit a cut has by which phases cost, see `phases.UNITS`.
+
+    Args:
+        rows: That it reads.
+        tasks: That read them.
+        behind: Tasks behind the exchange, 0 if there is none.
+        keys: How many rows of partials so many rows make.
+        merged: Rows of partials that its closing merges.
+        results: Rows of results of its closing.
+    """
+    return {
+        "rows": rows,
+        "tasks": tasks + behind,
+        "shuffled": tasks * keys.keys(rows / tasks) if behind else 0.0,
+        "partials": keys.keys(rows),
+        "merged": merged,
+        "results": results,
+    }
 
 
 class Cut:
@@ -60,44 +89,36 @@ class Cut:
         self.tasks = cutting.tasks(rows)
         self.behind = 0 if self.tasks == 1 else cutting.tuning.partitions or cutting.cores
         """Tasks behind the exchange, of which a cut of one task has none."""
-        self._units = {
-            "rows": rows,
-            "tasks": self.tasks + self.behind,
-            "shuffled": self.tasks * stream.keys.keys(rows / self.tasks) if self.behind else 0.0,
-            "partials": stream.keys.keys(rows),
-            "merged": stream.merged,
-            "results": stream.results,
-        }
+        self._units = units(rows, self.tasks, self.behind, stream.keys, stream.merged, stream.results)
 
     def work(self, phase: Phase) -> float:
         """Return the seconds of one core that a phase takes on average."""
         cost = self._cutting.stream.cost(phase)
         each = cost.each * self._units[UNITS[phase]] if phase in UNITS else 0.0
-        return cost.fixed * (self._of(phase) if phase in TASKS else 1) + each
+        return cost.fixed * (self._tasks_of(phase) if phase in TASKS else 1) + each
 
     def mean(self, phase: Phase) -> float:
         """Return the mean seconds of the clock that a phase takes; of tasks until the slowest has ended."""
         work = self.work(phase)
         if phase not in TASKS or not work:
             return work
-        tasks = self._of(phase)
-        return work / min(tasks, self._cutting.free) + self._spread(phase, work) * slowest_of(tasks).mean
+        return work * clock(self._tasks_of(phase), self._cutting.free, self._spread(phase))
 
     def phase(self, phase: Phase) -> Moments:
         """Return the seconds of the clock that a phase takes."""
         mean = self.mean(phase)
         if phase not in TASKS or not mean:
             return Moments.with_scv(mean, self._cutting.stream.cost(phase).scv)
-        return Moments(mean, self._spread(phase, self.work(phase)) ** 2 * slowest_of(self._of(phase)).variance)
+        tasks = self._tasks_of(phase)
+        alone = self.work(phase) / tasks / min(1.0, self._cutting.free)
+        return Moments(mean, (self._spread(phase) * alone) ** 2 * slowest_of(tasks).variance)
 
     def job(self) -> Moments:
         """Return the time of the job in its slot."""
         return sum((self.phase(phase) for phase in OF_A_JOB), AT_ONCE)
 
-    def _of(self, phase: Phase) -> int:
+    def _tasks_of(self, phase: Phase) -> int:
         return self.tasks if phase is Phase.MAP else self.behind
 
-    def _spread(self, phase: Phase, work: float) -> float:
-        """Return the deviation of the seconds of single tasks."""
-        alone = work / self._of(phase) / min(1.0, self._cutting.free)
-        return math.sqrt(self._cutting.stream.cost(phase).scv) * alone
+    def _spread(self, phase: Phase) -> float:
+        return math.sqrt(self._cutting.stream.cost(phase).scv)

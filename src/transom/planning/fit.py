@@ -8,7 +8,7 @@ tasks beside each other, and the slowest of them counts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from transom.errors import DefinitionError
 from transom.model.phases import CutPhases, Phase
 from transom.model.slopes import line
 from transom.model.tuning import StreamTuning
-from transom.planning.cuts import AT_ONCE, Cutting
+from transom.planning.cuts import AT_ONCE, Cutting, clock, units
 from transom.planning.moments import Moments, Residuals
 from transom.planning.orders import slowest_of
 from transom.planning.phases import CUT, TASKS, UNITS
@@ -54,7 +54,9 @@ class _Point:
 
     seconds: float
     units: float
+    """What the phase costs by."""
     tasks: int = 1
+    """Tasks that shared the work, where it is one of tasks."""
 
 
 def fit(name: str, cuts: Sequence[CutPhases], cores: int, nature: Nature) -> StreamProfile:
@@ -101,24 +103,18 @@ def fit(name: str, cuts: Sequence[CutPhases], cores: int, nature: Nature) -> Str
 def _costs(
     cuts: Sequence[CutPhases], read: Sequence[CutPhases], keys: KeyCurve, cores: int, nature: Nature
 ) -> dict[Phase, PhaseCost]:
-    units: dict[str, Callable[[CutPhases], float]] = {
-        "nothing": lambda cut: 0.0,
-        "rows": lambda cut: cut.rows,
-        "tasks": lambda cut: _tasks(cut) + _behind(cut),
-        "shuffled": lambda cut: _tasks(cut) * keys.keys(cut.rows / _tasks(cut)),
-        "partials": lambda cut: keys.keys(cut.rows),
-        # Rows that are merged are not counted: they are taken to be in proportion to the results.
-        "merged": lambda cut: cut.results,
-        "results": lambda cut: cut.results,
-    }
+    def measured(cut: CutPhases, phase: Phase) -> _Point:
+        # Rows that are merged are not counted: they are taken to be as many as results.
+        of = units(cut.rows, _tasks(cut), _behind(cut), keys, cut.results, cut.results)
+        tasks = _behind(cut) if phase is Phase.EXCHANGE else _tasks(cut)
+        return _Point(cut.seconds[phase], of[UNITS[phase]] if phase in UNITS else 0.0, tasks)
+
     # A row comes at any moment between two looks.
     costs = {Phase.LOOK: PhaseCost(nature.look / 2, 0.0, 1 / 3)}
     for phase in (*CUT, Phase.CLOSE, Phase.CONSOLIDATE, Phase.DELIVER):
-        of, points = units[UNITS.get(phase, "nothing")], []
-        for cut in read if phase in CUT else cuts:
-            tasks = 1 if phase not in TASKS else _tasks(cut) if phase is Phase.MAP else _behind(cut)
-            if phase in cut.seconds and tasks:
-                points.append(_Point(cut.seconds[phase], of(cut), tasks))
+        points = [measured(cut, phase) for cut in (read if phase in CUT else cuts) if phase in cut.seconds]
+        if phase is Phase.EXCHANGE:
+            points = [point for point in points if point.tasks]
         if points:
             costs[phase] = _of_tasks(points, cores) if phase in TASKS else _line(points)
     return costs
@@ -126,13 +122,12 @@ def _costs(
 
 def _line(points: Sequence[_Point]) -> PhaseCost:
     """Return the line through points; `scv` from what they are off it."""
-    units, seconds = np.array([point.units for point in points]), np.array([point.seconds for point in points])
-    order = np.argsort(units, kind="stable")
-    even = order[len(order) % 2 :]
-    _, slope = line(units[even], seconds[even])
+    of, seconds = np.array([point.units for point in points]), np.array([point.seconds for point in points])
+    odd = len(points) % 2
+    _, slope = line(of[odd:], seconds[odd:])
     each = float(slope)
-    fixed = max(0.0, float(np.mean(seconds - each * units)))
-    expected = np.maximum(fixed + each * units, 1e-9)
+    fixed = max(0.0, float(np.mean(seconds - each * of)))
+    expected = np.maximum(fixed + each * of, 1e-9)
     return PhaseCost(fixed, each, float(np.mean(((seconds - expected) / expected) ** 2)) if fixed + each else 0.0)
 
 
@@ -141,23 +136,18 @@ def _of_tasks(points: Sequence[_Point], cores: int) -> PhaseCost:
     cost = PhaseCost()
     for _ in range(ROUNDS):
         spread = math.sqrt(cost.scv)
-        works = [point.seconds / _clock(point.tasks, cores, spread) for point in points]
+        works = [point.seconds / clock(point.tasks, cores, spread) for point in points]
         single = [
             _Point(work / point.tasks, point.units / point.tasks) for work, point in zip(works, points, strict=True)
         ]
         found = _line(single)
         off = [
-            (point.seconds - mean * point.tasks * _clock(point.tasks, cores, spread)) ** 2
+            (point.seconds - mean * point.tasks * clock(point.tasks, cores, spread)) ** 2
             / (mean**2 * slowest_of(point.tasks).variance)
             for point, mean in zip(points, (max(1e-9, found.mean(one.units)) for one in single), strict=True)
         ]
         cost = replace(found, scv=float(np.mean(off)))
     return cost
-
-
-def _clock(tasks: int, cores: int, spread: float) -> float:
-    """Return the time on the clock of a second of work in so many tasks; see `cuts.Cut.mean`."""
-    return 1 / min(tasks, cores) + spread / tasks * slowest_of(tasks).mean
 
 
 def _curve(cuts: Sequence[CutPhases]) -> KeyCurve:
@@ -190,7 +180,8 @@ def _residuals(profile: StreamProfile, cuts: Sequence[CutPhases], cores: int) ->
 
 
 def _tasks(cut: CutPhases) -> int:
-    return max(1, cut.stages[0].tasks)
+    """Return the tasks that read the rows of a cut; 1 where Spark was not asked."""
+    return max(1, cut.tasks or 1)
 
 
 def _behind(cut: CutPhases) -> int:

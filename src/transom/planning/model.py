@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from transom.model.phases import OF_WINDOWS, WAITS, Phase
 from transom.model.tuning import Tuning
 from transom.planning.cuts import AT_ONCE, Cut, Cutting
-from transom.planning.moments import Moments, mixed
+from transom.planning.moments import NEVER, Moments, mixed
 from transom.planning.orders import slowest
 from transom.planning.phases import CUT, DRIVER, TASKS, THREAD
 from transom.planning.profile import Profile, StreamProfile
@@ -33,14 +35,10 @@ NEAR = 1e-4
 """Relative step at which they have."""
 MOST = 0.98
 """Largest share of the cores that all else is taken to keep busy."""
-NODES = (
-    (-2.8569700138728, 0.01125741132772), (-1.3556261799743, 0.2220759220056), (0.0, 0.5333333333333),
-    (1.3556261799743, 0.2220759220056), (2.8569700138728, 0.01125741132772),
-)  # fmt: skip
-"""Points and weights by which a normal distribution is summed up (Gauss and Hermite)."""
-
-
-NEVER = Moments(math.inf, 0.0)
+NODES = tuple(zip(*(each.tolist() for each in np.polynomial.hermite_e.hermegauss(5)), strict=True))
+"""Points and weights by which a normal distribution is summed up."""
+STALLED = 100.0
+"""Cycle, seconds, for which the loads of a stream are told that cannot keep up."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ class Prediction:
     @property
     def keeps_up(self) -> bool:
         """Whether no backlog grows."""
-        return all(math.isfinite(stream.cycle) for stream in self.streams.values())
+        return all(stream.result.finite for stream in self.streams.values())
 
 
 @dataclass
@@ -155,16 +153,26 @@ class Model:
         """Return what to expect. O(rounds x streams^2)."""
         before: list[float] = []
         for _ in range(ROUNDS):
-            for name, state in self._states.items():
+            for name in self._states:
                 self._settle(name)
-                if not math.isfinite(state.cycle):
-                    return Prediction({each: StreamLatency(math.inf) for each in self._states}, self._loads())
+            if not all(math.isfinite(state.cycle) for state in self._states.values()):
+                return self._stalled()
             now = [each for state in self._states.values() for each in (state.cycle, state.cycle + state.slot.mean)]
             if before and all(abs(one - other) <= NEAR * one for one, other in zip(now, before, strict=True)):
                 break
             before = now
+        loads = self._loads()
+        if loads["thread"] >= 1:
+            return self._stalled()
         alone = {name: self._latency(name) for name in self._states}
-        return Prediction({name: self._after(name, alone) for name in alone}, self._loads())
+        return Prediction({name: self._after(name, alone) for name in alone}, loads)
+
+    def _stalled(self) -> Prediction:
+        """Return what to expect where something cannot keep up: nothing, of any stream, as they share it."""
+        for state in self._states.values():
+            if not math.isfinite(state.cycle):
+                state.cycle, state.rows = STALLED, self._rates[state.name] * STALLED
+        return Prediction(dict.fromkeys(self._states, StreamLatency(math.inf)), self._loads())
 
     # ---- streams beside each other
 
@@ -194,7 +202,10 @@ class Model:
     # ---- one stream
 
     def _latency(self, name: str) -> StreamLatency:
-        """Mix the latencies of cuts with few and many rows, each as often as a row arrives while it is under way."""
+        """Mix the latencies of cuts with few and many rows, each as often as a row arrives while it is under way.
+
+        The rows of cuts are taken for lognormal.
+        """
         state = self._states[name]
         wide = math.sqrt(math.log1p(state.profile.uneven))
         nodes = NODES if wide > 0 else ((0.0, 1.0),)
@@ -202,8 +213,7 @@ class Model:
         for node, weight in nodes:
             rows = state.rows * math.exp(node * wide - wide**2 / 2)
             phases = self._phases(name, rows)
-            length = max(2 * phases[Phase.TURN].mean, self._tuning.of(name).trigger_seconds, 1e-9)
-            parts.append((weight * length, phases))
+            parts.append((weight * max(state.profile.piece, self._least(name, rows)), phases))
         mean = {phase: mixed([(weight, phases[phase]) for weight, phases in parts]) for phase in Phase}
         record = mixed([(weight, _total(phases, (*WAITS, *CUT))) for weight, phases in parts])
         result = mixed([(weight, _total(phases, tuple(Phase))) for weight, phases in parts])
@@ -211,30 +221,28 @@ class Model:
 
     def _phases(self, name: str, rows: float) -> dict[Phase, Moments]:
         """Return the phases of a result whose rows come while a cut of so many rows is under way."""
-        state, trigger = self._states[name], self._tuning.of(name).trigger_seconds
-        stream = state.profile
-        length = state.slot.mean + state.thread.mean + state.cutting.seconds(rows)
-        cut = state.cutting.of(rows)
+        state = self._states[name]
+        stream, cut = state.profile, state.cutting.of(rows)
         phases = {phase: cut.phase(phase) for phase in Phase}
-        phases[Phase.TURN] = gate_wait(length, trigger, stream.piece, stream.regular)
+        phases[Phase.TURN] = gate_wait(self._least(name, rows), stream.piece, stream.regular)
         phases[Phase.SLOT] = state.slot
         phases[Phase.COMMIT] += state.thread
         phases[Phase.CONSOLIDATE] = slowest(phases[Phase.CONSOLIDATE], stream.groups)
         phases[Phase.DELIVER] += queueing(1 / stream.closing, 0.0, phases[Phase.DELIVER])
         return phases
 
+    def _least(self, name: str, rows: float) -> float:
+        """Return the seconds from the start of a cut of so many rows until the next one may start."""
+        state = self._states[name]
+        taken = state.slot.mean + state.thread.mean + state.cutting.seconds(rows)
+        return max(self._tuning.of(name).trigger_seconds, taken)
+
     def _after(self, name: str, alone: Mapping[str, StreamLatency]) -> StreamLatency:
         """Add the latency of the streams whose results a stream reads."""
-        own, result, before = alone[name], alone[name].result, self._profile.streams[name].after
-        while before is not None:
-            result, before = result + alone[before].result, self._profile.streams[before].after
-        return StreamLatency(own.cycle, own.rows, own.phases, result, own.record)
+        return replace(alone[name], result=sum((alone[each].result for each in self._profile.chain(name)), AT_ONCE))
 
     def _loads(self) -> dict[str, float]:
-        """Return how busy everything is; of streams that cannot keep up, with cuts of 100 s."""
-        for state in self._states.values():
-            if not math.isfinite(state.cycle):
-                state.cycle, state.rows = 100.0, self._rates[state.name] * 100.0
+        """Return how busy everything is."""
         states = list(self._states.values())
         driver = self._machine.driver + sum(state.busy(DRIVER) for state in states) if self._machine.shared else 0.0
         return {

@@ -32,6 +32,16 @@ class Moments:
         return Moments(self.mean + other.mean, self.variance + other.variance)
 
     @property
+    def finite(self) -> bool:
+        """Whether it ends."""
+        return math.isfinite(self.mean)
+
+    @property
+    def square(self) -> float:
+        """Mean of its square, seconds squared."""
+        return self.variance + self.mean**2
+
+    @property
     def sigma(self) -> float:
         """Standard deviation, seconds."""
         return math.sqrt(self.variance)
@@ -47,11 +57,17 @@ class Moments:
         return cls(mean, scv * mean**2)
 
 
+NEVER = Moments(math.inf, math.inf)
+"""What does not end, as more comes than can be done."""
+
+
 def mixed(parts: Sequence[tuple[float, Moments]]) -> Moments:
     """Return the moments of a time that is one of several, each with its weight; the weights need not sum to 1.
 
     The law of total variance: the mean of the variances, and the variance of the means.
     """
+    if not all(part.finite for _, part in parts):
+        return NEVER
     total = sum(weight for weight, _ in parts)
     mean = sum(weight * part.mean for weight, part in parts) / total
     return Moments(mean, sum(weight * (part.variance + (part.mean - mean) ** 2) for weight, part in parts) / total)

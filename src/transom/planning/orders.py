@@ -64,5 +64,5 @@ def slowest(time: Moments, count: int) -> Moments:
 
     They are taken for normal; of times with a heavy tail the slowest is slower.
     """
-    order = slowest_of(max(1, count))
+    order = slowest_of(count)
     return Moments(time.mean + time.sigma * order.mean, time.variance * order.variance)

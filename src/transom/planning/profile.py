@@ -59,7 +59,8 @@ NOTHING = PhaseCost()
 class KeyCurve:
     """How many distinct keys so many rows have: points that were measured, straight lines in logarithms between them.
 
-    Behind the last point it goes on like the last line, at most as fast as the rows.
+    The first line begins at one row with one key; behind the last point the last line goes on. There are never more
+    keys than rows.
 
     >>> round(KeyCurve(((100.0, 10.0), (10_000.0, 100.0))).keys(1_000), 2)
     31.62
@@ -79,14 +80,9 @@ class KeyCurve:
         """Return the distinct keys of so many rows; each row is one where nothing was measured."""
         if not self.points or rows <= 1:
             return max(0.0, rows)
-        place = bisect_left(self.points, (rows, 0.0))
-        if place < len(self.points):
-            least, most = self.points[place - 1] if place else (1.0, 1.0), self.points[place]
-            return _between(least, most, rows)
-        last = self.points[-1]
-        if len(self.points) == 1 or self.points[-2][1] >= last[1]:
-            return last[1]
-        return min(rows, _between(self.points[-2], last, rows))
+        place = min(bisect_left(self.points, (rows, 0.0)), len(self.points) - 1)
+        before = self.points[place - 1] if place else (1.0, 1.0)
+        return min(rows, _between(before, self.points[place], rows))
 
 
 def _between(one: tuple[float, float], other: tuple[float, float], rows: float) -> float:
@@ -125,7 +121,7 @@ class StreamProfile:
     after: str | None = None
     """The stream whose results it reads; None if it reads a source."""
     residuals: Residuals = field(default_factory=Residuals)
-    """Of the latencies of results, by which quantiles are found."""
+    """Of cuts, from plan to commit; the quantiles of latencies are found by them."""
     cuts: int = 0
     """Cuts that were measured."""
     most_rows: float = 0.0
@@ -183,6 +179,11 @@ class Profile:
                     raise DefinitionError(f"profile: stream {name} reads {before}, which cannot be.", AGAIN)
                 seen.add(before)
                 before = self.streams[before].after
+
+    def chain(self, name: str) -> list[str]:
+        """Return a stream, the one whose results it reads, and so on to the one that reads a source."""
+        before = self.streams[name].after
+        return [name, *(self.chain(before) if before is not None else [])]
 
     def to_json(self) -> str:
         """Return it as text that `from_json` reads."""

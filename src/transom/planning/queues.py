@@ -16,14 +16,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from transom.planning.moments import Moments
+import numpy as np
 
-ROUNDS = 6
-"""Steps after which a fixed point that still moves is given up."""
+from transom.planning.moments import NEVER, Moments
+
+SECANTS = 6
+"""Steps after which a cycle that still moves is looked for by bisection."""
 NEAR = 1e-5
-"""Relative step at which a fixed point is reached."""
+"""Relative step of the secants at which a cycle is reached."""
 CLOSE = 1e-4
-"""The same where it is found by bisection."""
+"""Relative width of the interval at which bisection ends."""
 LONGEST = 1e3
 """No cycle is longer, seconds: a stream that would need one does not keep up."""
 
@@ -46,7 +48,7 @@ def queueing(rate: float, regular: float, service: Moments) -> Moments:
     if load <= 0:
         return Moments()
     if load >= 1:
-        return Moments(math.inf, math.inf)
+        return NEVER
     varied = service.variance / service.mean**2
     random = load / (1 - load) * (1 + varied) / 2 * service.mean
     mean = load / (1 - load) * (regular + varied) / 2 * service.mean
@@ -64,7 +66,7 @@ def cycle(rate: float, trigger: float, piece: float, seconds: Callable[[float], 
         rate: Rows per second.
         trigger: Least time between two starts, seconds.
         piece: Time from one arrival of rows to the next, seconds: no cut is made of nothing.
-        seconds: Of a cut with so many rows; must not fall.
+        seconds: Of a cut with so many rows; must not fall; infinite if it never ends.
 
     Found by secants (Steffensen's method), from below; by bisection where the time of a cut has steps, as with the
     number of its tasks. Where the rows of a cut cost more than the time in which they came, however many they are,
@@ -75,7 +77,9 @@ def cycle(rate: float, trigger: float, piece: float, seconds: Callable[[float], 
         return max(trigger, piece, seconds(rate * length))
 
     now = least = after(0.0)
-    for _ in range(ROUNDS):
+    if math.isinf(least):
+        return least
+    for _ in range(SECANTS):
         then = after(now)
         if abs(then - now) <= NEAR * now:
             return then
@@ -100,7 +104,7 @@ def _crossing(after: Callable[[float], float], low: float) -> float:
     return high
 
 
-def gate_wait(length: float, trigger: float, piece: float, regular: float) -> Moments:
+def gate_wait(length: float, piece: float, regular: float) -> Moments:
     """Return how long rows wait for the next cut of their stream, without the spread of the cut's length itself.
 
     What arrives while a cut is under way, or the trigger since its start, waits for the next one, anything up to the
@@ -110,19 +114,17 @@ def gate_wait(length: float, trigger: float, piece: float, regular: float) -> Mo
 
     Args:
         length: Time that must pass between two starts, T: the trigger or the cut, seconds.
-        trigger: Least time between two starts, seconds.
         piece: Mean time from one arrival to the next, seconds.
         regular: Squared coefficient of variation of that, 0 to 1.
     """
-    closed = max(length, trigger)
-    waits = Moments.spread(closed)
-    if piece <= 0 or closed <= 0:
+    waits = Moments.spread(length)
+    if piece <= 0 or length <= 0:
         return waits
-    at_random = closed / piece / (closed / piece + math.exp(-closed / piece))
-    like_clockwork = 0.0 if closed <= piece else 1.0
+    at_random = length / piece / (length / piece + math.exp(-length / piece))
+    like_clockwork = 0.0 if length <= piece else 1.0
     share = min(1.0, regular) * at_random + (1 - min(1.0, regular)) * like_clockwork
     mean = share * waits.mean
-    return Moments(mean, share * (waits.variance + waits.mean**2) - mean**2)
+    return Moments(mean, share * waits.square - mean**2)
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ class Shared:
     @property
     def running(self) -> float:
         """Share of the time in which a job of it runs."""
-        return min(1.0, self.job.mean / self.cycle) if self.cycle > 0 else 1.0
+        return min(1.0, self.job.mean / self.cycle) if self.job.mean > 0 else 0.0
 
     @property
     def waiting(self) -> float:
@@ -152,26 +154,23 @@ def slot_wait(others: Sequence[Shared], slots: int) -> Moments:
 
     Who arrives sees the other streams as they are at any moment (the arrival theorem of closed networks, Reiser and
     Lavenberg 1980): with all slots busy it waits for the first job to end, and for those that wait already. The others
-    are taken for independent of each other, each with a job at its own share of the time.
+    are taken for independent of each other, each with a job at its own share of the time. For the variance what is left
+    of the first job is taken for exponential, and how many wait for a Poisson number: against simulation of 2 to 8
+    streams mean and deviation are within a tenth of a job plus 20 %; where 8 nearly always wait for one slot the
+    deviation is up to two thirds too large.
     """
     if len(others) < slots:
         return Moments()
-    chances = [1.0]  # that so many of the others run
+    chances = np.ones(1)  # that so many of the others run
     for other in others:
-        run = other.running
-        chances = [
-            (chances[n] if n < len(chances) else 0.0) * (1 - run) + (chances[n - 1] * run if n else 0.0)
-            for n in range(len(chances) + 1)
-        ]
-    busy = sum(chances[slots:])
-    work = sum(other.running for other in others)
-    if work <= 0 or busy <= 0:
+        chances = np.convolve(chances, (1 - other.running, other.running))
+    busy = float(chances[slots:].sum())
+    if busy <= 0:
         return Moments()
-    mean_job = sum(other.running * other.job.mean for other in others) / work
-    square = sum(
-        other.running * (other.job.variance + other.job.mean**2) / max(other.job.mean, 1e-12) for other in others
+    work = sum(other.running for other in others)
+    rest = (
+        sum(other.running * other.job.square / other.job.mean for other in others if other.running) / work / 2 / slots
     )
-    rest = square / work / 2 / slots
+    first = Moments(busy * rest, busy * 2 * rest**2 - (busy * rest) ** 2)
     queue = sum(other.waiting * other.job.mean for other in others) / slots
-    mean = busy * rest + queue
-    return Moments(mean, busy * (2 * rest**2) + queue * mean_job / slots + max(0.0, busy * rest**2 - mean**2))
+    return first + Moments(queue, sum(other.waiting * other.job.square for other in others) / slots**2)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from transom.errors import DefinitionError
+from transom.errors import DefinitionError, require_extra
 from transom.model.time import MICROS_PER_SECOND, Micros
 from transom.model.tuning import StreamTuning, Tuning
 from transom.planning.model import Machine, Model, Prediction
@@ -67,8 +67,7 @@ class Goal:
 
     def times(self, factor: float) -> Goal:
         """Return the same with so many times the rates."""
-        rates = {name: factor * rate for name, rate in self.rates.items()}
-        return Goal(rates, self.limits, self.share, self.margin)
+        return replace(self, rates={name: factor * rate for name, rate in self.rates.items()})
 
 
 @dataclass(frozen=True)
@@ -131,8 +130,12 @@ def solve(profile: Profile, goal: Goal, machines: Callable[[int], Machine], most
         profile: What phases cost.
         goal: Rates and limits.
         machines: Returns the machine with so many executors (in local mode: cores).
-        most: So many there are.
+        most: So many there are, at least 1.
+
+    Raises:
+        DefinitionError: SciPy is not installed.
     """
+    require_extra("planning", ("scipy",), "Planning")
     sizes: list[Size] = []
     for executors in range(1, most + 1):
         search = Search(profile, machines(executors))
@@ -206,9 +209,7 @@ class Search:
 
     def _refined(self, goal: Goal, slots: int, tasks: int) -> Choice:
         """Return the best trigger for some whole numbers."""
-        from scipy.optimize import (
-            minimize_scalar,
-        )  # only here, as it takes long, and this module is loaded with the rest
+        from scipy.optimize import minimize_scalar  # only here, as it takes half a second
 
         found = minimize_scalar(
             lambda share: min(1e9, self._choice(goal, slots, tasks, math.exp(share)).ratio),
@@ -244,20 +245,16 @@ class Search:
 
     def _latency(self, goal: Goal, name: str, prediction: Prediction) -> float:
         result = prediction.streams[name].result
-        if goal.share is None or not math.isfinite(result.mean):
+        if goal.share is None or not result.finite:
             return result.mean
         return self._profile.streams[name].residuals.quantile(result, goal.share)
 
 
 def _size(search: Search, goal: Goal, executors: int, choice: Choice, smaller: float) -> Size:
     """Return the most that a machine can do; a smaller one could do so many times the rates."""
-    low, high = (1.0, 1.25) if choice.kept else (0.0, 1.0)
-    if smaller > 0:
-        low, high = (
-            max(low, smaller),
-            min(max(low, smaller) * (1 + 2 / executors), high if not choice.kept else math.inf),
-        )
-    factor, within = search.largest(goal, low, high)
+    low = max(smaller, 1.0 if choice.kept else 0.0)
+    high = low * (1 + 2 / executors) if smaller > 0 else 1.25
+    factor, within = search.largest(goal, low, high if choice.kept else min(1.0, high))
     return Size(executors, search.machine.cores, factor, within or choice)
 
 
@@ -265,14 +262,9 @@ def _division(profile: Profile, goal: Goal, prediction: Prediction) -> dict[str,
     """Divide the limits of streams that read results: each may take as much more than expected as the others."""
     divided: dict[str, float] = {}
     for name, limit in goal.limits.items():
-        if profile.streams[name].after is not None:
-            whole, stream = prediction.streams[name].result.mean, name
-            while math.isfinite(whole):
-                before = profile.streams[stream].after
-                rest = 0.0 if before is None else prediction.streams[before].result.mean
-                own = limit * (prediction.streams[stream].result.mean - rest) / whole
-                divided[stream] = min(divided.get(stream, math.inf), own)
-                if before is None:
-                    break
-                stream = before
+        chain, whole = profile.chain(name), prediction.streams[name].result
+        if len(chain) > 1 and whole.finite:
+            for stream in chain:
+                own = sum(phase.mean for phase in prediction.streams[stream].phases.values())
+                divided[stream] = min(divided.get(stream, math.inf), limit * own / whole.mean)
     return divided
