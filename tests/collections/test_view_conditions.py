@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -73,7 +74,9 @@ numbers = st.sampled_from(
      "d + e", "d * f", "-e", "abs(f)", "d - i", "i % 3", "j % 7", "i div 2", "d / 2", "f / 0.5",
      "CASE WHEN b THEN i WHEN c THEN k END", "if(d > 0, d, e)", "nullif(i, 7)", "1 + 2"]
 )  # fmt: skip
-texts = st.sampled_from(["s", "t", "'a'", "''", "'é'", "'\U0001f600'", "NULL", "coalesce(s, t)"])
+texts = st.sampled_from(
+    ["s", "t", "'a'", "''", "'é'", "'\U0001f600'", "NULL", "coalesce(s, t)", "nullif(s, t)", "CASE WHEN b THEN s END"]
+)
 days = st.sampled_from(["day", "DATE'2026-03-01'", "DATE'1969-12-31'"])
 times = st.sampled_from(["at", "TIMESTAMP'2026-03-01 00:00:00'", "TIMESTAMP'2026-10-25 02:30:00'", "'2026-03-01'"])
 walls = st.sampled_from(["wall", "TIMESTAMP_NTZ'2026-03-01 00:00:00'", "NULL"])
@@ -154,6 +157,21 @@ def test_rows_are_kept_that_spark_keeps(spark, frame, written, zone):
         wanted = frame.select(*(F.expr(each).eqNullSafe(True) for each in found)).toArrow().columns
         for condition, expected in zip(found, wanted, strict=True):
             assert found[condition] == expected.to_pylist(), condition
+
+
+def test_a_choice_between_texts_and_nulls_of_a_slice():
+    """Arrow reads long tables in slices; its `if_else` gave other texts for them, before version 24."""
+    s, null, a = (
+        Term(kind, pa.string(), "", value=value)
+        for kind, value in (("Column", "s"), ("Literal", pa.scalar(None, pa.string())), ("Literal", pa.scalar("a")))
+    )
+    table = pa.table({"s": ["a", "b", None, "cc"] * 5}).slice(3)
+    is_a = Term("EqualTo", pa.bool_(), "", (s, a))
+    chosen = Term("CaseWhen", pa.string(), "", (is_a, null, s))
+    for text in ("a", "b", "cc"):
+        condition = Term("EqualTo", pa.bool_(), "", (chosen, replace(a, value=pa.scalar(text))))
+        found = table.filter(arrow_expression(condition, table.schema))["s"].to_pylist()
+        assert found == [value for value in table["s"].to_pylist() if value == text != "a"]
 
 
 @pytest.mark.parametrize(

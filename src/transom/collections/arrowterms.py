@@ -90,8 +90,11 @@ class _Translation:
             return pc.scalar(pa.scalar(None, term.type))
         holds = pc.coalesce(self.value(children[0], reached), False)
         rest = Term(term.kind, term.type, term.text, children[2:])
-        return pc.if_else(
-            holds, self.value(children[1], _and(reached, holds)), self.choice(rest, _and(reached, ~holds))
+        # Before version 24, Arrow's `if_else` of a null and a slice of texts gave other texts.
+        return pc.case_when(
+            pc.make_struct(holds),
+            self.value(children[1], _and(reached, holds)),
+            self.choice(rest, _and(reached, ~holds)),
         )
 
     def coalesced(self, term: Term, reached: Reached) -> pc.Expression:
