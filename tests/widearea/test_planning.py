@@ -13,6 +13,7 @@ from transom.widearea.joint import joint
 from transom.widearea.objectives import OBJECTIVES, Worth
 from transom.widearea.planning import plan
 from transom.widearea.plans import Plan
+from transom.widearea.programs import Chosen
 from transom.widearea.topology import Topology
 
 few = settings(max_examples=6, deadline=None)
@@ -141,6 +142,14 @@ def test_the_gap_is_a_share_of_what_flows_are_worth_not_of_what_leaving_out_cost
     assert sum(map(worth.value, some.columns)) >= 0.99 * sum(map(worth.value, best.columns))
 
 
+def test_what_the_solver_leaves_out_when_its_time_is_over_is_placed_where_there_is_room(monkeypatch):
+    monkeypatch.setattr("transom.widearea.joint.whole", lambda *_: Chosen([], 1e9))
+    topology, flows = world(1, sites=4, flows=3, least=20, most=30)
+    found = plan(topology, flows)
+    assert len(found.routes) == 3
+    assert found.bound == 1e9
+
+
 def test_without_headroom_a_plan_stays_only_while_its_links_carry_it():
     topology = Topology(("A", "B"), {("A", "B"): 1_000.0}, headroom=1.0)
     flows = [flow("f", {"A": 0.0}, "B", fixed=990.0, tick=1.0)]
@@ -177,6 +186,10 @@ def test_what_cannot_be_planned_is_refused():
         plan(topology, [flow("f", {"A": 1.0}, "B")] * 2)
     with pytest.raises(DefinitionError, match="Did you mean 'latency'"):
         plan(topology, [flow("f", {"A": 1.0}, "B")], "latenci")
+    with pytest.raises(DefinitionError, match="overhead"):
+        replace(topology, overhead={("A", "B"): -1.0})
+    with pytest.raises(DefinitionError, match="merging of -1"):
+        flow("f", {"A": 1.0}, "B", merging=-1.0)
     with pytest.raises(DefinitionError, match="not a plan"):
         Plan.from_json({})
     with pytest.raises(DefinitionError, match="sizes of flow 'f' for A"):

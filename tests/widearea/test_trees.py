@@ -1,6 +1,8 @@
 import pytest
+from tests.widearea.worlds import flow, problem_of
 
 from transom.errors import DefinitionError
+from transom.widearea.topology import Topology
 from transom.widearea.trees import Tree, count_trees, trees
 
 
@@ -10,12 +12,11 @@ def test_two_sources_at_seven_sites_have_27_trees():
 
 
 def test_a_relay_sends_its_own_with_what_it_merges():
-    tree = Tree("D", (("A", "B"), ("B", "D"), ("C", "D")))
-    assert dict(tree.hops) == {
-        ("A", "B"): frozenset("A"),
-        ("B", "D"): frozenset("AB"),
-        ("C", "D"): frozenset("C"),
-    }
+    given = flow("f", {"A": 100.0, "B": 200.0, "C": 300.0}, "D", scale=1.0, fixed=7.0, tick=1.0)
+    problem = problem_of(Topology(tuple("ABCD"), {}, tick=1.0), (given,))
+    load = problem.load(problem.column(0, Tree("D", (("A", "B"), ("B", "D"), ("C", "D"))), 1))
+    links = [tuple("ABCD"[site] for site in divmod(link, 4)) for link in load.links]
+    assert dict(zip(links, load.rates, strict=True)) == {("A", "B"): 107.0, ("B", "D"): 307.0, ("C", "D"): 307.0}
 
 
 @pytest.mark.parametrize(

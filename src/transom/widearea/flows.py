@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol
 
 import numpy as np
@@ -54,10 +55,14 @@ class Flow:
                 f"{where} has its destination {self.destination!r} among its sources.",
                 "Leave it out: what a site owes itself takes no link.",
             )
-        if not self.limit > 0 or not 0 < self.quantile < 1 or not self.weight > 0:
+        if not self.limit > 0 or not 0 < self.quantile < 1 or not 0 < self.weight < inf:
             raise DefinitionError(
                 f"{where} has limit {self.limit} s, quantile {self.quantile}, weight {self.weight}.",
-                "Limit and weight are positive, the quantile is between 0 and 1.",
+                "Limit and weight are positive, the weight is finite, the quantile is between 0 and 1.",
+            )
+        if not 0 <= self.job < inf or not 0 <= self.merging < inf:
+            raise DefinitionError(
+                f"{where} has jobs of {self.job} s and merging of {self.merging} s.", "Neither is negative or endless."
             )
         if not any(self.least <= ticks <= self.most for ticks in INTERVALS):
             raise DefinitionError(

@@ -6,6 +6,7 @@ import numpy as np
 
 from transom.widearea.decomposition import Answer
 from transom.widearea.flows import Floats
+from transom.widearea.moves import Placement
 from transom.widearea.objectives import Worth
 from transom.widearea.problem import Column
 from transom.widearea.programs import Columns, whole
@@ -35,4 +36,9 @@ def joint(worth: Worth, penalties: Floats, seconds: float, gap: float = GAP) -> 
                 columns.add(Column(number, first.parents, at))
     room = problem.capacity.ravel()
     found = whole(columns, range(len(columns.all)), range(len(problem.flows)), penalties, room, seconds, gap)
-    return None if found is None else Answer(sorted(found.columns), found.bound, np.zeros_like(room))
+    if found is None:
+        return None
+    placed, free = Placement(worth, found.columns), np.zeros_like(room)
+    if missing := [flow for flow in range(len(problem.flows)) if flow not in placed.columns]:
+        placed.settle(missing, free, (0.0,))  # left out by the time limit, or beyond a link by HiGHS's tolerance
+    return Answer(sorted(placed.columns.values()), found.bound, free)

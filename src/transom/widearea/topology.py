@@ -55,6 +55,13 @@ class Topology:
                     "Give a number that is not negative.",
                 )
 
+        for (source, target), taken in self.overhead.items():
+            if not (isfinite(taken) and taken >= 0):
+                raise DefinitionError(
+                    f"The overhead of the link from {source!r} to {target!r} is {taken} bytes/s.",
+                    "Give a number that is not negative.",
+                )
+
     def capacity(self, link: Link) -> float:
         """Return the bytes per second that partials may take of a link; 0 where there is none."""
         return max(0.0, self.headroom * self.links.get(link, 0.0) - self.overhead.get(link, 0.0))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from transom.errors import DefinitionError
-from transom.widearea.topology import Link, Site
+from transom.widearea.topology import Site
 
 
 @dataclass(frozen=True)
@@ -28,20 +28,6 @@ class Tree:
                     f"{source!r} sends by way of {parent!r}, which does not send to {self.destination!r} itself.",
                     "A tree has two hops at most.",
                 )
-
-    @property
-    def hops(self) -> tuple[tuple[Link, frozenset[Site]], ...]:
-        """The links that it uses, with the sources whose partials they carry, merged; first hops first."""
-        heads: dict[Site, set[Site]] = {}
-        first: list[tuple[Link, frozenset[Site]]] = []
-        for source, parent in self.parents:
-            if parent == self.destination:
-                heads.setdefault(source, set()).add(source)
-            else:
-                heads.setdefault(parent, set()).add(source)
-                first.append(((source, parent), frozenset([source])))
-        last = [((head, self.destination), frozenset(below)) for head, below in heads.items()]
-        return (*first, *last)
 
 
 def trees(sources: Sequence[Site], destination: Site, sites: Sequence[Site]) -> Iterator[Tree]:
