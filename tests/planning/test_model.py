@@ -113,6 +113,12 @@ def test_closings_that_take_longer_than_the_time_between_them_are_too_much(phase
     assert known.loads["sinks" if phase is Phase.DELIVER else "thread"] >= 2
 
 
+def test_streams_whose_waits_for_each_other_grow_without_end_do_not_keep_up():
+    crowd = profile(**{f"s{place}": stream(row=1e-5, fixed=5.0) for place in range(8)})
+    assert not predicted(crowd, 30_000, Machine(4), slots=1).keeps_up
+    assert predicted(crowd, 300, Machine(4), slots=1).keeps_up
+
+
 def test_a_stream_that_cannot_keep_up_leaves_no_other_one_without_loads():
     known = predicted(profile(a=stream(row=1e-3), b=stream()), 30_000, trigger=0.0)
     assert not known.keeps_up

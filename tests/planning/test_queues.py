@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.planning.moments import Moments
-from transom.planning.queues import Shared, cycle, gate_wait, queueing, slot_wait, third_moment
+from transom.planning.queues import LONGEST, Shared, cycle, gate_wait, queueing, slot_wait, third_moment
 
 LOADS = st.floats(0.01, 0.95)
 
@@ -70,6 +70,9 @@ def test_a_cycle_that_cannot_keep_up_has_no_end():
     assert cycle(100.0, 1.0, 0.0, lambda rows: 0.1 + rows * 0.0101) == math.inf
     assert cycle(100.0, 5.0, 0.0, lambda rows: 0.1 + rows * 0.0101) == math.inf
     assert cycle(100.0, 5.0, 0.0, lambda rows: math.inf) == math.inf
+    assert cycle(100.0, 5.0, 0.0, lambda rows: 1.1 * LONGEST) == math.inf
+    assert cycle(100.0, 5.0, 0.0, lambda rows: 0.9 * LONGEST + 0.002 * rows) == math.inf
+    assert cycle(100.0, 5.0, 0.0, lambda rows: 0.9 * LONGEST) == 0.9 * LONGEST
 
 
 def test_a_cycle_is_found_where_cost_grows_ever_slower():

@@ -77,12 +77,12 @@ def cycle(rate: float, trigger: float, piece: float, seconds: Callable[[float], 
         return max(trigger, piece, seconds(rate * length))
 
     now = least = after(0.0)
-    if math.isinf(least):
-        return least
+    if least > LONGEST:
+        return math.inf
     for _ in range(SECANTS):
         then = after(now)
         if abs(then - now) <= NEAR * now:
-            return then
+            return then if then <= LONGEST else math.inf
         further = after(then)
         slope = (further - then) / (then - now)
         if slope >= 1 or further < now:

@@ -1,0 +1,66 @@
+"""What a cut is divided into and costs: numbers that are found by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from tests.planning.profiles import stream
+
+from transom.model.phases import Phase
+from transom.model.tuning import StreamTuning
+from transom.planning.cuts import Cutting, clock, units
+from transom.planning.orders import slowest_of
+from transom.planning.profile import KeyCurve, PhaseCost, StreamProfile
+
+ROOT = KeyCurve(((100.0, 10.0), (10_000.0, 100.0)))
+"""As many keys as the root of the rows."""
+
+
+def test_units_are_those_of_a_cut_with_and_without_an_exchange():
+    found = units(10_000, 4, 3, ROOT, 70.0, 50.0)
+    assert found == {"rows": 10_000, "tasks": 7, "shuffled": 200, "partials": 100, "merged": 70.0, "results": 50.0}
+    assert units(10_000, 1, 0, ROOT, 70.0, 50.0)["shuffled"] == 0
+
+
+@pytest.mark.parametrize(("tasks", "cores", "even"), [(4, 8.0, 0.25), (4, 2.0, 0.5), (4, 0.5, 2.0), (1, 0.5, 2.0)])
+def test_the_clock_is_that_of_as_many_cores_as_can_work_and_of_the_slowest_task(tasks, cores, even):
+    alone = 1 / tasks / min(1.0, cores)
+    assert clock(tasks, cores, 0.0) == pytest.approx(even)
+    assert clock(tasks, cores, 0.3) == pytest.approx(even + 0.3 * alone * slowest_of(tasks).mean)
+
+
+@pytest.mark.parametrize(
+    ("rows", "rows_per_task", "parts", "tasks"),
+    [
+        (50_000, None, 0, 1),
+        (50_001, None, 0, 8),
+        (50_001, None, 3, 3),
+        (10_000, 1_000, 0, 10),
+        (10_000, 1_000, 3, 3),
+        (2_000.5, 1_000, 0, 3),
+    ],
+)
+def test_tasks_are_bounded_by_the_settings_and_the_source(rows, rows_per_task, parts, tasks):
+    tuning = StreamTuning(0, None, rows_per_task)
+    cut = Cutting(stream(parts=parts), tuning, 8, 8).of(rows)
+    assert cut.tasks == tasks
+    assert cut.behind == (8 if tasks > 1 else 0)
+
+
+def test_work_and_time_of_phases():
+    costs = {
+        Phase.PLAN: PhaseCost(0.5, 0.0, 0.04),
+        Phase.MAP: PhaseCost(0.1, 1e-4, 0.09),
+        Phase.EXCHANGE: PhaseCost(0.2, 0.01, 0.09),
+        Phase.COMMIT: PhaseCost(0.1, 0.001, 0.04),
+    }
+    cutting = Cutting(StreamProfile(costs, keys=ROOT), StreamTuning(0, None, 2_500, 2), 4, 0.5)
+    cut = cutting.of(10_000)
+    assert cut.work(Phase.MAP) == pytest.approx(4 * 0.1 + 1.0)
+    assert cut.work(Phase.EXCHANGE) == pytest.approx(2 * 0.2 + 200 * 0.01)
+    assert cut.work(Phase.COMMIT) == pytest.approx(0.2)
+    assert cut.phase(Phase.COMMIT).sigma == pytest.approx(0.2 * 0.2)
+    assert cut.phase(Phase.MAP).mean == pytest.approx(1.4 * clock(4, 0.5, 0.3))
+    assert cut.phase(Phase.MAP).sigma == pytest.approx(0.3 * 1.4 / 4 / 0.5 * math.sqrt(slowest_of(4).variance))
+    assert cut.job().mean == pytest.approx(cutting.seconds(10_000) - 0.2)
