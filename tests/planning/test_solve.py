@@ -97,6 +97,17 @@ def test_the_limit_of_a_chain_is_divided_in_the_shares_that_its_streams_take():
     assert plan.division["a"] == pytest.approx(2.0 * first / whole)
 
 
+def test_a_rate_far_below_what_a_machine_can_do_takes_few_steps(monkeypatch: pytest.MonkeyPatch):
+    tried, best = [], Search.best
+    monkeypatch.setattr(Search, "best", lambda search, goal: tried.append(goal) or best(search, goal))
+    known, goal = profile(), Goal({"s": 1.0}, {"s": 2.0}, None)
+    factor, within = Search(known, cluster(1)).largest(goal, 1.0, 1.25)
+    assert factor > 10_000
+    assert within is not None
+    assert within.kept
+    assert len(tried) < 40
+
+
 def test_scipy_is_an_extra(monkeypatch: pytest.MonkeyPatch):
     found = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "scipy" else found(name))

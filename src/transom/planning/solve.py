@@ -178,7 +178,7 @@ class Search:
         Args:
             goal: Rates and limits.
             low: A factor that is known to be within, or 0.
-            high: Where to look first; raised until it is out of reach.
+            high: Where to look first; raised, each time by twice as much, until it is out of reach.
 
         Returns:
             The factor, 0 if no rate is within the limit, and the settings for it.
@@ -188,7 +188,7 @@ class Search:
             return 0.0, None
         low = max(low, LEAST)
         while high < LARGEST and (choice := self.best(goal.times(high))).kept:
-            low, high, within = high, high + max(high - low, high * EXACT), choice
+            low, high, within = high, high + 2 * max(high - low, high * EXACT), choice
         while high - low > EXACT * high:
             middle = (low + high) / 2
             if (choice := self.best(goal.times(middle))).kept:
