@@ -13,9 +13,11 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from transom.widearea.moves import Placement
 from transom.widearea.objectives import Worth
 from transom.widearea.problem import Column
 from transom.widearea.programs import Columns, whole
+from transom.widearea.topology import INTERVALS
 from transom.widearea.trees import trees
 
 Rule: TypeAlias = Literal["printed", "relative", "largest"]
@@ -24,7 +26,10 @@ ROUNDS = 8
 
 
 def intervals(worth: Worth, ways: Sequence[tuple[int, ...]], seconds: float = 10.0) -> list[Column] | None:
-    """Return the best intervals for given trees; None if some flow does not fit."""
+    """Return the best intervals for given trees; None if some flow does not fit.
+
+    Where HiGHS is not done in time, shortening intervals in turn may do better; it also finds whatever fits at all.
+    """
     columns = Columns(worth)
     for flow, way in enumerate(ways):
         for at in worth.problem.shapes[flow].allowed:
@@ -32,12 +37,31 @@ def intervals(worth: Worth, ways: Sequence[tuple[int, ...]], seconds: float = 10
     flows, penalties = range(len(ways)), np.full(len(ways), worth.spread())
     room = worth.problem.capacity.ravel()
     found = whole(columns, range(len(columns.all)), flows, penalties, room, seconds, 1e-4)
-    return None if found is None or len(found.columns) < len(ways) else sorted(found.columns)
+    grown = shortened(worth, ways)
+    if found is None or len(found.columns) < len(ways):
+        return grown
+    return sorted(found.columns) if grown is None else max(sorted(found.columns), grown, key=lambda c: _value(worth, c))
 
 
-def direct(worth: Worth) -> list[Column] | None:
+def shortened(worth: Worth, ways: Sequence[tuple[int, ...]]) -> list[Column] | None:
+    """Return the longest intervals, made shorter flow by flow, a step at a time, while links have room and it pays."""
+    problem, placed = worth.problem, Placement(worth)
+    for flow, way in enumerate(ways):
+        if not placed.put(Column(flow, way, problem.shapes[flow].allowed[-1])):
+            return None
+    for at in reversed(range(len(INTERVALS) - 1)):
+        for flow, way in enumerate(ways):
+            if at in problem.shapes[flow].allowed:
+                old, new = placed.columns[flow], Column(flow, way, at)
+                placed.take(flow)
+                if worth.value(new) < worth.value(old) or not placed.put(new):
+                    placed.put(old)
+    return [placed.columns[flow] for flow in range(len(ways))]
+
+
+def direct(worth: Worth, seconds: float = 10.0) -> list[Column] | None:
     """Return the best intervals for direct paths; None if they do not fit."""
-    return intervals(worth, [(shape.destination,) * len(shape.sources) for shape in worth.problem.shapes])
+    return intervals(worth, [(shape.destination,) * len(shape.sources) for shape in worth.problem.shapes], seconds)
 
 
 def alternate(worth: Worth, rule: Rule) -> list[Column] | None:

@@ -160,6 +160,8 @@ def larges(run: Run, count: int) -> int:
             found, _ = planned(other, LARGE_SECONDS)
             over += exceeded(other, found)
             kept.append(found.gap)
+        often = sum(route.interval == 1 for route in first.routes) / len(problem.flows)
+        run.say(f"large {seed}: {often:.3f} of the flows leave at every tick, which is the most that they can")
         run.say(f"large {seed}: gap {gaps[-2]:.4f}, {seconds:.1f} s; again {gaps[-1]:.4f}, {soon:.1f} s")
         run.say(f"large {seed}: at what direct needs {tight[-1]:.4f}, keyed {hard[-1]:.4f}")
     for name, values in (("gap", gaps), ("tight_gap", tight), ("keyed_gap", hard), ("s", cold), ("again_s", again)):

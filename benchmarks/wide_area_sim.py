@@ -35,6 +35,8 @@ QUICK_SITES, QUICK_SECONDS, QUICK_SEEDS = 30, 180, 2
 REDUCED = f"{QUICK_SITES} sites instead of {SITES}, {QUICK_SECONDS} s instead of {SECONDS}, {QUICK_SEEDS} seeds"
 SPARE = 3.0
 """Links are so many times what direct needs at the longest interval."""
+PLANNING = 60.0
+"""Seconds of solvers, for the plan and for the intervals of direct paths alike."""
 LIMITS = (3.0, 5.0, 10.0, 20.0)
 EVERY = 60
 """Seconds between two looks at the plan that is kept up to date, and how long what fails stays away."""
@@ -170,7 +172,7 @@ def columns_of(problem: Problem, found: Plan) -> Phase:
 
 def on_direct(problem: Problem, objective: Objective) -> Phase:
     """Return the best intervals of direct paths."""
-    columns = direct(Worth(problem, objective))
+    columns = direct(Worth(problem, objective), PLANNING)
     assert columns is not None, "links have room for direct"
     return Phase(0, columns, phases(problem, columns, {}))
 
@@ -205,7 +207,7 @@ def main() -> None:
         close: list[float] = []
         for seed in range(seeds):
             problem = problem_of(seed, sites)
-            made = plan(problem.topology, problem.flows, "latency", 60.0)
+            made = plan(problem.topology, problem.flows, "latency", PLANNING)
             rough = bandwidths(problem, seconds, seed, rough=True)
             timelines = {
                 "direct": [on_direct(problem, "latency")],

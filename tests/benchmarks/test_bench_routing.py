@@ -1,7 +1,7 @@
 import numpy as np
 from benchmarks.alternating import alternate, direct
 from benchmarks.wide_area_sim import Links, Phase, simulate
-from benchmarks.wide_problems import paper, printed
+from benchmarks.wide_problems import keyed, paper, printed, scaled
 from tests.widearea.worlds import flow, problem_of
 
 from transom.widearea.objectives import Worth
@@ -14,6 +14,16 @@ def test_the_printed_rule_never_leaves_direct_paths():
     worth = Worth(paper(3, printed, 0.2), "frequencies")
     found, straight = (f(worth, *rest) for f, rest in ((alternate, ["printed"]), (direct, [])))
     assert [column.parents for column in found] == [column.parents for column in straight]
+
+
+def test_direct_paths_have_their_best_intervals_also_where_the_solver_is_not_done(monkeypatch):
+    worth = Worth(scaled(paper(3, keyed, 0.2), 1.0 + 1e-9), "goodput")
+    best = sum(map(worth.value, direct(worth)))
+    monkeypatch.setattr("benchmarks.alternating.whole", lambda *_: None)
+    found = direct(worth)
+    assert len(found) == 20
+    assert (worth.problem.use(found) <= worth.problem.capacity * (1 + 1e-6)).all()
+    assert best * 0.8 <= sum(map(worth.value, found)) <= best * (1 + 1e-6)
 
 
 def test_links_serve_one_after_the_other_at_the_bandwidth_of_each_second():
