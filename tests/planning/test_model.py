@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.planning.profiles import costs_of_streams, profile, stream, tuning
 
-from transom.model.phases import OF_WINDOWS, Phase
+from transom.model.phases import OF_WINDOWS, WAITS, Phase
 from transom.planning.cuts import Cutting
 from transom.planning.model import Machine, Model, Prediction
 from transom.planning.moments import NEVER, Moments
@@ -126,15 +126,19 @@ def test_a_stream_that_cannot_keep_up_leaves_no_other_one_without_loads():
 
 
 def test_loads_are_the_work_of_a_second():
-    known = profile(a=stream(), b=stream())
+    known = profile(a=stream(closing=4.0), b=stream(closing=4.0))
     said = predicted(known, 10_000, Machine(8, True, driver=0.5), trigger=1.0)
     one = Cutting(stream(), tuning(known, 1.0, rows_per_task=ONE_TASK).of("a"), 8, 8).of(10_000)
+
+    def each_second(phase: Phase) -> float:
+        return one.work(phase) / (4.0 if phase in OF_WINDOWS else 1.0)
+
     assert said.streams["a"].cycle == 1.0
     assert said.loads["slots"] == pytest.approx(2 * one.job().mean / 2, rel=0.1)
     assert said.loads["stream"] == pytest.approx(sum(one.mean(phase) for phase in CUT), rel=0.1)
-    assert said.loads["thread"] == pytest.approx(2 * sum(one.work(phase) for phase in THREAD))
-    assert said.loads["sinks"] == pytest.approx(one.work(Phase.DELIVER))
-    work = sum(one.work(phase) for phase in (*TASKS, *DRIVER))
+    assert said.loads["thread"] == pytest.approx(2 * sum(map(each_second, THREAD)))
+    assert said.loads["sinks"] == pytest.approx(each_second(Phase.DELIVER))
+    work = sum(map(each_second, (*TASKS, *DRIVER)))
     assert said.loads["cores"] == pytest.approx((2 * work + 0.5) / 8)
     apart = predicted(known, 10_000, Machine(8, False), trigger=1.0)
     assert apart.loads["cores"] == pytest.approx(2 * sum(one.work(phase) for phase in TASKS) / 8)
@@ -146,6 +150,25 @@ def test_the_cores_of_a_job_are_what_all_else_leaves():
     beside = predicted(known, 10_000, Machine(2, True, driver=1.0), trigger=1.0, rows_per_task=1_000)
     map_alone, map_beside = (each.streams["s"].phases[Phase.MAP].mean for each in (alone, beside))
     assert map_beside == pytest.approx(2 * map_alone)
+
+
+def test_other_streams_and_their_driver_leave_the_rest_of_the_cores():
+    each = stream(scv=0.0)
+    known = profile(a=each, b=each)
+    said = predicted(known, 10_000, Machine(4, driver=0.2), trigger=1.0, rows_per_task=1_000)
+    cut = Cutting(each, tuning(known, 1.0, rows_per_task=1_000).of("b"), 4, 4).of(10_000)
+    tasks, driver = (sum(cut.work(phase) for phase in phases) for phases in (TASKS, DRIVER))
+    free = 4 - 0.2 - driver - tasks / 2  # one of the two slots is its own
+    for phase in TASKS:
+        assert said.streams["a"].phases[phase].mean == pytest.approx(cut.work(phase) / free)
+
+
+def test_a_stream_without_a_trigger_goes_round_with_its_waits_and_its_cut():
+    known = predicted(profile(a=stream(), b=stream(), c=stream()), 3_000, trigger=0.0, slots=2).streams["b"]
+    assert known.phases[Phase.SLOT].mean > 0.01
+    assert known.cycle == pytest.approx(sum(known.phases[phase].mean for phase in (Phase.SLOT, *CUT)), rel=1e-3)
+    assert known.rows == pytest.approx(3_000 * known.cycle)
+    assert known.record.mean == pytest.approx(sum(known.phases[phase].mean for phase in (*WAITS, *CUT)))
 
 
 def test_what_others_do_on_the_thread_is_waited_for_at_the_commit():

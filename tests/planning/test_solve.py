@@ -13,6 +13,7 @@ from tests.planning.profiles import costs_of_streams, profile, stream
 
 from transom.errors import DefinitionError
 from transom.planning.model import Machine, Model
+from transom.planning.moments import NORMAL, Residuals, cantelli
 from transom.planning.profile import Profile
 from transom.planning.solve import EXACT, Goal, Plan, Search, solve
 
@@ -86,7 +87,6 @@ def test_streams_share_the_least_margin():
     assert max(plan.choice.latencies.values()) <= 3.6
 
 
-@pytest.mark.slow
 def test_the_limit_of_a_chain_is_divided_in_the_shares_that_its_streams_take():
     known = profile(a=stream(limit=None), b=stream(fixed=0.5, after="a"))
     goal = Goal({"a": 1_000.0, "b": 100.0}, {"b": 2.0}, None)
@@ -95,6 +95,36 @@ def test_the_limit_of_a_chain_is_divided_in_the_shares_that_its_streams_take():
     assert sum(plan.division.values()) == pytest.approx(2.0)
     first, whole = (plan.choice.prediction.streams[name].result.mean for name in "ab")
     assert plan.division["a"] == pytest.approx(2.0 * first / whole)
+
+
+@pytest.mark.parametrize("low", [0.0, 1.0])
+def test_the_largest_rate_is_the_one_at_which_the_limit_less_the_margin_is_used_up(low: float):
+    search, goal = Search(profile(s=stream(row=2e-5)), cluster(2)), Goal({"s": 1_000.0}, {"s": 2.0}, None)
+    factor, within = search.largest(goal, low, 100.0 if low == 0 else 1.25)
+    assert within is not None
+    assert within.ratio == pytest.approx(within.latencies["s"] / 1.8)
+    assert 0.95 <= within.ratio <= 1
+    assert within.prediction.streams["s"].rows == pytest.approx(
+        1_000 * factor * within.prediction.streams["s"].cycle, rel=1e-6
+    )
+    assert not search.best(goal.times(1.02 * factor)).kept
+
+
+def test_the_ratio_is_that_of_the_stream_with_the_least_margin():
+    known = profile(a=stream(), b=stream(row=1e-5, residuals=Residuals((-1.0, 1.0))))
+    choice = Search(known, cluster(2)).best(Goal({"a": 1e3, "b": 1e3}, {"a": 9.0, "b": 3.0}, 0.9, 0.2))
+    result = choice.prediction.streams["b"].result
+    assert choice.latencies["b"] == pytest.approx(result.mean + NORMAL.inv_cdf(0.9) * result.sigma)
+    assert choice.latencies["a"] == pytest.approx(cantelli(choice.prediction.streams["a"].result, 0.9))
+    assert choice.ratio == pytest.approx(max(choice.latencies["a"] / 9, choice.latencies["b"] / 3) / 0.8)
+
+
+def test_a_trigger_is_a_share_of_the_limit_that_a_stream_or_its_readers_have():
+    known = profile(a=stream(), b=stream(after="a"), c=stream())
+    tuning = Search(known, cluster(2))._choice(Goal(dict.fromkeys("abc", 1e3), {"b": 2.0, "c": 8.0}), 2, 4, 0.1).tuning
+    assert [tuning.of(name).trigger for name in "abc"] == [200_000, 200_000, 800_000]
+    assert [tuning.of(name).rows_per_task for name in "abc"] == [58, 58, 229]  # trigger x rate in 3.5 tasks
+    assert (tuning.slots, tuning.of("a").partitions) == (2, 2)
 
 
 def test_a_rate_far_below_what_a_machine_can_do_takes_few_steps(monkeypatch: pytest.MonkeyPatch):
