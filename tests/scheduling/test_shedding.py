@@ -150,11 +150,14 @@ def test_pieces_that_are_left_out_are_spread_evenly() -> None:
 
 
 def test_a_window_that_lost_before_is_made_up_for() -> None:
+    """Half of each window is read in all: everything of one that lost its first half, nothing more of the other."""
     pieces = [Piece(1, 0) for _ in range(100)] + [Piece(1, 1) for _ in range(100)]
-    dues = [Due(50.0, kept=0, dropped=100), Due(150.0, kept=100, dropped=0)]
-    read = chosen(pieces, dues, 0.1)
-    assert read_of(pieces, read, 0) == 50
-    assert read_of(pieces, read, 1) == 100
+    read = chosen(pieces, [Due(100.0, kept=0, dropped=100), Due(100.0, kept=100, dropped=0)], 0.1)
+    assert (read_of(pieces, read, 0), read_of(pieces, read, 1)) == (100, 0)
+
+
+def test_of_what_is_too_late_the_last_piece_is_read() -> None:
+    assert chosen([Piece(10, 0)] * 3, [Due(0.0)], 0.1) == [False, False, True]
 
 
 @pytest.mark.parametrize("times", [1.0, 1.2])
