@@ -204,6 +204,16 @@ def test_threads_do_what_is_submitted_and_end():
     assert threads.close(10)
 
 
+def test_there_may_be_more_threads_later():
+    """As when more slots are set: two pieces of work that wait for each other need two threads."""
+    threads, met = Threads(1, "test"), threading.Barrier(2)
+    assert threads.submit(int).result(10) == 0
+    threads.allow(2)
+    done = [threads.submit(met.wait, 10) for _ in range(2)]
+    assert sorted(future.result(20) for future in done) == [0, 1]
+    assert threads.close(10)
+
+
 def test_threads_that_hang_are_not_waited_for():
     threads, may_end = Threads(1, "test"), threading.Event()
     hangs, never = threads.submit(may_end.wait), threads.submit(int)
