@@ -1,9 +1,10 @@
 """Algorithm 1 of the paper over a wide area, as a baseline: intervals and trees in turns.
 
-Step 4 (intervals for given trees) is solved over the same discrete intervals as everything else, exactly; also after
-the trees were rounded, without which links could be over their capacity. Step 5 (trees for given intervals) goes by one
-of three rules. The printed one maximises what is left of all links, that is, it uses them least: a detour uses a link
-more and saves none, so it never leaves the direct paths. Divided by capacities, or by the fullest link, it does.
+Step 4 (problem (6), intervals for given trees) is solved over the same discrete intervals as everything else, exactly;
+also after the trees were rounded, without which links could be over their capacity. Step 5 (problem (7), trees for
+given intervals) goes by one of three rules. The printed one maximises what is left of all links, that is, it uses them
+least: a detour uses a link more and saves none, so it never leaves the direct paths. Divided by capacities, or by the
+fullest link, it does.
 """
 
 from __future__ import annotations

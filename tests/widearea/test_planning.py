@@ -14,7 +14,7 @@ from transom.widearea.objectives import OBJECTIVES, Worth
 from transom.widearea.planning import plan
 from transom.widearea.plans import Plan
 from transom.widearea.programs import Chosen
-from transom.widearea.topology import Topology
+from transom.widearea.topology import INTERVALS, Topology
 
 few = settings(max_examples=6, deadline=None)
 
@@ -52,8 +52,11 @@ def test_decomposition_keeps_to_links_and_below_its_bound(seed):
         out = set(range(len(flows))) - {column.flow for column in answer.columns}
         assert value - cost[list(out)].sum() <= answer.bound + 1e-6 * abs(answer.bound)
         best = joint(worth, cost, 10, 0.0)
+        most = sum(map(worth.value, best.columns))
+        assert len(answer.columns) == len(best.columns)
+        assert value >= 0.95 * most
         missing = set(range(len(flows))) - {column.flow for column in best.columns}
-        assert sum(map(worth.value, best.columns)) - cost[list(missing)].sum() <= answer.bound * (1 + 1e-6) + 1e-6
+        assert most - cost[list(missing)].sum() <= answer.bound * (1 + 1e-6) + 1e-6
 
 
 @given(seeds)
@@ -109,6 +112,16 @@ def test_a_link_that_is_too_thin_now_makes_a_new_plan():
     second = plan(replace(topology, links={**topology.links, ("A", "C"): 1_000.0}), flows, last=first)
     assert second.version == first.version + 1
     assert second.routes[0].tree.parents == (("A", "B"),)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_plan_gives_way_to_one_that_is_better_by_a_tenth(objective):
+    topology, flows = world(4, sites=4, flows=4, least=2, most=6)
+    first = plan(topology, flows, objective)
+    wider = replace(topology, links={link: rate * 4 for link, rate in topology.links.items()})
+    second = plan(wider, flows, objective, last=first)
+    assert (first.version, second.version) == (1, 2)
+    assert plan(wider, flows, objective, last=second).version == 2
 
 
 def test_the_example_of_the_paper_takes_the_detour():
@@ -172,10 +185,14 @@ def test_where_nothing_can_be_sent_nothing_is_now_and_again(objective, many, mon
     assert plan(topology, [], objective, last=plan(topology, [], objective)).version == 1
 
 
-def test_max_min_has_the_shortest_longest_interval():
-    topology, flows = world(7, sites=4, flows=4, least=5, most=20)
+@pytest.mark.parametrize(("seed", "shortest"), [(0, 6), (4, 3)])
+def test_max_min_has_the_shortest_longest_interval(seed, shortest):
+    topology, flows = world(seed, sites=3, flows=4, least=5, most=20)
     slowest = {o: max(r.interval for r in plan(topology, flows, o).routes) for o in ("frequencies", "max_min")}
-    assert slowest["max_min"] <= slowest["frequencies"]
+    worth = Worth(problem_of(topology, flows), "max_min")
+    shorter = INTERVALS[INTERVALS.index(shortest) - 1]
+    assert best_of_all(replace(worth, longest=shortest))[0] == 4 > best_of_all(replace(worth, longest=shorter))[0]
+    assert slowest["max_min"] == shortest < slowest["frequencies"]
 
 
 def test_what_cannot_be_planned_is_refused():

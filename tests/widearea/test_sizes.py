@@ -56,3 +56,5 @@ def test_without_sketches_nothing_is_promised():
     assert sizes.of(frozenset("AB"))[-1] == pytest.approx(1_200.0)
     with pytest.raises(DefinitionError, match="'A'"):
         MeasuredSizes({"A": Observed({})})
+    with pytest.raises(DefinitionError, match="'C'"):
+        sizes.of(frozenset("AC"))

@@ -1,11 +1,13 @@
 """Which way partials travel, and how often: from what is known of flows and links to a plan.
 
-The problem is that of Li et al., "Wide-Area Spark Streaming: Automated Routing and Batch Sizing". What is different,
-and why, is in the decision record 0041. A plan is about speed only: whichever one is followed, results are the same.
+The problem is (1) to (5) of Li et al., "Wide-Area Spark Streaming: Automated Routing and Batch Sizing". What is
+different, and why, is in the decision record 0041. A plan is about speed only: whichever one is followed, results are
+the same.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -71,8 +73,9 @@ def plan(
 
 def _check(topology: Topology, flows: Sequence[Flow]) -> None:
     names = [flow.name for flow in flows]
-    if twice := {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set():
-        raise DefinitionError(f"Two flows are called {min(twice)!r}.", "Give each flow a name of its own.")
+    name, times = Counter(names).most_common(1)[0] if names else ("", 0)
+    if times > 1:
+        raise DefinitionError(f"Two flows are called {name!r}.", "Give each flow a name of its own.")
     known = set(topology.sites)
     for flow in flows:
         for site in (*flow.sources, flow.destination):

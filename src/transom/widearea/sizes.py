@@ -40,7 +40,7 @@ class MeasuredSizes:
 
     def __init__(self, observed: Mapping[Site, Observed]) -> None:
         for site, seen in observed.items():
-            if not seen.sent:
+            if not seen.sent or min(*seen.sent, *seen.sketches, 1) < 1:
                 raise DefinitionError(f"No parcel of {site!r} was measured.", "Measure one after at least one tick.")
         self._observed = dict(observed)
         self._entries = {
@@ -51,7 +51,13 @@ class MeasuredSizes:
         self._known: dict[frozenset[Site], Floats] = {}
 
     def of(self, sources: frozenset[Site]) -> Floats:
-        """Return bytes after each of `INTERVALS` ticks: monotone and concave, through zero."""
+        """Return bytes after each of `INTERVALS` ticks: monotone, of one site concave and through zero.
+
+        Raises:
+            DefinitionError: Nothing was observed at one of the sources.
+        """
+        if missing := sources - self._observed.keys():
+            raise DefinitionError(f"Nothing was observed at {min(missing)!r}.", "Give what each source of a flow sent.")
         found = self._known.get(sources)
         if found is None:
             found = self._known[sources] = self._merged(sources)
