@@ -271,13 +271,12 @@ def test_gaps_that_compaction_leaves(kafka: Any, spark: Any, tmp_path: Path) -> 
     )
     for number in range(20):
         kafka.put(topic, ids(number, number + 1), key=b"even" if number % 2 == 0 else str(number).encode())
-    for _ in range(3_000):  # the cleaner works by itself, in less than a second
+    for _ in range(3_000):  # the cleaner works by itself, in less than a second, segment by segment
         kafka.put(topic, ids(99, 100), key=b"last")
-        if len(kafka.read(topic)) < 18:
+        if sum(message.key() == b"even" for message in kafka.read(topic)) == 1:
             break
     with opened(kafka, spark, tmp_path, topic) as source:
         found = [row[1] for row in read(source, spark, {}, {f"{topic}/0": 20})]
-        assert found == [*range(1, 18, 2), 18, 19][: len(found)]
         assert found == [1, 3, 5, 7, 9, 11, 13, 15, 17, 18, 19]
         assert [row[1] for row in read(source, spark, {f"{topic}/0": 4}, {f"{topic}/0": 9})] == [5, 7]
 

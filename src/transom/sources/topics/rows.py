@@ -69,35 +69,30 @@ def read_ranges(
     Raises:
         SourceError: The session lacks Spark's Kafka module.
     """
-    rounds: list[list[tuple[Part, int, int]]] = [[]]
-    """Spark's reader takes one range of each partition."""
+    if not ranges:
+        return _no_records(spark)
+    fixed = {**settings, "failOnDataLoss": "true", "includeHeaders": str(about).lower()}
+    frames = []
+    for some in _rounds(ranges):
+        records = _load(spark, {**fixed, **_assigned(some)})
+        frames.append(records.withColumn(PARTITION, _index([part for part, _, _ in some], index_of)))
+    return functools.reduce(lambda a, b: a.unionByName(b), frames)
+
+
+def _rounds(ranges: Sequence[tuple[Part, int, int]]) -> list[list[tuple[Part, int, int]]]:
+    """Return ranges in groups with at most one of each partition, which is what Spark's reader takes."""
+    rounds: list[list[tuple[Part, int, int]]] = []
     seen: dict[str, int] = {}
     for each in ranges:
         number = seen[each[0].key] = seen.get(each[0].key, -1) + 1
         if number == len(rounds):
             rounds.append([])
         rounds[number].append(each)
-    frames = [_read_once(spark, some, index_of, settings, about) for some in rounds]
-    return functools.reduce(lambda a, b: a.unionByName(b), frames)
+    return rounds
 
 
-def _read_once(
-    spark: SparkSession,
-    ranges: Sequence[tuple[Part, int, int]],
-    index_of: Mapping[str, int],
-    settings: Mapping[str, str],
-    about: bool,
-) -> DataFrame:
-    """Return the records of at most one range of each partition; see `read_ranges`."""
-    from pyspark.errors import AnalysisException
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import IntegerType
-
-    if not ranges:
-        empty = spark.range(0, 0, 1, 1)
-        columns = as_struct(_RECORDS + _HEADERS)
-        nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in columns.fields]
-        return empty.select(*nulls, F.lit(0).cast(IntegerType()).alias(PARTITION))
+def _assigned(ranges: Sequence[tuple[Part, int, int]]) -> dict[str, str]:
+    """Return the options of Spark's reader that say which ranges it reads."""
     assign: dict[str, list[int]] = {}
     begins: dict[str, dict[str, int]] = {}
     ends: dict[str, dict[str, int]] = {}
@@ -105,15 +100,32 @@ def _read_once(
         assign.setdefault(part.topic, []).append(part.partition)
         begins.setdefault(part.topic, {})[str(part.partition)] = begin
         ends.setdefault(part.topic, {})[str(part.partition)] = end
-    fixed = {
+    return {
         "assign": json.dumps(assign),
         "startingOffsets": json.dumps(begins),
         "endingOffsets": json.dumps(ends),
-        "failOnDataLoss": "true",
-        "includeHeaders": str(about).lower(),
     }
+
+
+def _no_records(spark: SparkSession) -> DataFrame:
+    """Return no records, with their columns."""
+    from pyspark.sql import functions as F
+
+    columns = as_struct(_RECORDS + _HEADERS)
+    nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in columns.fields]
+    return spark.range(0, 0, 1, 1).select(*nulls, F.lit(0).cast("int").alias(PARTITION))
+
+
+def _load(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+    """Return what Spark's reader gives.
+
+    Raises:
+        SourceError: The session lacks Spark's Kafka module.
+    """
+    from pyspark.errors import AnalysisException
+
     try:
-        records = spark.read.format("kafka").options(**{**settings, **fixed}).load()
+        return spark.read.format("kafka").options(**options).load()
     except AnalysisException as error:
         if "DATA_SOURCE_NOT_FOUND" not in str(error) and "Failed to find data source: kafka" not in str(error):
             raise
@@ -121,7 +133,6 @@ def _read_once(
             "kafka: the Spark session has no Kafka module.",
             "Make it with tm.session_builder(kafka=True), or give spark-submit the --packages of the guide.",
         ) from None
-    return records.withColumn(PARTITION, _index([part for part, _, _ in ranges], index_of))
 
 
 def _index(parts: Sequence[Part], index_of: Mapping[str, int]) -> Column:
