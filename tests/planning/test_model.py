@@ -17,6 +17,7 @@ from transom.planning.model import Machine, Model, Prediction
 from transom.planning.moments import NEVER, Moments
 from transom.planning.phases import CUT, DRIVER, TASKS, THREAD
 from transom.planning.profile import PhaseCost, Profile, StreamProfile
+from transom.planning.queues import queueing
 
 LARGE = Machine(8, shared=False)
 ONE_TASK = 1 << 40
@@ -167,8 +168,17 @@ def test_a_stream_without_a_trigger_goes_round_with_its_waits_and_its_cut():
     known = predicted(profile(a=stream(), b=stream(), c=stream()), 3_000, trigger=0.0, slots=2).streams["b"]
     assert known.phases[Phase.SLOT].mean > 0.01
     assert known.cycle == pytest.approx(sum(known.phases[phase].mean for phase in (Phase.SLOT, *CUT)), rel=1e-3)
+    assert known.phases[Phase.TURN].mean == pytest.approx(known.cycle / 2, rel=1e-3)
     assert known.rows == pytest.approx(3_000 * known.cycle)
     assert known.record.mean == pytest.approx(sum(known.phases[phase].mean for phase in (*WAITS, *CUT)))
+
+
+def test_results_wait_in_their_sink_for_those_before_them():
+    slow = replace(heavy(Phase.DELIVER), closing=4.0)
+    alone = Moments.with_scv(2.0, 0.02)
+    waited = queueing(0.25, 0.0, alone)
+    assert waited.mean > 0
+    assert predicted(profile(s=slow), 100).streams["s"].phases[Phase.DELIVER] == alone + waited
 
 
 def test_what_others_do_on_the_thread_is_waited_for_at_the_commit():

@@ -48,6 +48,21 @@ def test_tasks_are_bounded_by_the_settings_and_the_source(rows, rows_per_task, p
     assert cut.behind == (8 if tasks > 1 else 0)
 
 
+def test_what_each_phase_costs_by():
+    known = StreamProfile(dict.fromkeys(Phase, PhaseCost(0.0, 1.0)), keys=ROOT, merged=70.0, results=50.0)
+    cut = Cutting(known, StreamTuning(0, None, 2_500, 3), 8, 8).of(10_000)
+    found = {phase: cut.work(phase) for phase in Phase if cut.work(phase)}
+    assert found == {
+        Phase.LAUNCH: 7,
+        Phase.MAP: 10_000,
+        Phase.EXCHANGE: pytest.approx(200),
+        Phase.COLLECT: pytest.approx(100),
+        Phase.COMMIT: pytest.approx(100),
+        Phase.CONSOLIDATE: 70,
+        Phase.DELIVER: 50,
+    }
+
+
 def test_work_and_time_of_phases():
     costs = {
         Phase.PLAN: PhaseCost(0.5, 0.0, 0.04),
