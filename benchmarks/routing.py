@@ -81,6 +81,7 @@ def papers(run: Run, count: int) -> int:
         problem, columns = drawn
         worth = Worth(problem, "frequencies")
         found, seconds = planned(problem, SECONDS)
+        assert not found.left_out, "direct fits, so all flows do; else the bound would be of other flows"
         over += exceeded(problem, found)
         bound = found.bound
         if found.gap > ENOUGH:
@@ -114,6 +115,7 @@ def ratios(run: Run, name: str, count: int, size: Callable[[Floats], Floats]) ->
         if drawn is None:
             continue
         made, _ = planned(drawn[0], SECONDS)
+        assert not made.left_out, "direct fits"
         over += exceeded(drawn[0], made)
         found.append(made.value / value_of(Worth(drawn[0], "frequencies"), drawn[1]))
         gaps.append(made.gap)
@@ -147,6 +149,7 @@ def larges(run: Run, count: int) -> int:
     for seed in range(count):
         problem = large(seed, printed, TICK, 2.0)
         first, seconds = planned(problem, LARGE_SECONDS)
+        assert not first.left_out, "direct fits"
         busy = sorted(first.links, key=lambda use: -use.used / use.capacity)[:CHANGED]
         thinner = {use.link: problem.topology.links[use.link] * THINNER for use in busy}
         changed = Problem(replace(problem.topology, links={**problem.topology.links, **thinner}), problem.flows)
