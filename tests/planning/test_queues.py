@@ -53,6 +53,15 @@ def test_waits_are_the_same_in_any_unit_of_time(load: float, regular: float, var
     assert other.variance == pytest.approx(unit**2 * one.variance, rel=1e-6, abs=1e-9 * unit**2)
 
 
+@given(LOADS)
+def test_waits_are_exact_for_random_arrivals(load: float):
+    exponential, fixed = queueing(load, 1.0, Moments(1.0, 1.0)), queueing(load, 1.0, Moments(1.0, 0.0))
+    assert exponential.mean == pytest.approx(load / (1 - load))
+    assert exponential.square == pytest.approx(2 * load / (1 - load) ** 2)
+    assert fixed.mean == pytest.approx(load / (1 - load) / 2)
+    assert fixed.square == pytest.approx(2 * fixed.mean**2 + load / (1 - load) / 3)
+
+
 def test_the_third_moment_is_that_of_the_gamma_law():
     assert third_moment(Moments(2.0, 4.0)) == pytest.approx(6 * 2.0**3)  # exponential
     assert third_moment(Moments(3.0, 0.0)) == pytest.approx(27)
