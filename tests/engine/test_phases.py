@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,29 @@ def test_results_that_no_sink_takes_hold_back_no_more_than_a_bound() -> None:
     assert len(found) == 3 * MOST_OPEN - 1 - MOST_OPEN
     assert all(Phase.DELIVER not in cut.seconds for cut in found)
     assert [cut.number for cut in found] == sorted(cut.number for cut in found)
+
+
+@pytest.mark.parametrize(("watermark", "close"), [(100, 0.5), (101, None)])
+def test_stamps_become_phases(watermark: int, close: float | None) -> None:
+    """A watermark beyond that of the cut completes windows by itself: they are not those of the cut."""
+    phases, found = PhaseRecorder(), []
+    phases.on_cut = found.append
+    one, two = outcome(1), replace(outcome(2).cut, watermark=watermark)
+    tenths = SECOND // 10
+    phases.waits("s", Phase.LOOK, 2 * tenths)
+    phases.waits("s", Phase.SLOT, 9 * tenths)
+    phases.started("s", one.cut, 4 * tenths, 10 * tenths)
+    phases.committed("s", one, 8 * tenths, 15 * tenths, 100, None, 16 * tenths, NOON)
+    phases.logged("s", two, True, 21 * tenths)
+    if close is not None:
+        phases.closed("s", two, ["p", "q"], 7, 2 * tenths, NOON)
+        phases.delivered("q", 2, NOON + 3 * tenths)
+        phases.delivered("p", 2, NOON + 1 * tenths)
+    phases.settle()
+    (cut,) = found
+    of_windows = {} if close is None else {Phase.CLOSE: close, Phase.CONSOLIDATE: 0.2, Phase.DELIVER: 0.3}
+    assert cut.job == pytest.approx(0.5)
+    assert cut.seconds == pytest.approx({Phase.LOOK: 0.3, Phase.SLOT: 0.1, Phase.COMMIT: 0.1, **of_windows})
 
 
 def test_every_eighth_cut_is_watched() -> None:
