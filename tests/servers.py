@@ -8,7 +8,8 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
@@ -50,9 +51,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the server; the environment says where it is."""
     if why := why_not():
         pytest.skip(why)
-    with pytest.MonkeyPatch.context() as patch, s3_server(tmp_path_factory.mktemp("moto") / "log") as told:
-        for name, value in told.items():
-            patch.setenv(name, value)
+    with _told(s3_server(tmp_path_factory.mktemp("moto") / "log")) as told:
         yield told["AWS_ENDPOINT_URL"]
 
 
@@ -61,16 +60,13 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URI of a small HDFS; for slow tests."""
     if importlib.util.find_spec("hdfs_native") is None:
         pytest.skip("hdfs-native is not installed")
-    from tests.storage.hdfs import Cluster
+    from tests.storage.hdfs import hdfs_server
 
     try:
-        cluster = Cluster(tmp_path_factory.mktemp("hdfs"))
-    except MissingError as error:
-        pytest.skip(str(error))
-    try:
-        yield cluster.url
-    finally:
-        cluster.end()
+        with hdfs_server(tmp_path_factory.mktemp("hdfs")) as url:
+            yield url
+    except MissingError as missing:
+        pytest.skip(f"no HDFS: {missing}")
 
 
 @pytest.fixture(scope="session")
@@ -78,19 +74,22 @@ def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URI of a container of Azure's emulator; the environment says where that is. For slow tests."""
     if importlib.util.find_spec("obstore") is None:
         pytest.skip("obstore is not installed")
-    from tests.storage.azurite import ACCOUNT, Azurite
+    from tests.storage.azurite import ACCOUNT, azure_server
 
     try:
-        server = Azurite(tmp_path_factory.mktemp("azurite"))
-    except MissingError as error:
-        pytest.skip(str(error))
-    told = {"AZURE_STORAGE_USE_EMULATOR": "true", "AZURITE_BLOB_STORAGE_URL": server.url, "AZURE_ALLOW_HTTP": "true"}
-    with pytest.MonkeyPatch.context() as patch:
+        with _told(azure_server(tmp_path_factory.mktemp("azurite"), "transom")):
+            yield f"abfs://transom@{ACCOUNT}.dfs.core.windows.net"
+    except MissingError as missing:
+        pytest.skip(f"no Azure: {missing}")
+
+
+@contextmanager
+def _told(server: AbstractContextManager[Mapping[str, str]]) -> Iterator[Mapping[str, str]]:
+    """Run a server, and let the environment say where it is."""
+    with pytest.MonkeyPatch.context() as patch, server as told:
         for name, value in told.items():
             patch.setenv(name, value)
-        server.create("transom")
-        yield f"abfs://transom@{ACCOUNT}.dfs.core.windows.net"
-    server.end()
+        yield told
 
 
 @pytest.fixture

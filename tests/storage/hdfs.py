@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.fetching import artifact, jars
+from tests.storage.child import running
 
 VERSION = "3.5.0"
 MINICLUSTER = [artifact(f"org.apache.hadoop:hadoop-client-minicluster:{VERSION}", alone=True)]
@@ -27,40 +29,18 @@ public class Hdfs {
 """
 
 
-class Cluster:
-    """One that runs.
+@contextmanager
+def hdfs_server(directory: Path) -> Iterator[str]:
+    """Run one, and give its URI.
 
     Raises:
         MissingError: Its jar cannot be fetched.
     """
+    import pyspark
 
-    def __init__(self, directory: Path) -> None:
-        import pyspark
-
-        small, spark = jars(f"hdfs-{VERSION}", MINICLUSTER), Path(pyspark.__file__).parent / "jars"
-        (directory / "Hdfs.java").write_text(MAIN)
-        command = ["java", "-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{small}/*:{spark}/*"]
-        self._log = (directory / "log").open("wb")
-        self._process = subprocess.Popen(
-            [*command, str(directory / "Hdfs.java"), str(directory / "data")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line.startswith("port "), (directory / "log").read_text()[-2000:]
-        self.url = f"hdfs://127.0.0.1:{int(line.split()[1])}"
-
-    def end(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(60)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
-        self._log.close()
+    small, spark = jars(f"hdfs-{VERSION}", MINICLUSTER), Path(pyspark.__file__).parent / "jars"
+    main = directory / "Hdfs.java"
+    main.write_text(MAIN)
+    command = ["java", "-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{small}/*:{spark}/*"]
+    with running([*command, str(main), str(directory / "data")], directory, r"^port (\d+)") as port:
+        yield f"hdfs://127.0.0.1:{port}"
