@@ -14,6 +14,7 @@ from transom.model.phases import CutPhases, Phase, StageTasks
 from transom.model.tuning import StreamTuning
 from transom.planning.cuts import Cutting
 from transom.planning.fit import LEAST, Nature, fit
+from transom.planning.moments import Moments
 from transom.planning.phases import CUT
 from transom.planning.profile import Equipment, Profile, StreamProfile
 
@@ -62,6 +63,12 @@ def test_the_fit_gives_back_the_costs_of_rows_and_cuts() -> None:
         assert found.cost(phase).fixed == pytest.approx(known.cost(phase).fixed, rel=0.02)
         assert found.cost(phase).each == pytest.approx(known.cost(phase).each, rel=0.05)
     assert (found.cuts, found.most_rows, found.parts, found.results) == (2 * 12, 120_000, 0, 1_000)
+
+
+def test_a_row_comes_at_any_moment_between_two_looks() -> None:
+    cost = fit("s", cuts_of(stream()), CORES, Nature(look=0.2)).cost(Phase.LOOK)
+    assert Moments.with_scv(cost.mean(0), cost.scv).sigma == pytest.approx(Moments.spread(0.2).sigma)
+    assert cost.mean(0) == pytest.approx(Moments.spread(0.2).mean)
 
 
 def test_noise_becomes_spread() -> None:

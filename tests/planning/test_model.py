@@ -128,21 +128,21 @@ def test_a_stream_that_cannot_keep_up_leaves_no_other_one_without_loads():
 
 def test_loads_are_the_work_of_a_second():
     known = profile(a=stream(closing=4.0), b=stream(closing=4.0))
-    said = predicted(known, 10_000, Machine(8, True, driver=0.5), trigger=1.0)
-    one = Cutting(stream(), tuning(known, 1.0, rows_per_task=ONE_TASK).of("a"), 8, 8).of(10_000)
+    said = predicted(known, 5_000, Machine(8, True, driver=0.5), trigger=2.0)
+    one = Cutting(stream(), tuning(known, 2.0, rows_per_task=ONE_TASK).of("a"), 8, 8).of(10_000)
 
     def each_second(phase: Phase) -> float:
-        return one.work(phase) / (4.0 if phase in OF_WINDOWS else 1.0)
+        return one.work(phase) / (4.0 if phase in OF_WINDOWS else 2.0)
 
-    assert said.streams["a"].cycle == 1.0
-    assert said.loads["slots"] == pytest.approx(2 * one.job().mean / 2, rel=0.1)
-    assert said.loads["stream"] == pytest.approx(sum(one.mean(phase) for phase in CUT), rel=0.1)
+    assert said.streams["a"].cycle == 2.0
+    assert said.loads["slots"] == pytest.approx(one.job().mean / 2, rel=0.1)
+    assert said.loads["stream"] == pytest.approx(sum(one.mean(phase) for phase in CUT) / 2, rel=0.1)
     assert said.loads["thread"] == pytest.approx(2 * sum(map(each_second, THREAD)))
     assert said.loads["sinks"] == pytest.approx(each_second(Phase.DELIVER))
     work = sum(map(each_second, (*TASKS, *DRIVER)))
     assert said.loads["cores"] == pytest.approx((2 * work + 0.5) / 8)
-    apart = predicted(known, 10_000, Machine(8, False), trigger=1.0)
-    assert apart.loads["cores"] == pytest.approx(2 * sum(one.work(phase) for phase in TASKS) / 8)
+    apart = predicted(known, 5_000, Machine(8, False), trigger=2.0)
+    assert apart.loads["cores"] == pytest.approx(2 * sum(map(each_second, TASKS)) / 8)
 
 
 def test_the_cores_of_a_job_are_what_all_else_leaves():
