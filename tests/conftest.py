@@ -44,10 +44,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In the profile random, let every property draw `TIMES` the examples that it asks for otherwise.
+    """Put tests that talk to a server first, so that one process has them all; let properties draw more examples.
 
-    But for slow tests: they ask for many already, often as the long form of another test.
+    In the profile random each draws `TIMES` the examples that it asks for otherwise, but for slow tests: they ask for
+    many already, often as the long form of another test.
     """
+    items.sort(key=_server)
     if config.getoption("--hypothesis-profile") != "random":
         return
     functions = (item for item in items if isinstance(item, pytest.Function) and not item.get_closest_marker("slow"))
@@ -59,6 +61,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for owner, name in functions | machines:
         asked = getattr(owner, name)
         setattr(owner, name, settings(asked, max_examples=asked.max_examples * TIMES))
+
+
+SERVERS = ("kafka", "postgres", "s3")
+"""Fixtures that start a server for each process that asks, the dearest first."""
+
+
+def _server(item: pytest.Item) -> int:
+    """Return the place of the server that a test talks to, behind all of them for one that talks to none."""
+    needed = {"kafka"} if item.get_closest_marker("kafka") else set(getattr(item, "fixturenames", ()))
+    return next((place for place, name in enumerate(SERVERS) if name in needed), len(SERVERS))
 
 
 def kafka_jars(request: pytest.FixtureRequest) -> Path | None:

@@ -27,9 +27,8 @@ def times(table: pa.Table) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: [str(value) for value in row.values()])
 
 
-@pytest.mark.parametrize(
-    ("name", "delay"), [pytest.param(name, "uniform", marks=pytest.mark.slow) for name in WORKLOADS] + [("nyt", "zipf")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "delay"), [*((name, "uniform") for name in WORKLOADS), ("nyt", "zipf")])
 def test_transom_gives_what_batch_gives(spark: SparkSession, tmp_path: Path, name: str, delay: str) -> None:
     workload = WORKLOADS[name]
     feeds = workload.events(seed=1, seconds=14, scale=SMALL, delay=delay, burst=0.3)

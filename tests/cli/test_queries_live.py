@@ -1,4 +1,4 @@
-"""Commands that change the queries of an application which really runs, in another process."""
+"""Commands that change the queries of an application which really runs, here or in another process."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import subprocess
 import sys
 import threading
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from transom.cli.loading import load
 from transom.cli.main import cli
 
 RATE = 200
@@ -71,22 +73,56 @@ def invoke(tmp_path, monkeypatch):
     return invoke
 
 
-@pytest.fixture
-def application(invoke, tmp_path):
-    """The job, running until its first windows are written."""
-    command = [sys.executable, "-c", "from transom.cli import main; main()", "run", "job.toml", "--json"]
-    process = subprocess.Popen(
-        [*command, "--master", "local[1]"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if json.loads(line)["queries"][0]["windows"] > 1:
-            break
-    threading.Thread(target=process.stdout.read, daemon=True).start()
-    yield process
-    if process.poll() is None:
-        process.kill()
-    process.communicate()
+class Here:
+    """The job, run by another thread."""
+
+    def __init__(self, spark):
+        self._run = load(Path("job.toml"), None)(spark).start()
+        while not self.ended and sum(query.windows for query in self._run.progress.queries[:1]) <= 1:
+            threading.Event().wait(0.05)
+
+    @property
+    def ended(self):
+        return self._run.done
+
+    def end(self):
+        self._run.stop()
+        self._run.wait()
+
+
+class Process:
+    """The job, run by the command."""
+
+    def __init__(self, spark):
+        command = [sys.executable, "-c", "from transom.cli import main; main()", "run", "job.toml", "--json"]
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        self._process = subprocess.Popen([*command, "--master", "local[1]"], **options)
+        for line in self._process.stdout:
+            if json.loads(line)["queries"][0]["windows"] > 1:
+                break
+        self._reader = threading.Thread(target=self._process.stdout.read, daemon=True)
+        self._reader.start()
+
+    @property
+    def ended(self):
+        return self._process.poll() is not None
+
+    def end(self):
+        self._process.send_signal(signal.SIGINT)
+        said = self._process.stderr.read()
+        assert self._process.wait(600) == 0
+        assert said == "Starting Spark ...\n", "the first Ctrl-C ends it in order"
+        self._reader.join()
+        self._process.communicate()
+
+
+@pytest.fixture(params=[Here, pytest.param(Process, marks=pytest.mark.slow)], ids=["here", "process"])
+def application(request, invoke, spark):
+    """The job, running; its first windows are written."""
+    made = request.param(spark)
+    yield made
+    if not made.ended:
+        made.end()
 
 
 def windows(directory, width):
@@ -132,14 +168,12 @@ def test_queries_come_rest_and_go(invoke, application, tmp_path):
     assert invoke("remove", "ckpt", "pages") == "pages was removed."
     assert "removed" in invoke("queries", "ckpt")
     paused_at = max(windows(tmp_path / "out" / "rest", 1))
-    while application.poll() is None and (
+    while not application.ended and (
         len(windows(tmp_path / "out" / "all", 2)) < 2 or max(windows(tmp_path / "out" / "rest", 1)) == paused_at
     ):
         threading.Event().wait(0.2)
 
-    application.send_signal(signal.SIGINT)
-    assert application.wait(600) == 0
-    assert application.stderr.read() == "Starting Spark ...\n", "the first Ctrl-C ends it in order"
+    application.end()
     assert "No application runs on the checkpoint" in invoke("resume", "ckpt", "rest", fails=True)
     listed = json.loads(invoke("queries", "ckpt", "--json"))
     assert listed["application_runs"] is False

@@ -143,7 +143,8 @@ def test_a_killed_run_goes_on_with_the_tuning_that_is_logged(spark: SparkSession
     bench = Bench(spark, tmp_path / "tuned", define_on(sources()), snapshot_bytes=1)
     made: list[Tuning] = []
     endless = itertools.cycle(SETTINGS)
-    for _ in range(40):
+    progress = None
+    for number in range(40):
         app = bench.app()
         found: list[Tuning] = []
         tunes = tune_at(app, "committed", endless)
@@ -154,12 +155,13 @@ def test_a_killed_run_goes_on_with_the_tuning_that_is_logged(spark: SparkSession
             tunes(name)
 
         before = tuned_in(bench)
-        progress = bench.run(app=app, on_step=look, crash_at=(step, 1))
+        progress = bench.run(app=app, on_step=look, crash_at=(step, 1 + number // 5))
         if before and found:
             assert found[0].to_json() == before[-1]["tuning"]
             made += found
         if progress is not None:
             break
+    assert progress is not None
     assert made
     assert results(bench) == results(plain)
 

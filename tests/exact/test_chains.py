@@ -120,7 +120,8 @@ def sample_rows(count: int = 60) -> list[tuple[Any, ...]]:
     ]
 
 
-@pytest.mark.parametrize("snapshots", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("snapshots", [False, True])
 def test_killed_at_every_step(interpreted: SparkSession, tmp_path: Path, snapshots: bool) -> None:
     """One checkpoint is killed at each step in turn, in runs that always find a little more to do."""
     steps = STEPS + SNAPSHOTS if snapshots else STEPS

@@ -138,19 +138,11 @@ def kafka_case(broker: Any, partitions: int) -> SourceCase:
 
 
 KINDS = [
-    "directories",
-    "delta",
-    "json",
-    "csv",
-    "log",
-    "parquet",
-    "json.gz",
-    "generator",
-    "generator/2",
-    "memory",
-    "memory/2",
+    *("delta", "json", "csv", "log", "parquet", "generator", "generator/2", "memory", "memory/2"),
+    *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("directories", "json.gz")),
+    pytest.param("kafka/1", marks=pytest.mark.kafka),
+    pytest.param("kafka/2", marks=[pytest.mark.kafka, pytest.mark.slow]),
 ]
-KINDS += [pytest.param(kind, marks=pytest.mark.kafka) for kind in ("kafka/1", "kafka/2")]
 
 
 class TestSources(SourceSuite):
