@@ -110,7 +110,7 @@ def failure(job):
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-@pytest.mark.parametrize("by", ["rows", "tasks"])
+@pytest.mark.parametrize("by", [pytest.param("rows", marks=pytest.mark.slow), "tasks"])
 def test_errors_of_workers(spark, error, kind, reason, by):
     if by == "rows":
         found = failure(lambda: spark.range(3).mapInArrow(raising(error), "id long").toArrow())

@@ -139,6 +139,7 @@ def groups_asked(view: Any) -> list[int]:
     return [part.group for part in view._namespace.parts(view._datasets, view._terms.partitions)]
 
 
+@pytest.mark.slow
 def test_ranges_of_ordered_keys_ask_only_the_groups_that_have_them(spark: SparkSession) -> None:
     frame = spark.range(1_000).selectExpr("id % 100 AS cell", "id AS fare")
     names = spark.range(0, 100, 3).selectExpr("id AS cell", "id * 2 AS size")
@@ -169,7 +170,9 @@ def test_ranges_of_ordered_keys_ask_only_the_groups_that_have_them(spark: SparkS
             two.all().within("0 s")
 
 
-@pytest.mark.parametrize(("order", "evicted"), [("oldest", [0]), ("least_used", [1])])
+@pytest.mark.parametrize(
+    ("order", "evicted"), [("oldest", [0]), pytest.param("least_used", [1], marks=pytest.mark.slow)]
+)
 def test_the_limit_evicts_and_what_is_evicted_is_computed_again(
     spark: SparkSession, order: Any, evicted: list[int]
 ) -> None:
@@ -189,6 +192,7 @@ def test_the_limit_evicts_and_what_is_evicted_is_computed_again(
         assert 3 not in made
 
 
+@pytest.mark.slow
 def test_groups_follow_the_sizes(spark: SparkSession) -> None:
     with tm.Collection(spark, "elastic", keys=["cell"], partitions=8, elastic=(30_000, 40_000)) as made:
         made.add(0, trips(spark, 0, 20))
@@ -244,6 +248,7 @@ def test_a_function_that_fails_at_an_executor_is_named_in_a_line(collection: tm.
     assert 9 not in collection
 
 
+@pytest.mark.slow
 def test_a_name_is_any_text(spark: SparkSession) -> None:
     with tm.Collection(spark, "a/b c", keys=["id"], partitions=2) as made:
         made.add(0, spark.range(3))
@@ -286,6 +291,7 @@ def test_values_that_cannot_be_are_refused(spark: SparkSession, arguments: Any, 
         tm.Collection(spark, "wrong", **arguments)
 
 
+@pytest.mark.slow
 def test_a_dataset_whose_source_is_gone_is_named(spark: SparkSession, tmp_path: Path) -> None:
     for number in range(2):
         trips(spark, number).write.parquet(f"{tmp_path}/{number}")

@@ -25,7 +25,7 @@ def bits(value: float | None) -> str:
     return "NULL" if value is None else struct.pack("<d", value).hex()
 
 
-@pytest.mark.parametrize("kind", ["double", "float"])
+@pytest.mark.parametrize("kind", ["double", pytest.param("float", marks=pytest.mark.slow)])
 def test_keys_that_spark_takes_for_equal_are_one_key(kind: str, spark: SparkSession) -> None:
     values = [0.0, -0.0, math.nan, OTHER_NAN, None, 1.5, 1.5]
     frame = spark.createDataFrame([(value, 1.0) for value in values], f"k {kind}, v double")

@@ -14,7 +14,10 @@ from transom.model.time import ManualClock
 from transom.scheduling.arrivals import DelayMoments, LagHistory
 
 
-@pytest.mark.parametrize(("branches", "needed"), [(1, True), (2, True), (1, None)])
+@pytest.mark.parametrize(
+    ("branches", "needed"),
+    [pytest.param(1, True, marks=pytest.mark.slow), (2, True), pytest.param(1, None, marks=pytest.mark.slow)],
+)
 def test_delays_of_the_rows_that_queries_see_are_summed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, branches: int, needed: bool | None
 ) -> None:

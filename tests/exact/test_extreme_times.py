@@ -95,7 +95,9 @@ def test_the_first_and_the_last_time_that_are_taken_are_exact(
     ("kind", "value"),
     [("date", -(1 << 31)), ("date", (1 << 31) - 1), ("timestamp_ntz", LEAST), ("timestamp_ntz", MOST)],
 )
-@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kathmandu"])
+@pytest.mark.parametrize(
+    "zone", ["America/New_York", *(pytest.param(zone, marks=pytest.mark.slow) for zone in ("UTC", "Asia/Kathmandu"))]
+)
 def test_a_date_or_a_local_time_at_either_end_is_a_dead_letter(
     interpreted: SparkSession, tmp_path: Path, kind: str, value: int, zone: str
 ) -> None:

@@ -117,6 +117,7 @@ def test_a_function_that_raises_halts_its_stream_until_it_is_mended(spark: Any, 
     assert [letter["record"] for letter in bench.letters("bad")] == ['{"at":-1}']
 
 
+@pytest.mark.slow
 def test_a_run_of_which_every_stream_is_halted_ends_with_the_reason(spark: Any, tmp_path: Path) -> None:
     broken = Broken(spark, tmp_path, pandas=False, others=False)
     for once in (True, False):

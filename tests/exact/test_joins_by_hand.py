@@ -43,6 +43,7 @@ def test_a_window_is_joined_when_both_watermarks_have_passed_it(spark: SparkSess
     assert texts(bench) == ['{"s":0,"e":10000000,"k":"a","x":1,"y":7}']
 
 
+@pytest.mark.slow
 def test_a_silent_side_holds_the_windows_until_the_end(spark: SparkSession, tmp_path: Path) -> None:
     bench, left, right = small(spark, tmp_path, "left")
     left.add([("a", 1, 5 * SECOND), ("a", 2, 40 * SECOND)])

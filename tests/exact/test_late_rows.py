@@ -136,6 +136,7 @@ def test_what_waits_when_a_run_is_stopped_is_in_the_snapshot(spark, tmp_path, nu
     assert written(spark, tmp_path / "out") == sorted(10 * n for n, zone, _ in late_rows() if zone == "b")
 
 
+@pytest.mark.slow
 def test_what_is_late_there_too_is_counted(spark, tmp_path):
     """Without a delay of its own, only longer windows than the query's take late rows."""
     app, _, query = application(spark, tmp_path)
@@ -150,6 +151,7 @@ def test_what_is_late_there_too_is_counted(spark, tmp_path):
     assert none.late_rows == len(late_rows())
 
 
+@pytest.mark.slow
 def test_a_stream_that_comes_later_takes_what_is_late_from_then_on(spark, tmp_path):
     sink = tm.sinks.memory()
     app, _, query = application(spark, tmp_path, ROWS[:80])

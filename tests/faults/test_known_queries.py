@@ -20,6 +20,7 @@ def seconds(until):
 
 
 @pytest.mark.parametrize("snapshot_bytes", [1, pytest.param(1 << 20, marks=pytest.mark.slow)], ids=["snapshots", "log"])
+@pytest.mark.slow
 def test_columns_and_functions_are_known_again(spark, tmp_path, snapshot_bytes):
     """Made anew in each run, as the code of an application makes them: they are known by what they read like."""
     rows, sinks = seconds(45), [tm.sinks.memory() for _ in range(3)]

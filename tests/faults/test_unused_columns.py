@@ -45,7 +45,7 @@ def line(at, **more):
 
 
 @pytest.mark.parametrize("snapshot_bytes", [pytest.param(1, marks=pytest.mark.slow), 1 << 20], ids=["snapshots", "log"])
-@pytest.mark.parametrize("chain", ["plain", "mapped"])
+@pytest.mark.parametrize("chain", [pytest.param("plain", marks=pytest.mark.slow), "mapped"])
 def test_unused_columns_come_go_and_move(spark, tmp_path, chain, snapshot_bytes):
     options = {"snapshot_bytes": snapshot_bytes, "chain": chain}
     sinks = {name: tm.sinks.memory() for name in ("v", "s", "x")}

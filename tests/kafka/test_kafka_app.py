@@ -114,6 +114,7 @@ def test_a_topic_that_is_made_again_while_it_is_read(kafka: Any, spark: Any, tmp
     assert [row["record"] for row in letters(tmp_path / "c")] == [f"{topic}/0 offsets 0 to 3"]
 
 
+@pytest.mark.slow
 def test_what_is_secret_stays_so(
     kafka: Any, spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:

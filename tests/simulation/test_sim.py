@@ -56,6 +56,7 @@ def test_highest_rate_starves_the_last_even_at_half_load():
     assert (outcome.quantile(1.0) > 10).all()
 
 
+@pytest.mark.slow
 def test_the_same_seeds_give_the_same_and_arrivals_do_not_depend_on_the_policy():
     streams = [replace(STREAM, burst=0.5, delay="zipf")] * 6
     first, second = (run(streams, "klink", cores=1)[1] for _ in range(2))

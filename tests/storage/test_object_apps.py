@@ -83,7 +83,7 @@ def test_killed_ever_later(spark: Any, tmp_path: Path, whole: tuple[Any, int]) -
     assert outcome(where) == whole[0]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_a_store_that_fails(spark: Any, tmp_path: Path, seed: int, whole: tuple[Any, int]) -> None:
     store, folder, where = new_store(spark, tmp_path)
     for attempt in range(60):

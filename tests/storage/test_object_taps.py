@@ -73,6 +73,7 @@ def seen(folder: ObjectPath, whole: bool = True) -> list[int]:
     return sorted(n for path in visible for n in pq.ParquetFile(path).read(["n"]).column("n").to_pylist())
 
 
+@pytest.mark.slow
 def test_killed_ever_later(spark: Any, tmp_path: Path) -> None:
     store, folder = new_store(spark, tmp_path)
     number = 20
