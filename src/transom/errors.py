@@ -88,6 +88,10 @@ class ControlError(TransomError):
     """A running application that cannot be reached, or that does not answer."""
 
 
+class SiteError(TransomError):
+    """Another site that cannot be talked to, or sent what cannot be taken."""
+
+
 def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
     """Return the remedy for a name that is not known: one that is like it, or another sentence.
 

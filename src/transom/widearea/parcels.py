@@ -1,0 +1,335 @@
+"""What sites send each other: parcels of partials with the progress of their sources; acks; refusals.
+
+A *cut range* (after, upto] of a site is what its stream committed after one cut and up to another. For each flow the
+ranges of a site follow one another without gap or overlap, and once the first byte of one has left the site it stays
+as it is. So where the destination stands with a site is one number, the last cut that it has, and whatever is lost,
+repeated, reordered or takes two ways, each cut is merged exactly once: a range is taken only if it begins where the
+destination stands.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeAlias
+
+from transom.errors import SiteError
+from transom.model.time import Micros
+from transom.widearea.topology import Site
+
+FlowName: TypeAlias = str
+"""A flow by name, the same at all its sites."""
+_HEAD = struct.Struct(">4sIIQ")
+_MAGIC = b"TrP1"
+_REMEDY = "Both sites need the same version of the protocol; if they have it, something between them changes bytes."
+
+
+class PartitionProgress(NamedTuple):
+    """How far one source partition of a site has come."""
+
+    newest: Micros | None
+    """Largest believed event time up to the range's last cut; None before its first row."""
+    idle: Micros | None
+    """For how long the site has found it empty, by the site's own clock; None where rows wait."""
+
+
+class RowCounts(NamedTuple):
+    """Raw rows of a cut range."""
+
+    rows: int = 0
+    null_time: int = 0
+    ahead: int = 0
+    corrupt: int = 0
+    out_of_range: int = 0
+
+
+class Delays(NamedTuple):
+    """Moments of arrival minus event time over the rows of a cut range (`scheduling.arrivals.DelayMoments`)."""
+
+    records: int = 0
+    total: float = 0.0
+    spread: float = 0.0
+
+
+class Place(NamedTuple):
+    """A place in what a site sends of a flow; places of one incarnation are ordered."""
+
+    upto: int
+    """The last cut."""
+    epoch: int
+    """Of the writer: each run of a site's application has a higher one."""
+    step: int
+    """Counts what a run sent of a flow; of two that end with the same cut the later one has the newer progress."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What the cuts (after, upto] of one source site bring to a parcel; progress alone where the range is empty."""
+
+    site: Site
+    incarnation: str
+    """Identity of the site's checkpoint (`checkpoint.identity.Identity.id`): cuts of another one are other cuts."""
+    epoch: int
+    """Of the writer that sends it."""
+    after: int
+    upto: int
+    step: int
+    """Counts the parcels of this flow that this run of the site has made, from 1."""
+    partitions: tuple[PartitionProgress, ...] = ()
+    """One for each source partition of the site, in its order; the list only ever grows."""
+    arrived: Micros | None = None
+    """When the newest row of the range arrived in its source, wall time of the site; None without rows."""
+    counts: RowCounts = field(default_factory=RowCounts)
+    delays: Delays = field(default_factory=Delays)
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Queries that have failed at the site up to this cut, each with the reason."""
+    departs: int | None = None
+    """The tick of the next departure that the site plans; None where it knows none."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.after <= self.upto or self.step < 1 or self.epoch < 0:
+            raise SiteError(
+                f"A parcel of site {self.site!r} has the cuts ({self.after}, {self.upto}], number {self.step}.", _REMEDY
+            )
+
+    @property
+    def place(self) -> Place:
+        """Where the site's flow stands with it."""
+        return Place(self.upto, self.epoch, self.step)
+
+    @property
+    def empty(self) -> bool:
+        """Whether it brings progress alone."""
+        return self.after == self.upto
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """Partials of one flow that travel together, and which cuts of which sites are merged in them."""
+
+    flow: FlowName
+    tick: int
+    """The tick on which it left, the same at all sites that sent a part of it."""
+    parts: tuple[Part, ...]
+    """One for each site, by name; a parcel that no relay merged has one."""
+    body: bytes = b""
+    """Partials as `widearea.codec.to_body` wrote them; empty where there are none."""
+
+    def __post_init__(self) -> None:
+        sites = [part.site for part in self.parts]
+        if not sites or sorted(set(sites)) != sites:
+            raise SiteError(f"A parcel of {self.flow!r} has parts of the sites {sites}.", _REMEDY)
+
+    @property
+    def merged(self) -> bool:
+        """Whether more than one site has a part in it."""
+        return len(self.parts) > 1
+
+    @property
+    def part(self) -> Part:
+        """The part of a parcel that no relay merged."""
+        (part,) = self.parts
+        return part
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes in memory, about."""
+        return len(self.body) + 300 * len(self.parts)
+
+    def with_body(self, body: bytes) -> Parcel:
+        """Return it with other partials."""
+        return replace(self, body=body)
+
+    def header(self) -> list[Any]:
+        """Return all but the body as JSON."""
+        return [self.flow, self.tick, [_part_json(part) for part in self.parts]]
+
+    @classmethod
+    def of(cls, header: Any, body: bytes) -> Parcel:
+        """Return the parcel that has a header.
+
+        Raises:
+            SiteError: It is none.
+        """
+        try:
+            flow, tick, parts = header
+            return cls(_text(flow), _whole(tick), tuple(map(_part, parts)), body)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise SiteError(f"This is no parcel: {error}.", _REMEDY) from error
+
+    def to_bytes(self) -> bytes:
+        """Return it as bytes that say how long they are and have a checksum, as for files."""
+        header = json.dumps(self.header(), separators=(",", ":")).encode()
+        crc = zlib.crc32(self.body, zlib.crc32(header))
+        return _HEAD.pack(_MAGIC, crc, len(header), len(self.body)) + header + self.body
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Parcel:
+        """Return what `to_bytes` wrote.
+
+        Raises:
+            SiteError: It is damaged, or no parcel.
+        """
+        if len(data) < _HEAD.size:
+            raise SiteError(f"A parcel ends after {len(data)} bytes.", _REMEDY)
+        magic, crc, header, body = _HEAD.unpack_from(data)
+        if magic != _MAGIC or len(data) != _HEAD.size + header + body:
+            raise SiteError("This is no parcel, or a part of one.", _REMEDY)
+        if zlib.crc32(data[_HEAD.size :]) != crc:
+            raise SiteError("A parcel has a wrong checksum.", _REMEDY)
+        text, rest = data[_HEAD.size : _HEAD.size + header], data[_HEAD.size + header :]
+        try:
+            return cls.of(json.loads(text), rest)
+        except (ValueError, RecursionError) as error:
+            raise SiteError(f"This is no parcel: {error}.", _REMEDY) from error
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a destination stands with a site, for one flow: everything up to there is durable at the destination."""
+
+    flow: FlowName
+    site: Site
+    incarnation: str
+    place: Place
+
+    def covers(self, part: Part) -> bool:
+        """Tell whether it stands at or behind all that a part brings."""
+        return self.incarnation == part.incarnation and self.place >= part.place
+
+
+@dataclass(frozen=True)
+class Ack:
+    """A destination's word that it has a part, with what is left to do there (Klink, section 4).
+
+    The printed rule sends costs to nodes with *downstream* operators, its example upstream, which is right: who sends
+    has to know what comes after it.
+    """
+
+    standing: Standing
+    cost: Micros = 0
+    """What remains from here until results are out: merging, consolidation, delivery; each hop adds wait and transfer
+    of its own."""
+    deadline: Micros | None = None
+    """The end of the window that closes next at the destination, event time; None where none waits."""
+
+
+class Reason(StrEnum):
+    """Why a parcel is not taken."""
+
+    OVERLAP = "overlap"
+    """The destination has some of it, and not all: what it does not have has to come by itself."""
+    AHEAD = "ahead"
+    """Cuts before it have not come, and no more can be held until they do."""
+    FULL = "full"
+    """No room, at a relay or in an inbox; to be sent again later, or another way."""
+    EPOCH = "epoch"
+    """A newer run of the site's application has sent since: this one was overtaken."""
+    INCARNATION = "incarnation"
+    """The site has another checkpoint than the one that its cuts came from until now."""
+    LOST = "lost"
+    """The destination has less than it acked once: its checkpoint is an old copy, or a new one."""
+    FLOW = "flow"
+    """The flow is not known, does not belong to the site, or has other columns."""
+    DAMAGED = "damaged"
+    """It cannot be read."""
+
+    @property
+    def passes(self) -> bool:
+        """Whether sending again, or apart, helps without anybody's doing."""
+        return self in (Reason.OVERLAP, Reason.AHEAD, Reason.FULL, Reason.DAMAGED)
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it, for people; empty where nothing has to be done."""
+        return _REMEDIES.get(self, "")
+
+
+_REMEDIES = {
+    Reason.EPOCH: "Stop the older of the two applications that run on the site's checkpoint.",
+    Reason.INCARNATION: (
+        "Give the site its old checkpoint back; or run the destination once with --accept-loss, which goes on with the "
+        "new one from its next complete windows."
+    ),
+    Reason.LOST: (
+        "Give the destination its newest checkpoint back; or run it once with --accept-loss, which goes on from the "
+        "next complete windows."
+    ),
+    Reason.FLOW: "Run the same job at both sites.",
+}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A parcel that was not taken, as a whole, and what the one that refuses has."""
+
+    flow: FlowName
+    tick: int
+    places: tuple[tuple[Site, Place], ...]
+    """The parts of the parcel that was refused, by site."""
+    reason: Reason
+    standings: tuple[Standing, ...] = ()
+    """Where it stands with those sites, of which it has anything."""
+    detail: str = ""
+    """What is wrong, for people."""
+
+    @classmethod
+    def of(cls, parcel: Parcel, reason: Reason, standings: tuple[Standing, ...] = (), detail: str = "") -> Refusal:
+        """Return the refusal of a parcel."""
+        places = tuple((part.site, part.place) for part in parcel.parts)
+        return cls(parcel.flow, parcel.tick, places, reason, standings, detail)
+
+
+def _part_json(part: Part) -> list[Any]:
+    return [
+        part.site,
+        part.incarnation,
+        part.epoch,
+        part.after,
+        part.upto,
+        part.step,
+        [list(each) for each in part.partitions],
+        part.arrived,
+        list(part.counts) if any(part.counts) else [],
+        list(part.delays) if part.delays.records else [],
+        dict(part.failed),
+        part.departs,
+    ]
+
+
+def _part(value: Any) -> Part:
+    site, incarnation, epoch, after, upto, step, partitions, arrived, counts, delays, failed, departs = value
+    return Part(
+        _text(site),
+        _text(incarnation),
+        _whole(epoch),
+        _whole(after),
+        _whole(upto),
+        _whole(step),
+        tuple(PartitionProgress(_maybe(newest), _maybe(idle)) for newest, idle in partitions),
+        _maybe(arrived),
+        RowCounts(*map(_whole, counts)),
+        Delays(_whole(delays[0]), float(delays[1]), float(delays[2])) if delays else Delays(),
+        {_text(query): _text(reason) for query, reason in failed.items()},
+        _maybe(departs),
+    )
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is no whole number")
+    return value
+
+
+def _maybe(value: Any) -> int | None:
+    return None if value is None else _whole(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
