@@ -79,6 +79,10 @@ class Part:
     upto: int
     step: int
     """Counts the parcels of this flow that this run of the site has made, from 1."""
+    since: int = 0
+    """The cut after which the flow begins at the site: 0, or a later one where the job got it later."""
+    acked: int = 0
+    """The last cut of which the site knows that the destination has it; at least `since`."""
     partitions: tuple[PartitionProgress, ...] = ()
     """One for each source partition of the site, in its order; the list only ever grows."""
     arrived: Micros | None = None
@@ -91,7 +95,7 @@ class Part:
     """The tick of the next departure that the site plans; None where it knows none."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.after <= self.upto or self.step < 1 or self.epoch < 0:
+        if not 0 <= self.since <= self.after <= self.upto or self.step < 1 or self.epoch < 0:
             raise SiteError(
                 f"A parcel of site {self.site!r} has the cuts ({self.after}, {self.upto}], number {self.step}.", _REMEDY
             )
@@ -105,6 +109,10 @@ class Part:
     def empty(self) -> bool:
         """Whether it brings progress alone."""
         return self.after == self.upto
+
+    def progress_alone(self) -> Part:
+        """Return what it says of the site's progress, without rows."""
+        return replace(self, after=self.upto, arrived=None, counts=RowCounts(), delays=Delays())
 
 
 @dataclass(frozen=True)
@@ -121,7 +129,7 @@ class Parcel:
 
     def __post_init__(self) -> None:
         sites = [part.site for part in self.parts]
-        if not sites or sorted(set(sites)) != sites:
+        if not sites or sorted(set(sites)) != sites or self.tick < 0:
             raise SiteError(f"A parcel of {self.flow!r} has parts of the sites {sites}.", _REMEDY)
 
     @property
@@ -198,8 +206,9 @@ class Standing:
     place: Place
 
     def covers(self, part: Part) -> bool:
-        """Tell whether it stands at or behind all that a part brings."""
-        return self.incarnation == part.incarnation and self.place >= part.place
+        """Tell whether all that a part brings is known there; rows that came before are, whatever run sent them."""
+        known = self.place >= part.place if part.empty else self.place.upto >= part.upto
+        return self.incarnation == part.incarnation and known
 
 
 @dataclass(frozen=True)
@@ -292,6 +301,8 @@ def _part_json(part: Part) -> list[Any]:
         part.after,
         part.upto,
         part.step,
+        part.since,
+        part.acked,
         [list(each) for each in part.partitions],
         part.arrived,
         list(part.counts) if any(part.counts) else [],
@@ -302,7 +313,9 @@ def _part_json(part: Part) -> list[Any]:
 
 
 def _part(value: Any) -> Part:
-    site, incarnation, epoch, after, upto, step, partitions, arrived, counts, delays, failed, departs = value
+    site, incarnation, epoch, after, upto, step, since, acked, partitions, arrived, counts, delays, failed, departs = (
+        value
+    )
     return Part(
         _text(site),
         _text(incarnation),
@@ -310,6 +323,8 @@ def _part(value: Any) -> Part:
         _whole(after),
         _whole(upto),
         _whole(step),
+        _whole(since),
+        _whole(acked),
         tuple(PartitionProgress(_maybe(newest), _maybe(idle)) for newest, idle in partitions),
         _maybe(arrived),
         RowCounts(*map(_whole, counts)),
