@@ -22,8 +22,7 @@ def to_body(table: pa.Table) -> bytes:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table.combine_chunks())
     plain = sink.getvalue()
-    packed: bytes = pa.compress(plain, "zstd", asbytes=True)
-    return plain.size.to_bytes(8, "big") + packed
+    return bytes(plain.size.to_bytes(8, "big") + pa.compress(plain, "zstd", asbytes=True))
 
 
 def from_body(body: bytes, most: int = MOST_BYTES) -> pa.Table | None:

@@ -93,6 +93,10 @@ class Part:
     """Queries that have failed at the site up to this cut, each with the reason."""
     departs: int | None = None
     """The tick of the next departure that the site plans; None where it knows none."""
+    injected: Micros | None = None
+    """The watermark that the site's source injected itself, up to the range's last cut; None where it injects none."""
+    ended: bool = False
+    """Whether the site's run ends with its rows, and they are all in cuts up to `upto`."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.since <= self.after <= self.upto or self.step < 1 or self.epoch < 0:
@@ -309,13 +313,14 @@ def _part_json(part: Part) -> list[Any]:
         list(part.delays) if part.delays.records else [],
         dict(part.failed),
         part.departs,
+        part.injected,
+        int(part.ended),
     ]
 
 
 def _part(value: Any) -> Part:
-    site, incarnation, epoch, after, upto, step, since, acked, partitions, arrived, counts, delays, failed, departs = (
-        value
-    )
+    site, incarnation, epoch, after, upto, step, since, acked, *rest = value
+    partitions, arrived, counts, delays, failed, departs, injected, ended = rest
     return Part(
         _text(site),
         _text(incarnation),
@@ -331,6 +336,8 @@ def _part(value: Any) -> Part:
         Delays(_whole(delays[0]), float(delays[1]), float(delays[2])) if delays else Delays(),
         {_text(query): _text(reason) for query, reason in failed.items()},
         _maybe(departs),
+        _maybe(injected),
+        bool(_whole(ended)),
     )
 
 
