@@ -1,0 +1,368 @@
+"""A site between its senders and receivers and its neighbours: links, what passes, acks on their way back.
+
+A state machine like its parts: events are method calls with the monotonic time; what is to be done is what they return
+or leave in `arrivals` and `news`. Parcels go over a connection from this site to a neighbour; receipts, acks and
+refusals come back on the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from transom.errors import SiteError
+from transom.model.time import MICROS_PER_SECOND, Micros
+from transom.widearea.links import Frame, LinkIn, LinkOut, Receipt
+from transom.widearea.parcels import Ack, FlowName, Parcel, Refusal, Standing
+from transom.widearea.relays import Action as RelayAction
+from transom.widearea.relays import Forward, Merge, Relay
+from transom.widearea.routes import Routes
+from transom.widearea.senders import Fix, Sender, way
+from transom.widearea.topology import Site
+
+SILENCE: Micros = 15_000_000
+"""A connection on which nothing was received for so long, though something was sent, is closed."""
+QUEUE_BYTES = 256 << 20
+"""Of parcels that wait for a link; what comes in addition is forgotten, and sent again by those who have it."""
+
+
+@dataclass(frozen=True)
+class Abandon:
+    """No more of a parcel comes."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A parcel cannot be read without what is forgotten: it has to come again, in full."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What the sending end of a link says first."""
+
+    boot: str
+    """Random, of the process: with another one everything that was in its memory is gone."""
+    numbers: tuple[int, ...] = ()
+    """The parcels that it goes on with."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What the receiving end answers."""
+
+    boot: str
+    received: Mapping[int, int] = field(default_factory=dict)
+    """Bytes of each parcel that it has."""
+    standings: tuple[Standing, ...] = ()
+    """Where it stands with the flows that end there."""
+
+
+Up: TypeAlias = "Frame | Abandon"
+"""What goes from the sending end to the receiving one."""
+Down: TypeAlias = "Receipt | Ack | Refusal | Unreadable"
+"""What comes back."""
+
+
+class Packing(Protocol):
+    """Makes bytes of the parcels of a link, and parcels of bytes; knows what went before."""
+
+    def pack(self, parcel: Parcel, full: bool) -> bytes:
+        """Return the bytes of a parcel; in full if they have to be readable without anything before."""
+
+    def named(self, number: int) -> None:
+        """Learn the number that the parcel packed last has on the link."""
+
+    def confirmed(self, number: int) -> None:
+        """Learn that the other end has read a parcel: what it brought may be referred to."""
+
+    def broken(self) -> None:
+        """Forget what was confirmed: the connection broke."""
+
+    def unpack(self, data: bytes) -> Parcel | None:
+        """Return the parcel of some bytes; None where they refer to what is forgotten.
+
+        Raises:
+            SiteError: They are damaged, or larger than allowed.
+        """
+
+
+class PlainPacking:
+    """Parcels as they are."""
+
+    def pack(self, parcel: Parcel, full: bool) -> bytes:
+        """Return its bytes."""
+        return parcel.to_bytes()
+
+    def named(self, number: int) -> None:
+        """Nothing refers to it."""
+
+    def confirmed(self, number: int) -> None:
+        """Nothing refers to it."""
+
+    def broken(self) -> None:
+        """Nothing is forgotten."""
+
+    def unpack(self, data: bytes) -> Parcel | None:
+        """Return the parcel."""
+        return Parcel.from_bytes(data)
+
+
+class _Neighbour:
+    """Both directions between this site and another one."""
+
+    def __init__(self, rate: float, packing: Packing) -> None:
+        self.out, self.into, self.packing = LinkOut(rate), LinkIn(), packing
+        self.up = False
+        """Whether parcels can be sent."""
+        self.boot = ""
+        """Of its process, as the receiving end."""
+        self.sender_boot = ""
+        """Of its process, as the sending end."""
+        self.parcels: dict[int, Parcel] = {}
+        """What is queued, by number."""
+
+
+class Carrier:
+    """What a site sends, passes on and takes in.
+
+    Args:
+        site: Its name.
+        boot: Random text of this process.
+        routes: What the plans say.
+        merge: Merges bodies, at a relay.
+        rates: What links to the neighbours carry, as stated; bytes per second.
+        packing: Makes the form of parcels on the link with a neighbour.
+        relay_bytes: Of what passes, in memory.
+        silence: For how long a neighbour may give no receipt while something is under way to it.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        boot: str,
+        routes: Routes,
+        merge: Merge,
+        rates: Mapping[Site, float],
+        packing: Callable[[Site], Packing] = lambda _: PlainPacking(),
+        relay_bytes: int = QUEUE_BYTES,
+        silence: Micros = SILENCE,
+    ) -> None:
+        self.site, self.boot, self.routes, self.silence = site, boot, routes, silence
+        self.relay = Relay(merge, relay_bytes)
+        self.arrivals: list[tuple[Parcel, Site]] = []
+        """Parcels for the receivers of this site, each with the neighbour that brought it; to be taken from here."""
+        self.news: list[Ack | Refusal] = []
+        """For the senders of this site; to be taken from here."""
+        self.reopened: list[tuple[Site, bool]] = []
+        """Neighbours to which there is a new connection, and whether they have forgotten what they were given; for the
+        senders, to be taken from here."""
+        self._neighbours = {name: _Neighbour(rate, packing(name)) for name, rate in rates.items() if name != site}
+        self._answers: list[tuple[Site, Down]] = []
+
+    @property
+    def open(self) -> tuple[Site, ...]:
+        """The neighbours to which parcels can be sent."""
+        return tuple(name for name, each in self._neighbours.items() if each.up)
+
+    def link(self, peer: Site) -> LinkOut:
+        """Return the sending end of the link to a neighbour."""
+        return self._neighbours[peer].out
+
+    # What goes out
+
+    def opening(self, peer: Site) -> Opening:
+        """Return what is said first on a new connection to a neighbour."""
+        return Opening(self.boot, tuple(self._neighbours[peer].parcels))
+
+    def opened(self, peer: Site, answer: Opened, now: Micros) -> None:
+        """Go on over a new connection to a neighbour."""
+        each = self._neighbours[peer]
+        self.reopened.append((peer, each.boot not in ("", answer.boot)))
+        each.boot, each.up = answer.boot, True
+        for number in each.out.opened(answer.received, now):
+            each.parcels.pop(number, None)
+        for standing in answer.standings:
+            self._acked(Ack(standing), peer)
+
+    def closed(self, peer: Site) -> None:
+        """Take note that the connection to a neighbour is gone."""
+        each = self._neighbours[peer]
+        if each.up:
+            each.up = False
+            each.packing.broken()
+
+    def heard(self, peer: Site, message: Down, now: Micros) -> None:
+        """Take what a neighbour says on the connection to it.
+
+        Raises:
+            SiteError: It makes no sense; the connection has to be closed.
+        """
+        each = self._neighbours[peer]
+        if isinstance(message, Receipt):
+            if each.out.receipt(message, now):
+                each.packing.confirmed(message.number)
+                each.parcels.pop(message.number, None)
+        elif isinstance(message, Unreadable):
+            parcel = each.parcels.pop(message.number, None)
+            each.out.abandon(message.number)
+            if parcel is not None:
+                self._queue(parcel, peer, now, full=True)
+        elif isinstance(message, Ack):
+            self._acked(message, peer)
+        else:
+            self._do(self.relay.refused(message), 0)
+            if any(site == self.site for site, _ in message.places):
+                self.news.append(message)
+
+    def frames(self, peer: Site, now: Micros) -> list[Frame]:
+        """Return what may be sent to a neighbour now."""
+        each = self._neighbours[peer]
+        return each.out.frames(now) if each.up else []
+
+    def silent(self, now: Micros) -> list[Site]:
+        """Return the neighbours that have not answered for so long that the connection to them is to be closed."""
+        return [
+            name
+            for name, each in self._neighbours.items()
+            if each.up and each.out.under_way and now - each.out.heard > self.silence
+        ]
+
+    def dispatch(self, senders: Iterable[Sender], now: Micros) -> list[Fix]:
+        """Give out what waits in the site's senders, and return the orders to fix what is due and has room.
+
+        Args:
+            senders: All of them; those with the least slack first.
+            now: Monotonic time.
+        """
+        orders = []
+        for sender in senders:
+            for parcel, tries in sender.waiting(now):
+                via = self._way(parcel.flow, parcel.tick, tries)
+                if via is not None:
+                    sender.prediction = self.routes.prediction(parcel.flow, parcel.tick)
+                    sender.sent(parcel, via, now)
+                    self._give(parcel, via, now)
+            tick = sender.due
+            if tick is not None and self._has_room(self._way(sender.flow, tick, 0)):
+                order = sender.fix(self.routes.next_departure(sender.flow, tick))
+                orders += [] if order is None else [order]
+        return orders
+
+    def _way(self, flow: FlowName, tick: int, tries: int) -> Site | None:
+        destination = self.routes.flows[flow].destination
+        if destination == self.site:
+            return self.site
+        return way(tries, self.routes.parent(flow, tick), destination, self.open)
+
+    def _has_room(self, peer: Site | None) -> bool:
+        """Tell whether the link to a neighbour has nothing that waits for its first byte to leave."""
+        return peer is not None and (peer == self.site or self._neighbours[peer].out.waiting == 0)
+
+    def _give(self, parcel: Parcel, via: Site, now: Micros) -> None:
+        """Send a parcel of this site on its way: by the relay here where it is merged here, else to a neighbour."""
+        if via == self.site:
+            self.arrivals.append((parcel, self.site))
+            return
+        expected = self.routes.expected(parcel.flow, parcel.tick)
+        if expected is not None and via == self.routes.flows[parcel.flow].destination:
+            self._do(self.relay.received(parcel, self.site, expected, now), now)
+        else:
+            self._queue(parcel, via, now)
+
+    def _queue(self, parcel: Parcel, peer: Site, now: Micros, full: bool = False) -> None:
+        each = self._neighbours.get(peer)
+        if each is None or each.out.queued > QUEUE_BYTES:
+            return  # those who have it send it again
+        ends = self.routes.flows.get(parcel.flow)
+        data = each.packing.pack(parcel, full)
+        number = each.out.queue(data, now + (ends.limit if ends else 0))
+        each.packing.named(number)
+        each.parcels[number] = parcel
+
+    # What comes in
+
+    def accept(self, peer: Site, opening: Opening, standings: Iterable[Standing] = ()) -> Opened:
+        """Take a connection from a neighbour; return what is answered."""
+        each = self._neighbours[peer]
+        if each.sender_boot != opening.boot:
+            each.sender_boot, each.into = opening.boot, LinkIn()
+        each.into.keep_only(opening.numbers)
+        return Opened(self.boot, each.into.received, tuple(standings))
+
+    def came(self, peer: Site, message: Up, now: Micros) -> None:
+        """Take what a neighbour sends.
+
+        Raises:
+            SiteError: It is damaged, or too large; the connection has to be closed.
+        """
+        each = self._neighbours[peer]
+        if isinstance(message, Abandon):
+            each.into.abandon(message.number)
+            return
+        receipt, data = each.into.frame(message)
+        if data is None:
+            self._answers.append((peer, receipt))
+            return
+        parcel = each.packing.unpack(data)
+        if parcel is None:
+            each.into.unread(message.number)
+            self._answers.append((peer, Unreadable(message.number)))
+            return
+        self._answers.append((peer, receipt))
+        ends = self.routes.flows.get(parcel.flow)
+        if ends is None:
+            raise SiteError(f"{peer} sends the flow {parcel.flow!r}, which is not known here.", "Run the same job.")
+        if ends.destination == self.site:
+            self.arrivals.append((parcel, peer))
+        else:
+            self._do(self.relay.received(parcel, peer, self.routes.expected(parcel.flow, parcel.tick), now), now)
+
+    def answer(self, peer: Site, message: Ack | Refusal) -> None:
+        """Tell a neighbour, or this site's own senders, what became of a parcel."""
+        if peer == self.site:
+            self.news.append(message)
+        else:
+            self._answers.append((peer, message))
+
+    def answers(self) -> list[tuple[Site, Down]]:
+        """Return, once, what is to be said on the connections that neighbours have to this site."""
+        found, self._answers = self._answers, []
+        return found
+
+    # What passes
+
+    def expired(self, now: Micros) -> None:
+        """Pass on what has waited for others as long as it may."""
+        self._do(self.relay.expired(now), now)
+
+    def _acked(self, ack: Ack, peer: Site) -> None:
+        """Take an ack from a neighbour; the way to it costs what waits before it."""
+        out = self._neighbours[peer].out
+        cost = round(out.queued / out.rate * MICROS_PER_SECOND) if out.rate else 0
+        self._do(self.relay.acked(ack, cost), 0)
+        if ack.standing.site == self.site:
+            self.news.append(Ack(ack.standing, ack.cost + cost, ack.deadline))
+        for each in self._neighbours.values():
+            for number, parcel in list(each.parcels.items()):
+                if parcel.flow == ack.standing.flow and all(
+                    part.site == ack.standing.site and ack.standing.covers(part) for part in parcel.parts
+                ):
+                    self._abandon(each, number)
+
+    def _abandon(self, each: _Neighbour, number: int) -> None:
+        """Send no more of a parcel that the destination has got another way, unless it is on its way already."""
+        if number not in each.out.begun:
+            each.out.abandon(number)
+            each.parcels.pop(number)
+
+    def _do(self, actions: Iterable[RelayAction], now: Micros) -> None:
+        for action in actions:
+            if isinstance(action, Forward):
+                self._queue(action.parcel, self.routes.flows[action.parcel.flow].destination, now)
+            else:
+                self.answer(action.peer, action.message)

@@ -1,0 +1,289 @@
+"""Both ends of a link: parcels as frames, several under way at once, the one with the least slack first.
+
+A link may be thin, and TCP and queues of the system can hold a minute of it. So little is given to them: what is not
+received yet is at most a quarter of a second of the link's rate, or two frames. Receipts tell what has come, and so the
+rate. When a connection breaks the receiving end keeps what it has of unfinished parcels, and the next connection goes
+on behind the last received byte.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import ceil
+
+from transom.errors import SiteError
+from transom.model.time import MICROS_PER_SECOND, Micros
+
+LEAST_FRAME, MOST_FRAME = 2 << 10, 64 << 10
+"""Bytes of a frame."""
+FRAME_TIME: Micros = 50_000
+"""How long a frame takes on the link, about."""
+WINDOW: Micros = 250_000
+"""How much of the link's rate may be under way without a receipt."""
+RATES = 64
+"""Measured rates that are remembered."""
+SAMPLE: Micros = 100_000
+"""Rates are measured over that long at least."""
+MOST_PARCEL = 1 << 30
+"""The largest parcel that is taken, bytes."""
+MOST_OPEN = 64
+"""Unfinished parcels that the receiving end keeps."""
+_REMEDY = "Both sites need the same version of the protocol; if they have it, something between them changes bytes."
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A piece of a parcel on a link."""
+
+    number: int
+    """Of the parcel on this link, since the sending site's process began."""
+    offset: int
+    total: int
+    """Bytes of the whole parcel."""
+    crc: int
+    """Of the payload."""
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """So many bytes of a parcel have come, without a gap."""
+
+    number: int
+    received: int
+
+
+@dataclass
+class _Outgoing:
+    number: int
+    data: bytes
+    due: Micros
+    given: int = 0
+    """Bytes that were given to the connection."""
+    received: int = 0
+    """Bytes that were received."""
+
+
+class LinkOut:
+    """The sending end of a link.
+
+    Args:
+        rate: What is known of the link, bytes per second, until it is measured.
+    """
+
+    def __init__(self, rate: float = 0.0) -> None:
+        self._stated = rate
+        self._queue: dict[int, _Outgoing] = {}
+        self._next = 1
+        self._rates: deque[float] = deque(maxlen=RATES)
+        self._since: tuple[Micros, int] | None = None
+        """Since when it has been busy, or was last measured, and the bytes that came since."""
+        self.heard: Micros = 0
+        """When the last receipt came, or something was sent to an idle link; monotonic."""
+
+    @property
+    def queued(self) -> int:
+        """Bytes that have not been received."""
+        return sum(len(each.data) - each.received for each in self._queue.values())
+
+    @property
+    def begun(self) -> frozenset[int]:
+        """The parcels of which a byte has left."""
+        return frozenset(each.number for each in self._queue.values() if each.given)
+
+    @property
+    def waiting(self) -> int:
+        """Parcels of which no byte has left yet; while there is one, nothing needs to be fixed for the link."""
+        return sum(1 for each in self._queue.values() if not each.given)
+
+    @property
+    def under_way(self) -> int:
+        """Bytes that were given to the connection and not received yet."""
+        return sum(each.given - each.received for each in self._queue.values())
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second that it carries when it is busy: the lower decile of what was measured; 0 if unknown."""
+        if not self._rates:
+            return self._stated
+        ordered = sorted(self._rates)
+        return ordered[ceil(len(ordered) / 10) - 1]
+
+    @property
+    def pace(self) -> float:
+        """Bytes per second by which frames are made: what was measured last, as a link that gets faster has to show."""
+        recent = sorted(list(self._rates)[-5:])
+        return recent[len(recent) // 2] if recent else self._stated
+
+    @property
+    def frame(self) -> int:
+        """Bytes of a frame: about 50 ms of the link."""
+        return min(MOST_FRAME, max(LEAST_FRAME, int(self.pace * FRAME_TIME / MICROS_PER_SECOND)))
+
+    @property
+    def window(self) -> int:
+        """Bytes that may be under way: 0.25 s of the link, and two frames at least."""
+        return max(2 * self.frame, int(self.pace * WINDOW / MICROS_PER_SECOND))
+
+    def queue(self, data: bytes, due: Micros) -> int:
+        """Take a parcel that is to be sent; return its number on the link.
+
+        Args:
+            data: The parcel, not empty.
+            due: When it should be there; what is due first goes first.
+        """
+        number, self._next = self._next, self._next + 1
+        self._queue[number] = _Outgoing(number, data, due)
+        return number
+
+    def abandon(self, number: int) -> bool:
+        """Send no more of a parcel; tell whether the other end has to hear of it."""
+        gone = self._queue.pop(number, None)
+        return gone is not None and gone.given > 0
+
+    def frames(self, now: Micros) -> list[Frame]:
+        """Return the frames that may be given to the connection now."""
+        if not self._queue:
+            return []
+        found = []
+        under_way, size, window = self.under_way, self.frame, self.window
+        if not under_way:
+            self.heard = now
+        for each in sorted(self._queue.values(), key=lambda one: (one.due, one.number)):
+            while each.given < len(each.data) and (under_way == 0 or under_way + size <= window):
+                payload = each.data[each.given : each.given + size]
+                found.append(Frame(each.number, each.given, len(each.data), zlib.crc32(payload), payload))
+                each.given += len(payload)
+                under_way += len(payload)
+        if found and self._since is None:
+            self._since = (now, 0)
+        return found
+
+    def receipt(self, receipt: Receipt, now: Micros) -> bool:
+        """Take a receipt; tell whether all of the parcel has been received.
+
+        Raises:
+            SiteError: It is about bytes that were not sent.
+        """
+        each = self._queue.get(receipt.number)
+        if each is None:
+            return False  # abandoned
+        if not each.received <= receipt.received <= each.given:
+            raise SiteError(f"A receipt tells of {receipt.received} bytes of a parcel, of {each.given}.", _REMEDY)
+        came, each.received = receipt.received - each.received, receipt.received
+        self.heard = now
+        self._measure(came, now)
+        if each.received == len(each.data):
+            del self._queue[each.number]
+            return True
+        return False
+
+    def _measure(self, came: int, now: Micros) -> None:
+        """Note the rate while the link is busy; a link with nothing under way tells nothing."""
+        if self._since is not None:
+            begun, before = self._since
+            took, total = now - begun, before + came
+            if took >= SAMPLE:
+                self._rates.append(total * MICROS_PER_SECOND / took)
+                self._since = (now, 0)
+            else:
+                self._since = (begun, total)
+        if not self.under_way:
+            self._since = None
+
+    def opened(self, received: Mapping[int, int], now: Micros) -> list[int]:
+        """Go on over a new connection; return the parcels of which all has been received.
+
+        Args:
+            received: What the other end has of each parcel that it knows.
+            now: Monotonic time.
+        """
+        done = []
+        for each in list(self._queue.values()):
+            each.given = each.received = min(received.get(each.number, 0), len(each.data))
+            if each.given == len(each.data):
+                done.append(each.number)
+                del self._queue[each.number]
+        self._since, self.heard = None, now
+        return done
+
+
+class LinkIn:
+    """The receiving end of a link: makes parcels of frames; outlives its connections.
+
+    Args:
+        most_parcel: The largest parcel that is taken, bytes.
+        most_bytes: Of all unfinished ones together.
+        most_open: Of unfinished ones.
+    """
+
+    def __init__(
+        self, most_parcel: int = MOST_PARCEL, most_bytes: int = MOST_PARCEL, most_open: int = MOST_OPEN
+    ) -> None:
+        self.most_parcel, self.most_bytes, self.most_open = most_parcel, most_bytes, most_open
+        self._open: dict[int, tuple[int, bytearray]] = {}
+        self._done: dict[int, int] = {}
+        """Sizes of the last parcels that were received as a whole: their receipts may be lost."""
+
+    @property
+    def received(self) -> dict[int, int]:
+        """What there is of each parcel, for the opening of a connection."""
+        return {**self._done, **{number: len(data) for number, (_, data) in self._open.items()}}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of unfinished parcels."""
+        return sum(len(data) for _, data in self._open.values())
+
+    def frame(self, frame: Frame) -> tuple[Receipt, bytes | None]:
+        """Take a frame; return the receipt, and the parcel when all of it is there.
+
+        Raises:
+            SiteError: It is damaged, larger than it may be, or does not go on where the last one ended; the connection
+                has to be closed.
+        """
+        if frame.total > self.most_parcel or frame.total <= 0:
+            raise SiteError(
+                f"A parcel declares {frame.total} bytes, where 1 to {self.most_parcel} are allowed.",
+                "Send more often, or allow more.",
+            )
+        if zlib.crc32(frame.payload) != frame.crc:
+            raise SiteError("A frame has a wrong checksum.", _REMEDY)
+        total, data = self._open.get(frame.number, (frame.total, bytearray()))
+        if frame.number in self._done or total != frame.total or frame.offset != len(data) or not frame.payload:
+            raise SiteError(
+                f"A frame of parcel {frame.number} is at byte {frame.offset}, where {len(data)} have come.", _REMEDY
+            )
+        if len(data) + len(frame.payload) > total:
+            raise SiteError(f"A parcel of {total} bytes goes on behind its end.", _REMEDY)
+        if frame.number not in self._open:
+            if len(self._open) >= self.most_open:
+                raise SiteError(f"More than {self.most_open} parcels are under way at once.", _REMEDY)
+            self._open[frame.number] = (total, data)
+        if self.nbytes + len(frame.payload) > self.most_bytes:
+            raise SiteError(f"Unfinished parcels take more than {self.most_bytes} bytes.", "Send more often.")
+        data += frame.payload
+        receipt = Receipt(frame.number, len(data))
+        if len(data) < total:
+            return receipt, None
+        del self._open[frame.number]
+        self._done[frame.number] = total
+        while len(self._done) > self.most_open:
+            del self._done[next(iter(self._done))]
+        return receipt, bytes(data)
+
+    def unread(self, number: int) -> None:
+        """Forget that a parcel was received: it could not be read."""
+        self._done.pop(number, None)
+
+    def abandon(self, number: int) -> None:
+        """Forget an unfinished parcel."""
+        self._open.pop(number, None)
+
+    def keep_only(self, numbers: Iterable[int]) -> None:
+        """Forget what the sending end does not have any more."""
+        kept = set(numbers)
+        self._open = {number: each for number, each in self._open.items() if number in kept}

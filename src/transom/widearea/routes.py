@@ -1,0 +1,103 @@
+"""The plans as one site follows them: by tick, where a flow goes from here, when it leaves, and whom it waits for.
+
+Nothing depends on the sites' agreeing: who hears of a plan late follows it late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from transom.model.time import Micros
+from transom.widearea.parcels import FlowName
+from transom.widearea.plans import Plan, Route
+from transom.widearea.relays import Expected
+from transom.widearea.topology import INTERVALS, Site
+from transom.widearea.trees import Tree
+
+KEPT = 4
+"""Plans that are remembered: parcels of older ticks are still under way."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Where a flow comes from and goes to."""
+
+    sources: tuple[Site, ...]
+    destination: Site
+    limit: Micros = 0
+    """Within which its results are due; 0 where nobody said."""
+
+
+class Routes:
+    """What the plans say at one site.
+
+    Args:
+        site: This site.
+        tick: Length of a tick, microseconds.
+        flows: Ends of the flows, by name.
+    """
+
+    def __init__(self, site: Site, tick: Micros, flows: Mapping[FlowName, Ends]) -> None:
+        self.site, self.tick, self.flows = site, tick, dict(flows)
+        self._plans: list[tuple[Plan, dict[FlowName, Route]]] = []
+
+    @property
+    def version(self) -> int:
+        """The version of the newest plan; 0 before the first."""
+        return self._plans[-1][0].version if self._plans else 0
+
+    def adopt(self, plan: Plan) -> bool:
+        """Follow a plan from its first tick on; false if it is not newer than the last one, which is kept then."""
+        if plan.version <= self.version:
+            return False
+        self._plans = [*self._plans[-KEPT + 1 :], (plan, {route.flow: route for route in plan.routes})]
+        return True
+
+    def route(self, flow: FlowName, tick: int) -> Route:
+        """Return the way of a flow for what leaves on a tick.
+
+        Before the first plan, and where a plan leaves it out: straight to the destination; then as seldom as may be.
+        """
+        ends = self.flows[flow]
+        direct = Tree(ends.destination, tuple((s, ends.destination) for s in ends.sources if s != ends.destination))
+        for plan, routes in reversed(self._plans):
+            if plan.first_tick <= tick:
+                return routes.get(flow) or Route(flow, direct, INTERVALS[-1], 0, 0.0)
+        return Route(flow, direct, 1, 0, 0.0)
+
+    def parent(self, flow: FlowName, tick: int) -> Site:
+        """Return where this site sends what leaves on a tick: itself, where the flow ends here."""
+        route = self.route(flow, tick)
+        if route.tree.destination == self.site:
+            return self.site
+        return dict(route.tree.parents).get(self.site, route.tree.destination)
+
+    def departs(self, flow: FlowName, tick: int) -> bool:
+        """Tell whether an interval ends on a tick."""
+        route = self.route(flow, tick)
+        return tick % route.interval == route.phase
+
+    def next_departure(self, flow: FlowName, tick: int) -> int:
+        """Return the first tick after another on which an interval ends."""
+        return next(after for after in range(tick + 1, tick + 2 * INTERVALS[-1] + 2) if self.departs(flow, after))
+
+    def expected(self, flow: FlowName, tick: int) -> Expected | None:
+        """Return what this site merges of a flow and tick; None where it only passes it on."""
+        if flow not in self.flows:
+            return None
+        route = self.route(flow, tick)
+        children = {site for site, parent in route.tree.parents if parent == self.site}
+        if not children or route.tree.destination == self.site:
+            return None
+        mine = {self.site} & set(dict(route.tree.parents))
+        interval = route.interval * self.tick
+        limit = self.flows[flow].limit
+        slack = max(0, limit - round(route.latency * 1e6)) if limit else interval
+        return Expected(frozenset(children | mine), interval, slack)
+
+    def prediction(self, flow: FlowName, tick: int) -> Micros:
+        """Return how long it takes from a departure to the ack, by the plan; at least half a tick."""
+        route = self.route(flow, tick)
+        waited = route.interval * self.tick
+        return max(self.tick // 2, round(route.latency * 1e6) - waited)

@@ -1,0 +1,281 @@
+"""The source's end of a flow: what is gathered, when it leaves, and what is kept until the destination has it.
+
+At the end of an interval what was gathered is due. It leaves when its link has room, and only then is its range of
+cuts fixed (`Fix`), before the first byte; until then more cuts join it. So after an hour without a link a site sends
+the partials of one hour, not 3,600 times those of a second. What was fixed stays as it is, is sent again the same
+way or another one, and is forgotten with the destination's ack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from transom.model.time import Micros
+from transom.widearea.parcels import (
+    Delays,
+    FlowName,
+    Parcel,
+    Part,
+    PartitionProgress,
+    Refusal,
+    RowCounts,
+    Standing,
+)
+from transom.widearea.topology import Site
+
+LATE = 3
+"""A parcel whose ack has not come after so many times the prediction takes another way."""
+AGAIN = 4
+"""So many of the oldest parcels are sent again while acks are missing: those behind them could only be held."""
+SHORTEST: Micros = 1_000_000
+LONGEST: Micros = 60_000_000
+"""Bounds of the wait for an ack, microseconds; it doubles with each try."""
+
+
+@dataclass(frozen=True)
+class Fix:
+    """The order to fix a range of cuts, in the log, and to make a parcel of what was gathered of it: then say `fixed`.
+
+    Where the range is empty, nothing is logged.
+    """
+
+    flow: FlowName
+    site: Site
+    incarnation: str
+    epoch: int
+    after: int
+    upto: int
+    tick: int
+    step: int
+    since: int
+    acked: int
+    departs: int | None
+
+    def parcel(
+        self,
+        body: bytes = b"",
+        partitions: Sequence[PartitionProgress] = (),
+        arrived: Micros | None = None,
+        counts: RowCounts | None = None,
+        delays: Delays | None = None,
+        failed: Mapping[str, str] | None = None,
+        injected: Micros | None = None,
+        ended: bool = False,
+    ) -> Parcel:
+        """Return the parcel of the range; the arguments are those of `Part`."""
+        part = Part(
+            self.site,
+            self.incarnation,
+            self.epoch,
+            self.after,
+            self.upto,
+            self.step,
+            self.since,
+            self.acked,
+            tuple(partitions),
+            arrived,
+            counts or RowCounts(),
+            delays or Delays(),
+            dict(failed or {}),
+            self.departs,
+            injected,
+            ended,
+        )
+        return Parcel(self.flow, self.tick, (part,), body)
+
+
+@dataclass
+class _Sent:
+    """A parcel that the destination has not acked."""
+
+    parcel: Parcel
+    via: Site | None = None
+    """The neighbour that it was last given to; None for none."""
+    at: Micros = 0
+    """When, monotonic."""
+    tries: int = 0
+    wait: Micros = field(default=0)
+    """After so long it is sent again."""
+
+
+class Sender:
+    """Sends one flow of a site.
+
+    Args:
+        flow: The flow.
+        site: This site.
+        incarnation: Of its checkpoint.
+        epoch: Of this run.
+        committed: The last cut of the stream.
+        since: The cut after which the flow begins here.
+    """
+
+    def __init__(
+        self, flow: FlowName, site: Site, incarnation: str, epoch: int, committed: int = 0, since: int = 0
+    ) -> None:
+        self.flow, self.site, self.incarnation, self.epoch, self.since = flow, site, incarnation, epoch, since
+        self.gathered = max(committed, since)
+        """The last cut that was committed."""
+        self.prediction: Micros = SHORTEST // LATE
+        """From departure to ack, by the plan."""
+        self.refusal: Refusal | None = None
+        """The last one that somebody has to do something about; the flow rests."""
+        self._fixed = self.gathered
+        self._step = 0
+        self._due: int | None = None
+        self._fixing: Fix | None = None
+        self._news = True
+        """Whether there is progress that no parcel told."""
+        self._sent: list[_Sent] = []
+
+    @property
+    def acked(self) -> int:
+        """The last cut of which it is known that the destination has it."""
+        rows = [each.parcel.part.after for each in self._sent if not each.parcel.part.empty]
+        if self._fixing is not None:
+            rows.append(self._fixing.after)
+        return min(rows, default=self._fixed)
+
+    @property
+    def due(self) -> int | None:
+        """The tick on which something was due that has not left; None when nothing is."""
+        has_some = self.gathered > self._fixed or self._news
+        return self._due if has_some and self._fixing is None and self.refusal is None else None
+
+    @property
+    def unacked(self) -> tuple[Parcel, ...]:
+        """What is kept: parcels that the destination has not acked, in order."""
+        return tuple(each.parcel for each in self._sent)
+
+    @property
+    def _patience(self) -> Micros:
+        return max(SHORTEST, LATE * self.prediction)
+
+    def restored(self, after: int, parcels: Sequence[Parcel] = ()) -> None:
+        """Go on after a restart, before anything else.
+
+        Args:
+            after: The last cut that was fixed; what was gathered behind it is not.
+            parcels: What was fixed and not acked, in order, with the same ranges and ticks as before.
+        """
+        self._fixed = max(after, self.since)
+        for parcel in parcels:
+            self._step += 1
+            part = replace(parcel.part, epoch=self.epoch, step=self._step)
+            self._sent.append(_Sent(replace(parcel, parts=(part,))))
+
+    def committed(self, cut: int) -> None:
+        """Take note of a cut whose partials were gathered."""
+        self.gathered, self._news = cut, True
+
+    def progressed(self) -> None:
+        """Take note of progress without rows: a partition is idle, or its source said a watermark."""
+        self._news = True
+
+    def departs(self, tick: int) -> None:
+        """Take note of the end of an interval: what was gathered may leave."""
+        self._due = tick
+
+    def fix(self, departs: int | None = None) -> Fix | None:
+        """Return the order to fix what is due, as there is room for it; None when nothing is.
+
+        Args:
+            departs: The tick of the next departure.
+        """
+        tick = self.due
+        if tick is None:
+            return None
+        self._step += 1
+        self._due, self._news = None, False
+        self._fixing = Fix(
+            self.flow,
+            self.site,
+            self.incarnation,
+            self.epoch,
+            self._fixed,
+            self.gathered,
+            tick,
+            self._step,
+            self.since,
+            self.acked,
+            departs,
+        )
+        self._fixed = self.gathered
+        return self._fixing
+
+    def fixed(self, parcel: Parcel) -> None:
+        """Take the parcel that a `Fix` ordered; it waits to be sent."""
+        self._fixing = None
+        if parcel.part.empty:  # later progress makes earlier one needless
+            self._sent = [each for each in self._sent if not each.parcel.part.empty]
+        self._sent.append(_Sent(parcel))
+
+    def waiting(self, now: Micros) -> list[tuple[Parcel, int]]:
+        """Return the parcels to be sent now, in order, each with how often it was sent before.
+
+        Those that were not sent yet, and those whose ack is late.
+        """
+        if self.refusal is not None:
+            return []
+        acked = self.acked
+        found = []
+        for place, each in enumerate(self._sent):
+            if each.via is None or (place < AGAIN and now - each.at >= each.wait):
+                part = replace(each.parcel.part, acked=acked)
+                found.append((replace(each.parcel, parts=(part,)), each.tries))
+        return found
+
+    def sent(self, parcel: Parcel, via: Site, now: Micros) -> None:
+        """Take note that a parcel of `waiting` was given to a neighbour."""
+        for each in self._sent:
+            if each.parcel.part.place == parcel.part.place:
+                each.via, each.at = via, now
+                each.wait = min(LONGEST, self._patience << min(each.tries, 16))
+                each.tries += 1
+
+    def reopened(self, peer: Site, forgot: bool) -> None:
+        """Take note that there is a new connection to a neighbour: nothing waits longer than after the first try.
+
+        Args:
+            peer: The neighbour.
+            forgot: Whether what it was given is gone; then it is sent again at once.
+        """
+        for each in self._sent:
+            each.wait = min(each.wait, self._patience)
+            if forgot and each.via == peer:
+                each.via = None
+
+    def stands(self, standing: Standing) -> tuple[Parcel, ...]:
+        """Take an ack, or what is in a refusal; return the parcels that are needed no longer."""
+        if standing.incarnation != self.incarnation:
+            return ()
+        gone = tuple(each.parcel for each in self._sent if standing.covers(each.parcel.part))
+        self._sent = [each for each in self._sent if not standing.covers(each.parcel.part)]
+        return gone
+
+    def refused(self, refusal: Refusal, now: Micros) -> None:
+        """Take a refusal: what passes is sent again later, what does not makes the flow rest until somebody helps."""
+        places = dict(refusal.places)
+        mine = [each for each in self._sent if places.get(self.site) == each.parcel.part.place]
+        if not mine:  # of a parcel that is not there any more, or of a run before this one
+            return
+        if not refusal.reason.passes:
+            self.refusal = refusal
+        else:
+            for each in mine:
+                each.at, each.wait = now, self._patience
+
+
+def way(tries: int, parent: Site, destination: Site, neighbours: Sequence[Site]) -> Site | None:
+    """Return the neighbour to which a parcel goes; None where no way is open.
+
+    First the plan's; then, try by try, the destination itself, and by way of each other neighbour, of those that can
+    be reached. Whoever is not asked by the plan to merge a flow passes it on at once.
+
+    >>> [way(tries, "relay", "home", ["a", "home", "relay"]) for tries in range(4)]
+    ['relay', 'home', 'a', 'relay']
+    """
+    others = sorted(set(neighbours) - {parent, destination})
+    ways = [each for each in dict.fromkeys([parent, destination, *others]) if each in neighbours]
+    return ways[tries % len(ways)] if ways else None
