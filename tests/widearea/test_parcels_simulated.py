@@ -6,13 +6,20 @@ import pytest
 from tests.widearea.network import MS, World
 
 
-def told(seed: int) -> None:
-    world = World(seed)
-    there = world.story(trouble=12_000 * MS, patience=400_000 * MS)
-    world.check()
-    assert there, f"seed {seed}: something hangs"
+def told(seeds: range) -> None:
+    for seed in seeds:
+        world = World(seed)
+        there = world.story(trouble=12_000 * MS, patience=400_000 * MS)
+        assert there, f"seed {seed}: something hangs"
+        world.check()
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_every_cut_is_merged_once(seed: int) -> None:
-    told(seed)
+@pytest.mark.parametrize("block", range(10))
+def test_every_cut_is_merged_once(block: int) -> None:
+    told(range(30 * block, 30 * block + 30))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(10))
+def test_every_cut_is_merged_once_at_length(block: int) -> None:
+    told(range(300 + 470 * block, 300 + 470 * block + 470))

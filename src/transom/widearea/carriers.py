@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from transom.errors import SiteError
 from transom.model.time import MICROS_PER_SECOND, Micros
 from transom.widearea.links import Frame, LinkIn, LinkOut, Receipt
-from transom.widearea.parcels import Ack, FlowName, Parcel, Refusal, Standing
+from transom.widearea.parcels import Ack, FlowName, Parcel, Reason, Refusal, Standing
 from transom.widearea.relays import Action as RelayAction
 from transom.widearea.relays import Forward, Merge, Relay
-from transom.widearea.routes import Routes
+from transom.widearea.routes import Ends, Routes
 from transom.widearea.senders import Fix, Sender, way
 from transom.widearea.topology import Site
 
@@ -123,6 +122,8 @@ class _Neighbour:
         """Of its process, as the receiving end."""
         self.sender_boot = ""
         """Of its process, as the sending end."""
+        self.refused: dict[FlowName, str] = {}
+        """Flows that are not taken from it, each with the reason."""
         self.parcels: dict[int, Parcel] = {}
         """What is queued, by number."""
 
@@ -161,6 +162,7 @@ class Carrier:
         self.reopened: list[tuple[Site, bool]] = []
         """Neighbours to which there is a new connection, and whether they have forgotten what they were given; for the
         senders, to be taken from here."""
+        self._packing = packing
         self._neighbours = {name: _Neighbour(rate, packing(name)) for name, rate in rates.items() if name != site}
         self._answers: list[tuple[Site, Down]] = []
 
@@ -172,6 +174,12 @@ class Carrier:
     def link(self, peer: Site) -> LinkOut:
         """Return the sending end of the link to a neighbour."""
         return self._neighbours[peer].out
+
+    def _of(self, peer: Site) -> _Neighbour:
+        """Return a neighbour; there may be no link to one that has a link to this site."""
+        if peer not in self._neighbours:
+            self._neighbours[peer] = _Neighbour(0.0, self._packing(peer))
+        return self._neighbours[peer]
 
     # What goes out
 
@@ -286,9 +294,23 @@ class Carrier:
 
     # What comes in
 
-    def accept(self, peer: Site, opening: Opening, standings: Iterable[Standing] = ()) -> Opened:
-        """Take a connection from a neighbour; return what is answered."""
-        each = self._neighbours[peer]
+    def accept(
+        self,
+        peer: Site,
+        opening: Opening,
+        standings: Iterable[Standing] = (),
+        refused: Mapping[FlowName, str] | None = None,
+    ) -> Opened:
+        """Take a connection from a neighbour; return what is answered.
+
+        Args:
+            peer: The neighbour.
+            opening: What it says first.
+            standings: Where this site stands with the flows that end here.
+            refused: Flows that are not taken from it, each with the reason.
+        """
+        each = self._of(peer)
+        each.refused = dict(refused or {})
         if each.sender_boot != opening.boot:
             each.sender_boot, each.into = opening.boot, LinkIn()
         each.into.keep_only(opening.numbers)
@@ -315,12 +337,20 @@ class Carrier:
             return
         self._answers.append((peer, receipt))
         ends = self.routes.flows.get(parcel.flow)
-        if ends is None:
-            raise SiteError(f"{peer} sends the flow {parcel.flow!r}, which is not known here.", "Run the same job.")
-        if ends.destination == self.site:
+        wrong = each.refused.get(parcel.flow) or self._foreign(parcel, ends)
+        if wrong or ends is None:
+            self._answers.append((peer, Refusal.of(parcel, Reason.FLOW, detail=wrong)))
+        elif ends.destination == self.site:
             self.arrivals.append((parcel, peer))
         else:
             self._do(self.relay.received(parcel, peer, self.routes.expected(parcel.flow, parcel.tick), now), now)
+
+    def _foreign(self, parcel: Parcel, ends: Ends | None) -> str:
+        """Return why a parcel can be of no flow that is known here; empty if it can."""
+        if ends is None:
+            return f"{self.site} does not know the flow {parcel.flow!r}."
+        others = [part.site for part in parcel.parts if part.site not in ends.sources]
+        return f"{', '.join(others)} has no part in the flow {parcel.flow!r}." if others else ""
 
     def answer(self, peer: Site, message: Ack | Refusal) -> None:
         """Tell a neighbour, or this site's own senders, what became of a parcel."""

@@ -203,7 +203,7 @@ class LinkOut:
         """
         done = []
         for each in list(self._queue.values()):
-            each.given = each.received = min(received.get(each.number, 0), len(each.data))
+            each.given = each.received = max(0, min(received.get(each.number, 0), len(each.data)))
             if each.given == len(each.data):
                 done.append(each.number)
                 del self._queue[each.number]

@@ -18,6 +18,7 @@ from transom.widearea.parcels import (
     Parcel,
     Part,
     PartitionProgress,
+    Reason,
     Refusal,
     RowCounts,
     Standing,
@@ -237,10 +238,14 @@ class Sender:
     def reopened(self, peer: Site, forgot: bool) -> None:
         """Take note that there is a new connection to a neighbour: nothing waits longer than after the first try.
 
+        A flow that was refused as it differs between the sites is tried again: one of them may have another job now.
+
         Args:
             peer: The neighbour.
             forgot: Whether what it was given is gone; then it is sent again at once.
         """
+        if self.refusal is not None and self.refusal.reason is Reason.FLOW:
+            self.refusal = None
         for each in self._sent:
             each.wait = min(each.wait, self._patience)
             if forgot and each.via == peer:
@@ -260,7 +265,7 @@ class Sender:
         mine = [each for each in self._sent if places.get(self.site) == each.parcel.part.place]
         if not mine:  # of a parcel that is not there any more, or of a run before this one
             return
-        if not refusal.reason.passes:
+        if not refusal.reason.passes and len(refusal.places) == 1:  # else it may be about another one's part
             self.refusal = refusal
         else:
             for each in mine:

@@ -1,0 +1,373 @@
+"""Parcels on a link, in few bytes: what the other end is known to have is not sent again.
+
+Flows, schemas and keys get numbers on a link. A number is used when the other end has confirmed the parcel that brought
+what it stands for, so that parcels may overtake one another. The dictionary of keys grows up to a bound, and is
+forgotten when the connection breaks; a parcel that refers to what is forgotten is asked for in full.
+
+The rows of a parcel are put in the order of their panes and keys, which is no part of what they say: so the numbers of
+the keys are a growing sequence.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transom.engine.partials.tables import PANE
+from transom.errors import SiteError
+from transom.sites.columns import Ints, Reader, Writer, damaged
+from transom.widearea.bodies import MOST_BYTES, from_body, to_body
+from transom.widearea.parcels import Parcel
+from transom.windows.keys import KeyIndex
+
+DICTIONARY_BYTES = 16 << 20
+"""Of the keys of one flow, at each end."""
+_HEAD = struct.Struct(">4sIII")
+"""Magic, generation, bytes of the header packed and unpacked."""
+_MAGIC = b"TrW1"
+_MOST_HEADER = 1 << 20
+_LEVEL = 6
+"""Of zstd."""
+
+
+@dataclass
+class _Keys:
+    """The keys of one flow as the sending end numbers them."""
+
+    index: KeyIndex
+    numbers: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    """By id: the number that the other end is known to have; -1 for none."""
+    given: int = 0
+    """Numbers that were given."""
+
+
+@dataclass
+class _News:
+    """What a parcel brings that may be referred to once it is confirmed."""
+
+    generation: int
+    flow: str
+    header: bytes
+    schema: int | None = None
+    ids: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    numbers: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+class _Sent:
+    """What the sending end knows of the other one, over one connection."""
+
+    def __init__(self) -> None:
+        self.headers: dict[str, bytes] = {}
+        """The last header of each flow that was confirmed."""
+        self.schemas: dict[str, tuple[int, pa.Schema]] = {}
+        self.confirmed: set[int] = set()
+        """Numbers of schemas."""
+        self.keys: dict[str, _Keys] = {}
+
+
+class _Got:
+    """What the receiving end has from one connection of the other one."""
+
+    def __init__(self) -> None:
+        self.headers: dict[int, bytes] = {}
+        """By checksum."""
+        self.schemas: dict[int, pa.Schema] = {}
+        self.keys: dict[int, list[pa.Table]] = {}
+        """By number of schema: keys as they came."""
+        self.rows: dict[int, Ints] = {}
+        """By number of schema, and then of key: its row in those; -1 for none."""
+        self.bytes: dict[int, int] = {}
+
+
+class LinkPacking:
+    """The form of the parcels between this site and one neighbour, in both directions.
+
+    Args:
+        dictionary_bytes: Of the keys of one flow.
+        most: The largest table that is taken, bytes.
+    """
+
+    def __init__(self, dictionary_bytes: int = DICTIONARY_BYTES, most: int = MOST_BYTES) -> None:
+        self.dictionary_bytes, self.most = dictionary_bytes, most
+        self._generation = 1
+        self._sent = _Sent()
+        self._packed: _News | None = None
+        self._news: dict[int, _News] = {}
+        self._got: dict[int, _Got] = {}
+
+    # Sending
+
+    def pack(self, parcel: Parcel, full: bool) -> bytes:
+        """Return the bytes of a parcel; in full if they have to be readable without anything before."""
+        plain = json.dumps(parcel.header(), separators=(",", ":")).encode()
+        known = b"" if full else self._sent.headers.get(parcel.flow, b"")
+        header = _deflated(plain, known)
+        self._packed = news = _News(0 if full else self._generation, parcel.flow, plain)
+        start = _HEAD.pack(_MAGIC, news.generation, len(header), len(plain)) + zlib.crc32(known).to_bytes(4, "big")
+        table = from_body(parcel.body)
+        return start + header + (b"" if table is None else self._table(table, parcel.flow, news, full))
+
+    def named(self, number: int) -> None:
+        """Learn the number that the parcel packed last has on the link."""
+        if self._packed is not None and self._packed.generation:
+            self._news[number] = self._packed
+        self._packed = None
+
+    def confirmed(self, number: int) -> None:
+        """Learn that the other end has read a parcel: what it brought may be referred to."""
+        news = self._news.pop(number, None)
+        if news is None or news.generation != self._generation:
+            return
+        self._sent.headers[news.flow] = news.header
+        if news.schema is not None:
+            self._sent.confirmed.add(news.schema)
+        if len(news.ids):
+            numbers = self._sent.keys[news.flow].numbers
+            new = numbers[news.ids] < 0
+            numbers[news.ids[new]] = news.numbers[new]
+
+    def broken(self) -> None:
+        """Forget what was confirmed: the connection broke."""
+        self._generation += 1
+        self._sent, self._news, self._packed = _Sent(), {}, None
+
+    def _table(self, table: pa.Table, flow: str, news: _News, full: bool) -> bytes:
+        table = table.combine_chunks()
+        names = [name for name in table.column_names if not name.startswith("_s") and name != PANE]
+        number, told = self._schema(table.schema, flow, news, full)
+        keys = table.select(names)
+        ids, order, fresh, first = self._numbers(table, keys, flow, news, full)
+        writer = Writer()
+        writer.ints(np.diff(_panes(table)[order], prepend=0))
+        writer.ints(_steps(_panes(table)[order], ids[order]))
+        writer.notes.append([first, fresh.num_rows])
+        for column in fresh.columns:
+            writer.column(_array(column))
+        for name in table.column_names:
+            if name not in names and name != PANE:
+                writer.column(_array(table.column(name)).take(pa.array(order)))
+        schema = table.schema.serialize().to_pybytes() if told else b""
+        notes = json.dumps([number, len(schema), table.num_rows, writer.notes], separators=(",", ":")).encode()
+        plain = len(notes).to_bytes(4, "big") + notes + schema + writer.data
+        packed = pa.Codec("zstd", compression_level=_LEVEL).compress(plain, asbytes=True)
+        return len(plain).to_bytes(8, "big") + bytes(packed)
+
+    def _schema(self, schema: pa.Schema, flow: str, news: _News, full: bool) -> tuple[int, bool]:
+        """Return the number of a schema, and whether it has to be sent itself."""
+        if full:
+            return 0, True
+        number, known = self._sent.schemas.get(flow, (0, None))
+        if known is None or not known.equals(schema, check_metadata=True):
+            number = max((each for each, _ in self._sent.schemas.values()), default=0) + 1
+            self._sent.schemas[flow] = (number, schema)
+            self._sent.keys.pop(flow, None)
+        news.schema = number
+        return number, number not in self._sent.confirmed
+
+    def _numbers(
+        self, table: pa.Table, keys: pa.Table, flow: str, news: _News, full: bool
+    ) -> tuple[Ints, Ints, pa.Table, int]:
+        """Return the number of each row's key, an order of the rows, the keys to be sent, and their first number.
+
+        The first number is -1 where the other end is to forget them again.
+        """
+        known = None if full else self._sent.keys.setdefault(flow, _Keys(KeyIndex(keys.schema)))
+        forgets = known is None or known.index.nbytes > self.dictionary_bytes
+        if known is None or (forgets and not known.given):
+            known = _Keys(KeyIndex(keys.schema))
+        if not keys.num_columns:
+            ids = np.zeros(table.num_rows, np.int64)
+            return ids, np.lexsort((_panes(table),)), keys, 0
+        index = known.index
+        if forgets and len(known.numbers):  # nothing is added to what is full
+            index = KeyIndex(keys.schema)
+            index.intern(known.index.table())
+        rows = index.intern(keys)
+        numbers = np.full(len(index), -1, np.int64)
+        numbers[: len(known.numbers)] = known.numbers
+        new = np.unique(rows[numbers[rows] < 0])
+        if _sorts(keys.schema.types[0]):  # neighbours begin alike, which a compressor finds
+            new = new[pc.sort_indices(index.take(new)[0]).to_numpy()]
+        first = known.given
+        numbers_of = numbers.copy()
+        numbers_of[new] = np.arange(first, first + len(new))
+        fresh = pa.Table.from_arrays(index.take(new), schema=keys.schema)
+        if not forgets:
+            known.numbers, known.given = numbers, first + len(new)
+            news.ids, news.numbers = new, numbers_of[new]
+        ids = numbers_of[rows]
+        return ids, np.lexsort((ids, _panes(table))), fresh, -1 - first if forgets else first
+
+    # Receiving
+
+    def unpack(self, data: bytes) -> Parcel | None:
+        """Return the parcel of some bytes; None where they refer to what is forgotten.
+
+        Raises:
+            SiteError: They are damaged, or larger than allowed.
+        """
+        at = _HEAD.size + 4
+        if len(data) < at:
+            raise damaged("it ends too early")
+        magic, generation, packed, plain = _HEAD.unpack_from(data)
+        if magic != _MAGIC or plain > _MOST_HEADER or packed > len(data) - at:
+            raise damaged("it is no parcel")
+        got = self._of(generation)
+        known = got.headers.get(int.from_bytes(data[at - 4 : at], "big"))
+        if known is None:
+            return None
+        header = _inflated(data[at : at + packed], plain, known)
+        body: bytes | None = b""
+        if len(data) > at + packed:
+            body = self._untable(data[at + packed :], got, generation)
+        if body is None:
+            return None
+        try:
+            parcel = Parcel.of(json.loads(header), body)
+        except (ValueError, RecursionError) as error:
+            raise damaged(f"its header is {error}") from error
+        if generation:
+            while len(got.headers) > 64:
+                del got.headers[next(each for each in got.headers if each)]
+            got.headers[zlib.crc32(header)] = header
+        return parcel
+
+    def _of(self, generation: int) -> _Got:
+        """Return what came in a generation; the last two are kept, as parcels go on over a new connection."""
+        if not generation:
+            got = _Got()
+        else:
+            got = self._got.setdefault(generation, _Got())
+            for old in sorted(self._got)[:-2]:
+                del self._got[old]
+        got.headers.setdefault(0, b"")
+        return got
+
+    def _untable(self, data: bytes, got: _Got, generation: int) -> bytes | None:
+        size = int.from_bytes(data[:8], "big")
+        if size > self.most or len(data) < 8:
+            raise SiteError(
+                f"A parcel declares a table of {size} bytes, where {self.most} are allowed.",
+                "Send more often, or allow more.",
+            )
+        try:
+            plain = bytes(pa.decompress(data[8:], decompressed_size=size, codec="zstd", asbytes=True))
+            notes = json.loads(plain[4 : 4 + int.from_bytes(plain[:4], "big")])
+            number, told, rows, columns = notes
+            at = 4 + int.from_bytes(plain[:4], "big")
+            if not all(type(each) is int and each >= 0 for each in (number, told, rows)) or told > len(plain) - at:
+                raise damaged("its table has other numbers")
+            if told:
+                got.schemas[number] = pa.ipc.read_schema(pa.py_buffer(plain[at : at + told]))
+            schema = got.schemas.get(number)
+            if schema is None:
+                return None
+            table = self._rows(Reader(columns, plain[at + told :], self.most // 8), schema, rows, number, got)
+            if table is None:
+                return None
+            table.validate(full=True)
+            return to_body(table)
+        except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, RecursionError) as error:
+            raise damaged(str(error)) from error
+
+    def _rows(self, reader: Reader, schema: pa.Schema, rows: int, number: int, got: _Got) -> pa.Table | None:
+        panes = np.cumsum(reader.ints(rows))
+        ids = _unsteps(panes, reader.ints(rows))
+        names = [name for name in schema.names if not name.startswith("_s") and name != PANE]
+        note = reader.note()
+        if not (isinstance(note, list) and len(note) == 2 and all(type(each) is int for each in note)) or note[1] < 0:
+            raise damaged("its keys have no number")
+        first, count = note
+        fresh = pa.Table.from_arrays(
+            [reader.column(schema.field(name).type, count) for name in names],
+            schema=pa.schema([schema.field(name) for name in names]),
+        )
+        keys = self._keys(fresh, first, count, ids, number, got) if names else fresh
+        if keys is None:
+            return None
+        columns = []
+        for field_ in schema:
+            if field_.name == PANE:
+                columns.append(pa.array(panes))
+            elif field_.name in names:
+                columns.append(keys.column(field_.name))
+            else:
+                columns.append(reader.column(field_.type, rows))
+        return pa.Table.from_arrays(columns, schema=schema)
+
+    def _keys(self, fresh: pa.Table, first: int, count: int, ids: Ints, number: int, got: _Got) -> pa.Table | None:
+        """Return the key of each row, and keep those that came; None where one is not known."""
+        start = first if first >= 0 else -1 - first
+        tables, places = got.keys.setdefault(number, []), got.rows.get(number, np.empty(0, np.int64))
+        before = sum(table.num_rows for table in tables)
+        if start + count > max(before + count, len(places)) + (1 << 20):
+            raise damaged("its keys have too high numbers")
+        grown = np.full(max(len(places), start + count), -1, np.int64)
+        grown[: len(places)] = places
+        grown[start : start + count] = np.arange(before, before + count)
+        if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= len(grown) or int(grown[ids].min()) < 0):
+            return None
+        whole = pa.concat_tables([*tables, fresh]).combine_chunks() if count or not tables else tables[0]
+        if first >= 0 and count:
+            got.bytes[number] = whole.nbytes
+            if whole.nbytes > 2 * self.dictionary_bytes + (1 << 20):
+                raise damaged("its keys take more than is allowed")
+            got.keys[number], got.rows[number] = [whole], grown
+        return whole.take(pa.array(grown[ids]))
+
+
+def _panes(table: pa.Table) -> Ints:
+    panes: Ints = table.column(PANE).to_numpy().astype(np.int64)
+    return panes
+
+
+def _sorts(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_integer(kind))
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        return pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    return array
+
+
+def _steps(panes: Ints, ids: Ints) -> Ints:
+    """Return how far each number is from the one before in its pane; the first of a pane as it is."""
+    steps = np.diff(ids, prepend=0)
+    begins = np.diff(panes, prepend=panes[:1] - 1) != 0
+    steps[begins] = ids[begins]
+    return steps
+
+
+def _unsteps(panes: Ints, steps: Ints) -> Ints:
+    """Return the numbers of `_steps`."""
+    if not len(steps):
+        return steps
+    begins = np.flatnonzero(np.diff(panes, prepend=panes[:1] - 1) != 0)
+    total = np.cumsum(steps)
+    before = total[begins] - steps[begins]
+    ids: Ints = total - np.repeat(before, np.diff(np.append(begins, len(steps))))
+    return ids
+
+
+def _deflated(plain: bytes, known: bytes) -> bytes:
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15, zdict=known) if known else zlib.compressobj(9, zlib.DEFLATED, -15)
+    return packer.compress(plain) + packer.flush()
+
+
+def _inflated(packed: bytes, size: int, known: bytes) -> bytes:
+    unpacker = zlib.decompressobj(-15, zdict=known) if known else zlib.decompressobj(-15)
+    try:
+        plain = unpacker.decompress(packed, size + 1)
+    except zlib.error as error:
+        raise damaged(f"its header is {error}") from error
+    if len(plain) != size:
+        raise damaged("its header is of another length")
+    return plain

@@ -1,0 +1,445 @@
+"""The way to other sites by Arrow Flight: one `DoExchange` for each link and direction, with mutual TLS.
+
+Parcels go up a connection, receipts, acks and refusals come down. Flight's threads only turn bytes into messages and
+put them into queues; what they mean is decided on the loop's thread, in `look`. A peer is who its certificate says:
+the subject alternative name is the name of the site. Nothing that was received is evaluated.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from transom.errors import DefinitionError, SiteError
+from transom.model.time import Micros
+from transom.widearea.carriers import Carrier, Opened, Opening
+from transom.widearea.hellos import Hello
+from transom.widearea.messages import MOST_MESSAGE, from_bytes, to_bytes
+from transom.widearea.parcels import Standing
+from transom.widearea.topology import Site
+
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what is wrong with a connection is said by us
+import pyarrow.flight as fl
+
+logger = logging.getLogger(__name__)
+
+RETRY: Micros = 500_000
+LONGEST_RETRY: Micros = 10_000_000
+"""Between two tries to connect, at least and at most; doubles."""
+TIMEOUT = 2.0
+"""Seconds that are waited for threads to end."""
+WAITING = 64
+"""Messages of one connection that wait for the loop; the other end is not read meanwhile."""
+LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
+_END = b""
+_BYE = b"."
+"""Said by the end that takes connections: only the other one can close one."""
+_REFUSED = b"!"
+"""Begins the message before that, with what is wrong."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a site shows others: its certificate and key, and whose certificates it believes; all PEM."""
+
+    chain: bytes
+    key: bytes = field(repr=False)
+    authority: bytes
+
+    @classmethod
+    def read(cls, chain: Path, key: Path, authority: Path) -> Identity:
+        """Read it from files.
+
+        Raises:
+            DefinitionError: A file cannot be read.
+        """
+        try:
+            return cls(chain.read_bytes(), key.read_bytes(), authority.read_bytes())
+        except OSError as error:
+            raise DefinitionError(
+                f"{error.filename} cannot be read: {error.strerror}.",
+                "Name files with the site's certificate, its key, and the certificate of the authority, as PEM.",
+            ) from error
+
+
+class _Connection:
+    """One end of a connection, as the loop knows it."""
+
+    def __init__(self, peer: Site) -> None:
+        self.peer = peer
+        self.said: queue.Queue[bytes] = queue.Queue()
+        """To be sent; `_END` ends it."""
+        self.came: queue.Queue[object] = queue.Queue(WAITING)
+        """Messages, then an error or None at the end."""
+        self.ended = False
+
+    def put(self, message: object) -> None:
+        """Give something to the loop, as soon as there is room; nothing once the connection has ended."""
+        while not self.ended:
+            with suppress(queue.Full):
+                self.came.put(message, timeout=0.2)
+                return
+
+    def end(self, why: SiteError | None = None) -> None:
+        """Close it, from this side; the other one hears why."""
+        self.ended = True
+        if why is not None:
+            self.said.put(_refusal(why))
+        self.said.put(_END)
+
+
+class _Server(fl.FlightServerBase):  # type: ignore[misc]
+    """Takes connections; each has a thread of Flight's for what comes, and one for what goes."""
+
+    def __init__(self, mail: FlightMail, location: str, **options: Any) -> None:
+        self._mail = mail
+        super().__init__(location, **options)
+
+    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        """Serve one connection until it ends."""
+        try:
+            connection = self._mail.admit(context.peer_identity().decode("utf-8", "replace"), descriptor.command or b"")
+        except SiteError as error:
+            with suppress(pa.ArrowException, OSError):
+                writer.write_metadata(pa.py_buffer(_refusal(error)))
+            return
+        sending = threading.Thread(target=_send, args=(connection, writer), daemon=True, name="transom-site-answers")
+        sending.start()
+        try:
+            _receive(connection, reader, self._mail.wake)
+        finally:
+            connection.ended = True
+            connection.said.put(_END)
+            sending.join()
+
+
+class FlightMail:
+    """Moves what a carrier has to say, and brings it what others say (`transom.sites.mail.Mail`).
+
+    Args:
+        hello: What this site says of itself.
+        listen: Host and port at which it takes connections; port 0 takes a free one.
+        addresses: Host and port of each other site.
+        identity: Its certificate; None for no TLS at all, on this machine only.
+
+    Raises:
+        DefinitionError: Addresses without TLS are not on this machine, or are no addresses.
+    """
+
+    def __init__(self, hello: Hello, listen: str, addresses: Mapping[Site, str], identity: Identity | None) -> None:
+        self.hello, self.identity, self.listen = hello, identity, listen
+        self.addresses = dict(addresses)
+        for what, address in {"listen": listen, **addresses}.items():
+            host = _host(what, address)
+            if identity is None and host not in LOOPBACK:
+                raise DefinitionError(
+                    f"{what}: {address} is not on this machine, and connections without TLS never leave it.",
+                    "Name certificate, key and authority; insecure = true is for addresses such as 127.0.0.1:7000.",
+                )
+        self.refusals: list[str] = []
+        """Connections and messages that were refused, in words, newest last; for people."""
+        self._arrived: queue.SimpleQueue[tuple[_Connection, Opening, Hello]] = queue.SimpleQueue()
+        self._in: dict[Site, _Connection] = {}
+        self._out: dict[Site, _Connection] = {}
+        self._tries: dict[Site, tuple[Micros, Micros]] = {}
+        """By site: when to try next, and how long to wait after that."""
+        self._server: _Server | None = None
+        self._carrier: Carrier
+        self._standings: Callable[[], Iterable[Standing]]
+        self.wake: Callable[[], None] = lambda: None
+
+    @property
+    def port(self) -> int:
+        """The port at which it takes connections."""
+        if self._server is None:
+            raise SiteError("The site takes no connections yet.", "Begin first.")
+        return int(self._server.port)
+
+    # ---- on the loop's thread
+
+    def begin(self, carrier: Carrier, standings: Callable[[], Iterable[Standing]], wake: Callable[[], None]) -> None:
+        """Begin to take connections, and to connect with the others.
+
+        Raises:
+            SiteError: The address cannot be taken.
+        """
+        self._carrier, self._standings, self.wake = carrier, standings, wake
+        options: dict[str, Any] = {}
+        if self.identity is not None:
+            options = {
+                "tls_certificates": [(self.identity.chain, self.identity.key)],
+                "verify_client": True,
+                "root_certificates": self.identity.authority,
+            }
+        scheme = "grpc+tcp" if self.identity is None else "grpc+tls"
+        try:
+            self._server = _Server(self, f"{scheme}://{self.listen}", **options)
+        except (pa.ArrowException, OSError) as error:
+            raise SiteError(
+                f"The site {self.hello.site} cannot take connections at {self.listen}: {error}",
+                "Give an address of this machine, and a port that no other program has; and look at the certificates.",
+            ) from error
+
+    def look(self, now: Micros) -> None:
+        """Give the carrier what came, and send what it has to send."""
+        while not self._arrived.empty():
+            self._accept(*self._arrived.get())
+        for connection in list(self._in.values()):
+            self._take(connection, self._in, self._carrier.came, now)
+        for connection in list(self._out.values()):
+            self._take(connection, self._out, self._heard, now)
+        for peer in self._carrier.silent(now):
+            self._refuse(f"{peer} has not answered for a while: it is connected to anew.")
+            self._drop(self._out, self._out[peer])
+        self._connect(now)
+        for peer in self._carrier.open:
+            for frame in self._carrier.frames(peer, now):
+                self._out[peer].said.put(to_bytes(frame))
+        for peer, answer in self._carrier.answers():
+            if peer in self._in:
+                self._in[peer].said.put(to_bytes(answer))
+
+    def end(self) -> None:
+        """Close all connections, and take no more."""
+        for connection in [*self._out.values(), *self._in.values()]:
+            connection.end()
+        self._out.clear()
+        self._in.clear()
+        server, self._server = self._server, None
+        if server is not None:  # it waits for the other ends, which may hang
+            ending = threading.Thread(target=server.shutdown, daemon=True, name="transom-site-end")
+            ending.start()
+            ending.join(TIMEOUT)
+
+    def _accept(self, connection: _Connection, opening: Opening, theirs: Hello) -> None:
+        peer = connection.peer
+        if peer in self._in:
+            self._in.pop(peer).end()
+        self._in[peer] = connection
+        answer = self._carrier.accept(peer, opening, self._standings(), self.hello.differs(theirs))
+        connection.said.put(json.dumps(self.hello.to_json()).encode())
+        connection.said.put(to_bytes(answer))
+        self._tries.pop(peer, None)  # it is there: connect at once
+
+    def _heard(self, peer: Site, message: Any, now: Micros) -> None:
+        if isinstance(message, Opened):
+            self._tries.pop(peer, None)
+            self._carrier.opened(peer, message, now)
+        elif peer in self._carrier.open:
+            self._carrier.heard(peer, message, now)
+
+    def _take(
+        self,
+        connection: _Connection,
+        among: dict[Site, _Connection],
+        give: Callable[[Site, Any, Micros], None],
+        now: Micros,
+    ) -> None:
+        """Give what came on a connection; close it when it ends or says what makes no sense."""
+        while not connection.came.empty():
+            message = connection.came.get()
+            if message is None or isinstance(message, Exception):
+                if message is not None:
+                    self._refuse(f"{connection.peer}: {message}")
+                self._drop(among, connection, message if isinstance(message, SiteError) else None)
+                return
+            try:
+                give(connection.peer, message, now)
+            except SiteError as error:
+                self._refuse(f"{connection.peer}: {error}")
+                self._drop(among, connection, error)
+                return
+
+    def _drop(self, among: dict[Site, _Connection], connection: _Connection, why: SiteError | None = None) -> None:
+        connection.end(why)
+        if among.get(connection.peer) is connection:
+            del among[connection.peer]
+            if among is self._out:
+                self._carrier.closed(connection.peer)
+
+    def _connect(self, now: Micros) -> None:
+        for peer in self.addresses:
+            at, wait = self._tries.get(peer, (now, RETRY))
+            if peer not in self._out and now >= at:
+                self._tries[peer] = (now + wait, min(2 * wait, LONGEST_RETRY))
+                self._out[peer] = connection = _Connection(peer)
+                call = threading.Thread(
+                    target=self._call, args=(connection, self._carrier.opening(peer)), daemon=True, name="transom-site"
+                )
+                call.start()
+
+    def _refuse(self, text: str) -> None:
+        if self.refusals[-1:] != [text]:
+            logger.warning("%s", text)
+            self.refusals.append(text)
+            del self.refusals[:-100]
+
+    # ---- on threads of connections
+
+    def admit(self, identity: Site, command: bytes) -> _Connection:
+        """Take a connection from a site, or refuse it.
+
+        Raises:
+            SiteError: It is not of a site that is known, or cannot be understood.
+        """
+        try:
+            theirs, opening = _opening(command)
+            peer = identity if self.identity is not None else theirs.site
+            if theirs.site != peer:
+                raise SiteError(
+                    f"The certificate is that of {peer!r}, and the site says that it is {theirs.site!r}.",
+                    "Give each site a certificate with its name as the only subject alternative name.",
+                )
+            if peer not in self.addresses:
+                raise SiteError(
+                    f"{peer!r} is no site that {self.hello.site!r} knows.", "Name it in the topology of both."
+                )
+            self.hello.check(theirs)
+        except SiteError as error:
+            self._refuse(f"{identity or 'somebody'}: {error}")
+            raise
+        connection = _Connection(peer)
+        self._arrived.put((connection, opening, theirs))
+        self.wake()
+        return connection
+
+    def _call(self, connection: _Connection, opening: Opening) -> None:
+        """Connect with a site, and read what it says until the connection ends."""
+        peer = connection.peer
+        options: dict[str, Any] = {"generic_options": [("grpc.keepalive_time_ms", 20_000)]}
+        if self.identity is not None:
+            options |= {
+                "tls_root_certs": self.identity.authority,
+                "cert_chain": self.identity.chain,
+                "private_key": self.identity.key,
+                "override_hostname": peer,
+            }
+        scheme = "grpc+tcp" if self.identity is None else "grpc+tls"
+        sending = None
+        try:
+            with fl.FlightClient(f"{scheme}://{self.addresses[peer]}", **options) as client:
+                command = json.dumps([self.hello.to_json(), to_bytes(opening).decode("latin-1")]).encode()
+                writer, reader = client.do_exchange(fl.FlightDescriptor.for_command(command))
+                sending = threading.Thread(target=_send, args=(connection, writer), daemon=True, name="transom-site-up")
+                sending.start()
+                theirs = Hello.from_json(json.loads(_metadata(reader)))
+                self.hello.check(theirs)
+                if theirs.site != peer:
+                    raise SiteError(f"{theirs.site!r} answers where {peer!r} should be.", "Look at the addresses.")
+                _receive(connection, reader, self.wake)
+        except (SiteError, ValueError) as error:
+            connection.put(error)
+        except StopIteration:
+            connection.put(None)
+        except (pa.ArrowException, OSError) as error:
+            connection.put(SiteError(_plain(error)))
+        finally:
+            connection.said.put(_END)
+            if sending is not None:
+                sending.join(TIMEOUT)
+            self.wake()
+
+
+def _receive(connection: _Connection, reader: Any, wake: Callable[[], None]) -> None:
+    """Give the loop what comes on a connection, until it ends or makes no sense."""
+    try:
+        while not connection.ended:
+            message = from_bytes(_metadata(reader))
+            if isinstance(message, Opening):
+                raise SiteError("A connection is opened twice.")
+            connection.put(message)
+            wake()
+    except StopIteration:
+        connection.put(None)
+    except SiteError as error:
+        connection.put(error)
+    except (pa.ArrowException, OSError) as error:
+        connection.put(SiteError(_plain(error)))
+    wake()
+
+
+def _metadata(reader: Any) -> bytes:
+    """Return the next message of a connection.
+
+    Raises:
+        StopIteration: It has ended.
+        SiteError: There is something else in it.
+    """
+    chunk = reader.read_chunk()
+    if chunk.app_metadata is None or chunk.data is not None or chunk.app_metadata.size > MOST_MESSAGE:
+        raise SiteError("Something came that is no message.", "Both sites need the same version of the protocol.")
+    data = bytes(chunk.app_metadata.to_pybytes())
+    if data == _BYE:
+        raise StopIteration
+    if data[:1] == _REFUSED:
+        raise _refused(data)
+    return data
+
+
+def _send(connection: _Connection, writer: Any) -> None:
+    """Send what the loop says on a connection, until it ends."""
+    try:
+        while True:
+            data = connection.said.get()
+            if data == _END:
+                break
+            writer.write_metadata(pa.py_buffer(data))
+    except (pa.ArrowException, OSError) as error:
+        connection.put(SiteError(_plain(error)))
+    finally:
+        with suppress(pa.ArrowException, OSError):  # the connection may be gone
+            if hasattr(writer, "done_writing"):
+                writer.done_writing()
+            else:
+                writer.write_metadata(pa.py_buffer(_BYE))
+
+
+def _opening(command: bytes) -> tuple[Hello, Opening]:
+    """Return what the first message of a connection says."""
+    remedy = "Both sites need the same version of the protocol."
+    if len(command) > MOST_MESSAGE:
+        raise SiteError(f"The opening of a connection has {len(command)} bytes.", remedy)
+    try:
+        hello, text = json.loads(command)
+        opening = from_bytes(text.encode("latin-1"))
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise SiteError(f"This is no opening of a connection: {error}.", remedy) from error
+    if not isinstance(opening, Opening):
+        raise SiteError("This is no opening of a connection.", remedy)
+    return Hello.from_json(hello), opening
+
+
+def _refusal(error: SiteError) -> bytes:
+    """Return the message that tells the other end why it is refused."""
+    return _REFUSED + json.dumps([error.message, error.remedy]).encode()
+
+
+def _refused(data: bytes) -> SiteError:
+    """Return what `_refusal` told."""
+    try:
+        message, remedy = json.loads(data[1:])
+    except (ValueError, TypeError, RecursionError):
+        return SiteError("The other site refuses the connection.")
+    return SiteError(str(message)[:2000], str(remedy)[:2000])
+
+
+def _plain(error: Exception) -> str:
+    """Return the message of an error of Flight without what gRPC adds."""
+    return str(error).split(". gRPC client debug context")[0].split("Detail: ")[0].strip()
+
+
+def _host(what: str, address: str) -> str:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise DefinitionError(f"{what}: {address!r} is no address.", "Write host and port, such as 10.0.0.7:7000.")
+    return host

@@ -1,0 +1,145 @@
+"""The messages on a connection as bytes, and back; what is no message is an error of ours, whatever it is."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from transom.errors import SiteError
+from transom.model.time import Micros
+from transom.widearea.carriers import Abandon, Down, Opened, Opening, Unreadable, Up
+from transom.widearea.links import Frame, Receipt
+from transom.widearea.parcels import Ack, Place, Reason, Refusal, Standing
+
+MOST_MESSAGE = 1 << 20
+"""Bytes of a message."""
+_FRAME = struct.Struct(">cQQQI")
+_PAIR = struct.Struct(">cQQ")
+_ONE = struct.Struct(">cQ")
+_REMEDY = "Both sites need the same version of the protocol; if they have it, something between them changes bytes."
+
+Message: TypeAlias = "Up | Down | Opening | Opened"
+
+
+def to_bytes(message: Message) -> bytes:
+    """Return a message as bytes."""
+    match message:
+        case Frame(number, offset, total, crc, payload):
+            return _FRAME.pack(b"F", number, offset, total, crc) + payload
+        case Receipt(number, received):
+            return _PAIR.pack(b"R", number, received)
+        case Abandon(number):
+            return _ONE.pack(b"A", number)
+        case Unreadable(number):
+            return _ONE.pack(b"U", number)
+        case Ack(standing, cost, deadline):
+            return _text(b"K", [_standing(standing), cost, deadline])
+        case Refusal(flow, tick, places, reason, standings, detail):
+            pairs = [[site, list(place)] for site, place in places]
+            return _text(b"N", [flow, tick, pairs, reason.value, [_standing(each) for each in standings], detail])
+        case Opening(boot, numbers):
+            return _text(b"O", [boot, list(numbers)])
+        case Opened(boot, received, standings):
+            return _text(b"P", [boot, list(received.items()), [_standing(each) for each in standings]])
+
+
+def from_bytes(data: bytes) -> Message:
+    """Return the message that bytes are.
+
+    Raises:
+        SiteError: They are none.
+    """
+    if not data or len(data) > MOST_MESSAGE:
+        raise SiteError(f"A message has {len(data)} bytes.", _REMEDY)
+    make = _MAKERS.get(data[:1])
+    if make is None:
+        raise SiteError(f"A message begins with {data[:1]!r}.", _REMEDY)
+    try:
+        return make(data)
+    except (struct.error, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise SiteError(f"This is no message: {error}.", _REMEDY) from error
+
+
+def _frame(data: bytes) -> Frame:
+    _, number, offset, total, crc = _FRAME.unpack_from(data)
+    return Frame(number, offset, total, crc, data[_FRAME.size :])
+
+
+def _receipt(data: bytes) -> Receipt:
+    _, number, received = _PAIR.unpack(data)
+    return Receipt(number, received)
+
+
+def _abandon(data: bytes) -> Abandon:
+    return Abandon(_ONE.unpack(data)[1])
+
+
+def _unreadable(data: bytes) -> Unreadable:
+    return Unreadable(_ONE.unpack(data)[1])
+
+
+def _ack(data: bytes) -> Ack:
+    standing, cost, deadline = json.loads(data[1:])
+    return Ack(_standing_of(standing), _whole(cost), None if deadline is None else _whole(deadline))
+
+
+def _refusal(data: bytes) -> Refusal:
+    flow, tick, places, reason, standings, detail = json.loads(data[1:])
+    pairs = tuple((_string(site), _place(place)) for site, place in places)
+    known = tuple(map(_standing_of, standings))
+    return Refusal(_string(flow), _whole(tick), pairs, Reason(reason), known, _string(detail))
+
+
+def _opening(data: bytes) -> Opening:
+    boot, numbers = json.loads(data[1:])
+    return Opening(_string(boot), tuple(map(_whole, numbers)))
+
+
+def _opened(data: bytes) -> Opened:
+    boot, received, standings = json.loads(data[1:])
+    sizes = {_whole(number): _whole(size) for number, size in received}
+    return Opened(_string(boot), sizes, tuple(map(_standing_of, standings)))
+
+
+_MAKERS: dict[bytes, Callable[[bytes], Message]] = {
+    b"F": _frame,
+    b"R": _receipt,
+    b"A": _abandon,
+    b"U": _unreadable,
+    b"K": _ack,
+    b"N": _refusal,
+    b"O": _opening,
+    b"P": _opened,
+}
+
+
+def _text(kind: bytes, value: Any) -> bytes:
+    return kind + json.dumps(value, separators=(",", ":")).encode()
+
+
+def _standing(standing: Standing) -> list[Any]:
+    return [standing.flow, standing.site, standing.incarnation, list(standing.place)]
+
+
+def _standing_of(value: Any) -> Standing:
+    flow, site, incarnation, place = value
+    return Standing(_string(flow), _string(site), _string(incarnation), _place(place))
+
+
+def _place(value: Any) -> Place:
+    upto, epoch, step = value
+    return Place(_whole(upto), _whole(epoch), _whole(step))
+
+
+def _whole(value: Any) -> Micros:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is no whole number")
+    return value
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value

@@ -1,0 +1,251 @@
+"""Parcels on a link: they come as they were sent, in whatever order they are read, and nothing else is believed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import struct
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transom.errors import SiteError
+from transom.sites.codec import LinkPacking
+from transom.sites.columns import Reader, Writer
+from transom.widearea.bodies import from_body, to_body
+from transom.widearea.parcels import Delays, Parcel, Part, PartitionProgress, RowCounts
+
+WHOLE = st.integers(-(2**63), 2**63 - 1)
+COLUMNS = {
+    pa.int64(): WHOLE,
+    pa.uint64(): st.integers(0, 2**64 - 1),
+    pa.int16(): st.integers(-(2**15), 2**15 - 1),
+    pa.bool_(): st.booleans(),
+    pa.float64(): st.floats() | st.integers(-1000, 1000).map(lambda n: n / 100),
+    pa.float32(): st.floats(width=32),
+    pa.string(): st.text(max_size=5),
+    pa.large_string(): st.text(max_size=5),
+    pa.binary(): st.binary(max_size=20),
+    pa.decimal128(38, 2): st.integers(-(10**20), 10**20).map(lambda n: Decimal(n).scaleb(-2)),
+    pa.timestamp("us", "UTC"): WHOLE,
+    pa.timestamp("us"): WHOLE,
+    pa.date32(): st.integers(-(2**31), 2**31 - 1),
+    pa.null(): st.none(),
+    pa.list_(pa.int64()): st.lists(WHOLE | st.none(), max_size=3),
+    pa.list_(pa.list_(pa.string())): st.lists(st.lists(st.text(max_size=3), max_size=2), max_size=3),
+    pa.struct([("a", pa.int64()), ("b", pa.string())]): st.fixed_dictionaries(
+        {"a": WHOLE | st.none(), "b": st.text(max_size=3)}
+    ),
+}
+
+
+@st.composite
+def columns(draw):
+    kind = draw(st.sampled_from(list(COLUMNS)))
+    values = draw(st.lists(COLUMNS[kind] | st.none(), max_size=12))
+    if pa.types.is_temporal(kind):
+        plain = pa.array(values, pa.int64() if kind.bit_width == 64 else pa.int32())
+        return plain.view(kind)
+    array = pa.array(values, kind)
+    return array[draw(st.integers(0, len(array))) :]
+
+
+def bits(array: pa.Array) -> list:
+    """Return values such that equal ones are the same bits."""
+    if pa.types.is_float64(array.type):
+        return [None if v is None else struct.pack("d", v) for v in array.to_pylist()]
+    return array.view(pa.int64()).to_pylist() if pa.types.is_timestamp(array.type) else array.to_pylist()
+
+
+@given(columns())
+def test_a_column_is_read_as_it_was_written(array: pa.Array) -> None:
+    writer = Writer()
+    writer.column(array)
+    notes = json.loads(json.dumps(writer.notes))
+    read = Reader(notes, writer.data, 10_000).column(array.type, len(array))
+    read.validate(full=True)
+    assert read.type == array.type
+    if pa.types.is_float32(array.type):
+        assert read.fill_null(0).equals(array.fill_null(0)) or any(v != v for v in array.to_pylist())
+    else:
+        assert bits(read) == bits(array)
+
+
+def test_whole_numbers_take_the_bytes_of_their_range() -> None:
+    sizes = []
+    for values in ([7, 7, 7], [1000, 1255, 1000], [1000, 1256, 1000], [-(2**63), 2**63 - 1, 0]):
+        writer = Writer()
+        writer.ints(np.array(values))
+        sizes.append(len(writer.data))
+    assert sizes == [0, 3, 6, 24]
+
+
+def table(rows: list[tuple[int, str | None, int]], name: str = "word") -> pa.Table:
+    panes, words, counts = zip(*rows, strict=True) if rows else ((), (), ())
+    made = {
+        "_pane": pa.array(panes, pa.int64()),
+        name: pa.array(words, pa.string()),
+        "_s0_count": pa.array(counts, pa.int64()),
+    }
+    return pa.table(made).replace_schema_metadata({"transom": "{}"})
+
+
+def parcel(made: pa.Table | None, number: int = 1, flow: str = "words") -> Parcel:
+    part = Part("paris", "0123456789abcdef", 3, number - 1, number, number, partitions=(PartitionProgress(5, None),))
+    return Parcel(flow, number, (part,), b"" if made is None else to_body(made))
+
+
+def rows_of(sent: Parcel) -> list[tuple]:
+    made = from_body(sent.body)
+    return [] if made is None else sorted(zip(*made.to_pydict().values(), strict=True), key=repr)
+
+
+words = st.lists(
+    st.tuples(st.integers(0, 3), st.sampled_from(["a", "b", "cc", None, "ddd", "e"]), st.integers(0, 300)), max_size=8
+)
+
+
+@given(st.lists(st.tuples(words, st.integers(0, 3), st.booleans()), max_size=8), st.integers(0, 200))
+@settings(max_examples=40)
+def test_parcels_come_as_they_were_sent(parcels, dictionary) -> None:
+    """Read in another order, with connections that break between, and dictionaries that are full."""
+    here, there = LinkPacking(dictionary), LinkPacking(dictionary)
+    under_way: list[tuple[int, bytes, Parcel]] = []
+    for number, (rows, read, breaks) in enumerate(parcels, 1):
+        sent = parcel(table(rows), number)
+        under_way.append((number, here.pack(sent, False), sent))
+        here.named(number)
+        for _ in range(min(read, len(under_way))):
+            each, data, expected = under_way.pop(read % len(under_way))
+            came = there.unpack(data)
+            if came is None:  # the connection broke twice since
+                came = there.unpack(here.pack(expected, True))
+                here.named(each + 1000)
+            assert came is not None
+            here.confirmed(each)
+            assert came.parts == expected.parts
+            assert rows_of(came) == rows_of(expected)
+        if breaks:
+            here.broken()
+
+
+def test_keys_that_the_other_end_has_are_not_sent_again() -> None:
+    here, there = LinkPacking(), LinkPacking()
+    rows = [(0, f"a long word number {n * 7919 % 10007}", n % 3) for n in range(1000)]
+    first = here.pack(parcel(table(rows), 1), False)
+    here.named(1)
+    again = here.pack(parcel(table(rows), 2), False)  # nobody has confirmed the first yet
+    here.named(2)
+    assert there.unpack(first) is not None
+    here.confirmed(1)
+    third = here.pack(parcel(table(rows), 3), False)
+    assert len(third) * 4 < len(again)
+    read = there.unpack(third)
+    assert read is not None
+    assert rows_of(read) == sorted(rows, key=repr)
+    here.broken()
+    assert len(here.pack(parcel(table(rows), 4), False)) > 4 * len(third)
+
+
+def test_what_is_forgotten_is_asked_for_in_full() -> None:
+    here, there, anew = LinkPacking(), LinkPacking(), LinkPacking()
+    assert there.unpack(here.pack(parcel(table([(0, "a", 1)])), False)) is not None
+    here.named(1)
+    here.confirmed(1)
+    second = parcel(table([(0, "a", 2)]), 2)
+    assert anew.unpack(here.pack(second, False)) is None
+    read = anew.unpack(here.pack(second, True))
+    assert read is not None
+    assert rows_of(read) == [(0, "a", 2)]
+
+
+def test_a_flow_without_keys_and_one_whose_columns_change() -> None:
+    here, there = LinkPacking(), LinkPacking()
+    for number, made in enumerate([table([(3, "x", 1)]).drop_columns(["word"]), table([(3, "x", 1)], "name")] * 2, 1):
+        read = there.unpack(here.pack(parcel(made, number), False))
+        here.named(number)
+        here.confirmed(number)
+        assert read is not None
+        assert from_body(read.body).equals(made)
+
+
+def test_progress_alone_is_small() -> None:
+    part = Part(
+        "a-site-with-a-long-name",
+        "0123456789abcdef",
+        3,
+        1234567,
+        1234567,
+        1234567,
+        partitions=tuple(PartitionProgress(1764450000000000 + n, 60_000_000 if n % 2 else None) for n in range(8)),
+        counts=RowCounts(),
+        delays=Delays(),
+        departs=1764450000,
+    )
+    sent = Parcel("a flow with a name of some length, as flows have", 1764450000, (part,))
+    here = LinkPacking()
+    assert len(here.pack(sent, False)) <= 300
+
+
+@given(st.data())
+@settings(max_examples=100)
+def test_garbage_is_refused(data) -> None:
+    """Whatever bytes are changed: a parcel, a question for it in full, or an error of ours; and no large memory."""
+    here, there = LinkPacking(), LinkPacking(most=1 << 20)
+    good = bytearray(here.pack(parcel(table([(n % 3, f"w{n % 7}", n) for n in range(50)])), False))
+    for _ in range(data.draw(st.integers(1, 4))):
+        good[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
+    end = data.draw(st.integers(0, len(good)) | st.just(len(good)))
+    with contextlib.suppress(SiteError):
+        there.unpack(bytes(good[:end]))
+
+
+def repacked(change) -> bytes:
+    """Return a parcel whose table says something else of itself."""
+    here = LinkPacking()
+    data = here.pack(parcel(table([(0, "a", 1), (0, "b", 2)])), False)
+    at = len(here.pack(parcel(None), False))
+    plain = bytearray(pa.decompress(data[at + 8 :], int.from_bytes(data[at : at + 8], "big"), "zstd", asbytes=True))
+    size = int.from_bytes(plain[:4], "big")
+    notes = json.loads(plain[4 : 4 + size])
+    rest = bytes(plain[4 + size :])
+    changed = json.dumps(change(notes)).encode()
+    made = len(changed).to_bytes(4, "big") + changed + rest
+    return data[:at] + len(made).to_bytes(8, "big") + pa.compress(made, "zstd", asbytes=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda notes: [notes[0], notes[1], 1 << 40, notes[3]],
+        lambda notes: [notes[0], 1 << 40, *notes[2:]],
+        lambda notes: [notes[0], notes[1], -1, notes[3]],
+        lambda notes: [*notes[:3], []],
+        lambda notes: [*notes[:3], [[0, 99], *notes[3][1:]]],
+        lambda notes: [*notes[:3], [[0, 0], [0, 0], [1 << 40, 2], *notes[3][3:]]],
+        lambda notes: [*notes[:3], [[0, 0], [0, 0], [0, 1 << 40], *notes[3][3:]]],
+        lambda notes: {"a": 1},
+        lambda notes: None,
+    ],
+)
+def test_a_table_that_lies_about_itself_is_refused(change) -> None:
+    with pytest.raises(SiteError):
+        LinkPacking(most=1 << 20).unpack(repacked(change))
+
+
+def test_a_declared_size_is_checked_before_anything_is_unpacked() -> None:
+    body = to_body(table([(0, "a", 1)]))
+    with pytest.raises(SiteError, match="allowed"):
+        from_body((1 << 40).to_bytes(8, "big") + body[8:])
+    here = LinkPacking()
+    at = len(here.pack(parcel(None), False))
+    data = LinkPacking().pack(parcel(table([(0, "a", 1)])), False)
+    assert LinkPacking().unpack(data) is not None
+    with pytest.raises(SiteError, match="allowed"):
+        LinkPacking().unpack(data[:at] + (1 << 40).to_bytes(8, "big") + data[at + 8 :])
+    with pytest.raises(SiteError):
+        LinkPacking().unpack(data[:at] + (20).to_bytes(8, "big") + data[at + 8 :])
