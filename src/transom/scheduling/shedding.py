@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 TO_SPARE = 1.2
 """Overload is over when all would fit though it took so many times as long."""
@@ -27,6 +28,8 @@ class Due:
     """Rows of it that were read before."""
     dropped: float = 0.0
     """Rows of it that were left out before."""
+    coming: float = 0.0
+    """Rows of it that have not come yet, as far as can be told; they take a part of the room."""
 
 
 @dataclass(frozen=True)
@@ -41,25 +44,25 @@ class Piece:
 
 
 def fits(pieces: Sequence[Piece], dues: Sequence[Due], times: float = 1.0) -> bool:
-    """Tell whether all pieces can be read by the time that they are due, also if they had so many times the rows.
+    """Tell whether all pieces and what is coming can be read in time, also if they had so many times the rows.
 
     >>> fits([Piece(10, 0), Piece(10, 1)], [Due(10.0), Due(19.0)])
     False
     """
-    rows = 0.0
-    for piece, following in zip(pieces, [*pieces[1:], None], strict=True):
-        rows += times * piece.rows
-        if (following is None or following.due != piece.due) and rows > dues[piece.due].room + _TINY:
-            return False
-    return True
+    rows = [due.coming for due in dues]
+    for piece in pieces:
+        rows[piece.due] += piece.rows
+    read = (times * total for total in accumulate(rows))
+    return all(new == 0 or total <= due.room + _TINY for new, total, due in zip(rows, read, dues, strict=True))
 
 
 def chosen(pieces: Sequence[Piece], dues: Sequence[Due], keep: float) -> list[bool]:
     """Return which pieces are read, so that the least share of rows that are read is as large as can be.
 
-    Nothing is left out that fits; at least `keep` of the rows of each `Due` is read, even where that is too late; and
-    so are the pieces that are needed. Otherwise no more is read by any time than fits by then. Pieces that are left out
-    are spread evenly. A share is less than one piece below the largest that is possible.
+    Nothing is left out while all fits, with what is coming, of which as large a part will be read; at least `keep` of
+    the rows of each `Due` is read, even where that is too late; and so are the pieces that are needed. Otherwise no
+    more is read by any time than fits by then. Pieces that are left out are spread evenly. A share is less than one
+    piece below the largest that is possible.
 
     Args:
         pieces: The backlog, in the order in which it is read.
@@ -76,7 +79,12 @@ def chosen(pieces: Sequence[Piece], dues: Sequence[Due], keep: float) -> list[bo
         min(new, max(must, keep * (due.kept + due.dropped + new) - due.kept))
         for due, new, must in zip(dues, rows, needed, strict=True)
     ]
-    wanted = _levelled(rows, least, dues)
+    whole = [new + due.coming for due, new in zip(dues, rows, strict=True)]
+    level = _levelled(whole, least, dues)
+    wanted = [
+        max(low, new * at / total) if total else 0.0
+        for low, new, at, total in zip(least, rows, level, whole, strict=True)
+    ]
     return _spread(pieces, wanted, needed, least)
 
 

@@ -5,83 +5,25 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import median
-from typing import cast
-
-import numpy as np
 
 from transom.engine.control.estimates import StreamEstimate
+from transom.engine.control.room import MANY, PART, Others, Room, dues_of
+from transom.engine.control.waiting import Delays, Waiting, open_since, waiting_of
 from transom.engine.spark.columns import STEPS
 from transom.engine.state.shares import Stretch
 from transom.engine.streams.cuts import CutOutcome, Shed
 from transom.engine.streams.stream import RunningStream
-from transom.model.time import MICROS_PER_SECOND, MIN_TIME, Micros
-from transom.model.window import WindowSpec
+from transom.model.time import MICROS_PER_SECOND, Micros
+from transom.scheduling.inflow import Inflow
 from transom.scheduling.shedding import TO_SPARE, Due, Piece, chosen, fits, thinned
-from transom.sources.base import Cut, Divisible, Offset, can_leave_out
-from transom.windows.query import LatencyTarget
+from transom.sources.base import Cut, can_leave_out
 
 SET: Micros = MICROS_PER_SECOND
 """A wall clock that differs by more than this from what it was, measured by the monotonic one, was set."""
-AIM = 0.9
-"""Results are made by this part of their limit; sinks have the rest."""
-PART = 0.5
-"""A run takes at most this part of the limit: a watermark that comes as one begins waits for it, and for the next."""
 RECENT = 8
 """Cuts from which the least delay is known."""
-MANY = 8
-"""Of so many pieces one is small: time is left for the one that brings the watermark."""
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """A piece of the backlog of a stream."""
-
-    end: Offset
-    rows: int
-    units: tuple[str, ...]
-    happened: Micros
-    """When its first row happened, as far as is known from arrivals; event time, as both others."""
-    first: Micros
-    """When the first of its rows may have happened that any window holds."""
-    last: Micros
-    needed: bool
-    """Whether it is read in any case."""
-
-
-@dataclass(frozen=True)
-class Delays:
-    """The delays of a stream's rows, from happening to arrival, as far as its windows see them; microseconds."""
-
-    least: float = 0.0
-    """That of the rows that bring watermarks."""
-    mean: float = 0.0
-    spread: float = 0.0
-    """Standard deviation."""
-
-    def between(self, first: Micros, last: Micros, since: Micros) -> tuple[Micros, Micros]:
-        """Return between which event times the rows lie that arrived between two moments.
-
-        An even spread over 2 sqrt(3) standard deviations has the variance of the delays.
-
-        Args:
-            first: Wall time.
-            last: Wall time.
-            since: What happened earlier is in no window any more.
-        """
-        end = math.ceil(last - self.least)
-        begin = math.floor(first - self.mean - math.sqrt(3) * self.spread)
-        return min(max(begin, since), end), end
-
-    def happened(self, arrived: Micros, allowed: Micros) -> Micros:
-        """Return when a row happened that arrived at a moment; few that are very late do not count.
-
-        Args:
-            arrived: Wall time.
-            allowed: Delay of the watermark.
-        """
-        return math.floor(arrived - min(self.mean, self.least + allowed))
 
 
 @dataclass
@@ -97,6 +39,9 @@ class _Known:
     """Of the last cuts, from the newest event to the newest arrival."""
     read_until: Micros = 0
     """Arrival of the newest row that was read."""
+    rows: int = 0
+    """Rows that were read and left out."""
+    inflow: Inflow = field(default_factory=Inflow)
     active: bool = False
     """Whether it is overloaded."""
     advised: bool = False
@@ -124,17 +69,20 @@ class Overload:
         known, cut = self._known.get(stream.name), outcome.cut
         if known is None:
             return
+        known.rows += cut.rows + (0 if cut.shed is None else cut.shed.rows)
         arrived, delays = stream.source.ingested_at(cut.start, cut.end), outcome.stats.delays
         newest = max((moment for moment in outcome.stats.newest if moment is not None), default=None)
         known.read_until = max(known.read_until, arrived)
         if newest is None:
             return
         known.leads.append(arrived - newest)
-        least = median(known.leads)
+        least, limits = median(known.leads), [each.target.limit for each in stream.state.running() if each.target]
+        steady = max(known.leads) - min(known.leads) <= PART * min(limits, default=0)
         if delays.records:
-            known.delays = Delays(least, max(least, delays.mean), math.sqrt(max(0.0, delays.variance)))
+            spread = math.sqrt(max(0.0, delays.variance))
+            known.delays = Delays(least, max(least, delays.mean), spread, steady)
         else:
-            known.delays = Delays(least, least)
+            known.delays = Delays(least, least, steady=steady)
 
     def take(
         self, estimate: StreamEstimate, piece: Cut, most: int, now: Micros, wall: Micros
@@ -155,52 +103,45 @@ class Overload:
             return piece, None
         known = self._known.setdefault(stream.name, _Known(wall, wall - now))
         if abs(wall - now - known.ahead) > SET:
-            known.began, known.ahead = wall, wall - now
-        start, limit = stream.state.offset, min(target.limit for target in targets)
+            known.began, known.ahead, known.inflow = wall, wall - now, Inflow()
+        start = stream.state.offset
         oldest = stream.source.ingested_at(start, stream.source.cut(start, 1).end)
-        first = max(known.read_until, oldest)
+        first, backlog = max(known.read_until, oldest), stream.backlog()
+        known.inflow.came(stream.source.ingested_at(start, stream.seen.latest), known.rows + backlog)
         divisible = can_leave_out(stream.source) or stream.compiled.plan.thins
         if most == 0 or oldest <= known.began or not divisible:
             return piece, self._all_of(stream, known, piece, first)
-        slow = estimate.runs.slowness(max(target.quantile for target in targets))
-        most = max(1, min(most, estimate.runs.fitting(PART * limit / slow / MICROS_PER_SECOND)))
+        room = Room(estimate.runs, Others.of(stream.name, self._estimates, self._slots()), targets)
+        most = max(1, min(most, room.most))
         unknown = known.delays is None or not estimate.runs.is_known
-        in_time = wall - oldest + slow * estimate.runs.cost(stream.backlog()) <= AIM * limit
-        if unknown or (in_time and not known.active):
+        if unknown or (not known.active and room.in_time(backlog, wall - oldest)):
             piece = stream.source.cut(start, most)
             return piece, self._all_of(stream, known, piece, first)
-        return self._divided(estimate, known, targets, most, slow, now, wall)
+        return self._divided(estimate, known, room, most, now, wall)
 
     def _all_of(self, stream: RunningStream, known: _Known, piece: Cut, first: Micros) -> Shed:
         """Return what tells that a piece is read as it is."""
         arrived = stream.source.ingested_at(stream.state.offset, piece.end)
-        between = (known.delays or Delays()).between(min(first, arrived), arrived, _open_since(stream))
+        between = (known.delays or Delays()).between(min(first, arrived), arrived, open_since(stream))
         return Shed(stretches=(Stretch(*between, piece.rows, 0),))
 
     def _divided(
-        self,
-        estimate: StreamEstimate,
-        known: _Known,
-        targets: Sequence[LatencyTarget],
-        most: int,
-        slow: float,
-        now: Micros,
-        wall: Micros,
+        self, estimate: StreamEstimate, known: _Known, room: Room, most: int, now: Micros, wall: Micros
     ) -> tuple[Cut, Shed]:
         """Look at the backlog piece by piece, and return what is read of it next."""
-        stream, runs = estimate.stream, estimate.runs
-        waiting = self._pieces(stream, known)
-        at, dues = self._dues(estimate, waiting, most, slow, now, wall)
+        stream, runs, delays = estimate.stream, estimate.runs, known.delays or Delays()
+        waiting = waiting_of(stream, delays, known.read_until)
+        at, dues = dues_of(estimate, waiting, room, most, delays, known.inflow, now, wall)
         pieces = [Piece(each.rows, due, each.needed) for each, due in zip(waiting, at, strict=True)]
         fit = fits(pieces, dues, TO_SPARE if known.active else 1.0)
-        helps = slow * (runs.fixed + runs.partial * runs.partials) < min(target.limit for target in targets)
-        allowed = len(targets) == len(stream.state.running()) and not stream.readers and not stream.buffers
-        if not fit and not (allowed and helps):
-            self._advise(stream, known, helps)
-        if known.active != (not fit and allowed and helps):
+        allowed = len(room.targets) == len(stream.state.running()) and not stream.readers and not stream.buffers
+        may = allowed and room.helps
+        if not fit and not may:
+            self._advise(stream, known, room.helps)
+        if known.active != (not fit and may):
             known.active = not known.active
             self._tell(stream, known)
-        keep, left_out = max(target.keep or 0.0 for target in targets), can_leave_out(stream.source)
+        keep, left_out = room.keep, can_leave_out(stream.source)
         if not known.active:
             return _cut(waiting, pieces, dues, [True] * len(pieces), most)
         if stream.compiled.plan.thins and not (left_out and len(pieces) >= MANY):
@@ -208,81 +149,6 @@ class Overload:
             weight = runs.weight(sixteenths / STEPS)
             return _cut(waiting, pieces, dues, [True] * len(pieces), most, sixteenths, weight)
         return _cut(waiting, pieces, dues, chosen(pieces, dues, keep), most)
-
-    def _pieces(self, stream: RunningStream, known: _Known) -> list[Waiting]:
-        """Return the backlog in pieces; of each source partition the last one is needed."""
-        source, at = stream.source, stream.state.offset
-        divided = cast(Divisible, source) if can_leave_out(source) else None
-        size = max(1, math.ceil(stream.backlog() / (STEPS if divided is None else divided.pieces)))
-        delays, first = known.delays or Delays(), known.read_until
-        since, allowed = _open_since(stream), stream.definition.policy.delay
-        found: list[Waiting] = []
-        last: dict[int, int] = {}
-        while at != stream.seen.latest:
-            cut = source.cut(at, size)
-            if cut.end == at:
-                break
-            arrived = source.ingested_at(at, cut.end)
-            units = () if divided is None else divided.units(at, cut.end)
-            last.update((unit.partition, len(found)) for unit in units)
-            came = min(first or arrived, arrived)
-            names, between = tuple(unit.name for unit in units), delays.between(came, arrived, since)
-            found.append(Waiting(cut.end, cut.rows, names, delays.happened(came, allowed), *between, not units))
-            at, first = cut.end, max(first, arrived)
-        needed = {*last.values(), len(found) - 1}
-        return [replace(one, needed=one.needed or number in needed) for number, one in enumerate(found)]
-
-    def _dues(
-        self,
-        estimate: StreamEstimate,
-        waiting: Sequence[Waiting],
-        most: int,
-        slow: float,
-        now: Micros,
-        wall: Micros,
-    ) -> tuple[list[int], list[Due]]:
-        """Return when each piece is due, as an index, and what can be read until then."""
-        stream, runs = estimate.stream, estimate.runs
-        at: list[int] = []
-        found: list[tuple[float, Micros, Micros]] = []
-        for piece in waiting:
-            due = self._due(estimate, max(piece.happened, stream.state.closed), now)
-            if not found or due[2] > found[-1][2]:
-                found.append(due)
-            at.append(len(found) - 1)
-        times = [time for time, *_ in found]
-        for index in range(len(times) - 1, 0, -1):
-            times[index - 1] = min(times[index - 1], times[index])
-        rows = sum(piece.rows for piece in waiting)
-        watermark = max(piece.rows for piece in waiting) if len(waiting) >= MANY else 0
-        row = runs.row + (runs.fixed / most if rows > most else 0.0)
-        closing, free = runs.fixed + runs.partial * runs.partials, self._free(stream.name)
-        dues = []
-        for time, (_, first, end) in zip(times, found, strict=True):
-            room = ((time - wall) * free / slow - closing) / row if row > 0 else math.inf
-            dues.append(Due(room - watermark, *stream.state.shares.of((first, end))))
-        return at, dues
-
-    def _due(self, estimate: StreamEstimate, moment: Micros, now: Micros) -> tuple[float, Micros, Micros]:
-        """Return when the rows of a moment are due, wall time, and the window that they are due for."""
-        found = []
-        for query in estimate.stream.state.running():
-            if query.target is not None and query.sheds:
-                for window in query.pane_windows:
-                    end = window.first_end(moment)
-                    first = end - window.length if isinstance(window, WindowSpec) else window.late_before(moment)
-                    found.append((estimate.expected(end, now) + AIM * query.target.limit, first, end))
-        return min(found)
-
-    def _free(self, name: str) -> float:
-        """Return the part of a core that is left by the other streams."""
-        others = [each.pace() for other, each in self._estimates.items() if other != name]
-        if not others:
-            return 1.0
-        fixed, row, _, rate, period = np.array(others).T
-        slots = self._slots()
-        left = slots - float((rate * row + fixed / period).sum())
-        return min(1.0, max(slots / (len(others) + 1), left))
 
     def _tell(self, stream: RunningStream, known: _Known) -> None:
         if known.active:
@@ -308,11 +174,6 @@ class Overload:
                 f"{stream.name} has more to read than it can in time, but leaves out nothing, since {', '.join(names)} "
                 "wants all rows: let it read apart, stream.apart(), or own_stream = true in TOML."
             )
-
-
-def _open_since(stream: RunningStream) -> Micros:
-    """Return the beginning of the oldest window that is open."""
-    return min((query.late_before(stream.state.closed) for query in stream.state.running()), default=MIN_TIME)
 
 
 def _cut(

@@ -13,6 +13,7 @@ from transom.model.slopes import SPREAD
 from transom.model.time import MICROS_PER_SECOND, Micros
 from transom.scheduling.costs import RUNS, CostHistory
 from transom.scheduling.limits import ENOUGH
+from transom.scheduling.recent import RecentRuns
 
 BEHIND = 0.8
 """Part of the time of a row that costly transformations take, until it is measured."""
@@ -43,8 +44,7 @@ class RunEstimate:
         """Of the last runs the part of the rows that went on, the time of a row, and their number."""
         self.behind = BEHIND
         """Part of the time of a row that is spent behind the place where rows are thinned, if there is one."""
-        self._slow: deque[float] = deque(maxlen=RUNS)
-        """By how many times the last runs were longer than was expected of them."""
+        self.last = RecentRuns()
         self._count = 0
         self._submitted: Micros = now
         self._results = self._rows = 1.0
@@ -76,8 +76,7 @@ class RunEstimate:
         seconds = max(1, now - self._submitted) / MICROS_PER_SECOND
         part = 1.0 if shed is None else shed.sixteenths / STEPS
         whole = rows * self.weight(part)
-        if self.is_known:
-            self._slow.append(MICROS_PER_SECOND * seconds / max(1.0, self.fixed + self.row * whole))
+        self.last.ran(rows, whole, now - self._submitted)
         if shed is not None and rows:
             self._learn(part, max(0.0, MICROS_PER_SECOND * seconds - self.fixed) / rows, rows)
         self.costs.ran(whole, seconds, fit=self._count < FITTED or self._count % FITTED == 0)
@@ -117,10 +116,6 @@ class RunEstimate:
     def is_known(self) -> bool:
         """Whether enough runs were seen; the first ones are slow, since the JVM compiles."""
         return self._count >= ENOUGH
-
-    def slowness(self, quantile: float) -> float:
-        """Return by how many times a run may be longer than is expected, with this probability; between 1 and 2."""
-        return float(np.clip(np.quantile(self._slow, quantile), 1.0, 2.0)) if len(self._slow) >= ENOUGH else 1.0
 
     @property
     def output_rate(self) -> float:

@@ -1,0 +1,302 @@
+"""Overload: results within the limit, and rows in them, when nothing is left out, by earliest deadline, and evenly."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from benchmarks import pacing
+from benchmarks.harness import Run, benchmark, mean_interval
+from benchmarks.pacing import SECOND
+from benchmarks.plots import Figure, Form, Panel, Series
+from benchmarks.worker import Worker
+
+LIMIT = 3
+"""Seconds."""
+POLICIES = ("none", "edf", "even")
+LOADS = {"load110": 1.1, "load150": 1.5, "load200": 2.0}
+COSTLY = "costly"
+ROUNDS = 60
+"""Work of a row: so that some ten thousand a second are all that can be done."""
+COSTS = 20
+"""A costly map takes so many times what parsing takes."""
+BEFORE = 0.5
+"""Load until overload begins."""
+START = 2
+"""Seconds from the start of an engine to the first row."""
+PER_FILE = 1_000
+REDUCED = (
+    "load 1.5 and the costly map, one repeat, 20 s counted after 12 s of overload instead of 60 after 60, 3 repeats"
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long things take, seconds."""
+
+    quiet: int
+    """Before overload."""
+    settles: int
+    """Of overload, not counted."""
+    counted: int
+    repeats: int
+
+    def rates(self, able: float, load: float) -> list[int]:
+        """Return the rows of each second; those after what is counted close its windows, or show that they are late."""
+        over = self.settles + self.counted + LIMIT + 1
+        return [round(able * BEFORE)] * self.quiet + [round(able * load)] * over
+
+
+@dataclass(frozen=True)
+class Able:
+    """What an engine can do with a feeder beside it."""
+
+    per_second: float
+    """Rows, in cuts of half the limit."""
+    row: float
+    """Seconds of a row."""
+    fixed: float
+    """Seconds of a cut without rows."""
+
+
+@dataclass
+class Measured:
+    """One run: windows that end within what is counted."""
+
+    latency: dict[int, float] = field(default_factory=dict)
+    """Seconds by end of the window; infinite for those that are missing."""
+    rows: dict[int, int] = field(default_factory=dict)
+    """Rows in their results."""
+    offered: dict[int, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    slip: float = 0.0
+
+    def results(self) -> float:
+        """Return the share of the windows whose results were within the limit."""
+        return sum(each <= LIMIT for each in self.latency.values()) / len(self.latency)
+
+    def kept(self) -> float:
+        """Return the share of all rows that are in such results."""
+        inside = sum(self.rows.get(end, 0) for end, each in self.latency.items() if each <= LIMIT)
+        return inside / sum(self.offered.values())
+
+    def least(self) -> float:
+        """Return the least share of a window's rows that is in its result, in time or not."""
+        return min(self.rows.get(end, 0) / rows for end, rows in self.offered.items())
+
+
+def ability(run: Run, worker: Worker, rounds: int) -> Able:
+    """Measure what can be done, with as many rows as that fed beside: twice, as the first time warms up."""
+    guess, found = 4_000.0, None
+    for attempt, seconds in enumerate((4, 6, 10)):
+        place = run.fresh("capacity")
+        cuts = (max(500, round(guess * 0.3)), max(1_000, round(guess * LIMIT / 2)))
+        lines = []
+        for cut, share in zip(cuts, (0.3, 0.7), strict=True):
+            source = place / f"in{cut}"
+            rows = math.ceil(max(4 * cut, guess * seconds * share))
+            pacing.backlog(source, rows, min(PER_FILE, cut))
+            begin = int(time.time() + 1) * SECOND
+            feeder = pacing.start(place / f"beside{cut}", place / f"notes{cut}", begin, [round(guess)] * (2 * seconds))
+            took = worker.call("capacity", source=source, place=place / "run", rounds=rounds, cut=cut)["seconds"]
+            feeder.terminate()
+            feeder.communicate()
+            lines.append((cut, median(took[:-1] or took)))  # the last one is not full
+        (few, short), (many, long) = lines
+        row = max(1e-9, (long - short) / (many - few))
+        found = Able(many / long, row, max(0.0, short - row * few))
+        guess = found.per_second
+        run.say(
+            f"attempt {attempt + 1}: {few:,} rows in {short:.2f} s, {many:,} in {long:.2f} s; {guess:,.0f} rows/s, "
+            f"{1e6 * found.row:.1f} us a row"
+        )
+    assert found is not None
+    return found
+
+
+def measure(
+    run: Run, worker: Worker, label: str, policy: str, rates: Sequence[int], first: int, last: int, **how: Any
+) -> Measured:
+    """Run the query under a policy in real time; windows that end in [first, last) seconds are counted."""
+    place = run.fresh("run")
+    source, notes = place / "in", place / "notes"
+    source.mkdir()
+    worker.call("start", source=source, place=place, policy=policy, limit=f"{LIMIT} seconds", **how)
+    begin = int(time.time() + START + 1) * SECOND
+    feeder = pacing.start(source, notes, begin, rates)
+    slip = float(feeder.communicate()[0])
+    report = worker.call("stop")
+    files = pacing.arrived(notes)
+    found = Measured(notes=report["notes"], slip=slip)
+    visible, counted = read(place / "results" / "visits.parquet")
+    offered = offered_by(files)
+    left_out = offered_by([each for each in files if each.name in set(report["left_out"])])
+    for end in range(begin + first * SECOND, begin + last * SECOND, SECOND):
+        closes = next(each.visible for each in files if each.first >= end)
+        found.latency[end] = visible.get(end, math.inf) - closes
+        found.offered[end], found.rows[end] = offered[end], counted.get(end, 0)
+    thins = how.get("whole", False)
+    wrong = [
+        f"{label}: window {(end - begin) / SECOND:g}: {rows} rows, {left_out.get(end, 0)} left out of {offered[end]}"
+        for end, rows in counted.items()
+        if not thins and end in offered and rows + left_out.get(end, 0) != offered[end]
+    ]
+    run.check(wrong[:3])
+    return found
+
+
+def offered_by(files: Sequence[pacing.Arrived]) -> dict[int, int]:
+    """Return the rows of each window, by its end."""
+    found: dict[int, int] = defaultdict(int)
+    for each in files:
+        found[each.first // SECOND * SECOND + SECOND] += each.rows
+    return found
+
+
+def read(path: Path) -> tuple[dict[int, float], dict[int, int]]:
+    """Return when the last result of each window was there, and the rows in them, by window end."""
+    if not path.exists():
+        return {}, {}
+    table = pq.read_table(path).group_by("window_end").aggregate([("visible", "max"), ("n", "sum")])
+    ends = table["window_end"].to_pylist()
+    return dict(zip(ends, table["visible_max"].to_pylist(), strict=True)), dict(
+        zip(ends, table["n_sum"].to_pylist(), strict=True)
+    )
+
+
+def in_turn(number: int) -> tuple[str, ...]:
+    """Return the policies, each time beginning with another one."""
+    first = number % len(POLICIES)
+    return POLICIES[first:] + POLICIES[:first]
+
+
+def loads(run: Run, worker: Worker, plan: Plan, names: Sequence[str]) -> dict[str, dict[str, list[Measured]]]:
+    """Measure all policies at some loads; keep the figures and print them."""
+    able = ability(run, worker, ROUNDS)
+    found: dict[str, dict[str, list[Measured]]] = {name: {policy: [] for policy in POLICIES} for name in names}
+    first = plan.quiet + plan.settles + 1
+    for repeat in range(plan.repeats):
+        for number, name in enumerate(names):
+            rates = plan.rates(able.per_second, LOADS[name])
+            for policy in in_turn(repeat + number):
+                label = f"{name}, {policy}"
+                one = measure(run, worker, label, policy, rates, first, first + plan.counted, rounds=ROUNDS)
+                found[name][policy].append(one)
+                run.say(f"{label}: {one.results():.1%} in time, {one.kept():.1%} of the rows, least {one.least():.1%}")
+                for note in one.notes:
+                    run.say(f"  {note}")
+    for name in names:
+        report(run, name, LOADS[name], found[name])
+    return found
+
+
+def report(run: Run, name: str, load: float, runs: Mapping[str, Sequence[Measured]]) -> None:
+    """Keep the figures of a load, print them, and say which bars are missed."""
+    rows: list[list[object]] = []
+    for policy, some in runs.items():
+        figures = {
+            "results": fmean(each.results() for each in some),
+            "rows": fmean(each.kept() for each in some),
+            "least": min(each.least() for each in some),
+        }
+        for figure, value in figures.items():
+            run.figure(f"{name}.{policy}.{figure}", value)
+        latencies = sorted(each for one in some for each in one.latency.values())
+        known = [each for each in latencies if each < math.inf]
+        rows.append(
+            [
+                policy,
+                *figures.values(),
+                median(known) if known else math.nan,
+                max(known, default=math.nan),
+                len(latencies) - len(known),
+                max(one.slip for one in some),
+            ]
+        )
+    columns = ["policy", "results", "rows", "least", "median s", "longest s", "missing", "feeder slip s"]
+    run.table(f"{name}: limit {LIMIT} s; at most {1 / load:.1%} of the rows can be read", columns, rows)
+    even, floor = {figure: run.figures[f"{name}.even.{figure}"] for figure in ("results", "rows", "least")}, 0.8 / load
+    bars = {
+        f"even: results in time, {even['results']:.3f}, at least 0.95": even["results"] >= 0.95,
+        f"even: rows in time, {even['rows']:.3f}, at least {floor:.3f}": even["rows"] >= floor,
+        f"even: least share, {even['least']:.3f}, at least {floor / 2:.3f}": even["least"] >= floor / 2,
+        "edf no worse than none": run.figures[f"{name}.edf.rows"] >= run.figures[f"{name}.none.rows"],
+    }
+    if load == 1.5:
+        bars["none: below 0.1 in time"] = run.figures[f"{name}.none.results"] < 0.1
+    for text, holds in bars.items():
+        if not holds:
+            run.say(f"{name}: MISSED: {text}")
+
+
+def costly(run: Run, worker: Worker, plan: Plan) -> None:
+    """Compare thinning before a map of 20 times the cost of parsing with whole pieces, at twice the capacity."""
+    plain, busy = ability(run, worker, 0), ability(run, worker, ROUNDS)
+    rounds = max(1, round(ROUNDS * COSTS * plain.row / max(1e-9, busy.row - plain.row)))
+    able = ability(run, worker, rounds)
+    run.say(f"parsing takes {1e6 * plain.row:.1f} us, the map of {rounds} rounds {1e6 * (able.row - plain.row):.1f} us")
+    rates, first = plan.rates(able.per_second, 2.0), plan.quiet + plan.settles + 1
+    found: dict[bool, list[Measured]] = {False: [], True: []}
+    for repeat in range(plan.repeats):
+        for whole in (False, True) if repeat % 2 == 0 else (True, False):
+            label = "thinned" if whole else "whole pieces"
+            one = measure(
+                run, worker, label, "even", rates, first, first + plan.counted, rounds=rounds, costly=True, whole=whole
+            )
+            found[whole].append(one)
+            run.say(f"{label}: {one.results():.1%} in time, {one.kept():.1%} of the rows, least {one.least():.1%}")
+    pieces, thinned = (fmean(each.kept() for each in found[whole]) for whole in (False, True))
+    budget = (1 + COSTS) / 2.0
+    run.figure("costly.rows_ratio", thinned / pieces if pieces else math.nan)
+    run.say(
+        f"thinned / whole pieces: {thinned:.3f} / {pieces:.3f}; by the arithmetic of costs at most "
+        f"{(budget - 1) / COSTS:.3f} / {budget / (1 + COSTS):.3f}"
+    )
+
+
+def figure(found: Mapping[str, Mapping[str, Sequence[Measured]]]) -> Figure:
+    """Return the figure: as figure 7c of the paper, by load."""
+    groups = tuple(f"{LOADS[name]:g}" for name in found)
+
+    def panel(title: str, label: str, of: Any) -> Panel:
+        series = []
+        for policy in POLICIES:
+            pairs = [mean_interval([100 * of(each) for each in runs[policy]]) for runs in found.values()]
+            series.append(Series(policy, (), [mean for mean, _ in pairs], [half for _, half in pairs]))
+        return Panel(Form.BARS, title, "load", label, tuple(series), groups)
+
+    panels = (
+        panel("Results in time", "results (%)", Measured.results),
+        panel("Rows in them", "rows (%)", Measured.kept),
+        panel("Least share of a window", "rows (%)", Measured.least),
+    )
+    text = (
+        f"Share of the windows whose results were within {LIMIT} s, share of the rows in them, and the least share of "
+        "a window's rows that was read, by load over capacity; means over the repeats with 95 % intervals."
+    )
+    return Figure("shed", "Overload", text, panels, columns=3)
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parts = (*LOADS, COSTLY)
+    with benchmark("shed", REDUCED, figures=True, parts=parts) as run, Worker("overloads", run.work) as worker:
+        plan = Plan(8, 12, 20, 1) if run.quick else Plan(20, 60, 60, 3)
+        chosen = ("load150", COSTLY) if run.quick and run.parts == parts else run.parts
+        names = [name for name in chosen if name in LOADS]
+        if names:
+            run.draw(figure(loads(run, worker, plan, names)))
+        if COSTLY in chosen:
+            costly(run, worker, plan)
+
+
+if __name__ == "__main__":
+    main()
