@@ -37,7 +37,7 @@ def members(name: str, value: type) -> list[str]:
 
 def surface() -> str:
     lines = []
-    for module, prefix in ((tm, "tm"), (tm.sources, "tm.sources"), (tm.sinks, "tm.sinks")):
+    for module, prefix in ((tm, "tm"), (tm.sources, "tm.sources"), (tm.sinks, "tm.sinks"), (tm.tables, "tm.tables")):
         for name in sorted(module.__all__):
             value = getattr(module, name)
             if inspect.ismodule(value):
@@ -54,7 +54,7 @@ def test_the_public_interface_is_what_is_written_down():
 
 
 def test_every_public_name_is_described():
-    for module in (tm, tm.sources, tm.sinks):
+    for module in (tm, tm.sources, tm.sinks, tm.tables):
         for name in module.__all__:
             value = getattr(module, name)
             assert value is tm.Window or inspect.getdoc(value), name
@@ -64,7 +64,7 @@ def test_provisional_parts_are_those_that_say_so():
     page = Path(__file__).parents[1] / "docs" / "reference" / "stability.md"
     listed = re.findall(r"^- `([\w.]+)`$", page.read_text(encoding="utf-8"), re.MULTILINE)
     says = []
-    for module, prefix in ((tm, "tm"), (tm.sources, "tm.sources"), (tm.sinks, "tm.sinks")):
+    for module, prefix in ((tm, "tm"), (tm.sources, "tm.sources"), (tm.sinks, "tm.sinks"), (tm.tables, "tm.tables")):
         for name in module.__all__:
             if PROVISIONAL in (inspect.getdoc(getattr(module, name)) or "").splitlines():
                 says.append(f"{prefix}.{name}")

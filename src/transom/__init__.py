@@ -28,6 +28,7 @@ from transom.model.watermark import watermark
 from transom.model.window import Window, calendar, session_window, sliding, tumbling
 from transom.settings import Settings
 from transom.sinks.base import Sink, WindowResults
+from transom.sources import tables
 from transom.sources.base import Source
 from transom.windows.aggregates.base import Aggregate
 from transom.windows.aggregates.functions import (
@@ -130,6 +131,7 @@ __all__ = [
     "stddev_pop",
     "stddev_samp",
     "sum",
+    "tables",
     "text",
     "top_k",
     "tumbling",

@@ -17,13 +17,13 @@ from tests.interpreting import CONF
 
 import transom as tm
 from transom.demo.flights import load_flights, to_events, write_events
-from transom.jobs import jobfile, joins, kinds, queries, windows
+from transom.jobs import jobfile, joins, kinds, lookups, queries, selections, streams, windows
 from transom.jobs.jobfile import parse_job
 from transom.settings import Settings
 
 GUIDE = sorted((ROOT / "docs" / "guide").glob("*.md"))
 PAGES = [ROOT / "README.md", *GUIDE, *sorted((ROOT / "docs" / "concepts").glob("*.md"))]
-PUBLIC = (tm, tm.sources, tm.sinks)
+PUBLIC = (tm, tm.sources, tm.sinks, tm.tables)
 
 
 def named(page: Path) -> str:
@@ -59,7 +59,8 @@ def test_jobs_in_toml_are_jobs(page: Path):
 
 
 def test_every_key_of_a_job_is_explained():
-    known = {*jobfile._JOB, *jobfile._COMMON, *queries.KEYS, *joins._JOIN, *joins._INPUT}
+    known = {*jobfile._JOB, *jobfile._COMMON, *queries.KEYS, *selections._INPUT}
+    known |= {*joins._JOIN, *lookups._KEYS, *lookups._TABLES, *streams._DEDUPLICATE, *streams._UNION}
     for group, own in (("sources", kinds.SOURCES), ("sinks", kinds.SINKS)):
         known |= {key for name in own for key in (name, *kinds.kinds(group)[name].options)}
     known |= {key for keys in windows._WINDOWS.values() for key in keys}

@@ -27,11 +27,22 @@ ROWS = st.lists(st.tuples(KEYS, st.integers(-3, 9), MOMENTS), max_size=20)
 WINDOWS = st.sampled_from(
     [tm.tumbling("10 seconds"), tm.sliding("10 seconds", "4 seconds"), tm.tumbling("7 seconds", offset="2 seconds")]
 )
-JOINS = st.builds(
+KINDS = ["inner", "left", "right", "full", "left_semi", "left_anti"]
+IN_WINDOWS = st.builds(
     Join,
     st.one_of(WINDOWS, st.just(tm.calendar("day", zone="Asia/Kolkata"))),
-    st.sampled_from(["inner", "left"]),
+    st.sampled_from(KINDS),
     st.sampled_from([False, False, True]),
+    time=st.sampled_from([None, "left"]),
+)
+BOUNDS = st.lists(st.integers(-15 * SECOND, 15 * SECOND), min_size=2, max_size=2).map(sorted).map(tuple)
+NEAR = st.builds(
+    Join,
+    st.none(),
+    st.sampled_from(KINDS),
+    st.sampled_from([False, False, True]),
+    BOUNDS,
+    st.sampled_from([None, "left"]),
 )
 
 
@@ -46,13 +57,11 @@ class Example:
 
 
 CRASHES = st.one_of(st.none(), st.tuples(st.sampled_from(STEPS + SNAPSHOTS), st.integers(0, 5)))
-EXAMPLES = st.builds(
-    Example,
-    JOINS,
-    st.lists(st.tuples(ROWS, ROWS, CRASHES), min_size=1, max_size=3),
-    st.lists(st.integers(3, 15), min_size=1, max_size=3),
-    st.booleans(),
-)
+
+
+def examples_of(joins: st.SearchStrategy[Join]) -> st.SearchStrategy[Example]:
+    runs = st.lists(st.tuples(ROWS, ROWS, CRASHES), min_size=1, max_size=3)
+    return st.builds(Example, joins, runs, st.lists(st.integers(3, 15), min_size=1, max_size=3), st.booleans())
 
 
 def run(spark: SparkSession, example: Example) -> None:
@@ -80,15 +89,21 @@ def run(spark: SparkSession, example: Example) -> None:
 
 
 @few_examples(2)
-@given(EXAMPLES)
+@given(examples_of(IN_WINDOWS))
 def test_each_window_equals_a_batch_join(interpreted: SparkSession, example: Example) -> None:
+    run(interpreted, example)
+
+
+@few_examples(2)
+@given(examples_of(NEAR))
+def test_rows_near_each_other_equal_a_batch_join(interpreted: SparkSession, example: Example) -> None:
     run(interpreted, example)
 
 
 @pytest.mark.slow
 @examples(30)
-@given(EXAMPLES)
-def test_each_window_equals_a_batch_join_at_length(interpreted: SparkSession, example: Example) -> None:
+@given(examples_of(st.one_of(IN_WINDOWS, NEAR)))
+def test_rows_equal_a_batch_join_at_length(interpreted: SparkSession, example: Example) -> None:
     run(interpreted, example)
 
 
@@ -102,9 +117,16 @@ def sample(count: int, step: int, late: int) -> list[tuple[Any, ...]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("snapshots", [False, True])
-def test_killed_at_every_step(interpreted: SparkSession, tmp_path: Path, snapshots: bool) -> None:
+@pytest.mark.parametrize(
+    "join",
+    [
+        Join(tm.sliding("6 seconds", "3 seconds"), "left"),
+        Join(None, "full", between=(-2 * SECOND, 5 * SECOND), time="right"),
+    ],
+    ids=["window", "between"],
+)
+def test_killed_at_every_step(interpreted: SparkSession, tmp_path: Path, snapshots: bool, join: Join) -> None:
     """One checkpoint is killed at each step in turn, in runs that always find a little more to do."""
-    join = Join(tm.sliding("6 seconds", "3 seconds"), "left")
     steps = STEPS + SNAPSHOTS if snapshots else STEPS
     sources = PiecewiseSource(LEFT, [6]), PiecewiseSource(RIGHT, [5])
     rows = sample(len(steps) * 8, 10, 15), sample(len(steps) * 8, 10, 4)

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("compiled_once")
 def small(spark: SparkSession, tmp_path: Path, how: str = "inner", pieces: Sequence[int] = (1,)) -> Any:
     sources = PiecewiseSource(LEFT, pieces), PiecewiseSource(RIGHT, pieces)
     join = Join(tm.tumbling("10 seconds"), how)
-    return Bench(spark, tmp_path, lambda app, sink: define_rows(join_of(app, *sources, join), sink)), *sources
+    return Bench(spark, tmp_path, lambda app, sink: define_rows(join_of(app, *sources, join), sink, join)), *sources
 
 
 def texts(bench: Bench) -> list[str]:
@@ -218,7 +218,13 @@ def two(app: App) -> tuple[Any, Any]:
         ({"on": "at"}, "right side has no column 'at'"),
         ({"on": "k"}, "two columns 'x'.*map"),
         ({"on": []}, "names no columns"),
-        ({"on": "k", "how": "outer"}, "how='outer' cannot be had here"),
+        ({"on": "k", "how": "cross"}, "how='cross' cannot be had here"),
+        ({"on": "k", "between": ("0 seconds", "1 hour")}, "it needs one of window and between"),
+        ({"on": "k", "window": None}, "it needs one of window and between"),
+        ({"on": "k", "window": None, "between": "1 hour"}, "between='1 hour' is no pair of durations"),
+        ({"on": "k", "window": None, "between": ("1 hour", "0 seconds")}, "between 1 hour and 0 seconds is nothing"),
+        ({"on": "k", "event_time": "middle"}, "event_time='middle' cannot be had .* 'window' or 'left' or 'right'"),
+        ({"on": "k", "event_time": "right", "how": "semi"}, "event_time='right' cannot be had for a left_semi join"),
         ({"on": "k", "window": tm.session_window("1 minute")}, "depends on the rows"),
     ],
 )
@@ -241,6 +247,40 @@ def test_explain_shows_the_join(spark: SparkSession, tmp_path: Path) -> None:
     streams = {s["name"]: (s["source"], [q["name"] for q in s["queries"]]) for s in app.explain().streams}
     assert streams["left"][1] == ["join1.left"]
     assert streams["join1"] == ("left join of left and right on k within 10 seconds", ["rows", "totals"])
+
+
+def test_explain_shows_the_bounds_of_a_join(spark: SparkSession, tmp_path: Path) -> None:
+    app, sources = App(spark, tmp_path / "checkpoint"), (PiecewiseSource(LEFT), PiecewiseSource(RIGHT))
+    define(app, MemorySink(), *sources, Join(None, "full", between=(-5 * SECOND, 7_200 * SECOND), time="right"))
+    (joined,) = (stream["source"] for stream in app.explain().streams if stream["name"] == "join1")
+    assert joined == (
+        "full join of left and right on k, right 5 seconds before to 2 hours after left, event time of the right side"
+    )
+
+
+def test_a_row_without_a_match_comes_when_the_bound_has_passed(spark: SparkSession, tmp_path: Path) -> None:
+    """A pair comes as soon as both watermarks have passed its later row; what is left over waits for the bound."""
+    left, right = PiecewiseSource(LEFT, [1]), PiecewiseSource(RIGHT, [1])
+    join = Join(None, "left", between=(0, 20 * SECOND))
+    bench = Bench(spark, tmp_path, lambda app, sink: define_rows(join_of(app, left, right, join), sink, join))
+    left.add([("a", 1, 5 * SECOND), ("b", 2, 6 * SECOND), ("c", 3, 16 * SECOND)])
+    right.add([("a", 7, 8 * SECOND), ("c", 9, 16 * SECOND)])
+    bench.run(close_all=False)
+    assert files_of(bench) == {"left": 3, "right": 2}
+    assert texts(bench) == []  # the joined rows are there, and are held back as an older one may come until 26
+    right.add([("b", 8, 30 * SECOND + 1)])
+    left.add([("d", 4, 60 * SECOND)])
+    bench.run(close_all=False)
+    assert texts(bench) == ['{"e":5000000,"k":"a","x":1,"y":7}', '{"e":6000000,"k":"b","x":2}']
+    bench.run()
+    assert len(texts(bench)) == 4
+    assert {'{"e":16000000,"k":"c","x":3,"y":9}', '{"e":60000000,"k":"d","x":4}'} < set(texts(bench))
+    assert files_of(bench) == {"left": 0, "right": 0}
+
+
+def files_of(bench: Bench) -> dict[str, int]:
+    """The pieces of rows that each side of the join keeps."""
+    return {side: len(list(bench.checkpoint.glob(f"sources/join1/{side}/*"))) for side in ("left", "right")}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from transom.cli import loading
 from transom.cli.choice import SparkChoice
 from transom.errors import DefinitionError, JobFileError
-from transom.jobs.building import build_job
+from transom.jobs.building import build_job, check_job
 from transom.jobs.jobfile import load_job, parse_job
 from transom.jobs.kinds import SinkSpec, kinds
 from transom.jobs.windows import make_window
@@ -231,7 +231,7 @@ def test_a_join_of_two_sources(spark, tmp_path):
         ('where = "k > 0"', 'wehre = "k"', "'pairs' left: unknown key 'wehre'.*'where'"),
         ("every =", "evry =", "'pairs' window: unknown key 'evry'.*'every'"),
         ('on = ["k"]', 'on = "k"', "on = 'k' is not a list"),
-        ('name = "pairs"', 'name = "clicks"', "source or join of that name"),
+        ('name = "pairs"', 'name = "clicks"', "'clicks': there is another source of that name"),
         ('source = "pairs"', 'source = "pair"', "no source 'pair'.*clicks, views, pairs"),
     ],
 )
@@ -239,6 +239,54 @@ def test_mistakes_in_joins(old: str, new: str, message: str):
     assert old in JOINED
     with pytest.raises(JobFileError, match=message):
         parse_job(JOINED.replace(old, new, 1))
+
+
+LOOKUP = """
+[[lookup]]
+name = "named"
+source = {source = "pairs", where = "k > 1"}
+table = {sql = "SELECT 1L AS k, 'one' AS word"}
+on = ["k"]
+how = "left"
+refresh = "10 minutes"
+
+[[query]]
+name = "words"
+source = "named"
+group_by = ["word"]
+windows = ["1 minute"]
+aggregates = ["count(*) as pairs"]
+sink = {parquet = "out/words"}
+"""
+
+
+def test_a_lookup_of_joined_rows(spark, tmp_path):
+    plan = build_job(parse_job(JOINED + LOOKUP), spark, str(tmp_path / "checkpoint")).explain().to_dict()
+    steps = [operator["functions"] for operator in plan["graph"]["operators"] if operator.get("functions")]
+    assert "lookup in named (SQL SELECT 1L AS k, 'one' AS word; left on k, read every 10 minutes)" in steps[-1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('source = {source = "pairs"', 'source = {source = "paris"', "'named' source: there is no source 'paris'"),
+        ("table = {sql = ", "table = {csv = ", "'named' table: unknown key 'csv'"),
+        ("table = {sql = ", 'table = {parquet = "zones", sql = ', "'named' table: it needs one table"),
+        ("table = {sql = \"SELECT 1L AS k, 'one' AS word\"}", "", "the key 'table' is missing"),
+        ('how = "left"\nrefresh', 'how = "right"\nrefresh', "[[lookup]] 'named': lookup: how='right' cannot be had"),
+        ('refresh = "10 minutes"', 'refresh = "often"', "[[lookup]] 'named': lookup refresh.*often"),
+        ('{source = "pairs", where = "k > 1"}', '"named"', "'named' read each other in a circle"),
+        (
+            'sink = {parquet = "out/words"}',
+            'own_stream = true\nsink = {parquet = "o"}',
+            "own_stream: 'named' is no sou",
+        ),
+    ],
+)
+def test_mistakes_in_lookups(old: str, new: str, message: str):
+    assert old in LOOKUP
+    with pytest.raises(JobFileError, match=message.replace("[", r"\[").replace("]", r"\]")):
+        check_job(parse_job(JOINED + LOOKUP.replace(old, new, 1)))
 
 
 def test_two_queries_of_one_name():

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from transom.api.chaining import Derivation, JoinOf, LateRowsOf, ResultsOf, settled
+from transom.api.chaining import Derivation, JoinOf, LateRowsOf, ResultsOf, join_of, settled
+from transom.api.deriving import FirstRowsOf, UnionOf, first_rows_of
 from transom.api.queries import Queries
 from transom.api.running import Running
 from transom.api.streams import Query, Rowwise, Stream
@@ -25,7 +26,6 @@ from transom.engine.loop.loop import Loop
 from transom.engine.loop.opening import compile_aside, open_streams
 from transom.engine.loop.progress import Progress
 from transom.engine.spark.pulse import Pulse
-from transom.engine.spark.rows import WindowJoin
 from transom.engine.spark.session import active_session_kept, private_session, require_pools
 from transom.engine.spark.silence import short_tracebacks, silent_tasks
 from transom.engine.streams.definition import StreamDefinition
@@ -36,7 +36,7 @@ from transom.model.expression import Expression, Input
 from transom.model.time import Clock, Duration, Micros, SystemClock
 from transom.model.watermark import WatermarkPolicy
 from transom.model.watermark import watermark as make_watermark
-from transom.model.window import Window, window_of
+from transom.model.window import Window
 from transom.scheduling.policies import policy_named
 from transom.settings import Settings, SettingValues
 from transom.sinks.outlets import Outlets
@@ -140,7 +140,7 @@ class App:
         def twin(name: str | None) -> Stream:
             return self.stream(source, event_time=event_time, watermark=policy, name=name)
 
-        makes = self._queries.add, self._results, self._late_rows, twin
+        makes = self._queries.add, self._results, self._late_rows, twin, self._first_rows, self._union
         stream = Stream(*makes, label, make_source, time, policy, shared.names[0])
         self._streams[label] = stream
         return stream
@@ -151,39 +151,55 @@ class App:
         right: Stream | Rowwise,
         *,
         on: str | Sequence[str],
-        window: Window,
+        window: Window | None = None,
+        between: tuple[Duration, Duration] | None = None,
         how: str = "inner",
+        event_time: str | None = None,
         name: str | None = None,
     ) -> Stream:
-        """Return the rows of two streams that have equal keys in the same window, as a stream.
+        """Return the rows of two streams that have equal keys and are near each other in time, as a stream.
 
-        Its rows are those of a Spark batch join of each window: `window_start`, `window_end`, the keys, the other
-        columns of the left side, those of the right side. They come once, when the watermarks of both inputs have
-        passed the window's end; their event time is the last microsecond of the window. A stream may be joined with
-        itself. The rows wait as files in the checkpoint.
+        With `window` they are those of a Spark batch join of each window: `window_start`, `window_end`, the keys, the
+        other columns of the left side, those of the right side. They come once, when the watermarks of both inputs have
+        passed the window's end.
+
+        With `between` they are those of a Spark batch join in which the right row is so much later than the left one
+        (from, to; negative for earlier). A pair comes when the watermarks of both inputs have passed the later row, a
+        row without a match when they have passed the last possible one. The rows wait as files in the checkpoint.
 
         Args:
             left: A stream, after any `map` and `where`.
             right: The other one.
             on: The columns that must be equal on both sides; null equals nothing.
-            window: A length ("10 seconds"), or what `tumbling`, `sliding` or `calendar` return.
-            how: "inner"; or "left" (also "left_outer", "leftouter") for all rows of the left side.
+            window: A length ("10 seconds"), or what `tumbling`, `sliding` or `calendar` return; or
+            between: Two durations, such as ("0 seconds", "2 hours").
+            how: "inner", "left", "right", "full", "left_semi" or "left_anti", also by PySpark's other names for them.
+            event_time: That of the joined rows: "left" or "right" for the row of that side (where there is none, of
+                the other), "window" for the window's last microsecond. Default "window", or "left" with `between`.
             name: Names the joined stream; default join1, join2, ...
 
         Raises:
-            DefinitionError: No keys, an unknown kind, or a session window.
+            DefinitionError: No keys, an unknown kind, a session window, or bounds that make no sense.
         """
         keys = (on,) if isinstance(on, str) else tuple(on)
-        joins = sum(isinstance(known, JoinOf) for known in self._derived)
-        sides = [Rowwise(side, ()) if isinstance(side, Stream) else side for side in (left, right)]
-        join = WindowJoin(keys, window_of(window), how)
-        return self._derive(JoinOf(name or f"join{joins + 1}", sides[0], sides[1], join))
+        one, other = (Rowwise(side, ()) if isinstance(side, Stream) else side for side in (left, right))
+        join = join_of(keys, window, between, how, event_time)
+        return self._derive(JoinOf(name or self._numbered(JoinOf, "join"), one, other, join))
 
     def _results(self, of: Query, name: str | None) -> Stream:
         return self._derive(ResultsOf(of, name))
 
     def _late_rows(self, of: Query, name: str | None, behind: Micros) -> Stream:
         return self._derive(LateRowsOf(of, name, behind))
+
+    def _first_rows(self, rows: Rowwise, keys: str | Sequence[str], within: Duration, name: str | None) -> Stream:
+        return self._derive(first_rows_of(rows, keys, within, name or self._numbered(FirstRowsOf, "first")))
+
+    def _union(self, parts: Sequence[Rowwise], name: str | None) -> Stream:
+        return self._derive(UnionOf(name or self._numbered(UnionOf, "union"), tuple(parts)))
+
+    def _numbered(self, kind: type[Derivation], name: str) -> str:
+        return f"{name}{sum(isinstance(known, kind) for known in self._derived) + 1}"
 
     def _derive(self, derivation: Derivation) -> Stream:
         def twin(name: str | None) -> Stream:
@@ -192,7 +208,7 @@ class App:
                 "Let the stream of a source be read apart, or add the query to this one.",
             )
 
-        makes = self._queries.add, self._results, self._late_rows, twin
+        makes = self._queries.add, self._results, self._late_rows, twin, self._first_rows, self._union
         stream = Stream(*makes, derivation.name, derivation.source, derivation.time, FED)
         derivation.stream = stream
         self._derived.append(derivation)

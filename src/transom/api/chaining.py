@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 
 from transom.api.shedding import check_shedding
 from transom.api.streams import Query, Rowwise, Stream
-from transom.engine.spark.rows import WindowJoin
+from transom.engine.spark.joins import StreamJoin, interval_join, window_join
 from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.derived import WINDOW_TIME, DerivedSource
 from transom.engine.streams.joining import JoinSource
@@ -18,7 +18,8 @@ from transom.engine.streams.laterows import LATE_TIME, LateRowsSource
 from transom.engine.streams.results import ResultsSource
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
-from transom.model.time import Micros
+from transom.model.time import Duration, Micros, parse_duration
+from transom.model.window import Window, window_of
 from transom.sinks.nowhere import Nowhere
 from transom.windows.aggregates.functions import count
 from transom.windows.query import WindowedQuery
@@ -28,8 +29,10 @@ class Derivation(Protocol):
     """The origin of a derived stream; its stream is named by `settle`, as soon as a query reads it."""
 
     stream: Stream
-    time: ClassVar[Expression]
-    """The event time of its rows."""
+
+    @property
+    def time(self) -> Expression:
+        """The event time of its rows."""
 
     @property
     def name(self) -> str:
@@ -109,16 +112,19 @@ class LateRowsOf(OfQuery):
 
 @dataclass(eq=False)
 class JoinOf:
-    """The join of two streams within windows."""
-
-    time: ClassVar[Expression] = WINDOW_TIME
+    """The join of two streams."""
 
     name: str
     left: Rowwise
     right: Rowwise
-    join: WindowJoin
+    join: StreamJoin
     stream: Stream = field(init=False)
     settled: bool = False
+
+    @property
+    def time(self) -> Expression:
+        """The event time of its rows."""
+        return LATE_TIME if self.join.timed else WINDOW_TIME
 
     def settle(self) -> None:
         """Add the queries that count the rows of each side; they take part in progress, dead letters and lateness."""
@@ -131,7 +137,13 @@ class JoinOf:
         def query(name: str) -> WindowedQuery:
             branch = rows.stream._branch(rows.chain)
             return WindowedQuery(
-                name, branch, (), (self.join.window,), ((ROWS, count()),), condition=rows.condition, keeps_rows=True
+                name,
+                branch,
+                (),
+                (self.join.times.window,),
+                ((ROWS, count()),),
+                condition=rows.condition,
+                keeps_rows=True,
             )
 
         rows.stream._register(rows.stream, [Nowhere()], label, query)
@@ -140,6 +152,34 @@ class JoinOf:
         """Return a new source, for one run."""
         left, right = self.left.stream.name, self.right.stream.name
         return JoinSource(self.name, self.join, (left, f"{self.name}.left"), (right, f"{self.name}.right"))
+
+
+def join_of(
+    keys: Sequence[str],
+    window: Window | None,
+    between: tuple[Duration, Duration] | None,
+    how: str,
+    event_time: str | None,
+) -> StreamJoin:
+    """Return the join that a user means, see `App.join`.
+
+    Raises:
+        DefinitionError: It cannot work.
+    """
+    if (window is None) == (between is None):
+        raise DefinitionError(
+            "join: it needs one of window and between.",
+            'Write window="10 seconds" for rows in the same window, or between=("0 seconds", "2 hours") for rows of '
+            "which the right one is so much later.",
+        )
+    if window is not None:
+        return window_join(keys, window_of(window), how, event_time)
+    if not isinstance(between, tuple | list) or len(between) != 2:
+        raise DefinitionError(
+            f"join: between={between!r} is no pair of durations.", 'Write between=("0 seconds", "2 hours").'
+        )
+    low, high = (parse_duration(bound, "join between") for bound in between)
+    return interval_join(keys, low, high, how, event_time)
 
 
 def settled(streams: Sequence[Stream], derived: Sequence[Derivation]) -> list[StreamDefinition]:

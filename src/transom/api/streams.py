@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from transom.api.published import Published
 from transom.api.shedding import least_share
 from transom.api.taps import RowTap
 from transom.engine.changes.requests import Change
 from transom.engine.spark.columns import Costly, Unrepeatable, Where, both
+from transom.engine.spark.lookups import Lookup, LookupTable
 from transom.engine.spark.plan import Rows, Transformation
 from transom.engine.streams.definition import StreamDefinition
 from transom.errors import DefinitionError
@@ -21,6 +22,7 @@ from transom.model.window import Window, WindowKind, window_of
 from transom.sinks.base import REVISION, Sink
 from transom.sinks.outlets import listed
 from transom.sources.base import Source
+from transom.sources.tables import table_of
 from transom.windows.aggregates.base import Aggregate
 from transom.windows.query import Key, LatencyTarget, WindowedQuery
 
@@ -37,6 +39,10 @@ class Stream:
     """Returns a query's late rows as a stream; the name is as above, the number how far its watermark is behind."""
     _twin: Callable[[str | None], Stream]
     """Returns another stream over the same source."""
+    _deduplicate: Callable[[Rowwise, str | Sequence[str], Duration, str | None], Stream]
+    """Returns the first rows of keys within a time; the name is the stream's."""
+    _unite: Callable[[Sequence[Rowwise], str | None], Stream]
+    """Returns the rows of several streams; the name is as above."""
     name: str
     _make_source: Callable[[], Source]
     _event_time: Expression
@@ -47,6 +53,7 @@ class Stream:
     def __post_init__(self) -> None:
         self._queries: list[WindowedQuery] = []
         self._branches: list[tuple[Transformation, ...]] = []
+        self._tables: list[LookupTable] = []
 
     def apart(self, name: str | None = None) -> Stream:
         """Return a stream of its own over the same source, for queries that are too heavy for the limits of the others.
@@ -70,6 +77,26 @@ class Stream:
     def where(self, condition: Input) -> Rowwise:
         """Return the rows that satisfy a condition, SQL or a Column; cheaper for many queries than filters in `map`."""
         return Rowwise(self, ()).where(condition)
+
+    def lookup(
+        self,
+        table: Any,
+        on: str | Sequence[str],
+        *,
+        how: str = "inner",
+        refresh: Duration | None = None,
+        name: str | None = None,
+    ) -> Rowwise:
+        """Return the rows joined with those of a table; see `Rowwise.lookup`."""
+        return Rowwise(self, ()).lookup(table, on, how=how, refresh=refresh, name=name)
+
+    def deduplicate(self, keys: str | Sequence[str], within: Duration, name: str | None = None) -> Stream:
+        """Return the first row of each key within a time; see `Rowwise.deduplicate`."""
+        return Rowwise(self, ()).deduplicate(keys, within, name)
+
+    def union(self, *others: Stream | Rowwise, name: str | None = None) -> Stream:
+        """Return the rows of this stream and of others; see `Rowwise.union`."""
+        return Rowwise(self, ()).union(*others, name=name)
 
     def rows(self) -> RowTap:
         """Return the rows themselves, to be written as files; see `RowTap.to`."""
@@ -96,6 +123,25 @@ class Stream:
     def _rows(self) -> Rows:
         """The rows before the queries see them."""
         return Rows(self._event_time, tuple(self._branches))
+
+    def _table(self, table: Any, refresh: Duration | None, name: str | None) -> LookupTable:
+        """Return the table that rows of this stream are looked up in: the same one for the same arguments.
+
+        Raises:
+            DefinitionError: It is no table, or another one has its name, or a duration makes no sense.
+        """
+        found = table_of(table)
+        every = None if refresh is None else parse_duration(refresh, "lookup refresh")
+        if every is not None and every <= 0:
+            raise DefinitionError(f"lookup: refresh is {refresh!r}.", 'Write for example refresh="10 minutes".')
+        same = [one for one in self._tables if one.table == found and one.refresh == every and name in (None, one.name)]
+        if same:
+            return same[0]
+        label = name or f"table{len(self._tables) + 1}"
+        if any(one.name == label for one in self._tables):
+            raise DefinitionError(f"lookup: there are two tables {label!r}.", "Give one of them another name.")
+        self._tables.append(LookupTable(label, found, every))
+        return self._tables[-1]
 
     def _branch(self, chain: tuple[Transformation, ...]) -> int:
         """Return the index of a chain of transformations; the same functions give the same index."""
@@ -145,8 +191,81 @@ class Rowwise:
         if not callable(transformation):
             raise DefinitionError(f"map: {transformation!r} is no function.", "Write map(lambda df: df.where(...)).")
         transformation = transformation if deterministic else Unrepeatable(transformation)
+        return self._then(*([Costly()] if costly else []), transformation)
+
+    def _then(self, *steps: Transformation) -> Rowwise:
         before = () if self.condition is None else (Where(self.condition),)
-        return Rowwise(self.stream, (*self.chain, *before, *([Costly()] if costly else []), transformation))
+        return Rowwise(self.stream, (*self.chain, *before, *steps))
+
+    def lookup(
+        self,
+        table: Any,
+        on: str | Sequence[str],
+        *,
+        how: str = "inner",
+        refresh: Duration | None = None,
+        name: str | None = None,
+    ) -> Rowwise:
+        """Return the rows joined with those of a small table that have their keys, as Spark joins them.
+
+        All rows of a micro-batch meet the same version of the table. The log names it, and the checkpoint has a copy,
+        so that a micro-batch that is done again after a failure gives the same. The table is read when the application
+        starts and then every `refresh`; a change takes effect with the next micro-batch. What cannot be read anew
+        stays what it was, with a warning.
+
+        Args:
+            table: What `tm.tables.parquet`, `tm.tables.delta` or `tm.tables.sql` return; a DataFrame; or a function
+                that gets a Spark session and returns one.
+            on: The columns that must be equal, of one name on both sides; null equals nothing.
+            how: "inner"; "left" keeps rows that find nothing; "left_semi" and "left_anti" keep those that find
+                something, or nothing, and add no columns.
+            refresh: How often it is read anew, such as "10 minutes"; None for once in a run.
+            name: Names the table to people and in the checkpoint; default table1, table2, ... in this stream.
+
+        Raises:
+            DefinitionError: It is no table, or no keys, an unknown kind, a duration that makes no sense.
+        """
+        keys = (on,) if isinstance(on, str) else tuple(on)
+        return self._then(Lookup(self.stream._table(table, refresh, name), keys, how))
+
+    def deduplicate(self, keys: str | Sequence[str], within: Duration, name: str | None = None) -> Stream:
+        """Return the first row of each key within a time, as a stream of its own.
+
+        First is by event time, and where times are equal by the values of the other columns, in their order: it does
+        not depend on when rows come. A row stays unless a row of its keys that stayed is less than `within` older; so
+        of a key that comes on and on one row stays per `within`. A row comes when the watermark has passed its second.
+        Rows that come later than that are late (dead letters of NAME.rows). What is remembered are the keys of the rows
+        that stayed, as files in the checkpoint, for `within`.
+
+        Args:
+            keys: The columns; null is a value like others.
+            within: For example "1 hour".
+            name: Names the stream; default first1, first2, ...
+
+        Raises:
+            DefinitionError: No keys, or a duration that makes no sense. When the application starts: there is no such
+                column, or one of a type without an order, as a map.
+        """
+        return self.stream._deduplicate(self, keys, within, name)
+
+    def union(self, *others: Stream | Rowwise, name: str | None = None) -> Stream:
+        """Return the rows of this stream and of others as one stream, each with the event time that it has.
+
+        The streams have columns of the same names and types. The watermark is the lowest of theirs, so that a stream
+        which falls silent holds back the windows, unless its watermark has `idle_after`. The rows wait as files in the
+        checkpoint until they are read.
+
+        Args:
+            others: Streams, after any `map` and `where`.
+            name: Names the stream; default union1, union2, ...
+
+        Raises:
+            DefinitionError: There is no other stream. When the application starts: their columns differ.
+        """
+        if not others:
+            raise DefinitionError("union: no other stream is given.", "Write for example eu.union(us).")
+        parts = [Rowwise(other, ()) if isinstance(other, Stream) else other for other in others]
+        return self.stream._unite([self, *parts], name)
 
     def rows(self) -> RowTap:
         """Return the rows themselves, to be written as files; see `RowTap.to`."""

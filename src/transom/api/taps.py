@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -51,13 +51,18 @@ class RowTap:
                 "rows: rows are written as files.", 'Write for example rows().to(tm.sinks.parquet("out")).'
             )
         by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-        files, rows = RowFiles(sink, by), self._rows
+        rows = self._rows
+        return rows.stream._register(rows.stream, [RowFiles(sink, by)], name, all_rows(rows))
 
-        def query(label: str) -> WindowedQuery:
-            branch = rows.stream._branch(rows.chain)
-            counted = (("rows", count()),)
-            return WindowedQuery(
-                label, branch, (), (_LONG,), counted, lateness=_NEVER_LATE, condition=rows.condition, keeps_rows=True
-            )
 
-        return rows.stream._register(rows.stream, [files], name, query)
+def all_rows(rows: Rowwise) -> Callable[[str], WindowedQuery]:
+    """Return what makes a query, given its name, that sees rows for which none is late."""
+
+    def query(label: str) -> WindowedQuery:
+        branch = rows.stream._branch(rows.chain)
+        counted = (("rows", count()),)
+        return WindowedQuery(
+            label, branch, (), (_LONG,), counted, lateness=_NEVER_LATE, condition=rows.condition, keeps_rows=True
+        )
+
+    return query

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from transom.errors import DefinitionError, JobFileError, TransomError
 from transom.jobs.jobfile import JobSpec, load_job
-from transom.jobs.joins import add_join, selected
 from transom.jobs.keys import Keys, standing_in
 from transom.jobs.kinds import kinds
 from transom.jobs.queries import QuerySpec
+from transom.jobs.selections import selected
 from transom.jobs.windows import make_window
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None)
                 watermark=tm.watermark(**source.watermark),
                 name=source.name,
             )
-    for join in spec.joins:
-        with standing_in(spec.file, f"[[join]] {join.name!r}"):
-            queries.rows[join.name] = add_join(app, join, queries.rows)
+    for made in spec.rows:
+        with standing_in(spec.file, f"[[{made.kind}]] {made.name!r}"):
+            queries.rows[made.name] = made.add(app, queries.rows)
     for query in spec.queries:
         with standing_in(spec.file, f"[[query]] {query.name!r}"):
             queries.add(query)
@@ -89,7 +89,7 @@ class _Queries:
         self._file = Path(spec.file).absolute()
         self._app = app
         self.rows: dict[str, Any] = {}
-        """Stream of each source and join."""
+        """The rows of each source, join and the like."""
         self._results: dict[str, Any] = {}
         self._mapped: dict[Any, Any] = {}
 
@@ -103,6 +103,11 @@ class _Queries:
             self._mapped[which] = selected(self._seen(query), query.where, query.select)
         rows = self._mapped[which]
         if query.own_stream:
+            if not hasattr(self.rows[str(query.source)], "apart"):
+                raise DefinitionError(
+                    f"own_stream: {query.source!r} is no source but rows made of one.",
+                    "Leave it out, or read a source.",
+                )
             rows = selected(self.rows[str(query.source)].apart(query.name), query.where, query.select)
         if query.rows:
             (sink,) = query.sinks

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transom.errors import JobFileError
-from transom.jobs.joins import JoinSpec, parse_join
 from transom.jobs.keys import Keys, Table, standing_in
 from transom.jobs.kinds import ANY, SOURCES, Types, kinds
 from transom.jobs.queries import QuerySpec, parse_query
+from transom.jobs.rows import KINDS, RowsSpec, parse_rows
 
 if TYPE_CHECKING:
     pass
 
-_JOB = ("checkpoint", "name", "settings", "source", "join", "query")
+_JOB = ("checkpoint", "name", "settings", "source", *KINDS, "query")
 _WATERMARK = ("watermark", "idle_after", "max_ahead", "close_on_idle", "from_source")
 _COMMON = ("name", "event_time", *_WATERMARK)
 _REQUIRED: dict[str, Types] = {"schema": str, "regex": str, "rows_per_second": (int, float), "topic": str}
@@ -53,7 +53,8 @@ class JobSpec:
     checkpoint: str | None = None
     name: str | None = None
     settings: Table = field(default_factory=dict)
-    joins: tuple[JoinSpec, ...] = ()
+    rows: tuple[RowsSpec, ...] = ()
+    """Rows made of those of sources, each after what it reads."""
 
 
 def parse_job(text: str, file: str = "job.toml") -> JobSpec:
@@ -77,10 +78,8 @@ def parse_job(text: str, file: str = "job.toml") -> JobSpec:
     for name in names:
         if names.count(name) > 1:
             raise top.error(f"two sources are named {name!r}", "Give each [[source]] a name of its own.")
-    joins: tuple[JoinSpec, ...] = ()
-    for table in top.tables("join") if "join" in job else ():
-        joins += (parse_join(file, table, names),)
-        names.append(joins[-1].name)
+    rows = parse_rows(top, names)
+    names += [each.name for each in rows]
     queries: tuple[QuerySpec, ...] = ()
     for table in top.tables("query"):
         queries += (parse_query(file, table, names, queries),)
@@ -90,7 +89,7 @@ def parse_job(text: str, file: str = "job.toml") -> JobSpec:
         if not query.sinks and all(query.name not in (other.parent, other.late_rows_of) for other in queries):
             raise top.error(f"the query {query.name!r} has no sink", 'Add for example sink = {parquet = "out"}.')
     settings = top.get("settings", dict, {})
-    return JobSpec(file, sources, queries, top.get("checkpoint", str), top.get("name", str), settings, joins)
+    return JobSpec(file, sources, queries, top.get("checkpoint", str), top.get("name", str), settings, rows)
 
 
 def load_job(path: Path) -> JobSpec:

@@ -1,99 +1,77 @@
-"""Joins in TOML jobs: `[[join]]` tables, whose names queries give as their source."""
+"""Joins in TOML jobs: `[[join]]` tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from transom.jobs.keys import Keys, Table
+from transom.jobs.selections import InputSpec, parse_input
 from transom.jobs.windows import check_windows, make_window
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from transom.api.app import App
 
-_JOIN = ("name", "left", "right", "on", "window", "how")
-_INPUT = ("source", "where", "select")
-
-
-@dataclass(frozen=True)
-class InputSpec:
-    """One side of a join."""
-
-    source: str
-    where: str | None = None
-    select: tuple[str, ...] = ()
+_JOIN = ("name", "left", "right", "on", "window", "between", "how", "event_time")
 
 
 @dataclass(frozen=True)
 class JoinSpec:
     """One `[[join]]` table."""
 
+    kind: ClassVar[str] = "join"
     name: str
     left: InputSpec
     right: InputSpec
     on: tuple[str, ...]
-    window: Any
-    """A duration as text, or a table as in the file."""
+    window: Any = None
+    """A duration as text, or a table as in the file; None with `between`."""
+    between: tuple[str, ...] | None = None
+    """How much later the rows of the right side are: from, to."""
     how: str = "inner"
+    event_time: str | None = None
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of what it reads."""
+        return self.left.source, self.right.source
+
+    def add(self, app: App, rows: Mapping[str, Any]) -> Any:
+        """Return the joined rows."""
+        left, right = self.left.of(rows), self.right.of(rows)
+        window = None if self.window is None else make_window(self.window)
+        between: Any = self.between
+        kind, time = self.how, self.event_time
+        return app.join(
+            left, right, on=self.on, window=window, between=between, how=kind, event_time=time, name=self.name
+        )
 
 
-def parse_join(file: str, table: Table, above: Sequence[str]) -> JoinSpec:
+def parse_join(file: str, table: Table, known: Sequence[str]) -> JoinSpec:
     """Return the join that a table describes.
 
     Args:
         file: Name of the file, for errors.
         table: The table.
-        above: Names of the sources, and of the joins that stand before this one.
+        known: Names of what may be read.
 
     Raises:
         JobFileError: A key is unknown, missing or of the wrong type, or a source is unknown.
     """
     name = table.get("name")
     keys = Keys(file, f"[[join]] {name!r}" if name else "[[join]]", table, _JOIN)
-    label = keys.need("name", str)
-    if label in above:
-        raise keys.error("there is a source or join of that name already", "Give it a name of its own.")
-    window = keys.need("window", (str, dict))
-    check_windows(keys, [window], "window")
-    left, right = (_input(keys, side, above) for side in ("left", "right"))
-    return JoinSpec(label, left, right, keys.texts("on", needed=True), window, keys.get("how", str, "inner"))
-
-
-def _input(keys: Keys, side: str, above: Sequence[str]) -> InputSpec:
-    value = keys.need(side, (str, dict))
-    inner = Keys(keys.file, f"{keys.where} {side}", {"source": value} if isinstance(value, str) else value, _INPUT)
-    source = inner.need("source", str)
-    if source not in above:
-        raise inner.error(f"there is no source {source!r}", f"The sources are: {', '.join(above)}.")
-    return InputSpec(source, inner.get("where", str), inner.texts("select"))
-
-
-def add_join(app: App, join: JoinSpec, streams: Mapping[str, Any]) -> Any:
-    """Return the stream of a join.
-
-    Args:
-        app: The application.
-        join: The join.
-        streams: The stream of each source.
-
-    Raises:
-        DefinitionError: It cannot work.
-    """
-    left, right = (selected(streams[side.source], side.where, side.select) for side in (join.left, join.right))
-    return app.join(left, right, on=join.on, window=make_window(join.window), how=join.how, name=join.name)
-
-
-def selected(rows: Any, where: str | None, select: tuple[str, ...]) -> Any:
-    """Return the rows that satisfy a condition, with some columns."""
-    rows = rows if where is None else rows.where(where)
-    return rows.map(_selection(select)) if select else rows
-
-
-def _selection(columns: tuple[str, ...]) -> Any:
-    def select(frame: DataFrame) -> DataFrame:
-        return frame.selectExpr(*columns)
-
-    return select
+    window = keys.get("window", (str, dict))
+    if window is not None:
+        check_windows(keys, [window], "window")
+    left, right = (parse_input(keys, side, known) for side in ("left", "right"))
+    return JoinSpec(
+        name=keys.need("name", str),
+        left=left,
+        right=right,
+        on=keys.texts("on", needed=True),
+        window=window,
+        between=keys.texts("between") if "between" in table else None,
+        how=keys.get("how", str, "inner"),
+        event_time=keys.get("event_time", str),
+    )

@@ -19,7 +19,7 @@ _NAMES = {
 """Without underscores and in lower case, as Spark compares them."""
 
 
-def join_kind(how: object, possible: Sequence[str]) -> str:
+def join_kind(how: object, possible: Sequence[str], what: str = "join") -> str:
     """Return the kind of a join, by one name of its several.
 
     >>> join_kind("leftouter", (INNER, LEFT)), join_kind("LEFT_OUTER", (INNER, LEFT))
@@ -28,6 +28,7 @@ def join_kind(how: object, possible: Sequence[str]) -> str:
     Args:
         how: What the user wrote.
         possible: The kinds that can be had here.
+        what: What has a kind, for the error.
 
     Raises:
         DefinitionError: It is no kind of PySpark's, or none that can be had here.
@@ -37,4 +38,4 @@ def join_kind(how: object, possible: Sequence[str]) -> str:
         return kind
     why = "is unknown" if kind is None else "cannot be had here"
     names = [f'"{name}"' for name in possible]
-    raise DefinitionError(f"join: how={how!r} {why}.", f"Give {', '.join(names[:-1])} or {names[-1]}.")
+    raise DefinitionError(f"{what}: how={how!r} {why}.", f"Give {', '.join(names[:-1])} or {names[-1]}.")

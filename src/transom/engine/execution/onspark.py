@@ -247,9 +247,11 @@ class SparkJob:
     # ---- rows
 
     def _plan(self, compiled: Compiled) -> StreamPlan:
-        """Return the plan of queries for the rows of the cut that go on."""
-        thinning = self.cut.thinning
-        return compiled.plan if thinning is None else compiled.plan.thinned(thinning)
+        """Return the plan of queries for the rows of the cut that go on, and the tables that it sees."""
+        plan, thinning = compiled.plan, self.cut.thinning
+        if plan.lookup_tables:
+            plan = plan.looking_up(self.stream.tables.frames(plan.lookup_tables, self.cut.tables, self.cut.at))
+        return plan if thinning is None else plan.thinned(thinning)
 
     def _thinned(self) -> list[str]:
         """Return what tells of rows that do not go on, for people."""
@@ -271,7 +273,8 @@ class SparkJob:
         if not buffers:
             return {}, {}
         with self._unless_abandoned():
-            kept, failures = keep_rows(buffers, self._rows(), compiled, self.cut, late_before, late)
+            whole = replace(compiled, plan=self._plan(compiled))
+            kept, failures = keep_rows(buffers, self._rows(), whole, self.cut, late_before, late)
         if failures and self._abandoned():
             raise _Abandoned
         return kept, failures

@@ -65,6 +65,10 @@ class Beginning:
         self.quarantine.end_orphans()
         for batch in recovered.batches:
             self.delivery.send(batch)
+        for name, stream in self.streams.items():
+            cut = recovered.unfinished.get(name)
+            needed = {} if cut is None else cut.tables
+            stream.tables.settle(stream.compiled.plan.lookup_tables, needed, self.journal.check)
         for name, cut in recovered.unfinished.items():
             self.cuts.submit(self.streams[name], cut)
         retiered = self.tiers.begin()

@@ -78,13 +78,14 @@ def open_streams(
             definition = without(definition, missing)
         letters = Letters(checkpoint.directory("dead-letters", definition.name), checkpoint.check_writer)
         files = checkpoint.directory("files", definition.name)
+        tables = partial(checkpoint.directory, "lookups", definition.name)
         executors: GroupExecutors = Here(files)
         if not is_connect(session):
             groups, worker, driver = settings.key_groups, settings.worker_bytes, settings.driver_bytes
             executors = SparkGroupExecutors(session, files, clock, groups, worker, driver)
         mine = {name: query.definition for name, query in known.items() if query.stream == definition.name}
         stream = RunningStream(
-            definition, session, is_ansi(session), letters, clock.now(), share, executors, mine, closes_all
+            definition, session, is_ansi(session), letters, clock.now(), share, executors, mine, closes_all, tables
         )
         streams[definition.name] = stream
         stream.feed.bind(stream, streams)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from transom.engine.spark.columns import (
     to_condition,
 )
 from transom.engine.spark.eventtimes import believed
+from transom.engine.spark.lookups import Lookup, LookupTable, lookup_tables
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
 from transom.model.time import Micros
@@ -56,6 +57,8 @@ class Branch:
     of."""
     thinning: Thinning | None = None
     """The rows that go on where the chain says that it gets costly; None for all."""
+    tables: Mapping[LookupTable, DataFrame] = field(default_factory=dict)
+    """The version of each table that rows are looked up in; without one they find nothing, as when it is analysed."""
 
     @classmethod
     def of(cls, good: DataFrame, chain: tuple[Transformation, ...], event_time: Expression) -> Branch:
@@ -120,7 +123,10 @@ class Branch:
         for function in self.chain:
             if isinstance(function, Costly) and thinning is not None:
                 good, thinning = thinning(good), None
-            good = function(good)
+            if isinstance(function, Lookup) and function.table in self.tables:
+                good = function.joined(good, self.tables[function.table])
+            else:
+                good = function(good)
         return good
 
 
@@ -300,6 +306,16 @@ class StreamPlan:
     def thinned(self, thinning: Thinning) -> StreamPlan:
         """Return the same job over some of the rows."""
         branches = {index: replace(branch, thinning=thinning) for index, branch in self.branches.items()}
+        return replace(self, branches=branches)
+
+    @property
+    def lookup_tables(self) -> Sequence[LookupTable]:
+        """The tables that rows are looked up in."""
+        return lookup_tables(branch.chain for branch in self.branches.values())
+
+    def looking_up(self, tables: Mapping[LookupTable, DataFrame]) -> StreamPlan:
+        """Return the same job with versions of the tables that rows are looked up in."""
+        branches = {index: replace(branch, tables=tables) for index, branch in self.branches.items()}
         return replace(self, branches=branches)
 
     def split_at(self, moments: Sequence[Micros]) -> StreamPlan:

@@ -14,6 +14,7 @@ from transom.engine.spark.compile import Compiled
 from transom.engine.spark.jobs import CutStats
 from transom.engine.spark.rowfiles import KeptRows
 from transom.engine.state.shares import Stretch
+from transom.engine.streams.tableversions import Version
 from transom.model.time import Micros
 from transom.model.tuning import StreamTuning
 from transom.sources.base import Mark, Offset
@@ -73,22 +74,27 @@ class LoggedCut:
     """The source's mark of the rows before its end, which other rows would not have; None where it reads nothing."""
     shed: Shed | None = None
     """What is left out; None where no query allows that anything is."""
+    tables: Mapping[str, Version] = field(default_factory=dict)
+    """The version of each table that its rows are looked up in, by name."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the cut as JSON."""
         value = dict(self.__dict__)
-        del value["shed"]
+        del value["shed"], value["tables"]
+        if self.tables:
+            value["tables"] = {name: version.to_json() for name, version in self.tables.items()}
         return value if self.shed is None else {**value, "shed": self.shed.to_json()}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> LoggedCut:
         """Return what `to_json` wrote."""
         shed = value.get("shed")
-        return cls(**{**value, "shed": None if shed is None else Shed.from_json(shed)})
+        tables = {name: Version(*version) for name, version in value.get("tables", {}).items()}
+        return cls(**{**value, "shed": None if shed is None else Shed.from_json(shed), "tables": tables})
 
     def only_closing(self) -> LoggedCut:
         """Return the cut without its rows."""
-        return replace(self, end=self.start, rows=0, mark=None, shed=None)
+        return replace(self, end=self.start, rows=0, mark=None, shed=None, tables={})
 
     @property
     def left_out(self) -> tuple[str, ...]:

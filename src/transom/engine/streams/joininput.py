@@ -1,4 +1,4 @@
-"""One input of a join: its rows, kept as files until no window needs them any more."""
+"""One input of a join and the like: its rows, kept as files until no window needs them any more."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from transom.engine.streams.cuts import LoggedCut
-    from transom.engine.streams.joining import JoinSource
     from transom.engine.streams.stream import RunningStream
+    from transom.engine.streams.windowed import WindowedSource
 
 
 ROWS = "rows"
@@ -48,6 +48,7 @@ class JoinInput:
 
     Args:
         source: The join.
+        number: 0 or 1.
         name: `left` or `right`.
         stream: Name of the stream.
         query: Name of the query.
@@ -57,18 +58,16 @@ class JoinInput:
     """It needs the rows that are in time."""
     held_bytes = 0
     """The rows wait on disk."""
-    behind = 0
-    """The join closes windows as its sides do."""
 
-    def __init__(self, source: JoinSource, name: str, stream: str, query: str) -> None:
-        self.name, self.stream, self.query = name, stream, query
+    def __init__(self, source: WindowedSource, number: int, name: str, stream: str, query: str) -> None:
+        self.number, self.name, self.stream, self.query = number, name, stream, query
         self.directory: Place = Path()
         self.columns: StructType
         self.running: RunningStream
         self.until: Micros = MIN_TIME
         """Windows up to here are closed."""
         self.windows: dict[Micros, int] = {}
-        """Rows of the closed windows that wait for the other side, by their end."""
+        """Rows of the closed windows that are not joined, or that matter to later ones, by their end."""
         self.pieces: dict[int, Piece] = {}
         """The rows that are kept, by cut."""
         self._source = source
@@ -79,12 +78,23 @@ class JoinInput:
         return self._source.child
 
     @property
+    def behind(self) -> Micros:
+        """How far the watermark of the joined rows may be behind."""
+        return self._source.times.behind
+
+    @property
     def lost(self) -> str | None:
         """Why the rows are not whole any more; None while they are."""
         state = self.running.state.queries.get(self.query)
         if state is None:
             return "was removed"
         return None if state.failure is None else "failed"
+
+    @property
+    def complete_from(self) -> Micros:
+        """The moment from which on its rows are all there."""
+        state = self.running.state.queries.get(self.query)
+        return MIN_TIME if state is None else state.complete_from
 
     def piece(self, cut: int) -> Place:
         """Return where the rows of a cut are kept."""
@@ -97,7 +107,7 @@ class JoinInput:
 
     def keep(self, cut: int, rows: KeptRows) -> None:
         """Remember that the rows of a committed cut are kept."""
-        self.pieces[cut] = Piece(self._source.join.window.last_end(rows.newest), rows.files)
+        self.pieces[cut] = Piece(self._source.times.needed_until(self.number, rows.newest), rows.files)
 
     def files(self, first_end: Micros) -> list[Place]:
         """Return the files, checked, with all rows of windows that end at a moment or later."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence, Set
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -21,10 +22,12 @@ from transom.engine.streams.cuts import CutJob, CutOutcome, JobOptions, LoggedCu
 from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.readers import Reader, RowBuffer
 from transom.engine.streams.seen import SeenSource
+from transom.engine.streams.tableversions import TableVersions
 from transom.engine.streams.taps import publish_left
 from transom.errors import TransomError
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.sources.base import Cut, Offset
+from transom.storage.places import Place
 from transom.windows.components import Arrangement
 
 if TYPE_CHECKING:
@@ -48,6 +51,7 @@ class RunningStream:
         executors: Where partials are merged that are in files.
         known: Definitions of the queries that the checkpoint knows.
         closes_all: Close at the end of the input also the windows that the watermark has not reached.
+        tables: Returns where copies of tables are that rows are looked up in, and makes it.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class RunningStream:
         executors: GroupExecutors,
         known: Mapping[str, Mapping[str, Any]] | None = None,
         closes_all: bool = False,
+        tables: Callable[[], Place] = Path,
     ) -> None:
         self.name = definition.name
         self.source = definition.source
@@ -80,6 +85,8 @@ class RunningStream:
         self.state.arrange(self.compiled.stores)
         self.seen = SeenSource(self.source, self.state.offset, now)
         """The source at the last look."""
+        self.tables = TableVersions(session, tables)
+        """The tables that rows are looked up in."""
         self.readers: list[Reader] = []
         """The readers, which are fed with the results of this stream's queries."""
         self.buffers: list[RowBuffer] = []
@@ -161,6 +168,7 @@ class RunningStream:
             at=now,
             mark=self.source.mark(end) if end != state.offset else None,
             shed=shed,
+            tables={} if piece is None else self.tables.newest(self.compiled.plan.lookup_tables, now),
         )
 
     def has_open_windows(self) -> bool:
@@ -308,6 +316,7 @@ class RunningStream:
                 self.state.shares.until = max(self.state.shares.until, MAX_TIME if cut.ahead is None else cut.ahead + 1)
         partials: list[PartialTable | PartialFiles] = [*(PartialTable.of(table) for table in tables), *outcome.files]
         failed = self.state.commit(partials, cut.end, watermark)
+        self.tables.committed()
         return {name: str(error) for name, error in failed.items()}
 
     def max_event_time(self) -> Micros | None:

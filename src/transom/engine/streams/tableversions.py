@@ -1,0 +1,239 @@
+"""The versions of the tables that a stream's rows are looked up in: copies in the checkpoint, which cuts name."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from transom.checkpoint.container import read_container, write_container
+from transom.checkpoint.files import Written
+from transom.engine.spark.lookups import LookupTable, refreshed
+from transom.errors import CheckpointCorruptError, CheckpointError, SourceError, TransomError
+from transom.failures import classify, require_blame
+from transom.model.lines import CORRUPT_REMEDY
+from transom.model.time import Micros
+from transom.storage.durable import names_in
+from transom.storage.places import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+logger = logging.getLogger(__name__)
+
+MOST_BYTES = 1 << 30
+"""Size of the largest table: each task of each cut has all of it at hand."""
+_ROWS = "rows"
+
+
+@dataclass(frozen=True)
+class Version:
+    """A copy of a table in the checkpoint, as the log names it."""
+
+    file: str
+    bytes: int
+    crc: int
+
+    def to_json(self) -> list[Any]:
+        """Return it as JSON."""
+        return [self.file, self.bytes, self.crc]
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A version that was read in this run."""
+
+    version: Version
+    rows: pa.Table
+    at: Micros
+    """When it was read last and found to be so; wall time."""
+
+
+def in_background(work: Callable[[], None]) -> None:
+    """Do some work on a thread of its own, which does not keep the interpreter from ending."""
+    threading.Thread(target=work, name="transom-lookup", daemon=True).start()
+
+
+class TableVersions:
+    """The tables of a stream: each is read and copied into the checkpoint before the first cut that sees it.
+
+    Used on the loop's thread, but for `frames` and for reading anew.
+
+    Args:
+        session: Transom's session.
+        make_directory: Returns where the copies are, and sees to it that it is there; called when it is needed.
+    """
+
+    def __init__(self, session: SparkSession, make_directory: Callable[[], Place]) -> None:
+        self._session = session
+        self._make_directory = make_directory
+        self._newest: dict[LookupTable, _Held] = {}
+        self._reading: dict[LookupTable, Future[_Held]] = {}
+        self._frames: dict[Version, DataFrame] = {}
+        self._copies: set[Version] = set()
+        """Those that this run has made or used."""
+        self._lock = threading.Lock()
+
+    @cached_property
+    def _directory(self) -> Place:
+        return self._make_directory()
+
+    def newest(self, tables: Sequence[LookupTable], now: Micros) -> dict[str, Version]:
+        """Return the versions that a cut sees which begins now; begins to read anew what is due.
+
+        Args:
+            tables: The tables that the stream's queries need.
+            now: Wall time.
+
+        Raises:
+            SourceError: A table cannot be read for the first time in this run.
+            CheckpointError: It cannot be copied.
+        """
+        for table in tables:
+            if table not in self._newest:
+                self._keep(table, self._first(table, now))
+            self._take(table)
+            if self._is_due(table, now):
+                self._read_anew(table, self._newest[table], now)
+                self._take(table)
+        return {table.name: self._newest[table].version for table in tables}
+
+    def frames(
+        self, tables: Sequence[LookupTable], versions: Mapping[str, Version], now: Micros
+    ) -> dict[LookupTable, DataFrame]:
+        """Return the rows of the versions that a cut sees; called on the thread of its job.
+
+        Args:
+            tables: The tables.
+            versions: What the cut names. It names none of a table that only queries need which came with a restart.
+            now: Wall time.
+
+        Raises:
+            CheckpointCorruptError: A copy is missing or damaged.
+        """
+        found = {}
+        with self._lock:
+            for table in tables:
+                version = versions.get(table.name) or self.newest([table], now)[table.name]
+                self._copies.add(version)
+                if version not in self._frames:
+                    rows = self._copied(version)
+                    self._frames[version] = self._session.createDataFrame(rows, table.schema(self._session))
+                found[table] = self._frames[version]
+        return found
+
+    def committed(self) -> None:
+        """Forget what no cut needs any more, after the commit of the last one that was logged."""
+        needed = {held.version for held in self._newest.values()}
+        with self._lock:
+            for version in self._copies - needed if needed else ():
+                self._copies.remove(version)
+                self._frames.pop(version, None)
+                with suppress(OSError):  # the next run removes it
+                    (self._directory / version.file).unlink()
+
+    def settle(self, tables: Sequence[LookupTable], needed: Mapping[str, Version], check: Callable[[], None]) -> None:
+        """Remove the copies that earlier runs left.
+
+        Args:
+            tables: The tables of the stream.
+            needed: The versions of the cut that is to be done again.
+            check: Returns while no other application has taken over the checkpoint.
+        """
+        left = set(names_in(self._directory)) - {version.file for version in needed.values()} if tables else set()
+        if left:
+            check()
+        for name in left:
+            (self._directory / name).unlink()
+
+    # ---- reading
+
+    def _is_due(self, table: LookupTable, now: Micros) -> bool:
+        every = table.refresh
+        return every is not None and table not in self._reading and now - self._newest[table].at >= every
+
+    def _first(self, table: LookupTable, now: Micros) -> _Held:
+        try:
+            return self._read(table, None, now)
+        except TransomError:
+            raise
+        except Exception as error:
+            require_blame(error, f"Reading the table {table.name!r}")
+            raise SourceError(
+                f"lookup {table.name!r}: {table.table.describe()} cannot be read: {classify(error).reason}.",
+                "Nothing is computed without it: repair it, and run again.",
+            ) from error
+
+    def _read_anew(self, table: LookupTable, held: _Held, now: Micros) -> None:
+        future = self._reading[table] = Future[_Held]()
+
+        def work() -> None:
+            try:
+                future.set_result(self._read(table, held, now))
+            except BaseException as error:
+                future.set_exception(error)
+
+        in_background(work)
+
+    def _take(self, table: LookupTable) -> None:
+        """Take what was read anew; what cannot be read now stays what it was, until it is due again."""
+        future = self._reading.get(table)
+        if future is None or not future.done():
+            return
+        del self._reading[table]
+        held = self._newest[table]
+        try:
+            self._keep(table, future.result())
+        except CheckpointError:
+            raise
+        except Exception as error:
+            reason = error.message if isinstance(error, TransomError) else classify(error).reason
+            logger.warning("The table %s stays as it was: it cannot be read anew: %s", table.name, reason)
+            again = held.at if table.refresh is None else held.at + table.refresh
+            self._newest[table] = _Held(held.version, held.rows, again)
+
+    def _keep(self, table: LookupTable, held: _Held) -> None:
+        self._newest[table] = held
+        self._copies.add(held.version)
+
+    def _read(self, table: LookupTable, held: _Held | None, now: Micros) -> _Held:
+        """Read a table, and copy it if it is not what it was."""
+        frame = refreshed(table.table.read(self._session))
+        wanted, found = table.schema(self._session), frame.schema
+        if [(one.name, one.dataType) for one in found] != [(one.name, one.dataType) for one in wanted]:
+            raise SourceError(
+                f"lookup {table.name!r}: {table.table.describe()} has the columns {found.simpleString()} now, and had "
+                f"{wanted.simpleString()}.",
+                "Start the application anew if the queries are to see them.",
+            )
+        rows: pa.Table = frame.toArrow()
+        if rows.nbytes > MOST_BYTES:
+            raise SourceError(
+                f"lookup {table.name!r}: {table.table.describe()} has {rows.nbytes >> 20} MB, more than "
+                f"{MOST_BYTES >> 20} MB, which each executor would have to hold.",
+                "Leave out rows or columns with tm.tables.sql, or let it be a stream and use app.join.",
+            )
+        if held is not None and rows.equals(held.rows):
+            return _Held(held.version, held.rows, now)
+        file = f"{uuid.uuid4().hex}.tables"
+        written: Written = write_container(self._directory / file, {"name": table.name}, {_ROWS: rows})
+        return _Held(Version(file, written.bytes, written.crc), rows, now)
+
+    def _copied(self, version: Version) -> pa.Table:
+        for held in list(self._newest.values()):
+            if held.version == version:
+                return held.rows
+        content = read_container(self._directory / version.file)
+        if content.written != Written(version.bytes, version.crc):
+            raise CheckpointCorruptError(
+                f"The file {self._directory / version.file} is not the one that the log tells of.", CORRUPT_REMEDY
+            )
+        return content.tables[_ROWS]
