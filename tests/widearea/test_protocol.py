@@ -16,7 +16,7 @@ from transom.widearea.hellos import Hello
 from transom.widearea.links import Frame, LinkIn, LinkOut, Receipt
 from transom.widearea.messages import from_bytes, to_bytes
 from transom.widearea.parcels import Ack, Parcel, Part, PartitionProgress, Place, Reason, Refusal, Standing
-from transom.widearea.plans import Plan, Route
+from transom.widearea.plans import LeftOut, Plan, Route
 from transom.widearea.receivers import Receiver, Store
 from transom.widearea.relays import Answer, Expected, Forward, Relay
 from transom.widearea.routes import Ends, Routes
@@ -452,6 +452,16 @@ def test_unfinished_parcels_are_bounded() -> None:
     assert into.received == {}
 
 
+def test_a_link_that_is_not_busy_tells_nothing_of_its_rate() -> None:
+    """Two receipts of a small parcel tell how far the other end is, not what the link carries."""
+    out, into = LinkOut(rate=1e6), LinkIn()
+    for now in range(0, 20 * S, S):
+        out.queue(b"x" * 3_000, 0)
+        for place, frame in enumerate(out.frames(now), 1):
+            out.receipt(into.frame(frame)[0], now + place * 150_000)
+    assert out.rate == out.pace == 1e6
+
+
 def test_a_receipt_for_what_was_not_sent_is_refused() -> None:
     out = LinkOut(rate=1e6)
     number = out.queue(b"x" * 10, 0)
@@ -553,6 +563,8 @@ def test_a_site_follows_the_newest_plan_that_holds() -> None:
     assert [tick for tick in range(100, 110) if routes.departs("f", tick)] == [101, 105, 109]
     assert routes.next_departure("f", 101) == 105
     assert Routes("d", S, routes.flows).parent("f", 3) == "d"
-    assert routes.adopt(Plan(4, 200, "latency", 1.0, 1.0, (), ()))  # leaves it out
+    assert routes.adopt(Plan(4, 200, "latency", 1.0, 1.0, (), (), (LeftOut("f", ("c", "d"), 1.0),)))
     assert (routes.parent("f", 240), routes.next_departure("f", 240)) == ("d", 300)
+    assert routes.adopt(Plan(5, 300, "latency", 1.0, 1.0, (), ()))  # which does not know it
+    assert (routes.parent("f", 340), routes.next_departure("f", 340)) == ("d", 341)
     assert routes.expected("f", 150) is not None

@@ -158,7 +158,7 @@ class LinkOut:
                 found.append(Frame(each.number, each.given, len(each.data), zlib.crc32(payload), payload))
                 each.given += len(payload)
                 under_way += len(payload)
-        if found and self._since is None:
+        if self._since is None and self._saturated:
             self._since = (now, 0)
         return found
 
@@ -182,17 +182,22 @@ class LinkOut:
         return False
 
     def _measure(self, came: int, now: Micros) -> None:
-        """Note the rate while the link is busy; a link with nothing under way tells nothing."""
-        if self._since is not None:
-            begun, before = self._since
-            took, total = now - begun, before + came
-            if took >= SAMPLE:
-                self._rates.append(total * MICROS_PER_SECOND / took)
-                self._since = (now, 0)
-            else:
-                self._since = (begun, total)
-        if not self.under_way:
+        """Note the rate while more waits than may be under way; else the link could have carried more."""
+        if self._since is None:
+            return
+        begun, before = self._since
+        took, total = now - begun, before + came
+        if not self._saturated:
             self._since = None
+        elif took >= SAMPLE:
+            self._rates.append(total * MICROS_PER_SECOND / took)
+            self._since = (now, 0)
+        else:
+            self._since = (begun, total)
+
+    @property
+    def _saturated(self) -> bool:
+        return any(each.given < len(each.data) for each in self._queue.values())
 
     def opened(self, received: Mapping[int, int], now: Micros) -> list[int]:
         """Go on over a new connection; return the parcels of which all has been received.

@@ -57,13 +57,18 @@ class Routes:
     def route(self, flow: FlowName, tick: int) -> Route:
         """Return the way of a flow for what leaves on a tick.
 
-        Before the first plan, and where a plan leaves it out: straight to the destination; then as seldom as may be.
+        Straight to the destination before the first plan, and while no plan knows it; as seldom as may be where a plan
+        leaves it out.
         """
         ends = self.flows[flow]
         direct = Tree(ends.destination, tuple((s, ends.destination) for s in ends.sources if s != ends.destination))
         for plan, routes in reversed(self._plans):
+            if plan.first_tick <= tick and flow in routes:
+                return routes[flow]
+            if plan.first_tick <= tick and any(left.flow == flow for left in plan.left_out):
+                return Route(flow, direct, INTERVALS[-1], 0, 0.0)
             if plan.first_tick <= tick:
-                return routes.get(flow) or Route(flow, direct, INTERVALS[-1], 0, 0.0)
+                break
         return Route(flow, direct, 1, 0, 0.0)
 
     def parent(self, flow: FlowName, tick: int) -> Site:

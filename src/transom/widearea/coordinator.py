@@ -1,0 +1,265 @@
+"""Who plans: from what sites report to a plan that all follow, made again when something that matters has changed.
+
+A plan is about speed only, so nothing here has to be exact or agreed upon. A site that was not heard of for a while
+relays for nobody and is asked for nothing; what it owes and what it is owed goes straight, when it is there again.
+Versions never fall: a plan is durable before any site hears of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any
+
+from transom.errors import SiteError
+from transom.model.time import Micros
+from transom.widearea.flows import Flow
+from transom.widearea.objectives import Objective
+from transom.widearea.parcels import FlowName
+from transom.widearea.plans import Plan
+from transom.widearea.sizes import MeasuredSizes, Observed
+from transom.widearea.topology import INTERVALS, Link, Site, Topology
+
+SILENT: Micros = 8_000_000
+"""A site that was not heard of for so long is taken to be away."""
+PAUSE: Micros = 5_000_000
+"""Between two plans, at least."""
+DRIFT = 0.2
+"""A link's rate, or the bytes of a flow at a site, that differ by more than this share from what was planned for."""
+NOTICE = 5
+"""Ticks between a plan and the first one on which it holds, so that all hear of it before."""
+
+_REMEDY = "Run the same version of Transom at all sites and at the coordinator."
+
+
+@dataclass(frozen=True)
+class FlowReport:
+    """What a site knows of a flow that it sends."""
+
+    sent: Mapping[int, float] = field(default_factory=dict)
+    """Bytes of parcels by the ticks that they gathered, as sent."""
+    sketches: Mapping[int, bytes] = field(default_factory=dict)
+    """Theta sketches of (pane, key), by ticks."""
+    job: float = 0.0
+    """Seconds from the tick until a parcel may leave."""
+
+    def __post_init__(self) -> None:
+        numbers = [*self.sent.values(), self.job]
+        if min(*self.sent, *self.sketches, 1) < 1 or not all(0 <= each < inf for each in numbers):
+            raise SiteError(
+                f"A site reports parcels of {dict(self.sent)} bytes by ticks.", "Run one version of Transom."
+            )
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a site tells from time to time."""
+
+    site: Site
+    tick: int
+    """Where its clock is."""
+    version: int = 0
+    """Of the plan that it follows."""
+    rates: Mapping[Site, float] = field(default_factory=dict)
+    """What links to neighbours carry when they are busy, as measured; bytes per second."""
+    open: tuple[Site, ...] = ()
+    """The neighbours that it is connected to."""
+    flows: Mapping[FlowName, FlowReport] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        flows = {
+            name: {
+                "sent": list(map(list, each.sent.items())),
+                "sketches": [[ticks, sketch.hex()] for ticks, sketch in each.sketches.items()],
+                "job": each.job,
+            }
+            for name, each in self.flows.items()
+        }
+        return {**self.__dict__, "rates": dict(self.rates), "open": list(self.open), "flows": flows}
+
+    @classmethod
+    def from_json(cls, value: Any) -> Report:
+        """Return what `to_json` wrote.
+
+        Raises:
+            SiteError: It is something else.
+        """
+        try:
+            flows = {
+                str(name): FlowReport(
+                    {int(ticks): float(size) for ticks, size in each["sent"]},
+                    {int(ticks): bytes.fromhex(sketch) for ticks, sketch in each["sketches"]},
+                    float(each["job"]),
+                )
+                for name, each in value["flows"].items()
+            }
+            rates = {str(site): float(rate) for site, rate in value["rates"].items()}
+            neighbours = tuple(map(str, value["open"]))
+            return cls(str(value["site"]), int(value["tick"]), int(value["version"]), rates, neighbours, flows)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise SiteError(f"This is no report of a site: {error!r}.", _REMEDY) from error
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the job and the topology say of a flow."""
+
+    sources: tuple[Site, ...]
+    destination: Site
+    limit: float
+    """Seconds within which results are due."""
+    weight: float = 1.0
+    least: int = 1
+    most: int = INTERVALS[-1]
+    """Bounds of its interval, ticks."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be planned; `widearea.planning.plan` answers it."""
+
+    topology: Topology
+    flows: tuple[Flow, ...]
+    last: Plan | None
+    why: str
+    """What has changed, for people."""
+
+
+class Coordinator:
+    """Decides when a plan is made, of what, and from which tick on it holds.
+
+    Args:
+        topology: Sites, and links as they were stated.
+        flows: What is sent.
+        objective: What plans make good.
+        last: The last plan that was made durable.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        flows: Mapping[FlowName, Wanted],
+        objective: Objective = "latency",
+        last: Plan | None = None,
+    ) -> None:
+        self.topology, self.flows, self.objective, self.plan = topology, dict(flows), objective, last
+        self._reports: dict[Site, tuple[Report, Micros]] = {}
+        self._basis: dict[Any, float] = {}
+        """What the last question was about: rates and sizes."""
+        self._asked: Micros | None = None
+
+    def reported(self, report: Report, now: Micros) -> None:
+        """Take a site's report.
+
+        Raises:
+            SiteError: There is no such site.
+        """
+        if report.site not in self.topology.sites:
+            raise SiteError(f"There is no site {report.site!r}.", "Name it in the topology.")
+        before = self._reports.get(report.site)
+        if before is not None:  # what a site does not tell again is as it was
+            flows = {name: _newer(before[0].flows.get(name), each) for name, each in report.flows.items()}
+            report = replace(report, rates={**before[0].rates, **report.rates}, flows={**before[0].flows, **flows})
+        self._reports[report.site] = (report, now)
+
+    def present(self, now: Micros) -> frozenset[Site]:
+        """Return the sites that were heard of lately."""
+        return frozenset(site for site, (_, at) in self._reports.items() if now - at < SILENT)
+
+    def question(self, now: Micros) -> Question | None:
+        """Return what is to be planned now; None while nothing that matters has changed, or a plan was made just now.
+
+        Args:
+            now: Monotonic time.
+        """
+        if self._asked is not None and now - self._asked < PAUSE:
+            return None
+        links, flows = self._links(now), self._flows(now)
+        basis = self._known(links, flows)
+        why = _difference(self._basis, basis) if self._asked is not None else "the coordinator has begun"
+        if not flows or not why:
+            return None
+        self._asked, self._basis = now, basis
+        return Question(replace(self.topology, links=links), flows, self.plan, why)
+
+    def planned(self, plan: Plan) -> Plan | None:
+        """Return the plan that is to be made durable and then followed; None if it is the last one.
+
+        Args:
+            plan: The answer to the last question.
+        """
+        if self.plan is not None and plan.version <= self.plan.version:
+            return None
+        tick = max((report.tick for report, _ in self._reports.values()), default=0)
+        first = max(tick + NOTICE, self.plan.first_tick if self.plan is not None else 0)
+        self.plan = replace(plan, first_tick=first)
+        return self.plan
+
+    def _links(self, now: Micros) -> dict[Link, float]:
+        """Return what links carry: as measured, else as stated; none from or to sites that are away."""
+        there = self.present(now)
+        found = {}
+        for link, stated in self.topology.links.items():
+            source, target = link
+            if source in there and target in there:
+                found[link] = self._reports[source][0].rates.get(target) or stated
+        return found
+
+    def _flows(self, now: Micros) -> tuple[Flow, ...]:
+        """Return the flows that can be planned: those of which sizes are known at all sources that are there."""
+        there = self.present(now)
+        found = []
+        for name, wanted in sorted(self.flows.items()):
+            sources = tuple(site for site in wanted.sources if site in there and site != wanted.destination)
+            reports = {site: self._reports[site][0].flows.get(name) for site in sources}
+            if wanted.destination not in there or not sources:
+                continue
+            if not all(each is not None and each.sent for each in reports.values()):
+                continue
+            seen = {site: Observed(each.sent, each.sketches) for site, each in reports.items() if each is not None}
+            try:
+                sizes = MeasuredSizes(seen)
+            except (ValueError, RuntimeError):  # a sketch that is none
+                continue
+            job = max(each.job for each in reports.values() if each is not None)
+            found.append(
+                Flow(
+                    name,
+                    sources,
+                    wanted.destination,
+                    sizes,
+                    wanted.limit,
+                    weight=wanted.weight,
+                    least=wanted.least,
+                    most=wanted.most,
+                    job=max(0.0, job),
+                )
+            )
+        return tuple(found)
+
+    def _known(self, links: Mapping[Link, float], flows: tuple[Flow, ...]) -> dict[Any, float]:
+        """Return the numbers that a plan rests on."""
+        found: dict[Any, float] = dict(links)
+        for flow in flows:
+            for site in flow.sources:
+                found[flow.name, site] = float(flow.sizes.of(frozenset([site]))[0])
+        return found
+
+
+def _newer(before: FlowReport | None, now: FlowReport) -> FlowReport:
+    """Return a report with what an older one says of intervals that the newer one does not know."""
+    if before is None:
+        return now
+    return FlowReport({**before.sent, **now.sent}, {**before.sketches, **now.sketches}, now.job)
+
+
+def _difference(before: Mapping[Any, float], now: Mapping[Any, float]) -> str:
+    """Return what has changed so much that a plan may be wrong, in words; empty if nothing has."""
+    for key in sorted(before.keys() ^ now.keys(), key=str):
+        return f"{key[0]} to {key[1]}: {'gone' if key in before else 'new'}"
+    for key, value in now.items():
+        if abs(value - before[key]) > DRIFT * max(before[key], 1e-9):
+            return f"{key[0]} to {key[1]}: {before[key]:.0f} has become {value:.0f}"
+    return ""

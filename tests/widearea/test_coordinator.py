@@ -1,0 +1,129 @@
+"""When a plan is made again, of what, and from which tick on it holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from transom.errors import SiteError
+from transom.widearea.coordinator import NOTICE, PAUSE, SILENT, Coordinator, FlowReport, Report, Wanted
+from transom.widearea.planning import plan
+from transom.widearea.topology import Topology
+
+S = 1_000_000
+SITES = ("a", "b", "c", "d")
+LINKS = {(one, two): 100_000.0 for one in SITES for two in SITES if one != two}
+FLOWS = {"f": Wanted(("a", "b"), "d", limit=10.0), "g": Wanted(("b", "c", "d"), "d", limit=20.0)}
+
+
+def report(site: str, tick: int = 100, **changes) -> Report:
+    flows = {name: FlowReport({1: 5_000.0}) for name, wanted in FLOWS.items() if site in wanted.sources}
+    return replace(Report(site, tick, flows=flows), **changes)
+
+
+def begun(**options) -> tuple[Coordinator, object]:
+    made = Coordinator(Topology(SITES, LINKS), FLOWS, **options)
+    for site in SITES:
+        made.reported(report(site), 0)
+    question = made.question(0)
+    assert question is not None
+    return made, question
+
+
+def test_a_first_plan_is_made_when_sites_have_told_sizes() -> None:
+    made = Coordinator(Topology(SITES, LINKS), FLOWS)
+    assert made.question(0) is None
+    made.reported(Report("a", 100), 0)
+    assert made.question(0) is None
+    made, question = begun()
+    assert [flow.name for flow in question.flows] == ["f", "g"]
+    assert question.flows[1].sources == ("b", "c")  # what a site owes itself takes no link
+    found = made.planned(plan(question.topology, question.flows))
+    assert found is not None
+    assert (found.version, found.first_tick) == (1, 100 + NOTICE)
+    assert made.plan == found
+
+
+def test_nothing_is_planned_while_nothing_changes_and_not_too_often() -> None:
+    made, _ = begun()
+    for now in range(0, 60 * S, S):
+        for site in SITES:
+            made.reported(
+                report(site, rates={"d": 100_000.0 * (1.15 if now % 2 else 0.85)} if site != "d" else {}), now
+            )
+        assert made.question(now) is None
+    made.reported(report("a", rates={"d": 30_000.0}), 60 * S)
+    question = made.question(60 * S)
+    assert question is not None
+    assert question.topology.links["a", "d"] == 30_000.0
+    assert question.why == "a to d: 100000 has become 30000"
+    made.reported(report("a", rates={"d": 90_000.0}), 61 * S)
+    assert made.question(61 * S) is None
+    made.reported(report("a", rates={"d": 90_000.0}), 60 * S + PAUSE)
+    assert made.question(60 * S + PAUSE) is not None
+
+
+def test_a_site_that_falls_silent_relays_for_nobody_and_comes_back() -> None:
+    made, _ = begun()
+    now = SILENT + S
+    for site in ("a", "c", "d"):
+        made.reported(report(site), now)
+    question = made.question(now)
+    assert question is not None
+    assert all("b" not in link for link in question.topology.links)
+    assert [flow.sources for flow in question.flows] == [("a",), ("c",)]
+    assert plan(question.topology, question.flows).left_out == ()
+    made.reported(report("b"), now + S)
+    again = made.question(now + PAUSE)
+    assert again is not None
+    assert again.why.endswith("new")
+
+
+def test_a_flow_whose_destination_is_away_is_not_planned() -> None:
+    made, _ = begun()
+    for site in ("a", "b", "c"):
+        made.reported(report(site), SILENT + S)
+    assert made.question(SILENT + S) is None
+
+
+def test_sizes_that_drift_and_flows_that_come_make_a_plan() -> None:
+    made, _ = begun()
+    made.reported(report("a", flows={"f": FlowReport({1: 5_900.0})}), PAUSE)
+    assert made.question(PAUSE) is None
+    made.reported(report("a", flows={"f": FlowReport({1: 6_500.0})}), PAUSE)
+    assert made.question(PAUSE) is not None
+
+
+def test_versions_never_fall_and_a_plan_never_holds_before_the_last_one() -> None:
+    first, question = begun()
+    last = first.planned(plan(question.topology, question.flows))
+    assert last is not None
+    made, question = begun(last=replace(last, version=7, first_tick=500))
+    assert question.last.version == 7
+    answer = replace(plan(question.topology, question.flows), version=8)
+    assert made.planned(replace(answer, version=7)) is None
+    found = made.planned(answer)
+    assert found is not None
+    assert (found.version, found.first_tick) == (8, 500)
+
+
+def test_reports_are_read_as_they_were_written_and_garbage_is_refused() -> None:
+    sent = Report("a", 5, 3, {"b": 1.5}, ("b",), {"f": FlowReport({1: 2.0}, {1: b"\x01\x02"}, 0.1)})
+    assert Report.from_json(sent.to_json()) == sent
+    wrong = {"f": {"sent": [[0, 1.0]], "sketches": [], "job": 0.0}}
+    for value in (
+        None,
+        {},
+        [],
+        *({**sent.to_json(), **each} for each in ({"flows": 1}, {"flows": wrong}, {"open": 1})),
+    ):
+        with pytest.raises(SiteError):
+            Report.from_json(value)
+    with pytest.raises(SiteError, match="no site"):
+        Coordinator(Topology(SITES, LINKS), FLOWS).reported(Report("x", 1), 0)
+    made, _ = begun()
+    made.reported(report("a", flows={"f": FlowReport({1: 1.0}, {1: b"no sketch"})}), PAUSE)
+    question = made.question(PAUSE)
+    assert question is not None
+    assert [flow.name for flow in question.flows] == ["g"]
