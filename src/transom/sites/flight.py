@@ -140,12 +140,7 @@ class FlightMail:
         self.hello, self.identity, self.listen = hello, identity, listen
         self.addresses = dict(addresses)
         for what, address in {"listen": listen, **addresses}.items():
-            host = _host(what, address)
-            if identity is None and host not in LOOPBACK:
-                raise DefinitionError(
-                    f"{what}: {address} is not on this machine, and connections without TLS never leave it.",
-                    "Name certificate, key and authority; insecure = true is for addresses such as 127.0.0.1:7000.",
-                )
+            check_address(what, address, identity)
         self.refusals: list[str] = []
         """Connections and messages that were refused, in words, newest last; for people."""
         self._arrived: queue.SimpleQueue[tuple[_Connection, Opening, Hello]] = queue.SimpleQueue()
@@ -174,16 +169,9 @@ class FlightMail:
             SiteError: The address cannot be taken.
         """
         self._carrier, self._standings, self.wake = carrier, standings, wake
-        options: dict[str, Any] = {}
-        if self.identity is not None:
-            options = {
-                "tls_certificates": [(self.identity.chain, self.identity.key)],
-                "verify_client": True,
-                "root_certificates": self.identity.authority,
-            }
         scheme = "grpc+tcp" if self.identity is None else "grpc+tls"
         try:
-            self._server = _Server(self, f"{scheme}://{self.listen}", **options)
+            self._server = _Server(self, f"{scheme}://{self.listen}", **authority_options(self.identity))
         except (pa.ArrowException, OSError) as error:
             raise SiteError(
                 f"The site {self.hello.site} cannot take connections at {self.listen}: {error}",
@@ -316,17 +304,10 @@ class FlightMail:
     def _call(self, connection: _Connection, opening: Opening) -> None:
         """Connect with a site, and read what it says until the connection ends."""
         peer = connection.peer
-        options: dict[str, Any] = {"generic_options": [("grpc.keepalive_time_ms", 20_000)]}
-        if self.identity is not None:
-            options |= {
-                "tls_root_certs": self.identity.authority,
-                "cert_chain": self.identity.chain,
-                "private_key": self.identity.key,
-                "override_hostname": peer,
-            }
         scheme = "grpc+tcp" if self.identity is None else "grpc+tls"
         sending = None
         try:
+            options = client_options(self.identity, peer)
             with fl.FlightClient(f"{scheme}://{self.addresses[peer]}", **options) as client:
                 command = json.dumps([self.hello.to_json(), to_bytes(opening).decode("latin-1")]).encode()
                 writer, reader = client.do_exchange(fl.FlightDescriptor.for_command(command))
@@ -342,7 +323,7 @@ class FlightMail:
         except StopIteration:
             connection.put(None)
         except (pa.ArrowException, OSError) as error:
-            connection.put(SiteError(_plain(error)))
+            connection.put(SiteError(plain(error)))
         finally:
             connection.said.put(_END)
             if sending is not None:
@@ -364,7 +345,7 @@ def _receive(connection: _Connection, reader: Any, wake: Callable[[], None]) -> 
     except SiteError as error:
         connection.put(error)
     except (pa.ArrowException, OSError) as error:
-        connection.put(SiteError(_plain(error)))
+        connection.put(SiteError(plain(error)))
     wake()
 
 
@@ -395,7 +376,7 @@ def _send(connection: _Connection, writer: Any) -> None:
                 break
             writer.write_metadata(pa.py_buffer(data))
     except (pa.ArrowException, OSError) as error:
-        connection.put(SiteError(_plain(error)))
+        connection.put(SiteError(plain(error)))
     finally:
         with suppress(pa.ArrowException, OSError):  # the connection may be gone
             if hasattr(writer, "done_writing"):
@@ -433,13 +414,46 @@ def _refused(data: bytes) -> SiteError:
     return SiteError(str(message)[:2000], str(remedy)[:2000])
 
 
-def _plain(error: Exception) -> str:
+def plain(error: Exception) -> str:
     """Return the message of an error of Flight without what gRPC adds."""
     return str(error).split(". gRPC client debug context")[0].split("Detail: ")[0].strip()
 
 
-def _host(what: str, address: str) -> str:
+def check_address(what: str, address: str, identity: Identity | None) -> None:
+    """Refuse what is no address, or one elsewhere without TLS.
+
+    Raises:
+        DefinitionError: It is that.
+    """
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise DefinitionError(f"{what}: {address!r} is no address.", "Write host and port, such as 10.0.0.7:7000.")
-    return host
+    if identity is None and host not in LOOPBACK:
+        raise DefinitionError(
+            f"{what}: {address} is not on this machine, and connections without TLS never leave it.",
+            "Name certificate, key and authority; insecure = true is for addresses such as 127.0.0.1:7000.",
+        )
+
+
+def authority_options(identity: Identity | None) -> dict[str, Any]:
+    """Return the options of a server that takes only peers with certificates of the authority."""
+    if identity is None:
+        return {}
+    return {
+        "tls_certificates": [(identity.chain, identity.key)],
+        "verify_client": True,
+        "root_certificates": identity.authority,
+    }
+
+
+def client_options(identity: Identity | None, name: str) -> dict[str, Any]:
+    """Return the options of a client that shows its certificate, and takes only a peer of a name."""
+    options: dict[str, Any] = {"generic_options": [("grpc.keepalive_time_ms", 20_000)]}
+    if identity is not None:
+        options |= {
+            "tls_root_certs": identity.authority,
+            "cert_chain": identity.chain,
+            "private_key": identity.key,
+            "override_hostname": name,
+        }
+    return options

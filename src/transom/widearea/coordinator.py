@@ -34,9 +34,24 @@ _REMEDY = "Run the same version of Transom at all sites and at the coordinator."
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """What the job and the topology say of a flow; the coordinator hears it from the sites."""
+
+    sources: tuple[Site, ...]
+    destination: Site
+    limit: float
+    """Seconds within which results are due."""
+    weight: float = 1.0
+    least: int = 1
+    most: int = INTERVALS[-1]
+    """Bounds of its interval, ticks."""
+
+
+@dataclass(frozen=True)
 class FlowReport:
     """What a site knows of a flow that it sends."""
 
+    wanted: Wanted
     sent: Mapping[int, float] = field(default_factory=dict)
     """Bytes of parcels by the ticks that they gathered, as sent."""
     sketches: Mapping[int, bytes] = field(default_factory=dict)
@@ -71,6 +86,7 @@ class Report:
         """Return it as JSON."""
         flows = {
             name: {
+                "wanted": {**each.wanted.__dict__, "sources": list(each.wanted.sources)},
                 "sent": list(map(list, each.sent.items())),
                 "sketches": [[ticks, sketch.hex()] for ticks, sketch in each.sketches.items()],
                 "job": each.job,
@@ -89,6 +105,7 @@ class Report:
         try:
             flows = {
                 str(name): FlowReport(
+                    _wanted(each["wanted"]),
                     {int(ticks): float(size) for ticks, size in each["sent"]},
                     {int(ticks): bytes.fromhex(sketch) for ticks, sketch in each["sketches"]},
                     float(each["job"]),
@@ -100,20 +117,6 @@ class Report:
             return cls(str(value["site"]), int(value["tick"]), int(value["version"]), rates, neighbours, flows)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SiteError(f"This is no report of a site: {error!r}.", _REMEDY) from error
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What the job and the topology say of a flow."""
-
-    sources: tuple[Site, ...]
-    destination: Site
-    limit: float
-    """Seconds within which results are due."""
-    weight: float = 1.0
-    least: int = 1
-    most: int = INTERVALS[-1]
-    """Bounds of its interval, ticks."""
 
 
 @dataclass(frozen=True)
@@ -132,19 +135,13 @@ class Coordinator:
 
     Args:
         topology: Sites, and links as they were stated.
-        flows: What is sent.
         objective: What plans make good.
         last: The last plan that was made durable.
     """
 
-    def __init__(
-        self,
-        topology: Topology,
-        flows: Mapping[FlowName, Wanted],
-        objective: Objective = "latency",
-        last: Plan | None = None,
-    ) -> None:
-        self.topology, self.flows, self.objective, self.plan = topology, dict(flows), objective, last
+    def __init__(self, topology: Topology, objective: Objective = "latency", last: Plan | None = None) -> None:
+        self.topology, self.objective, self.plan = topology, objective, last
+        self.flows: dict[FlowName, Wanted] = {}
         self._reports: dict[Site, tuple[Report, Micros]] = {}
         self._basis: dict[Any, float] = {}
         """What the last question was about: rates and sizes."""
@@ -158,6 +155,7 @@ class Coordinator:
         """
         if report.site not in self.topology.sites:
             raise SiteError(f"There is no site {report.site!r}.", "Name it in the topology.")
+        self.flows.update({name: each.wanted for name, each in report.flows.items()})
         before = self._reports.get(report.site)
         if before is not None:  # what a site does not tell again is as it was
             flows = {name: _newer(before[0].flows.get(name), each) for name, each in report.flows.items()}
@@ -248,11 +246,26 @@ class Coordinator:
         return found
 
 
+def _wanted(value: Mapping[str, Any]) -> Wanted:
+    """Return what a report says of a flow."""
+    found = Wanted(
+        tuple(map(str, value["sources"])),
+        str(value["destination"]),
+        float(value["limit"]),
+        float(value["weight"]),
+        int(value["least"]),
+        int(value["most"]),
+    )
+    if not 0 < found.limit < inf or not 0 < found.weight < inf or not 1 <= found.least <= found.most:
+        raise ValueError(f"{value} is no flow")
+    return found
+
+
 def _newer(before: FlowReport | None, now: FlowReport) -> FlowReport:
     """Return a report with what an older one says of intervals that the newer one does not know."""
     if before is None:
         return now
-    return FlowReport({**before.sent, **now.sent}, {**before.sketches, **now.sketches}, now.job)
+    return replace(now, sent={**before.sent, **now.sent}, sketches={**before.sketches, **now.sketches})
 
 
 def _difference(before: Mapping[Any, float], now: Mapping[Any, float]) -> str:

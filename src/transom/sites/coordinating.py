@@ -1,0 +1,275 @@
+"""The coordinator as a process: takes reports by Flight, keeps its plan in a file, and gives it to whoever asks.
+
+A site asks every few seconds, and says with the question what it knows; so nothing has to be pushed, and whoever was
+away hears of the newest plan when it is back.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from transom.errors import DefinitionError, SiteError, TransomError
+from transom.model.time import MICROS_PER_SECOND, Clock, Micros
+from transom.sites.flight import Identity, authority_options, check_address, client_options, plain
+from transom.storage.durable import replacing
+from transom.widearea.coordinator import Coordinator, Question, Report
+from transom.widearea.messages import MOST_MESSAGE
+from transom.widearea.planning import plan
+from transom.widearea.plans import Plan
+from transom.widearea.topology import Site, Topology
+
+SECONDS = 3.0
+"""That solvers may take for one plan."""
+EVERY: Micros = 2 * MICROS_PER_SECOND
+"""Between two reports of a site."""
+_LOOK: Micros = MICROS_PER_SECOND // 4
+REPORT = "report"
+
+
+def read_plan(path: Path) -> Plan | None:
+    """Return the plan that a file holds; None if there is no file.
+
+    Raises:
+        DefinitionError: It holds something else.
+    """
+    if not path.exists():
+        return None
+    try:
+        return Plan.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, DefinitionError) as error:
+        raise DefinitionError(
+            f"{path} holds no plan: {error}",
+            "Restore it, or remove it once no site follows one of its plans: their versions must not fall.",
+        ) from error
+
+
+class _Server(fl.FlightServerBase):  # type: ignore[misc]
+    def __init__(self, answer: Callable[[Site, bytes], bytes], location: str, **options: Any) -> None:
+        self._answer = answer
+        super().__init__(location, **options)
+
+    def do_action(self, context: Any, action: Any) -> list[Any]:
+        """Take a report and return the plan, if it is newer than the site's."""
+        try:
+            if action.type != REPORT or action.body.size > 16 * MOST_MESSAGE:
+                raise SiteError("This is no report.", "Run the same version of Transom at all sites.")
+            identity = context.peer_identity().decode("utf-8", "replace")
+            return [fl.Result(pa.py_buffer(self._answer(identity, action.body.to_pybytes())))]
+        except SiteError as error:
+            return [fl.Result(pa.py_buffer(json.dumps({"refused": str(error)}).encode()))]
+
+
+class Coordinating:
+    """Runs a coordinator.
+
+    Args:
+        topology: Sites and links.
+        objective: What plans make good.
+        state: The file that keeps the plan.
+        listen: Host and port.
+        identity: Its certificate; None for no TLS, on this machine only.
+        clock: The time.
+        say: Tells people what happens.
+
+    Raises:
+        DefinitionError: The file holds no plan, or the address cannot be used.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        objective: Any,
+        state: Path,
+        listen: str,
+        identity: Identity | None,
+        clock: Clock,
+        say: Callable[[str], None],
+    ) -> None:
+        check_address("listen", listen, identity)
+        self._machine = Coordinator(topology, objective, read_plan(state))
+        self._published = self._machine.plan
+        self._state, self._listen, self._identity, self._clock, self._say = state, listen, identity, clock, say
+        self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
+        self._seen: frozenset[Site] = frozenset()
+        self._server: _Server | None = None
+
+    @property
+    def port(self) -> int:
+        """The port at which it listens."""
+        assert self._server is not None
+        return int(self._server.port)
+
+    def begin(self) -> None:
+        """Take reports from now on.
+
+        Raises:
+            SiteError: The address cannot be taken.
+        """
+        scheme = "grpc+tcp" if self._identity is None else "grpc+tls"
+        try:
+            self._server = _Server(self._answer, f"{scheme}://{self._listen}", **authority_options(self._identity))
+        except (pa.ArrowException, OSError) as error:
+            raise SiteError(
+                f"The coordinator cannot take connections at {self._listen}: {plain(error)}",
+                "Give an address of this machine, and a port that no other program has; and look at the certificates.",
+            ) from error
+
+    def run(self, stopped: threading.Event) -> None:
+        """Plan until it is to stop."""
+        while not stopped.wait(_LOOK / MICROS_PER_SECOND):
+            self.look()
+
+    def look(self) -> None:
+        """Take what was reported, and make a plan if one is needed."""
+        now = self._clock.monotonic()
+        while not self._reports.empty():
+            self._machine.reported(self._reports.get(), now)
+        present = self._machine.present(now)
+        for site in sorted(present ^ self._seen):
+            self._say(f"{site} is there." if site in present else f"{site} was not heard of for a while.")
+        self._seen = present
+        question = self._machine.question(now)
+        if question is not None:
+            self._plan(question)
+
+    def _plan(self, question: Question) -> None:
+        try:
+            found = self._machine.planned(answer(question, self._machine.objective))
+        except TransomError as error:  # sites go on with the last one
+            self._say(f"No plan ({question.why}): {error}")
+            return
+        if found is None:
+            return
+        with replacing(self._state) as file:
+            file.write(json.dumps(found.to_json()).encode())
+        self._published = found
+        self._say(f"Plan {found.version} from tick {found.first_tick} on ({question.why}). {described(found)}")
+
+    def end(self) -> None:
+        """Take no more reports."""
+        server, self._server = self._server, None
+        if server is not None:
+            ending = threading.Thread(target=server.shutdown, daemon=True)
+            ending.start()
+            ending.join(2.0)
+
+    def _answer(self, identity: Site, body: bytes) -> bytes:
+        """Return the answer to a report; on a thread of Flight's."""
+        try:
+            report = Report.from_json(json.loads(body))
+        except (ValueError, RecursionError) as error:
+            raise SiteError(f"This is no report: {error}.", "Run the same version of Transom at all sites.") from error
+        if self._identity is not None and report.site != identity:
+            raise SiteError(f"The certificate is that of {identity!r}, and the report of {report.site!r}.")
+        if report.site not in self._machine.topology.sites:
+            raise SiteError(f"There is no site {report.site!r}.", "Name it in the topology.")
+        self._reports.put(report)
+        found = self._published
+        newer = found is not None and found.version > report.version
+        return json.dumps({"plan": found.to_json() if newer and found is not None else None}).encode()
+
+
+def answer(question: Question, objective: Any) -> Plan:
+    """Return the plan that answers a question.
+
+    Raises:
+        DefinitionError: SciPy is not installed.
+    """
+    return plan(question.topology, question.flows, objective, SECONDS, question.last)
+
+
+def described(found: Plan) -> str:
+    """Return a plan in a few words."""
+    ways = []
+    for route in found.routes:
+        paths = ", ".join(f"{source} to {parent}" for source, parent in route.tree.parents)
+        ways.append(f"{route.flow} every {route.interval} ticks: {paths}")
+    ways += [f"{left.flow} fits nowhere, {left.link[0]} to {left.link[1]} lacks most" for left in found.left_out]
+    return "; ".join(ways) + "."
+
+
+class Asking:
+    """A site's end: tells the coordinator what is known, and hears of plans, on a thread of its own.
+
+    Args:
+        site: This site.
+        address: Of the coordinator.
+        name: Of its certificate.
+        identity: This site's certificate; None for no TLS, on this machine only.
+        wake: Called when there is a plan.
+    """
+
+    def __init__(
+        self, site: Site, address: str, name: str, identity: Identity | None, wake: Callable[[], None]
+    ) -> None:
+        check_address("coordinator", address, identity)
+        self.site, self.address, self.name, self.identity, self._wake = site, address, name, identity, wake
+        self.refused = ""
+        """Why the coordinator refused the last report, or could not be reached; for people."""
+        self._report: Report | None = None
+        self._plans: queue.SimpleQueue[Plan] = queue.SimpleQueue()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="transom-site-reports")
+
+    def begin(self) -> None:
+        """Begin to report what `tell` was told last."""
+        self._thread.start()
+
+    def tell(self, report: Report) -> None:
+        """Take what is to be reported next; on the loop's thread."""
+        self._report = report
+
+    def plans(self) -> list[Plan]:
+        """Return the plans that came since; on the loop's thread."""
+        found = []
+        while not self._plans.empty():
+            found.append(self._plans.get())
+        return found
+
+    def end(self) -> None:
+        """Report no more."""
+        self._stopped.set()
+        self._thread.join(2.0)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(EVERY / MICROS_PER_SECOND if self._report is not None else 0.05):
+            report = self._report
+            if report is not None:
+                try:
+                    self.ask(report)
+                    self.refused = ""
+                except SiteError as error:  # sites go on without
+                    self.refused = str(error)
+
+    def ask(self, report: Report) -> None:
+        """Report once, and keep the plan that comes back.
+
+        Raises:
+            SiteError: The coordinator cannot be reached, or does not take the report.
+        """
+        scheme = "grpc+tcp" if self.identity is None else "grpc+tls"
+        options = client_options(self.identity, self.name)
+        try:
+            with fl.FlightClient(f"{scheme}://{self.address}", **options) as client:
+                action = fl.Action(REPORT, json.dumps(report.to_json()).encode())
+                results = list(client.do_action(action, fl.FlightCallOptions(timeout=10.0)))
+            said = json.loads(results[0].body.to_pybytes())
+            refused, made = said.get("refused"), said.get("plan")
+            found = None if made is None else Plan.from_json(made)
+        except (pa.ArrowException, OSError) as error:
+            raise SiteError(f"The coordinator at {self.address} cannot be reached: {plain(error)}") from error
+        except (ValueError, IndexError, AttributeError, DefinitionError) as error:
+            raise SiteError(f"The coordinator at {self.address} answers what is no plan: {error}") from error
+        if refused:
+            raise SiteError(f"The coordinator refuses the report: {refused}")
+        if found is not None:
+            self._plans.put(found)
+            self._wake()

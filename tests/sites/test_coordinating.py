@@ -1,0 +1,119 @@
+"""A coordinator that takes reports over loopback, and keeps its plan."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pyarrow.flight as fl
+import pytest
+from tests.sites.certificates import identity
+
+from transom.errors import DefinitionError, SiteError
+from transom.model.time import ManualClock
+from transom.sites.coordinating import Asking, Coordinating, read_plan
+from transom.sites.flight import client_options
+from transom.widearea.coordinator import SILENT, FlowReport, Report, Wanted
+from transom.widearea.topology import Topology
+
+SITES = ("a", "b", "home")
+TOPOLOGY = Topology(SITES, {(one, two): 1e5 for one in SITES for two in SITES if one != two})
+FLOW = Wanted(("a", "b"), "home", 5.0)
+
+
+@pytest.fixture
+def begin(tmp_path):
+    made: list[Coordinating] = []
+
+    def start(secured: bool = True) -> Coordinating:
+        mine = identity("coordinator") if secured else None
+        file = tmp_path / "plan.json"
+        made.append(Coordinating(TOPOLOGY, "latency", file, "127.0.0.1:0", mine, ManualClock(), said.append))
+        made[-1].begin()
+        return made[-1]
+
+    said: list[str] = []
+    start.said, start.file = said, tmp_path / "plan.json"
+    yield start
+    for each in made:
+        each.end()
+
+
+def asking(site: str, there: Coordinating, secured: bool = True) -> Asking:
+    mine = identity(site) if secured else None
+    return Asking(site, f"127.0.0.1:{there.port}", "coordinator", mine, lambda: None)
+
+
+def report(site: str, version: int = 0) -> Report:
+    flows = {} if site == "home" else {"f": FlowReport(FLOW, {1: 4_000.0})}
+    return Report(site, 100, version, flows=flows)
+
+
+@pytest.mark.parametrize("secured", [True, False])
+def test_sites_report_and_hear_of_the_plan(begin, secured) -> None:
+    there = begin(secured)
+    sites = {site: asking(site, there, secured) for site in SITES}
+    for site, each in sites.items():
+        each.ask(report(site))
+        assert each.plans() == []
+    there.look()
+    for site, each in sites.items():
+        each.ask(report(site))
+        (plan,) = each.plans()
+        assert plan == read_plan(begin.file)
+        each.ask(report(site, plan.version))
+        assert each.plans() == []
+    assert begin.said[-1].startswith("Plan 1 from tick 105 on")
+    assert "f every" in begin.said[-1]
+
+
+def test_a_coordinator_that_comes_back_goes_on_with_its_plan(begin) -> None:
+    there = begin()
+    for site in SITES:
+        asking(site, there).ask(report(site))
+    there.look()
+    there.end()
+    again = begin()
+    each = asking("a", again)
+    each.ask(report("a"))
+    (plan,) = each.plans()
+    assert plan.version == 1
+    again._clock.advance(SILENT)
+    for site in SITES:
+        sent = report(site)
+        flows = {name: replace(flow, sent={1: 80_000.0}) for name, flow in sent.flows.items()}
+        asking(site, again).ask(replace(sent, flows=flows))
+    again.look()
+    found = read_plan(begin.file)
+    assert found.version >= 1
+
+
+def test_who_is_not_who_it_says_is_refused(begin) -> None:
+    there = begin()
+    with pytest.raises(SiteError, match="certificate is that of 'a'"):
+        asking("a", there).ask(report("b"))
+    with pytest.raises(SiteError, match="no site 'x'"):
+        asking("x", there).ask(report("x"))
+    foreign = Asking("a", f"127.0.0.1:{there.port}", "coordinator", identity("a", by="somebody else"), lambda: None)
+    with pytest.raises(SiteError, match="cannot be reached"):
+        foreign.ask(report("a"))
+    for kind, body in (("report", b"garbage"), ("report", b"[" * 100_000), ("report", b"{}"), ("other", b"")):
+        with fl.FlightClient(f"grpc+tls://127.0.0.1:{there.port}", **client_options(identity("a"), "coordinator")) as c:
+            (result,) = c.do_action(fl.Action(kind, body))
+        assert "refused" in json.loads(result.body.to_pybytes())
+    there.look()
+    assert not begin.file.exists()
+
+
+def test_a_coordinator_that_is_not_there_is_said(begin) -> None:
+    there = begin()
+    each = asking("a", there)
+    there.end()
+    with pytest.raises(SiteError, match="cannot be reached"):
+        each.ask(report("a"))
+
+
+def test_a_damaged_plan_is_not_taken_for_none(begin) -> None:
+    begin.file.write_text("{}")
+    with pytest.raises(DefinitionError, match="holds no plan"):
+        begin()
