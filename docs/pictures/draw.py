@@ -176,6 +176,53 @@ def path() -> None:
     picture.save("path")
 
 
+def phases() -> None:
+    """The phases of a latency: the width of each is made up."""
+    picture = Picture(760, 262, "Twelve phases from the arrival of a row to the visible result of its window")
+    waits, job, driver = "#f4f1ec", PALE, "#e3ecd9"
+    known = [
+        ("look", 52, waits), ("turn", 84, waits), ("slot", 52, waits), ("plan", 56, job), ("launch", 50, job),
+        ("map", 92, job), ("exchange", 66, job), ("collect", 54, job), ("commit", 56, driver), ("close", 44, driver),
+        ("consolidate", 76, driver), ("deliver", 54, waits),
+    ]  # fmt: skip
+    x, begins = 12.0, {}
+    for name, width, fill in known:
+        begins[name] = x
+        picture.box(x, 92, width, 42, fill, OTHERS if fill != job else OURS)
+        picture.text(x + width / 2, 117, name, 11, "middle")
+        x += width
+    groups = [
+        ("look", "plan", "waits before the cut", "looks, own cut, trigger, other jobs"),
+        ("plan", "commit", "one Spark job", "tasks share the cores: map and exchange"),
+        ("commit", "deliver", "the loop's thread", "all streams share it"),
+    ]
+    for first, last, what, more in groups:
+        left, right = begins[first] + 3, begins[last] - 3
+        picture.line(left, 146, right, 146, INK)
+        picture.text((left + right) / 2, 164, what, 12, "middle")
+        picture.text((left + right) / 2, 180, more, 10, "middle", FAINT)
+    picture.text(begins["deliver"] + 27, 164, "sink", 12, "middle")
+    for at, upper, lower in (
+        (12, "a row", "arrives"),
+        (begins["close"], "it is", "committed"),
+        (x, "the result", "is visible"),
+    ):
+        picture.arrow(at, 66, at, 90)
+        picture.text(min(at, 745), 46, upper, 12, "start" if at < 20 else "end" if at > 700 else "middle")
+        picture.text(min(at, 745), 61, lower, 12, "start" if at < 20 else "end" if at > 700 else "middle")
+    picture.text(12, 24, "What a limit counts: all of them, for the row that completes a window.", 13)
+    picture.line(begins["turn"], 212, begins["close"], 212, WARM, "5,3")
+    picture.text(
+        begins["turn"] + 4,
+        230,
+        "the next cut of the stream takes what has come meanwhile: rows, length and wait",
+        11,
+        fill=WARM,
+    )
+    picture.text(begins["turn"] + 4, 245, "determine each other", 11, fill=WARM)
+    picture.save("phases")
+
+
 def panes() -> None:
     """Windows of three queries, cut into panes."""
     picture = Picture(760, 250, "Windows of three queries are merged from the same panes")
@@ -255,5 +302,5 @@ def chart(picture: Picture, left: float, title: str, values: Values, shown: Show
 
 
 if __name__ == "__main__":
-    for draw in (windows, lateness, path, panes, figure):
+    for draw in (windows, lateness, path, phases, panes, figure):
         draw()

@@ -111,3 +111,27 @@ def test_too_little_is_refused_with_a_remedy(cuts: list[CutPhases], message: str
 def test_what_is_fitted_is_kept_as_json() -> None:
     made = Profile("job", Equipment(CORES), {"s": fit("s", cuts_of(stream()), CORES, Nature(limit=2.0))})
     assert Profile.from_json(made.to_json(), "here") == made
+
+
+def test_where_all_cuts_are_alike_a_row_costs_what_it_did_and_the_rest_is_new() -> None:
+    before = fit("s", cuts_of(stream()), CORES, Nature())
+    slower = stream(fixed=2.0, scv=0.0)
+    alike = [seen(slower, 8_000, tasks) for tasks in (1, CORES)] * LEAST
+    found = fit("s", alike, CORES, Nature(), before)
+    for phase in (Phase.PLAN, Phase.MAP, Phase.COMMIT):
+        assert found.cost(phase).each == pytest.approx(before.cost(phase).each)
+    assert found.cost(Phase.PLAN).fixed == pytest.approx(0.12, rel=0.05)
+    assert found.keys.keys(100_000) == pytest.approx(before.keys.keys(100_000))
+    assert found.most_rows == before.most_rows
+    with pytest.raises(DefinitionError, match="all have about"):
+        fit("s", alike, CORES, Nature())
+
+
+def test_one_closing_is_what_a_closing_takes() -> None:
+    cuts = [replace(cut, windows=0) for cut in cuts_of(stream())]
+    for cut in cuts[1:]:
+        for phase in (Phase.CLOSE, Phase.CONSOLIDATE, Phase.DELIVER):
+            del cut.seconds[phase]  # type: ignore[attr-defined]
+    cuts[0] = replace(cuts[0], windows=1)
+    found = fit("s", cuts, CORES, Nature())
+    assert found.cost(Phase.CLOSE).fixed == pytest.approx(cuts[0].seconds[Phase.CLOSE])

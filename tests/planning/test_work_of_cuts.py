@@ -79,3 +79,34 @@ def test_work_and_time_of_phases():
     assert cut.phase(Phase.MAP).mean == pytest.approx(1.4 * clock(4, 0.5, 0.3))
     assert cut.phase(Phase.MAP).sigma == pytest.approx(0.3 * 1.4 / 4 / 0.5 * math.sqrt(slowest_of(4).variance))
     assert cut.job().mean == pytest.approx(cutting.seconds(10_000) - 0.2)
+
+
+def test_rows_of_partials_are_those_of_each_pane_that_a_cut_reaches_into():
+    known = StreamProfile({}, keys=ROOT, pane=1.0)
+    assert known.partials(0.0).keys(10_000) == 100
+    at_a_hundred = known.partials(100.0)  # 10,000 rows are 100 seconds
+    assert at_a_hundred.keys(10_000) == pytest.approx(101 * math.sqrt(10_000 / 101))
+    assert known.partials(1e9).keys(10_000) == pytest.approx(100, rel=1e-3)
+
+
+def test_map_may_make_more_rows_of_partials_than_there_are_rows():
+    known = StreamProfile({}, keys=ROOT, fanout=12.0)
+    assert known.partials(0.0).keys(1.0) == pytest.approx(math.sqrt(12))
+
+
+def test_results_grow_with_the_keys_of_a_window_or_with_the_rows():
+    known = StreamProfile({}, keys=ROOT, span=10.0, closing=2.0, rows=200.0, merged=64.0, results=32.0)
+    faster = known.at(400.0)  # four times the rate: twice the keys
+    assert (faster.results, faster.merged, faster.rows) == pytest.approx((64.0, 128.0, 800.0))
+    assert known.at(100.0).results == pytest.approx(32.0)
+    flowing = StreamProfile({}, closing=0.05, rows=1.0, flowing=True, results=0.25)
+    assert flowing.at(400.0).results == pytest.approx(5.0)
+    assert StreamProfile({}, results=32.0).at(400.0).results == 32.0
+
+
+def test_a_cut_longer_than_the_time_between_closings_brings_several_together():
+    known = StreamProfile(dict.fromkeys(Phase, PhaseCost(0.0, 1.0)), results=50.0, merged=70.0)
+    cutting = Cutting(known, StreamTuning(), 2, 2)
+    cutting.closings = 3.0
+    assert cutting.of(10).work(Phase.DELIVER) == 150
+    assert cutting.of(10).work(Phase.CONSOLIDATE) == 210

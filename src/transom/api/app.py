@@ -18,6 +18,7 @@ from transom.checkpoint.files import checkpoint_at
 from transom.checkpoint.store import Checkpoint
 from transom.engine.changes.remote import Remote
 from transom.engine.changes.requests import Change
+from transom.engine.control.phases import PhaseRecorder
 from transom.engine.execution.runners import CutRunner
 from transom.engine.explain.explanation import Explanation
 from transom.engine.loop.assembly import Outside, make_loop
@@ -102,6 +103,7 @@ class App:
         """Whether the run that goes on, or is about to begin, was told to stop."""
         self._on_step: Callable[[str], None] = lambda step: None
         self._runner: CutRunner | None = None
+        self._phases: Callable[[], PhaseRecorder] = PhaseRecorder
 
     def stream(
         self,
@@ -357,15 +359,16 @@ class App:
                 for query in stream.definition.queries:
                     tap(stream, query.name, order.sinks[query.name], stream.compiled)
             queries = self._queries
+            requests, phases = queries.requests, self._phases()
             outside = Outside(
-                on_progress, self._on_step, queries.requests, queries.forget, queries.release, self._runner
+                on_progress, self._on_step, requests, queries.forget, queries.release, self._runner, phases
             )
             loop = make_loop(streams, order.sinks, checkpoint, self.settings, clock, outside, lost)
             self._loop = loop
             if self._stop:
                 loop.ending.stop()
             inbox, check = Inbox(checkpoint.path, clock), checkpoint.check_unlocked
-            queries.requests.look = Remote(inbox, clock, queries.act, check).look
+            queries.requests.look = Remote(inbox, clock, queries.act, check, {"plan": loop.expectation.report}).look
             if self._runner is None:
                 pulse.watch(loop.ending.fail)
             return run_until_told(loop, session, pulse, order.once)

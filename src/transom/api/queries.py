@@ -13,6 +13,7 @@ from transom.engine.loop.opened import Closable, Opened
 from transom.engine.streams.taps import RowFiles
 from transom.errors import DefinitionError
 from transom.sinks.base import Sink
+from transom.sinks.nowhere import Nowhere
 from transom.sinks.outlets import Outlets, require_usable
 from transom.windows.query import WindowedQuery
 
@@ -60,6 +61,21 @@ class Queries:
             self.opened = Opened([*(sink for each in self._sinks.values() for sink in each.sinks.values()), *also])
             self.running = True
             return dict(self._sinks)
+
+    def mute(self) -> None:
+        """Let the results of all queries go nowhere.
+
+        Raises:
+            DefinitionError: A query writes rows, which the job of a cut does.
+        """
+        with self._lock:
+            for name, outlets in self._sinks.items():
+                if any(isinstance(sink, RowFiles) for sink in outlets.sinks.values()):
+                    raise DefinitionError(
+                        f"profile: query {name!r} writes rows as files, which cannot be left out.",
+                        "Profile a copy of the job without it.",
+                    )
+            self._sinks = {name: Outlets.of([Nowhere()]) for name in self._sinks}
 
     def end(self) -> None:
         """End the run; the changes that still wait are refused."""

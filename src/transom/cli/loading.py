@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 _SHAPE = "A job in Python defines build(spark) -> App, or build(spark, checkpoint) -> App."
 
 
-def load(path: Path, checkpoint: Path | None = None) -> Callable[[SparkSession], App]:
+def load(path: Path, checkpoint: Path | None = None, *, aside: bool = False) -> Callable[[SparkSession], App]:
     """Return a function that builds the application; everything that needs no Spark is checked before.
 
     Args:
         path: A `.toml` or `.py` file.
         checkpoint: Directory to use instead of the job's.
+        aside: Whether the caller sees to it that a checkpoint that the job chooses itself is not used.
 
     Raises:
         DefinitionError: The job cannot be loaded, or something in it cannot work.
@@ -44,7 +45,7 @@ def load(path: Path, checkpoint: Path | None = None) -> Callable[[SparkSession],
         return lambda spark: build_job(spec, spark, directory)
     if path.suffix == ".py":
         build = _python_build(path)
-        arguments = _arguments(path, build, directory)
+        arguments = _arguments(path, build, directory, aside)
         return lambda spark: _checked(path, build(spark, *arguments))
     raise JobFileError(f"{path} is neither a .toml nor a .py file.", _SHAPE)
 
@@ -94,7 +95,7 @@ def _line_in(path: Path, error: BaseException) -> str:
     return f", line {lines[-1]}," if lines else ""
 
 
-def _arguments(path: Path, build: Callable[..., Any], checkpoint: str | None) -> list[str | None]:
+def _arguments(path: Path, build: Callable[..., Any], checkpoint: str | None, aside: bool) -> list[str | None]:
     """Return what `build` gets after the session."""
     parameters = inspect.signature(build).parameters
     if len(parameters) == 2:
@@ -105,7 +106,7 @@ def _arguments(path: Path, build: Callable[..., Any], checkpoint: str | None) ->
         return [] if keeps else [checkpoint]
     if len(parameters) != 1:
         raise JobFileError(f"build in {path} takes {len(parameters)} arguments.", _SHAPE)
-    if checkpoint is not None:
+    if checkpoint is not None and not aside:
         raise JobFileError(
             f"build in {path} chooses its own checkpoint, so --checkpoint cannot be given.",
             "Define build(spark, checkpoint) instead.",

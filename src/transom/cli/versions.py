@@ -9,8 +9,8 @@ from transom.cli.java import check_java
 from transom.errors import SessionError
 
 
-def versions() -> str:
-    """Return Transom's, Spark's and Java's version, one in each line; starts no Spark."""
+def version_numbers() -> dict[str, str]:
+    """Return the versions of Transom, Spark and Java; starts no Spark."""
     try:
         spark = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:  # as on clusters that bring their own
@@ -19,4 +19,9 @@ def versions() -> str:
         java = str(check_java())
     except SessionError as error:
         java = f"none that Spark can run on: {error.message}"
-    return f"Transom {__version__}\nSpark {spark}\nJava {java}"
+    return {"Transom": __version__, "Spark": spark, "Java": java}
+
+
+def versions() -> str:
+    """Return them as text, one in each line."""
+    return "\n".join(f"{name} {number}" for name, number in version_numbers().items())

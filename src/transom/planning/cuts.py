@@ -9,7 +9,7 @@ from transom.model.tuning import StreamTuning
 from transom.planning.moments import Moments
 from transom.planning.orders import slowest_of
 from transom.planning.phases import CUT, TASKS, UNITS
-from transom.planning.profile import KeyCurve, StreamProfile
+from transom.planning.profile import KeyCurve, PaneKeys, StreamProfile
 
 AT_ONCE = Moments()
 
@@ -22,10 +22,15 @@ class Cutting:
         tuning: Of the stream.
         cores: That there are.
         free: Of them, what all else leaves.
+        rate: Rows that come in a second; 0 if they are all of one pane.
     """
 
-    def __init__(self, stream: StreamProfile, tuning: StreamTuning, cores: int, free: float) -> None:
+    def __init__(self, stream: StreamProfile, tuning: StreamTuning, cores: int, free: float, rate: float = 0.0) -> None:
         self.stream, self.tuning, self.cores, self.free = stream, tuning, cores, free
+        self.partials = stream.partials(rate)
+        """How many rows of partials so many rows make."""
+        self.closings = 1.0
+        """Closings of windows that a cut brings together; more than one where cuts are longer than the time between."""
 
     def of(self, rows: float) -> Cut:
         """Return a cut of so many rows."""
@@ -55,7 +60,9 @@ def clock(tasks: int, cores: float, spread: float) -> float:
     return 1 / min(tasks, cores) + spread * slowest_of(tasks).mean / tasks / min(1.0, cores)
 
 
-def units(rows: float, tasks: int, behind: int, keys: KeyCurve, merged: float, results: float) -> dict[str, float]:
+def units(
+    rows: float, tasks: int, behind: int, keys: KeyCurve | PaneKeys, merged: float, results: float
+) -> dict[str, float]:
     """Return how many of each unit a cut has by which phases cost, see `phases.UNITS`.
 
     Args:
@@ -89,7 +96,14 @@ class Cut:
         self.tasks = cutting.tasks(rows)
         self.behind = 0 if self.tasks == 1 else cutting.tuning.partitions or cutting.cores
         """Tasks behind the exchange, of which a cut of one task has none."""
-        self._units = units(rows, self.tasks, self.behind, stream.keys, stream.merged, stream.results)
+        self._units = units(
+            rows,
+            self.tasks,
+            self.behind,
+            cutting.partials,
+            cutting.closings * stream.merged,
+            cutting.closings * stream.results,
+        )
 
     def work(self, phase: Phase) -> float:
         """Return the seconds of one core that a phase takes on average."""

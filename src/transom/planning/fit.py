@@ -8,20 +8,20 @@ tasks beside each other, and the slowest of them counts.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from transom.errors import DefinitionError
 from transom.model.phases import CutPhases, Phase
-from transom.model.slopes import line
+from transom.model.slopes import Floats, line
 from transom.model.tuning import StreamTuning
 from transom.planning.cuts import AT_ONCE, Cutting, clock, units
 from transom.planning.moments import Moments, Residuals
 from transom.planning.orders import slowest_of
 from transom.planning.phases import CUT, TASKS, UNITS
-from transom.planning.profile import KeyCurve, PhaseCost, StreamProfile
+from transom.planning.profile import KeyCurve, PaneKeys, PhaseCost, StreamProfile
 
 LEAST = 16
 """Cuts that must be measured."""
@@ -39,7 +39,11 @@ class Nature:
     closing: float = 1.0
     """Seconds from one closing of windows to the next."""
     windows: float = 1.0
-    """Windows that complete in this time, over all queries."""
+    """Windows that complete in this time, over all queries; 0 for sessions, which complete at any time."""
+    pane: float = 0.0
+    """Seconds from one edge of windows to the next; 0 if no cut sees two."""
+    span: float = 0.0
+    """Seconds of a window, on average."""
     look: float = 0.05
     """Seconds between two looks at its source."""
     limit: float | None = None
@@ -48,18 +52,9 @@ class Nature:
     """The stream whose results it reads."""
 
 
-@dataclass(frozen=True)
-class _Point:
-    """What a phase of a cut took."""
-
-    seconds: float
-    units: float
-    """What the phase costs by."""
-    tasks: int = 1
-    """Tasks that shared the work, where it is one of tasks."""
-
-
-def fit(name: str, cuts: Sequence[CutPhases], cores: int, nature: Nature) -> StreamProfile:
+def fit(
+    name: str, cuts: Sequence[CutPhases], cores: int, nature: Nature, before: StreamProfile | None = None
+) -> StreamProfile:
     """Return the profile of a stream.
 
     Args:
@@ -67,6 +62,7 @@ def fit(name: str, cuts: Sequence[CutPhases], cores: int, nature: Nature) -> Str
         cuts: Its cuts, without those that were slow as all was new.
         cores: That ran their tasks.
         nature: What the job says.
+        before: What was known of it. Where the cuts that were measured are all alike, what a row costs is as it was.
 
     Raises:
         DefinitionError: They say too little.
@@ -75,7 +71,7 @@ def fit(name: str, cuts: Sequence[CutPhases], cores: int, nature: Nature) -> Str
     if len(read) < LEAST:
         raise DefinitionError(f"profile: of {name!r} {len(read)} cuts were measured, and {LEAST} are needed.", LONGER)
     least, most = min(cut.rows for cut in read), max(cut.rows for cut in read)
-    if most < WIDE * least:
+    if most < WIDE * least and before is None:
         raise DefinitionError(
             f"profile: the cuts of {name!r} all have about {most:,} rows, so what a row costs cannot be told.",
             "Give a source that can be read in smaller parts, such as more and smaller files.",
@@ -83,88 +79,119 @@ def fit(name: str, cuts: Sequence[CutPhases], cores: int, nature: Nature) -> Str
     windows, results = sum(cut.windows for cut in cuts), sum(cut.results for cut in cuts)
     if not windows:
         raise DefinitionError(f"profile: no window of {name!r} was completed, so what that takes is unknown.", LONGER)
-    keys = _curve(read)
-    per_closing, widest = results / windows * nature.windows, max(_tasks(cut) for cut in read)
+    rows = sum(cut.rows for cut in cuts)
+    closings = windows / nature.windows if nature.windows else rows
+    partials = _partials(read, nature.pane / nature.closing * rows / closings if nature.windows else 0.0, before)
+    widest = max(_tasks(cut) for cut in read)
     profile = StreamProfile(
-        costs=_costs(cuts, read, keys, cores, nature),
-        keys=keys,
+        costs=_costs(cuts, read, partials, cores, nature, {} if before is None else before.costs),
+        keys=partials.curve,
+        pane=nature.pane,
+        fanout=partials.fanout,
+        span=nature.span,
         closing=nature.closing,
-        merged=per_closing,
-        results=per_closing,
+        rows=rows / closings,
+        flowing=not nature.windows,
+        merged=results / closings,
+        results=results / closings,
         parts=widest if widest < cores else 0,
         limit=nature.limit,
         after=nature.after,
         cuts=len(read),
-        most_rows=most,
+        most_rows=most if before is None else max(most, before.most_rows),
     )
     return replace(profile, residuals=_residuals(profile, read, cores))
 
 
 def _costs(
-    cuts: Sequence[CutPhases], read: Sequence[CutPhases], keys: KeyCurve, cores: int, nature: Nature
+    cuts: Sequence[CutPhases],
+    read: Sequence[CutPhases],
+    keys: PaneKeys,
+    cores: int,
+    nature: Nature,
+    before: Mapping[Phase, PhaseCost],
 ) -> dict[Phase, PhaseCost]:
-    def measured(cut: CutPhases, phase: Phase) -> _Point:
+    def measured(cut: CutPhases, phase: Phase) -> tuple[float, float, int]:
+        """Return what a phase took, what it costs by, and the tasks that shared the work."""
         # Rows that are merged are not counted: they are taken to be as many as results.
         of = units(cut.rows, _tasks(cut), _behind(cut), keys, cut.results, cut.results)
         tasks = _behind(cut) if phase is Phase.EXCHANGE else _tasks(cut)
-        return _Point(cut.seconds[phase], of[UNITS[phase]] if phase in UNITS else 0.0, tasks)
+        of["partials"] = cut.partials
+        return cut.seconds[phase], of[UNITS[phase]] if phase in UNITS else 0.0, tasks
 
     # A row comes at any moment between two looks.
-    costs = {Phase.LOOK: PhaseCost(nature.look / 2, 0.0, 1 / 3)}
+    costs = {**before, Phase.LOOK: PhaseCost(nature.look / 2, 0.0, 1 / 3)}
     for phase in (*CUT, Phase.CLOSE, Phase.CONSOLIDATE, Phase.DELIVER):
         points = [measured(cut, phase) for cut in (read if phase in CUT else cuts) if phase in cut.seconds]
         if phase is Phase.EXCHANGE:
-            points = [point for point in points if point.tasks]
+            points = [point for point in points if point[2]]
         if points:
-            costs[phase] = _of_tasks(points, cores) if phase in TASKS else _line(points)
+            seconds, of, tasks = np.array(points, dtype=float).T
+            believed = before.get(phase, PhaseCost()).each
+            costs[phase] = (
+                _of_tasks(seconds, of, tasks, cores, believed) if phase in TASKS else _line(seconds, of, believed)
+            )
     return costs
 
 
-def _line(points: Sequence[_Point]) -> PhaseCost:
-    """Return the line through points; `scv` from what they are off it."""
-    of, seconds = np.array([point.units for point in points]), np.array([point.seconds for point in points])
-    odd = len(points) % 2
-    _, slope = line(of[odd:], seconds[odd:])
+def _line(seconds: Floats, of: Floats, believed: float) -> PhaseCost:
+    """Return the line through points; `scv` from what they are off it.
+
+    Args:
+        seconds: What the phase took.
+        of: What it costs by.
+        believed: Seconds of a unit where the units do not differ enough to tell.
+    """
+    if len(of) == 1:
+        return PhaseCost(float(seconds[0]))
+    odd = len(of) % 2
+    _, slope = line(of[odd:], seconds[odd:], believed)
     each = float(slope)
     fixed = max(0.0, float(np.mean(seconds - each * of)))
     expected = np.maximum(fixed + each * of, 1e-9)
     return PhaseCost(fixed, each, float(np.mean(((seconds - expected) / expected) ** 2)) if fixed + each else 0.0)
 
 
-def _of_tasks(points: Sequence[_Point], cores: int) -> PhaseCost:
+def _of_tasks(seconds: Floats, of: Floats, tasks: Floats, cores: int, believed: float) -> PhaseCost:
     """Return the cost of a phase in which tasks run: of each task, and of each unit, on one core."""
     cost = PhaseCost()
+    kinds, kind = np.unique(tasks, return_inverse=True)
+    varied = np.array([slowest_of(int(each)).variance for each in kinds])[kind]
     for _ in range(ROUNDS):
         spread = math.sqrt(cost.scv)
-        works = [point.seconds / clock(point.tasks, cores, spread) for point in points]
-        single = [
-            _Point(work / point.tasks, point.units / point.tasks) for work, point in zip(works, points, strict=True)
-        ]
-        found = _line(single)
-        off = [
-            (point.seconds - mean * point.tasks * clock(point.tasks, cores, spread)) ** 2
-            / (mean**2 * slowest_of(point.tasks).variance)
-            for point, mean in zip(points, (max(1e-9, found.mean(one.units)) for one in single), strict=True)
-        ]
+        slowed = np.array([clock(int(each), cores, spread) for each in kinds])[kind]
+        found = _line(seconds / slowed / tasks, of / tasks, believed)
+        single = np.maximum(1e-9, found.fixed + found.each * of / tasks)
+        off = (seconds - single * tasks * slowed) ** 2 / (single**2 * varied)
         cost = replace(found, scv=float(np.mean(off)))
     return cost
 
 
-def _curve(cuts: Sequence[CutPhases]) -> KeyCurve:
+def _partials(cuts: Sequence[CutPhases], of_pane: float, before: StreamProfile | None) -> PaneKeys:
     """Return how many rows of partials so many rows make: the means of cuts that differ by less than 2 in their rows.
 
-    Where cuts make more partials than they have rows, as with several aggregations, each row is one.
+    Args:
+        cuts: That were measured.
+        of_pane: Rows of a pane; 0 if all of a cut are in one.
+        before: What was known; what lies beside these cuts is kept.
     """
-    bins: dict[int, list[tuple[int, int]]] = {}
+    of_pane = of_pane or math.inf
+    fanout = max(1.0, max(cut.partials / cut.rows for cut in cuts), 1.0 if before is None else before.fanout)
+    bins: dict[int, list[tuple[float, float]]] = {}
     for cut in cuts:
-        bins.setdefault(int(math.log2(cut.rows)), []).append((cut.rows, cut.partials))
+        panes = 1 + cut.rows / of_pane
+        rows = fanout * cut.rows / panes
+        bins.setdefault(int(math.log2(rows)) if rows >= 1 else 0, []).append((rows, cut.partials / panes))
+    found = [(float(rows), float(partials)) for rows, partials in (np.mean(bins[at], axis=0) for at in bins)]
+    if before is not None:
+        found += [(rows, keys) for rows, keys in before.keys.points if int(math.log2(rows)) not in bins]
     points: list[tuple[float, float]] = []
     most = 1.0
-    for at in sorted(bins):
-        rows, partials = np.mean(bins[at], axis=0)
-        most = max(most, min(float(rows), float(partials)))
-        points.append((float(rows), most))
-    return KeyCurve(tuple(points))
+    for rows, partials in sorted(found):
+        most = max(most, min(rows, partials))
+        if rows >= most:
+            points.append((rows, most))
+    return PaneKeys(KeyCurve(tuple(points)), of_pane, fanout)
 
 
 def _residuals(profile: StreamProfile, cuts: Sequence[CutPhases], cores: int) -> Residuals:
@@ -172,7 +199,7 @@ def _residuals(profile: StreamProfile, cuts: Sequence[CutPhases], cores: int) ->
     found = []
     for cut in cuts:
         tuning = StreamTuning(0, None, -(-cut.rows // _tasks(cut)), _behind(cut) or None)
-        expected = Cutting(profile, tuning, cores, cores).of(cut.rows)
+        expected = Cutting(profile, tuning, cores, cores, profile.rows / profile.closing).of(cut.rows)
         time: Moments = sum((expected.phase(phase) for phase in CUT), AT_ONCE)
         if time.variance > 0:
             found.append((sum(cut.seconds.get(phase, 0.0) for phase in CUT) - time.mean) / time.sigma)

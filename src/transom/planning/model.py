@@ -97,6 +97,11 @@ class _State:
     shown: _Shown | None = None
 
     @property
+    def closing(self) -> float:
+        """Seconds from one closing of windows to the next: no cut closes windows twice."""
+        return max(self.profile.closing, self.cycle)
+
+    @property
     def cut(self) -> Cut:
         """A cut as they are on average."""
         return self.cutting.of(self.rows)
@@ -106,7 +111,7 @@ class _State:
         cut = self.cut
         each = sum(cut.work(phase) for phase in phases if phase not in OF_WINDOWS)
         windows = sum(cut.work(phase) for phase in phases if phase in OF_WINDOWS)
-        return each / self.cycle + windows / self.profile.closing
+        return each / self.cycle + windows / self.closing
 
 
 @dataclass(frozen=True)
@@ -127,7 +132,7 @@ class _Shown:
         cut = state.cut
         shared = Shared(cut.job(), state.cycle, state.slot.mean)
         thread = tuple(
-            (1 / (state.profile.closing if phase in OF_WINDOWS else state.cycle), cut.phase(phase)) for phase in THREAD
+            (1 / (state.closing if phase in OF_WINDOWS else state.cycle), cut.phase(phase)) for phase in THREAD
         )
         return cls(shared, state.busy(TASKS), state.busy(DRIVER), thread)
 
@@ -145,8 +150,8 @@ class Model:
     def __init__(self, profile: Profile, machine: Machine, tuning: Tuning, rates: Mapping[str, float]) -> None:
         self._profile, self._machine, self._tuning, self._rates = profile, machine, tuning, rates
         self._states = {
-            name: _State(name, stream, self._cutting(name, 0.0), tuning.of(name).trigger_seconds)
-            for name, stream in profile.streams.items()
+            name: _State(name, stream, self._cutting(name, stream, 0.0), tuning.of(name).trigger_seconds)
+            for name, stream in ((name, each.at(rates[name])) for name, each in profile.streams.items())
         }
 
     def predict(self) -> Prediction:
@@ -176,10 +181,10 @@ class Model:
 
     # ---- streams beside each other
 
-    def _cutting(self, name: str, busy: float) -> Cutting:
+    def _cutting(self, name: str, stream: StreamProfile, busy: float) -> Cutting:
         cores = self._machine.cores
         free = cores * (1 - min(MOST, busy / cores))
-        return Cutting(self._profile.streams[name], self._tuning.of(name), cores, free)
+        return Cutting(stream, self._tuning.of(name), cores, free, self._rates[name])
 
     def _settle(self, name: str) -> None:
         """Let a stream see the others as they are assumed now."""
@@ -188,7 +193,7 @@ class Model:
         busy = (slots - 1) / slots * sum(each.tasks for each in others)
         if self._machine.shared:
             busy += self._machine.driver + sum(each.driver for each in others)
-        state.cutting = self._cutting(name, busy)
+        state.cutting = self._cutting(name, state.profile, busy)
         state.slot = slot_wait([each.shared for each in others], slots)
         state.thread = _thread_wait([part for each in others for part in each.thread])
         waits, trigger = state.slot.mean + state.thread.mean, self._tuning.of(name).trigger_seconds
@@ -197,6 +202,7 @@ class Model:
         )
         if math.isfinite(state.cycle):
             state.rows = self._rates[name] * state.cycle
+            state.cutting.closings = state.closing / state.profile.closing
             state.shown = _Shown.of(state)
 
     # ---- one stream
@@ -228,7 +234,7 @@ class Model:
         phases[Phase.SLOT] = state.slot
         phases[Phase.COMMIT] += state.thread
         phases[Phase.CONSOLIDATE] = slowest(phases[Phase.CONSOLIDATE], stream.groups)
-        phases[Phase.DELIVER] += queueing(1 / stream.closing, 0.0, phases[Phase.DELIVER])
+        phases[Phase.DELIVER] += queueing(1 / state.closing, 0.0, phases[Phase.DELIVER])
         return phases
 
     def _least(self, name: str, rows: float) -> float:

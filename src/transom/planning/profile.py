@@ -94,14 +94,45 @@ def _between(one: tuple[float, float], other: tuple[float, float], rows: float) 
 
 
 @dataclass(frozen=True)
+class PaneKeys:
+    """How many rows of partials so many rows make: the keys of each pane that they reach into.
+
+    >>> curve = KeyCurve(((100.0, 10.0), (10_000.0, 100.0)))
+    >>> round(PaneKeys(curve, rows=100.0).keys(9_900))  # 100 panes, of which the first and the last are parts
+    995
+    """
+
+    curve: KeyCurve
+    rows: float = math.inf
+    """Rows of a pane; endless where all are in one."""
+    fanout: float = 1.0
+    """Rows that `map` makes of one, at most."""
+
+    def keys(self, rows: float) -> float:
+        """Return the rows of partials of so many rows that came one after the other."""
+        panes = 1 + rows / self.rows
+        return panes * self.curve.keys(self.fanout * rows / panes)
+
+
+@dataclass(frozen=True)
 class StreamProfile:
     """What is known of a stream: its phases, its keys, and how its rows come."""
 
     costs: Mapping[Phase, PhaseCost]
     keys: KeyCurve = field(default_factory=KeyCurve)
-    """Rows of partials over rows of a cut."""
+    """Rows of partials over rows of a pane, after `map`."""
+    pane: float = 0.0
+    """Seconds of a pane; 0 where all rows of a cut are in one."""
+    fanout: float = 1.0
+    """Rows of partials that one row makes, at most: `map` may make several, and there may be several aggregations."""
+    span: float = 0.0
+    """Seconds of a window, on average."""
     closing: float = 1.0
     """Seconds from one closing of windows to the next."""
+    rows: float = 0.0
+    """Rows that came in this time where it was measured; 0 where results are as many at any rate."""
+    flowing: bool = False
+    """Whether results grow with the rows, as those of sessions, and not with the keys of a window."""
     merged: float = 0.0
     """Rows of partials that a closing merges, on average."""
     results: float = 0.0
@@ -128,7 +159,7 @@ class StreamProfile:
     """Rows of the largest of them; 0 if that is unknown."""
 
     def __post_init__(self) -> None:
-        for name in ("merged", "results", "piece", "regular", "uneven", "most_rows"):
+        for name in ("merged", "results", "piece", "regular", "uneven", "most_rows", "pane", "span", "rows", "fanout"):
             _number(getattr(self, name), f"profile: {name}")
         if not 0 < self.closing < math.inf:
             raise DefinitionError(f"profile: closing is {self.closing}.", AGAIN)
@@ -140,6 +171,21 @@ class StreamProfile:
     def cost(self, phase: Phase) -> PhaseCost:
         """Return the cost of a phase; nothing where it was never seen."""
         return self.costs.get(phase, NOTHING)
+
+    def partials(self, rate: float) -> PaneKeys:
+        """Return how many rows of partials so many rows make that come at a rate, rows per second."""
+        return PaneKeys(self.keys, rate * self.pane if rate and self.pane else math.inf, self.fanout)
+
+    def at(self, rate: float) -> StreamProfile:
+        """Return the same with the rows of results, and of what is merged for them, at a rate, rows per second."""
+        if not self.rows:
+            return self
+        if self.flowing:
+            more = rate * self.closing / self.rows
+        else:
+            then, now = (self.fanout * self.span * each for each in (self.rows / self.closing, rate))
+            more = self.keys.keys(now) / self.keys.keys(then)
+        return replace(self, rows=rate * self.closing, merged=more * self.merged, results=more * self.results)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from transom.checkpoint.control import Asked, Inbox
@@ -23,6 +24,7 @@ class Remote:
         act: Does what a request says; raises what is wrong with it.
         check: Returns while no other application has taken over; asked now and then, since one that waits for data
             commits nothing by which it would find out.
+        tell: By operation, what is told without a change.
     """
 
     def __init__(
@@ -31,7 +33,9 @@ class Remote:
         clock: Clock,
         act: Callable[[Mapping[str, Any]], Sequence[Change]],
         check: Callable[[], None] = lambda: None,
+        tell: Mapping[str, Callable[[], Mapping[str, Any]]] = MappingProxyType({}),
     ) -> None:
+        self._tell = tell
         self._check = check
         self._next_check: Micros = 0
         self._inbox = inbox
@@ -54,6 +58,10 @@ class Remote:
             self._check()
         for asked in self._inbox.take():
             try:
+                told = self._tell.get(asked.request.get("operation", ""))
+                if told is not None:
+                    self._inbox.answer(asked, told())
+                    continue
                 changes = self._act(asked.request)
             except TransomError as error:
                 self._inbox.answer(asked, {"error": _error(error)})

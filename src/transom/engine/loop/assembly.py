@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from transom.checkpoint.store import Checkpoint
 from transom.engine.changes.requests import Requests
 from transom.engine.control.adapting import Adapters
+from transom.engine.control.digests import Digests
 from transom.engine.control.memory import MemoryGauge
 from transom.engine.control.phases import PhaseRecorder
 from transom.engine.control.scheduler import Scheduler
@@ -19,6 +20,7 @@ from transom.engine.loop.beginning import Beginning
 from transom.engine.loop.changing import Changer
 from transom.engine.loop.delivery import Delivery
 from transom.engine.loop.ending import Ending
+from transom.engine.loop.expectation import Expectation
 from transom.engine.loop.journal import Journal
 from transom.engine.loop.learning import Learning
 from transom.engine.loop.loop import Loop
@@ -31,6 +33,7 @@ from transom.engine.loop.starting import Starter
 from transom.engine.loop.tuning import Tuner
 from transom.engine.loop.wakeups import Wakeups
 from transom.engine.streams.stream import RunningStream
+from transom.model.phases import CutPhases
 from transom.model.time import Clock
 from transom.settings import Settings
 from transom.sinks.base import Sink
@@ -91,10 +94,12 @@ def make_loop(
     runner = outside.runner or SparkCutRunner(scheduler.slots, scheduler.pools, len(streams))
     cuts = Cuts(streams, journal, runner, scheduler, adapters, phases, delivery, quarantine, clock, wake)
     tiers = Tiers(streams, settings, journal.note)
-    tuner = Tuner(streams, settings, journal, scheduler, runner)
+    tuner = Tuner(streams, settings, journal, scheduler, runner, clock)
+    digests = Digests(streams, settings.poll, clock.monotonic)
+    phases.on_cut = _both(phases.on_cut, digests.take)
     changer = Changer(streams, sinks, delivery, journal, outside.requests, outside.forget, tuner)
     smallest = settings.snapshot_bytes
-    snapshots = Snapshots(streams, checkpoint, journal, cuts, delivery, scheduler, tiers, tuner, smallest)
+    snapshots = Snapshots(streams, checkpoint, journal, cuts, delivery, scheduler, tiers, tuner, digests, smallest)
     ending = Ending(session, runner, cuts, delivery, journal, clock, settings.stop_timeout, wake)
     return Loop(
         streams=streams,
@@ -112,6 +117,7 @@ def make_loop(
             cuts,
             tiers,
             tuner,
+            digests,
             snapshots,
             clock,
         ),
@@ -141,7 +147,18 @@ def make_loop(
         reporter=Reporter(
             streams, metrics, scheduler, phases, delivery, changer, ending, journal, clock, outside.on_progress
         ),
+        expectation=Expectation(streams, digests, scheduler, phases, metrics, tuner, clock),
         ending=ending,
         wakeups=wakeups,
         poll=settings.poll,
     )
+
+
+def _both(one: Callable[[CutPhases], None], other: Callable[[CutPhases], None]) -> Callable[[CutPhases], None]:
+    """Return what tells two of each cut."""
+
+    def tell(cut: CutPhases) -> None:
+        one(cut)
+        other(cut)
+
+    return tell

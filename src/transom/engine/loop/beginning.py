@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from transom.checkpoint.log import FORMAT
 from transom.checkpoint.store import Checkpoint
+from transom.engine.control.digests import Digests
 from transom.engine.control.scheduler import Scheduler
 from transom.engine.control.tiers import Tiers
 from transom.engine.loop.batches import Cuts
@@ -40,6 +41,7 @@ class Beginning:
     cuts: Cuts
     tiers: Tiers
     tuner: Tuner
+    digests: Digests
     snapshots: Snapshots
     clock: Clock
 
@@ -55,7 +57,8 @@ class Beginning:
         recovered = recover(self.checkpoint, self.streams, keys, self.lost.keys())
         self.journal.register = recovered.register
         self.scheduler.restore(recovered.learned, self.clock.monotonic())
-        self.tuner.begin(recovered.tuned)
+        self.tuner.begin(recovered.tunings)
+        self.digests.restore(recovered.profile)
         changed = self.changer.begin(recovered.fate, quiet=self.checkpoint.is_new)
         self._tell_who_rests()
         for note in recovered.notes:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from transom.engine.changes.records import RECORD, SetChange
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.errors import DefinitionError
+from transom.model.time import Micros
 from transom.model.tuning import Tuning
 from transom.sinks.outlets import ONLY
 from transom.windows.components import Arrangement
@@ -59,11 +60,13 @@ class Tuned:
     """What the settings say: with others it is not gone on with."""
     reason: str
     """Why it changed, for people."""
+    at: Micros = 0
+    """When; wall time."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as the log keeps it."""
         said = {"tuning": self.tuning.to_json(), "settings": self.settings.to_json(), "reason": self.reason}
-        return {"type": "tuning", **said}
+        return {"type": "tuning", **said, "at": self.at}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Tuned | None:
@@ -72,7 +75,7 @@ class Tuned:
             tuning, settings = Tuning.from_json(record["tuning"]), Tuning.from_json(record["settings"])
         except DefinitionError:
             return None
-        return cls(tuning, settings, record["reason"])
+        return cls(tuning, settings, record["reason"], record.get("at", 0))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from transom.engine.loop.batches import Cuts
 from transom.engine.loop.beginning import Beginning
 from transom.engine.loop.changing import Changer
 from transom.engine.loop.ending import Ending
+from transom.engine.loop.expectation import Expectation
 from transom.engine.loop.learning import Learning
 from transom.engine.loop.metrics import Metrics
 from transom.engine.loop.progress import Progress
@@ -47,6 +48,7 @@ class Loop:
     scheduler: Scheduler
     metrics: Metrics
     reporter: Reporter
+    expectation: Expectation
     ending: Ending
     wakeups: Wakeups
     poll: Micros

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -128,6 +128,10 @@ class Metrics:
         since = next((self._since(name) for name in streams), None)
         if since is not None and delivered.batch.ingested_at >= since:
             counts.latencies.append(max(0, delivered.at - delivered.batch.ingested_at))
+
+    def latencies(self, queries: Iterable[str]) -> list[Micros]:
+        """Return the latencies of the last results of some queries, the shortest first."""
+        return sorted(each for name in queries for each in self._query(name).latencies)
 
     def progress(
         self,

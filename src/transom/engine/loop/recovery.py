@@ -34,8 +34,10 @@ class RecoveredRun:
     """Cuts that were logged and not committed, by stream."""
     learned: Mapping[str, Any]
     """The scheduler's knowledge at the last snapshot."""
-    tuned: Tuned | None
-    """The last change of the tuning."""
+    tunings: Sequence[Tuned]
+    """The last changes of the tuning."""
+    profile: Mapping[str, Any]
+    """What was known of costs at the last snapshot; empty in older ones."""
     resinked: bool
     """Whether queries have other sinks than in the checkpoint, so that a snapshot must come before the next cut."""
     notes: list[str]
@@ -85,15 +87,24 @@ def recover(
     batches = [batch for batch in batches if batch.query in running]
     ours = {name: keys for name, keys in sinks.items() if name in running and name in theirs}
     batches, resinked, notes = rerouted(batches, register, ours)
-    learned, retyped = saved.get("learned", {}), compared.retyped
-    tuned = _tuned(saved.get("tuning"), records)
-    return RecoveredRun(register, compared.fate, batches, unfinished, learned, tuned, resinked, notes, retyped)
+    return RecoveredRun(
+        register,
+        compared.fate,
+        batches,
+        unfinished,
+        saved.get("learned", {}),
+        _tunings(saved, records),
+        saved.get("profile", {}),
+        resinked,
+        notes,
+        compared.retyped,
+    )
 
 
-def _tuned(saved: Mapping[str, Any] | None, records: Sequence[LogRecord | None]) -> Tuned | None:
-    """Return the last change of the tuning, in the log or before it in the snapshot; older ones have none."""
-    found = [record for record in records if isinstance(record, Tuned)]
-    return found[-1] if found else None if saved is None else Tuned.from_json(saved)
+def _tunings(saved: Mapping[str, Any], records: Sequence[LogRecord | None]) -> list[Tuned]:
+    """Return the changes of the tuning, in the snapshot and then in the log; older ones have none."""
+    before = [Tuned.from_json(each) for each in saved.get("tunings", ())]
+    return [each for each in (*before, *records) if isinstance(each, Tuned)]
 
 
 def _replayed(

@@ -12,7 +12,6 @@ from transom.checkpoint.history import Snapshot
 from transom.engine.changes.records import Register
 from transom.engine.loop.comparing import definitions
 from transom.engine.loop.delivery import ResultBatch
-from transom.engine.loop.logrecords import Tuned
 from transom.engine.loop.replay import require_rows
 from transom.engine.streams.cuts import LoggedCut
 from transom.engine.streams.stream import RunningStream
@@ -26,8 +25,7 @@ def snapshot_of(
     register: Register,
     logged: Mapping[str, LoggedCut],
     waiting: Sequence[ResultBatch],
-    learned: Mapping[str, Any],
-    tuned: Tuned | None,
+    kept: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, pa.Table]]:
     """Return all that a restart needs instead of the log so far, as JSON and tables.
 
@@ -36,8 +34,7 @@ def snapshot_of(
         register: The queries that the checkpoint knows.
         logged: Cuts that are logged and not committed, by stream.
         waiting: Results that not all sinks have taken.
-        learned: What the scheduler has learned; kept as it is, and decides no result.
-        tuned: The last change of the tuning; decides none either.
+        kept: What was learned and tuned; it is kept as it is, and decides no result.
     """
     here = definitions(streams)
     lost = {name: query for name, query in register.known.items() if name not in here}
@@ -51,10 +48,8 @@ def snapshot_of(
         "sinks": {name: query.sinks for name, query in register.known.items()},
         "streams": {},
         "pending": [_waiting(batch) for batch in waiting],
-        "learned": dict(learned),
+        **kept,
     }
-    if tuned is not None:
-        state["tuning"] = tuned.to_json()
     tables: dict[str, pa.Table] = {}
     for name, stream in streams.items():
         state["streams"][name], held = _stream(stream, logged.get(name))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from transom.checkpoint.store import Checkpoint
+from transom.engine.control.digests import Digests
 from transom.engine.control.scheduler import Scheduler
 from transom.engine.control.tiers import Tiers
 from transom.engine.loop.batches import Cuts
@@ -28,6 +29,7 @@ class Snapshots:
     scheduler: Scheduler
     tiers: Tiers
     tuner: Tuner
+    digests: Digests
     smallest: int
     """Bytes of a checkpoint up to which no snapshot is worth while."""
     wanted: bool = False
@@ -64,9 +66,12 @@ class Snapshots:
         self.wanted = False
         self.tiers.settle()
         logged = self.cuts.logged
-        waiting, learned = self.delivery.waiting(), self.scheduler.learned()
-        tuned = self.tuner.tuned
-        state, tables = snapshot_of(self.streams, self.journal.register, logged, waiting, learned, tuned)
+        kept = {
+            "learned": self.scheduler.learned(),
+            "tunings": [change.to_json() for change in self.tuner.changes],
+            "profile": self.digests.to_json(),
+        }
+        state, tables = snapshot_of(self.streams, self.journal.register, logged, self.delivery.waiting(), kept)
         self.checkpoint.write_snapshot(state, tables)
         self.size = sum(table.nbytes for table in tables.values())
         self.tiers.clean({name: cut.number for name, cut in logged.items()}, self.journal.check)

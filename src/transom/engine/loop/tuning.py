@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from transom.engine.control.scheduler import Scheduler, tuning_of
 from transom.engine.execution.runners import CutRunner
@@ -12,9 +13,12 @@ from transom.engine.loop.logrecords import Tuned
 from transom.engine.streams.stream import RunningStream
 from transom.errors import DefinitionError
 from transom.model.sessions import is_connect
-from transom.model.time import Micros
+from transom.model.time import Clock, Micros
 from transom.model.tuning import Tuning
 from transom.settings import Settings
+
+REMEMBERED = 32
+"""Changes that are kept for people."""
 
 
 @dataclass
@@ -26,6 +30,9 @@ class Tuner:
     journal: Journal
     scheduler: Scheduler
     runner: CutRunner
+    clock: Clock
+    changes: deque[Tuned] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    """The last changes, also of earlier runs."""
     tuned: Tuned | None = None
     """The last change, if what is in force is not what the settings say."""
 
@@ -39,20 +46,23 @@ class Tuner:
         """Time between two looks at a source, of which triggers that are set are multiples."""
         return self.settings.poll
 
-    def begin(self, tuned: Tuned | None) -> None:
+    def begin(self, changes: Sequence[Tuned]) -> None:
         """Go on with what the log says, unless the settings are others now.
 
         Args:
-            tuned: The last change in the log; None if there was none.
+            changes: Those in the checkpoint.
         """
         said = tuning_of(self.settings, self.streams)
-        if tuned is None:
+        if not changes:
             return
+        self.changes.extend(changes)
+        tuned = changes[-1]
         if not _same(tuned.settings, said):
             self.journal.note("The settings are others than before, so what was tuned since then is set by them again.")
+            self.changes.append(Tuned(said, said, "the settings are others", self.clock.now()))
             return
         try:
-            self._follow(Tuned(self._checked(tuned.tuning.only(self.streams), said), said, tuned.reason))
+            self._follow(Tuned(self._checked(tuned.tuning.only(self.streams), said), said, tuned.reason, tuned.at))
         except DefinitionError as error:  # as on another kind of session
             self.journal.note(f"What was tuned before is set by the settings again: {error}")
 
@@ -72,9 +82,10 @@ class Tuner:
         changes = wanted.changes(self.tuning)
         if not changes:
             return False
-        tuned = Tuned(wanted, tuning_of(self.settings, self.streams), reason)
+        tuned = Tuned(wanted, tuning_of(self.settings, self.streams), reason, self.clock.now())
         self.journal.log(tuned.to_json(), sync=False)
         self.journal.step("tuning logged")
+        self.changes.append(tuned)
         self._follow(tuned)
         self.journal.note(f"Tuned, {reason}: {'; '.join(changes)}.")
         return True

@@ -1,0 +1,140 @@
+"""What an application learns of its own costs while it runs: profiles of its streams, as plans are made of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from transom.engine.control.nature import nature
+from transom.engine.streams.stream import RunningStream
+from transom.errors import DefinitionError
+from transom.model.phases import CutPhases
+from transom.model.sessions import is_connect
+from transom.model.time import Micros
+from transom.planning.digest import Digest
+from transom.planning.fit import fit
+from transom.planning.profile import Equipment, Profile, StreamProfile
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of the costs of an application."""
+
+    profile: Profile
+    """Of the streams that are known."""
+    unknown: Mapping[str, str]
+    """The others, with the reason."""
+
+
+class Digests:
+    """Keeps the cuts that were measured, by stream, arrangement and tier; used on the loop's thread.
+
+    Where the partials are, and how key sets are computed, decides what a cut costs: what was measured under others
+    waits until they come back.
+
+    Args:
+        streams: The streams.
+        look: Time between two looks at a source.
+        now: Returns the monotonic time.
+    """
+
+    def __init__(self, streams: Mapping[str, RunningStream], look: Micros, now: Callable[[], Micros]) -> None:
+        self._streams = streams
+        self._look = look
+        self._now = now
+        self._machine = Equipment(1)
+        self._digests: defaultdict[tuple[str, str], Digest] = defaultdict(Digest)
+        self._before: dict[tuple[str, str], StreamProfile] = {}
+        """What was known at the start, by an earlier run or a file."""
+        self._ways: dict[str, str] = {}
+        """How the cuts of each stream were computed the last time."""
+        self._since: dict[str, int] = {}
+        """The last cut of each stream that may have been computed in another way."""
+
+    def take(self, cut: CutPhases) -> None:
+        """Take in the phases of a cut."""
+        stream = self._streams[cut.stream]
+        way = way_of(stream)
+        if self._ways.setdefault(cut.stream, way) != way:
+            self._ways[cut.stream], self._since[cut.stream] = way, stream.state.cut
+        if cut.number > self._since.get(cut.stream, -1):
+            self._digests[cut.stream, way].take(cut, self._now())
+
+    def known(self) -> Known:
+        """Return the profile of the streams as they are computed now."""
+        found, unknown = dict[str, StreamProfile](), dict[str, str]()
+        self._machine = _machine(self._streams) or self._machine
+        for name, stream in self._streams.items():
+            try:
+                found[name] = self._profile(stream)
+            except DefinitionError as error:
+                unknown[name] = error.message
+        while missing := [name for name, one in found.items() if one.after is not None and one.after not in found]:
+            for name in missing:
+                unknown[name] = f"it reads results of {found.pop(name).after!r}, of which too little is known."
+        return Known(Profile("", self._machine, found), unknown)
+
+    def _profile(self, stream: RunningStream) -> StreamProfile:
+        """Return what was measured, or, as long as that is too little, what was known before.
+
+        Raises:
+            DefinitionError: Nothing was.
+        """
+        where = stream.name, way_of(stream)
+        said, before = nature(stream.definition, self._look), self._before.get(where)
+        cuts = self._digests[where].cuts(self._now()) if where in self._digests else ()
+        try:
+            return fit(stream.name, cuts, self._machine.cores, said, before)
+        except DefinitionError:
+            if before is None:
+                raise
+            return replace(before, limit=said.limit, after=said.after)
+
+    # ---- what outlasts the run
+
+    def begin(self, profile: Profile) -> None:
+        """Begin with a profile that was made before, of the streams as they are computed now."""
+        for name in profile.streams.keys() & self._streams.keys():
+            self._before[name, way_of(self._streams[name])] = profile.streams[name]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a restart should know again."""
+        profile = self.known().profile
+        ways = {name: way_of(self._streams[name]) for name in profile.streams}
+        return {"profile": json.loads(profile.to_json()), "ways": ways}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """Take in what `to_json` returned; what another Transom wrote and this one cannot read is passed over."""
+        try:
+            profile = Profile.from_json(json.dumps(kept["profile"]), "the profile in the checkpoint")
+        except (DefinitionError, KeyError):
+            return
+        for name, way in kept["ways"].items():
+            if name in self._streams:
+                self._before[name, way] = profile.streams[name]
+
+
+def way_of(stream: RunningStream) -> str:
+    """Return a digest of how the cuts of a stream are computed now: by which arrangement, and in which tier."""
+    options = stream.options
+    way = [stream.compiler.arrangement.to_json(), sorted(stream.options.in_files), options.all_in_files]
+    names = sorted(stream.state.queries)
+    return hashlib.blake2b(json.dumps([way, names]).encode(), digest_size=8).hexdigest()
+
+
+def _machine(streams: Mapping[str, RunningStream]) -> Equipment | None:
+    """Return the cores that run tasks, and whether the driver runs on them; None if Spark is gone or does not tell."""
+    from py4j.protocol import Py4JError
+
+    session = next(iter(streams.values())).session
+    if is_connect(session):
+        return None
+    try:
+        context = session.sparkContext
+        return Equipment(context.defaultParallelism, str(context.master).startswith("local"))
+    except (Py4JError, OSError):
+        return None

@@ -1,0 +1,66 @@
+"""The parts of the latency benchmark that run without Spark: files, settings, errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from benchmarks.latency_scores import Compared, Outcome, figures, trends
+from benchmarks.latency_settings import foretell, settings
+from benchmarks.model_jobs import BASE_MS, JOBS, PIECE, completing_file, write
+from tests.planning.profiles import profile, stream
+
+
+def test_a_window_is_completed_by_the_first_file_with_a_row_at_its_end(tmp_path: Path) -> None:
+    rate = 333.0
+    written = write(JOBS["clicks"], tmp_path, rate, 3.0, tmp_path)
+    times = [
+        [json.loads(line)["at"] for line in path.read_text().splitlines()] for path in sorted(tmp_path.glob("*.json"))
+    ]
+    assert sum(map(len, times)) == written
+    assert all(BASE_MS + 100 * n <= at < BASE_MS + 100 * (n + 1) for n, some in enumerate(times) for at in some)
+    for end in range(BASE_MS + 250, BASE_MS + 2_700, 250):
+        first = next(n for n, some in enumerate(times) if some and some[-1] >= end)
+        assert completing_file(JOBS["words"], end, rate) == first
+        assert completing_file(JOBS["clicks"], end, rate) >= first
+
+
+def test_settings_are_as_many_and_as_loaded_as_was_promised() -> None:
+    assert len(settings()) >= 34
+    assert len({setting.label for setting in settings()}) == len(settings())
+    assert all(0.3 <= setting.load <= 0.85 for setting in settings())
+    assert sum(setting.job != "windowed" for setting in settings()) >= 22
+
+
+def test_what_is_foretold_follows_the_load() -> None:
+    for setting in settings()[:4]:
+        known = profile(**{name: stream() for name in JOBS[setting.job].streams})
+        found = foretell(setting, known, {"rows0": (0.1, 1e-6)})
+        assert found.rate > 0
+        assert 0 < found.mean < found.bound
+        assert found.mean == pytest.approx(sum(found.phases.values()))
+        assert found.rows >= 0.99 * found.rate * max(PIECE, setting.trigger)
+        json.dumps(found.to_json())
+
+
+def outcome(predicted: float, *measured: float, job: str = "words") -> Outcome:
+    return Outcome(job, "", Compared(predicted, measured), 2.0, Compared(predicted, measured), 3.0)
+
+
+def test_figures_count_errors_beyond_half_the_range() -> None:
+    found = figures([outcome(1.0, 1.0), outcome(1.3, 0.9, 1.1), outcome(1.2, 0.9, 1.1)])
+    assert found["mean.settings"] == 3
+    assert found["mean.within15"] == pytest.approx(2 / 3)
+    assert found["mean.raw15"] == pytest.approx(1 / 3)
+    assert found["p99.within20"] == 1
+    assert found["naive.within15"] == 0
+    assert found["cantelli.factor"] == pytest.approx(3.0)
+
+
+def test_trends_are_told_of_settings_of_a_job_that_differ_by_more_than_their_ranges() -> None:
+    assert trends([outcome(1.0, 1.0), outcome(2.0, 2.0)]) == [True]
+    assert trends([outcome(2.0, 1.0), outcome(1.0, 2.0)]) == [False]
+    assert trends([outcome(1.0, 1.0), outcome(2.0, 1.05)]) == []
+    assert trends([outcome(1.0, 0.5, 2.0), outcome(2.0, 1.9, 2.1)]) == []
+    assert trends([outcome(1.0, 1.0), outcome(2.0, 2.0, job="clicks")]) == []

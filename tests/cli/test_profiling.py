@@ -1,0 +1,87 @@
+"""A profile of a job that runs on Spark, and a plan by it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+import transom as tm
+from transom.api.app import App
+from transom.api.profiling import Profiler
+from transom.cli.loading import load
+from transom.cli.main import cli
+from transom.cli.profiling import here
+from transom.engine.control.nature import nature
+from transom.errors import DefinitionError
+from transom.jobs.digest import job_digest
+from transom.model.phases import Phase
+
+JOB = """
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import transom as tm
+
+HERE = Path(__file__).parent
+
+
+def build(spark):
+    source = tm.sources.memory("page string, at timestamp")
+    noon = datetime(2026, 3, 1, 12)
+    source.add([("abcdefgh"[i % 8], noon + timedelta(seconds=i)) for i in range(2_000)])
+    app = tm.App(spark, checkpoint=HERE / "ckpt")
+    clicks = app.stream(source, event_time="at", name="clicks")
+    pages = clicks.group_by("page").window("10 seconds").agg(n=tm.count()).within("2 seconds")
+    pages.to(tm.sinks.parquet(HERE / "out"), name="pages")
+    return app
+"""
+
+
+@pytest.mark.slow  # seconds are what it takes
+def test_a_profile_is_made_into_no_sink_and_a_plan_by_it(spark: SparkSession, tmp_path: Path) -> None:
+    job, where = tmp_path / "job.py", tmp_path / "job.profile.json"
+    job.write_text(JOB)
+    build = load(job, tmp_path / "aside", aside=True)
+    made = Profiler(lambda: build(spark), 14.0).run(spark, job_digest(job), here())
+    assert {each.name for each in tmp_path.iterdir()} <= {"job.py", "__pycache__"}
+    clicks = made.streams["clicks"]
+    assert (clicks.closing, clicks.limit, clicks.after) == (10.0, 2.0, None)
+    assert clicks.results == pytest.approx(8.0)
+    assert clicks.cost(Phase.MAP).fixed > 0
+    assert clicks.cost(Phase.PLAN).fixed > 0
+    where.write_text(made.to_json())
+    options = ["--profile", str(where), "--rate", "50", "--within", "1 minute", "--quantile", "0.9", "--json"]
+    shown = CliRunner().invoke(cli, ["plan", str(job), *options])
+    assert shown.exit_code == 0, shown.output
+    assert json.loads(shown.stdout)["latencies"]["clicks"] < 60
+
+
+def test_what_the_job_says_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+    app = App(spark, tmp_path / "checkpoint")
+    clicks = app.stream(tm.sources.memory("k string, at timestamp"), event_time="at", name="clicks")
+    short = clicks.group_by("k").window("1 second", tm.sliding("10 seconds", every="5 seconds")).agg(n=tm.count())
+    short.within("3 seconds").to(tm.sinks.memory(), name="short")
+    clicks.group_by("k").window(tm.calendar("day")).agg(n=tm.count()).within("1 minute").to(tm.sinks.memory(), "day")
+    short.results().group_by("k").window("1 minute").agg(n=tm.sum("n")).to(tm.sinks.memory(), name="more")
+    first, second = (nature(each, 50_000) for each in app._definitions())
+    assert (first.closing, first.look, first.limit, first.after) == (1.0, 0.05, 3.0, None)
+    assert first.windows == pytest.approx(1 + 1 / 5 + 1 / 86_400)
+    assert (second.closing, second.limit, second.after) == (60.0, None, "clicks")
+
+
+def test_a_job_that_writes_rows_as_files_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    def build() -> App:
+        app = App(spark, tmp_path / "checkpoint")
+        source = tm.sources.memory("k string, at timestamp")
+        source.add([("a", datetime(2026, 3, 1, tzinfo=UTC))])
+        app.stream(source, event_time="at").rows().to(tm.sinks.parquet(tmp_path / "rows"), name="rows")
+        return app
+
+    with pytest.raises(DefinitionError, match="'rows' writes rows as files"):
+        Profiler(build, 7.0).run(spark, "", {})
+    assert not (tmp_path / "rows").exists()
