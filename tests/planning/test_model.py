@@ -23,6 +23,11 @@ LARGE = Machine(8, shared=False)
 ONE_TASK = 1 << 40
 
 
+def on_looks(cycle: float) -> float:
+    """Return the trigger with which cuts begin every so often: it is seen at the look after it has passed."""
+    return cycle - stream().cost(Phase.LOOK).fixed
+
+
 def predicted(known: Profile, rate: float, machine: Machine = LARGE, **values) -> Prediction:
     values = {"rows_per_task": ONE_TASK, **values}
     return Model(known, machine, tuning(known, **values), dict.fromkeys(known.streams, rate)).predict()
@@ -43,10 +48,12 @@ def simulated(known: Profile, rate: float, trigger: float, count: int = 10_000) 
     found, started, free, at = [], -math.inf, 0.0, 0
     while at < count:
         start = max(pieces[at], started + trigger, free)
+        if start > free:  # seen at the next look
+            start += takes((Phase.LOOK,), 0.0)
         upto = int(np.searchsorted(pieces, start, side="right"))
         free = start + takes(CUT, float(rows[at:upto].sum()))
         closings = pieces[at:upto]
-        found.extend(free - closings + takes((Phase.LOOK, *OF_WINDOWS), 0.0))
+        found.extend(free - closings + takes(OF_WINDOWS, 0.0))
         started, at = start, upto
     return np.array(found)
 
@@ -128,7 +135,7 @@ def test_a_stream_that_cannot_keep_up_leaves_no_other_one_without_loads():
 
 def test_loads_are_the_work_of_a_second():
     known = profile(a=stream(closing=4.0), b=stream(closing=4.0))
-    said = predicted(known, 5_000, Machine(8, True, driver=0.5), trigger=2.0)
+    said = predicted(known, 5_000, Machine(8, True, driver=0.5), trigger=on_looks(2.0))
     one = Cutting(stream(), tuning(known, 2.0, rows_per_task=ONE_TASK).of("a"), 8, 8).of(10_000)
 
     def each_second(phase: Phase) -> float:
@@ -141,7 +148,7 @@ def test_loads_are_the_work_of_a_second():
     assert said.loads["sinks"] == pytest.approx(each_second(Phase.DELIVER))
     work = sum(map(each_second, (*TASKS, *DRIVER)))
     assert said.loads["cores"] == pytest.approx((2 * work + 0.5) / 8)
-    apart = predicted(known, 5_000, Machine(8, False), trigger=2.0)
+    apart = predicted(known, 5_000, Machine(8, False), trigger=on_looks(2.0))
     assert apart.loads["cores"] == pytest.approx(2 * sum(map(each_second, TASKS)) / 8)
 
 
@@ -156,7 +163,7 @@ def test_the_cores_of_a_job_are_what_all_else_leaves():
 def test_other_streams_and_their_driver_leave_the_rest_of_the_cores():
     each = stream(scv=0.0)
     known = profile(a=each, b=each)
-    said = predicted(known, 10_000, Machine(4, driver=0.2), trigger=1.0, rows_per_task=1_000)
+    said = predicted(known, 10_000, Machine(4, driver=0.2), trigger=on_looks(1.0), rows_per_task=1_000)
     cut = Cutting(each, tuning(known, 1.0, rows_per_task=1_000).of("b"), 4, 4).of(10_000)
     tasks, driver = (sum(cut.work(phase) for phase in phases) for phases in (TASKS, DRIVER))
     free = 4 - 0.2 - driver - tasks / 2  # one of the two slots is its own

@@ -27,7 +27,7 @@ from transom.planning.moments import NEVER, Moments, mixed
 from transom.planning.orders import slowest
 from transom.planning.phases import CUT, DRIVER, TASKS, THREAD
 from transom.planning.profile import Profile, StreamProfile
-from transom.planning.queues import Shared, cycle, gate_wait, queueing, slot_wait
+from transom.planning.queues import Shared, cycle, gate_wait, queueing, slot_wait, waiting_share
 
 ROUNDS = 40
 """Steps in which the streams' waits for each other must settle."""
@@ -95,6 +95,12 @@ class _State:
     slot: Moments = AT_ONCE
     thread: Moments = AT_ONCE
     shown: _Shown | None = None
+
+    @property
+    def trigger(self) -> float:
+        """Seconds between two starts of cuts at least: a trigger that has passed is seen at the next look."""
+        trigger = self.cutting.tuning.trigger_seconds
+        return trigger + self.profile.cost(Phase.LOOK).fixed if trigger else 0.0
 
     @property
     def closing(self) -> float:
@@ -196,9 +202,9 @@ class Model:
         state.cutting = self._cutting(name, state.profile, busy)
         state.slot = slot_wait([each.shared for each in others], slots)
         state.thread = _thread_wait([part for each in others for part in each.thread])
-        waits, trigger = state.slot.mean + state.thread.mean, self._tuning.of(name).trigger_seconds
+        waits = state.slot.mean + state.thread.mean
         state.cycle = cycle(
-            self._rates[name], trigger, state.profile.piece, lambda rows: waits + state.cutting.seconds(rows)
+            self._rates[name], state.trigger, state.profile.piece, lambda rows: waits + state.cutting.seconds(rows)
         )
         if math.isfinite(state.cycle):
             state.rows = self._rates[name] * state.cycle
@@ -230,7 +236,11 @@ class Model:
         state = self._states[name]
         stream, cut = state.profile, state.cutting.of(rows)
         phases = {phase: cut.phase(phase) for phase in Phase}
-        phases[Phase.TURN] = gate_wait(self._least(name, rows), stream.piece, stream.regular)
+        least = self._least(name, rows)
+        phases[Phase.TURN] = gate_wait(least, stream.piece, stream.regular)
+        # What comes while the stream waits for its turn is there when it has it.
+        at_rest = 1 - waiting_share(least, stream.piece, stream.regular)
+        phases[Phase.LOOK] = phases[Phase.LOOK].in_share(at_rest)
         phases[Phase.SLOT] = state.slot
         phases[Phase.COMMIT] += state.thread
         phases[Phase.CONSOLIDATE] = slowest(phases[Phase.CONSOLIDATE], stream.groups)
@@ -241,7 +251,7 @@ class Model:
         """Return the seconds from the start of a cut of so many rows until the next one may start."""
         state = self._states[name]
         taken = state.slot.mean + state.thread.mean + state.cutting.seconds(rows)
-        return max(self._tuning.of(name).trigger_seconds, taken)
+        return max(state.trigger, taken)
 
     def _after(self, name: str, alone: Mapping[str, StreamLatency]) -> StreamLatency:
         """Add the latency of the streams whose results a stream reads."""

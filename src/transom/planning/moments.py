@@ -46,6 +46,15 @@ class Moments:
         """Standard deviation, seconds."""
         return math.sqrt(self.variance)
 
+    def in_share(self, share: float) -> Moments:
+        """Return the moments of a time that is this one in a share of the cases, and nothing in the others.
+
+        >>> Moments(2.0, 0.0).in_share(0.5)
+        Moments(mean=1.0, variance=1.0)
+        """
+        mean = share * self.mean
+        return Moments(mean, max(0.0, share * self.square - mean**2))
+
     @classmethod
     def spread(cls, length: float) -> Moments:
         """Return the moments of a time that is anything from 0 to `length` with equal chance."""

@@ -104,27 +104,37 @@ def _crossing(after: Callable[[float], float], low: float) -> float:
     return high
 
 
-def gate_wait(length: float, piece: float, regular: float) -> Moments:
-    """Return how long rows wait for the next cut of their stream, without the spread of the cut's length itself.
+def waiting_share(length: float, piece: float, regular: float) -> float:
+    """Return which share of the arrivals does not find the stream at rest.
 
-    What arrives while a cut is under way, or the trigger since its start, waits for the next one, anything up to the
-    whole cycle with equal chance (E[T^2] / 2 E[T] over cycles of several lengths, see `model`). If pieces come less
-    often than cuts may start, one that comes late enough finds the stream at rest and does not wait. For pieces at
-    random times, g apart on average, a cycle takes in T/g + exp(-T/g) of them, and all but the last wait.
+    If pieces come less often than cuts may start, one that comes late enough does. For pieces at random times, g apart
+    on average, a cycle T takes in T/g + exp(-T/g) of them, and all but the last wait.
 
     Args:
         length: Time that must pass between two starts, T: the trigger or the cut, seconds.
         piece: Mean time from one arrival to the next, seconds.
         regular: Squared coefficient of variation of that, 0 to 1.
     """
-    waits = Moments.spread(length)
     if piece <= 0 or length <= 0:
-        return waits
+        return 1.0
     at_random = length / piece / (length / piece + math.exp(-length / piece))
     like_clockwork = 0.0 if length <= piece else 1.0
-    share = min(1.0, regular) * at_random + (1 - min(1.0, regular)) * like_clockwork
-    mean = share * waits.mean
-    return Moments(mean, share * waits.square - mean**2)
+    return min(1.0, regular) * at_random + (1 - min(1.0, regular)) * like_clockwork
+
+
+def gate_wait(length: float, piece: float, regular: float) -> Moments:
+    """Return how long rows wait for the next cut of their stream, without the spread of the cut's length itself.
+
+    What arrives while a cut is under way, or the trigger since its start, waits for the next one, anything up to the
+    whole cycle with equal chance (E[T^2] / 2 E[T] over cycles of several lengths, see `model`). What finds the stream
+    at rest does not wait.
+
+    Args:
+        length: Time that must pass between two starts, T: the trigger or the cut, seconds.
+        piece: Mean time from one arrival to the next, seconds.
+        regular: Squared coefficient of variation of that, 0 to 1.
+    """
+    return Moments.spread(length).in_share(waiting_share(length, piece, regular))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,113 @@
+"""What a running application knows of its costs: by how its cuts are computed, and also after a restart."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from tests.planning.profiles import stream
+from tests.planning.test_fit import cuts_of
+
+import transom as tm
+from transom.engine.control import digests
+from transom.engine.control.digests import Digests
+from transom.engine.streams.cuts import JobOptions
+from transom.engine.streams.feed import OUTSIDE
+from transom.model.phases import Phase
+from transom.planning.fit import Nature
+from transom.planning.profile import Equipment
+from transom.windows.components import Arrangement
+
+CORES = 4
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digests, "_machine", lambda streams: Equipment(CORES))
+
+
+def running(name: str = "s") -> SimpleNamespace:
+    query = SimpleNamespace(windows=(tm.tumbling("1 second"),), target=SimpleNamespace(limit=2_000_000))
+    return SimpleNamespace(
+        name=name,
+        compiler=SimpleNamespace(arrangement=Arrangement()),
+        options=JobOptions(),
+        state=SimpleNamespace(cut=0, queries={"q": None}),
+        definition=SimpleNamespace(queries=[query], feed=OUTSIDE),
+    )
+
+
+def of(*streams: SimpleNamespace) -> Digests:
+    return Digests({each.name: each for each in streams}, 50_000, lambda: 0)  # type: ignore[arg-type]
+
+
+def test_a_profile_is_made_of_what_was_measured() -> None:
+    known = of(running())
+    assert "0 cuts were measured" in known.known().unknown["s"]
+    assert not known.known().profile.streams
+    for cut in cuts_of(stream()):
+        known.take(cut)
+    found = known.known()
+    assert not found.unknown
+    assert found.profile.equipment.cores == CORES
+    assert found.profile.streams["s"].limit == 2.0
+    assert found.profile.streams["s"].cost(Phase.PLAN).fixed == pytest.approx(0.06, rel=0.02)
+
+
+def test_another_arrangement_or_tier_is_learned_anew_and_the_old_one_is_remembered() -> None:
+    one, cuts = running(), cuts_of(stream())
+    known = of(one)
+    for cut in cuts:
+        known.take(cut)
+    before = known.known().profile
+    one.state.cut, one.options = 200_000, JobOptions(all_in_files=True)
+    known.take(cuts[0])  # computed before, though it is told of now
+    assert "0 cuts were measured" in known.known().unknown["s"]
+    one.options = JobOptions()
+    assert known.known().profile == before
+
+
+def test_a_restart_begins_with_what_was_known() -> None:
+    first, cuts = of(running()), cuts_of(stream())
+    for cut in cuts:
+        first.take(cut)
+    second = of(running())
+    second.restore(first.to_json())
+    assert second.known().profile == first.known().profile
+    for cut in cuts[:3]:
+        second.take(cut)
+    assert second.known().profile == first.known().profile
+    elsewhere = running()
+    elsewhere.options = JobOptions(all_in_files=True)
+    third = of(elsewhere)
+    third.restore(first.to_json())
+    assert third.known().unknown
+
+
+@pytest.mark.parametrize("kept", [{}, {"profile": {"format": 99}, "ways": {"s": "a"}}, {"profile": [], "ways": {}}])
+def test_what_cannot_be_read_is_passed_over(kept) -> None:
+    known = of(running())
+    known.restore(kept)
+    assert known.known().unknown
+
+
+def test_what_another_stream_feeds_is_not_known_before_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = running("child")
+    monkeypatch.setattr(
+        digests, "nature", lambda definition, look: Nature(after="s" if definition is child.definition else None)
+    )
+    known = of(running("s"), child)
+    known._before["child", digests.way_of(child)] = stream()  # type: ignore[arg-type]
+    assert "reads results of 's'" in known.known().unknown["child"]
+    for cut in cuts_of(stream()):
+        known.take(cut)
+    assert known.known().profile.chain("child") == ["child", "s"]
+
+
+def test_a_profile_of_a_file_is_one_to_begin_with() -> None:
+    first = of(running())
+    for cut in cuts_of(stream()):
+        first.take(cut)
+    second = of(running())
+    second.begin(first.known().profile)
+    assert second.known().profile == first.known().profile
