@@ -1,0 +1,114 @@
+"""Runs of the jobs of `model_jobs` on Spark: files appear every tenth of a second, and results are waited for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from benchmarks import feed
+from benchmarks.harness import Run, percentile
+from benchmarks.model_jobs import JOBS, PIECE, Job, completing_file, write
+from benchmarks.worker import Worker
+from transom.model.phases import OF_A_JOB, WAITS, CutPhases, Phase
+from transom.model.tuning import Tuning
+from transom.planning.profile import Profile
+
+REAL_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
+"""Where the texts are, if `--data` has none."""
+WARM = 8.0
+"""Seconds of each run that do not count."""
+EVENTS_PER_SECOND = 2_000
+"""Rows for each second of event time in the backlog that is profiled."""
+Lines = dict[str, tuple[float, float]]
+"""Of each stream fixed seconds of a cut and seconds of a row, as the scheduler has them."""
+
+
+def texts(run: Run) -> Path:
+    """Return where real texts are."""
+    return run.data if any(run.data.glob("wikipedia_*")) else REAL_DATA
+
+
+def profiled(run: Run, worker: Worker, job: str, seconds: float) -> tuple[Profile, Lines]:
+    """Profile a job over a backlog."""
+    source = run.work / f"backlog-{job}"
+    if not source.exists():
+        write(JOBS[job], source, EVENTS_PER_SECOND, 120 if run.quick else 900, texts(run))
+    made = worker.call("profile", job=job, source=source, seconds=seconds)
+    found = Profile.from_json(made["profile"], job)
+    run.say(f"profile of {job}: {sum(stream.cuts for stream in found.streams.values())} cuts")
+    return found, {name: (fixed, row) for name, (fixed, row) in made["lines"].items()}
+
+
+class Seen:
+    """What was seen of a run.
+
+    Args:
+        job: The job.
+        rate: Rows in a second.
+        report: What the runner returned.
+        arrived: When its files appeared.
+    """
+
+    def __init__(self, job: Job, rate: float, report: Mapping[str, Any], arrived: Sequence[feed.Arrival]) -> None:
+        first, visible = round(WARM / PIECE), {each.number: each.visible for each in arrived}
+        latest: dict[tuple[str, int], float] = {}
+        for query, end, moment in report["seen"]:
+            number = completing_file(job, end, rate)
+            if number >= first and number in visible:
+                latency = (moment - visible[number]) / 1e9
+                latest[query, number] = max(latency, latest.get((query, number), 0.0))
+        self.latencies = list(latest.values())
+        cuts = [CutPhases.from_json(cut) for cut in report["cuts"]]
+        self.phases = phases_of(cuts[len(cuts) // 5 :])
+        self.tasks = [cut.tasks for cut in cuts if cut.tasks is not None]
+        self.backlog_seconds = report["backlog"] / rate / len(job.streams)
+        """For how long the rows that were left at the end have come."""
+
+    @property
+    def mean(self) -> float:
+        """Mean latency, seconds."""
+        return fmean(self.latencies)
+
+    @property
+    def quantile(self) -> float:
+        """The 0.99 quantile of the latencies, seconds."""
+        return percentile(self.latencies, 0.99)
+
+
+def phases_of(cuts: Sequence[CutPhases]) -> dict[str, float]:
+    """Return the mean of each phase: of waits over the rows, of the others over the cuts of which it is known."""
+    found = {}
+    for phase in Phase:
+        if phase in WAITS:
+            parts = [(cut.rows, cut.seconds.get(phase, 0.0)) for cut in cuts if cut.rows]
+        elif phase in OF_A_JOB:
+            parts = [(1, cut.seconds.get(phase, 0.0)) for cut in cuts if cut.stages]
+        else:
+            parts = [(1, cut.seconds[phase]) for cut in cuts if phase in cut.seconds]
+        if parts:
+            found[str(phase)] = sum(weight * each for weight, each in parts) / sum(weight for weight, _ in parts)
+    return found
+
+
+def measure(run: Run, worker: Worker, job: Job, rate: float, tuning: Tuning, seconds: float) -> Seen:
+    """Run a job once at a rate; the first seconds do not count.
+
+    Raises:
+        RuntimeError: Nothing came of it.
+    """
+    place = run.fresh("setting")
+    source, incoming, notes = place / "source", place / "in", place / "arrivals.jsonl"
+    incoming.mkdir()
+    write(job, source, rate, seconds + WARM, texts(run))
+    worker.call("start", job=job.name, incoming=incoming, output=place / "app", tuning=tuning.to_json())
+    code = feed.start(source, incoming, notes, PIECE).wait()
+    if code != 0:
+        raise RuntimeError(f"The feeding process ended with {code}.")
+    time.sleep(1.0)
+    seen = Seen(job, rate, worker.call("stop"), feed.arrivals(notes))
+    if not seen.latencies:
+        raise RuntimeError(f"{job.name}, {rate:,.0f} rows/s: no window was completed in time.")
+    return seen

@@ -1,0 +1,190 @@
+"""What `transom plan` allows, on Spark: limits that are kept, and rates beside those of rules of thumb.
+
+After Table 4 and Figure 6f to i of Li, Diao and Shenoy (2015). For each job and limit the largest rate is planned that
+two cores do. Part `planned` runs it, for the mean and for the 0.99 quantile. Part `rules` looks for the largest rate
+that is really within the limit, in steps of 4 %, for rules of thumb, for Transom's own settings, and for the planned ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+from statistics import median
+
+from benchmarks.harness import CORES, Run, benchmark
+from benchmarks.model_jobs import JOBS, PIECE
+from benchmarks.model_runs import Seen, measure, profiled
+from benchmarks.rates import Search as RateSearch
+from benchmarks.rates import Trial
+from benchmarks.worker import Worker
+from transom.model.tuning import StreamTuning, Tuning
+from transom.planning.model import Machine
+from transom.planning.profile import Profile
+from transom.planning.solve import Choice, Goal, Search
+
+LIMITS = {"words": 1.0, "windowed": 3.0, "clicks": 1.0}
+"""Seconds."""
+QUANTILE = 0.99
+REPEATS = 3
+STEP = 1.04
+"""Of one rate to the next that is looked at."""
+GROWING = 2.0
+"""A backlog of so many limits at the end has grown."""
+REDUCED = "one job, one run of 20 s each instead of three of 90, no rules of thumb"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The largest rate within a limit, by the model."""
+
+    job: str
+    share: float | None
+    """Of the results; None for the mean."""
+    rate: float
+    choice: Choice
+
+    @property
+    def label(self) -> str:
+        """What is kept."""
+        return f"{self.job}, {'mean' if self.share is None else self.share} within {LIMITS[self.job]:g} s"
+
+    def latency(self, seen: Seen) -> float:
+        """Return what has the limit, seconds."""
+        return seen.mean if self.share is None else seen.quantile
+
+    def met(self, seen: Seen) -> bool:
+        """Tell whether it was kept without a growing backlog."""
+        limit = LIMITS[self.job]
+        return self.latency(seen) <= limit and seen.backlog_seconds <= GROWING * limit
+
+
+def planned(job: str, known: Profile, share: float | None) -> Planned:
+    """Return the largest rate that two cores do within the limit, with the usual margin.
+
+    Raises:
+        RuntimeError: There is none.
+    """
+    streams = {name: replace(each, piece=PIECE, regular=0.0) for name, each in known.streams.items()}
+    known = replace(known, streams=streams)
+    start = 1_000.0
+    goal = Goal(dict.fromkeys(streams, start), dict.fromkeys(streams, LIMITS[job]), share)
+    search = Search(known, Machine(CORES, True, known.equipment.driver))
+    factor, choice = search.largest(goal, 0.0, 1.0)
+    if choice is None:
+        raise RuntimeError(f"{job}: no rate is within {LIMITS[job]:g} s by the model.")
+    return Planned(job, share, factor * start, choice)
+
+
+def rules(job: str) -> dict[str, Tuning]:
+    """Return the rules of thumb: a trigger, and as many partitions as cores, or 200."""
+    return {
+        f"{trigger:g} s, {partitions} partitions": Tuning(
+            2,
+            dict.fromkeys(
+                JOBS[job].streams, StreamTuning(round(1e6 * trigger), rows_per_task=1, partitions=partitions)
+            ),
+        )
+        for trigger, partitions in product((0.1, 0.5, 1.0, 5.0), (CORES, 200))
+    }
+
+
+def best_rate(run: Run, worker: Worker, plan: Planned, tuning: Tuning, seconds: float) -> float:
+    """Return the largest rate that is really within the limit; 0 if none is."""
+    limit = LIMITS[plan.job]
+    search = RateSearch(limit, plan.rate, STEP, plan.rate / 64, plan.rate * 8)
+    trials: list[Trial] = []
+    while (rate := search.next(trials)) is not None:
+        try:
+            seen = measure(run, worker, JOBS[plan.job], rate, tuning, seconds)
+            kept = seen.backlog_seconds <= GROWING * limit
+            trials.append(Trial(rate, plan.latency(seen) if kept else float("inf")))
+        except RuntimeError as error:  # nothing came in time
+            run.say(str(error))
+            trials.append(Trial(rate, float("inf")))
+        run.say(f"{plan.label}: {rate:,.0f} rows/s, {trials[-1].seconds:.2f} s")
+    best = search.best(trials)
+    return 0.0 if best is None else best.rate
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The largest rates that were really within a limit."""
+
+    planned: float
+    rules: dict[str, float]
+    default: float
+
+    @property
+    def best(self) -> str:
+        """The best rule."""
+        return max(self.rules, key=lambda name: self.rules[name])
+
+
+def compare_rules(run: Run, worker: Worker, plan: Planned, seconds: float) -> Rates:
+    """Find the largest rates of the plan, the rules and the defaults."""
+    found = {name: best_rate(run, worker, plan, tuning, seconds) for name, tuning in rules(plan.job).items()}
+    defaults = Tuning(2, dict.fromkeys(JOBS[plan.job].streams, StreamTuning()))
+    default = best_rate(run, worker, plan, defaults, seconds)
+    own = best_rate(run, worker, plan, plan.choice.tuning, seconds)
+    rates = Rates(own, found, default)
+    run.figure(f"{plan.job}.planned.rate", own)
+    run.figure(f"{plan.job}.rule_best.rate", found[rates.best])
+    run.figure(f"{plan.job}.default.rate", default)
+    return rates
+
+
+def show_rates(run: Run, found: dict[str, Rates]) -> None:
+    """Print the rates, and keep the gains: medians over the jobs."""
+    rows = [
+        [job, each.planned, each.rules[each.best], each.best, median(each.rules.values()), each.default]
+        for job, each in found.items()
+    ]
+    columns = ["", "planned, rows/s", "best rule", "which", "median rule", "defaults"]
+    run.table("largest rates within the limit", columns, rows)
+    for name, others in (
+        ("gain", [each.rules[each.best] for each in found.values()]),
+        ("gain_median", [median(each.rules.values()) for each in found.values()]),
+        ("gain_default", [each.default for each in found.values()]),
+    ):
+        gains = [each.planned / max(1.0, other) for each, other in zip(found.values(), others, strict=True)]
+        run.figure(name, median(gains))
+
+
+def keep(run: Run, worker: Worker, plans: list[Planned], seconds: float, repeats: int) -> None:
+    """Run all plans at their rates, in turn."""
+    rows, met = [], {plan.label: 0 for plan in plans}
+    for number in range(repeats):
+        for plan in plans:
+            seen = measure(run, worker, JOBS[plan.job], plan.rate, plan.choice.tuning, seconds)
+            met[plan.label] += plan.met(seen)
+            expected = max(plan.choice.latencies.values())
+            rows.append([plan.label, number + 1, plan.rate, expected, plan.latency(seen), seen.backlog_seconds])
+            run.say(f"{plan.label}: {plan.rate:,.0f} rows/s, {plan.latency(seen):.2f} s, {expected:.2f} s expected")
+    run.table("plans", ["", "repeat", "rows/s", "expected, s", "seen, s", "left, s"], rows)
+    run.figure("runs", float(repeats * len(plans)))
+    run.figure("runs_met", float(sum(met.values())))
+    for share, name in ((None, "mean"), (QUANTILE, "p99")):
+        some = [plan.label for plan in plans if plan.share == share]
+        run.figure(f"{name}.runs_met", float(sum(met[label] for label in some)))
+        run.figure(f"{name}.runs", float(repeats * len(some)))
+
+
+def main() -> None:
+    """Run the benchmark."""
+    with benchmark("plan", REDUCED, parts=("planned", "rules")) as run:
+        jobs = ["words"] if run.quick else list(LIMITS)
+        seconds = 20.0 if run.quick else 90.0
+        with Worker("model_runner", run.work) as worker:
+            known = {job: profiled(run, worker, job, 20.0 if run.quick else 120.0)[0] for job in jobs}
+            plans = [planned(job, known[job], share) for job in jobs for share in (None, QUANTILE)]
+            for plan in plans:
+                run.say(f"{plan.label}: {plan.rate:,.0f} rows/s with {plan.choice.tuning.to_json()}")
+            if "planned" in run.parts:
+                keep(run, worker, plans, seconds, 1 if run.quick else REPEATS)
+            if "rules" in run.parts and not run.quick:
+                show_rates(run, {p.job: compare_rules(run, worker, p, 30.0) for p in plans if p.share is None})
+        run.check([])
+
+
+if __name__ == "__main__":
+    main()
