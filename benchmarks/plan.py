@@ -2,7 +2,7 @@
 
 After Table 4 and Figure 6f to i of Li, Diao and Shenoy (2015). For each job and limit the largest rate is planned that
 two cores do. Part `planned` runs it, for the mean and for the 0.99 quantile. Part `rules` looks for the largest rate
-that is really within the limit, in steps of 4 %, for rules of thumb, for Transom's own settings, and for the planned ones.
+that is really within the limit, in steps of 4 %, for rules of thumb, for Transom's defaults, and for what was planned.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from transom.cli.loading import load
 from transom.cli.main import cli
 from transom.cli.profiling import here
 from transom.engine.control.nature import nature
+from transom.engine.control.phases import PhaseRecorder
 from transom.errors import DefinitionError
 from transom.jobs.digest import job_digest
 from transom.model.phases import Phase
@@ -57,6 +58,35 @@ def test_a_profile_is_made_into_no_sink_and_a_plan_by_it(spark: SparkSession, tm
     where.write_text(made.to_json())
     options = ["--profile", str(where), "--rate", "50", "--within", "1 minute", "--quantile", "0.9", "--json"]
     shown = CliRunner().invoke(cli, ["plan", str(job), *options])
+    assert shown.exit_code == 0, shown.output
+    assert json.loads(shown.stdout)["latencies"]["clicks"] < 60
+
+
+@pytest.mark.slow  # so many cuts are needed until an application knows itself
+def test_an_application_tells_what_it_expects_and_what_it_has_learned_outlasts_the_run(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    source = tm.sources.memory("page string, at timestamp")
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    source.add([("abcdefgh"[i % 8], noon + timedelta(seconds=i)) for i in range(24 * 40 + 10)])
+
+    def app() -> App:
+        made = App(spark, tmp_path / "checkpoint", max_rows_per_cut=40)
+        made._phases = lambda: PhaseRecorder(every=1)
+        clicks = made.stream(source, event_time="at", name="clicks")
+        clicks.group_by("page").window("10 seconds").agg(n=tm.count()).to(tm.sinks.memory(), name="pages")
+        return made
+
+    app().run(once=True)
+    ask = ["plan", str(tmp_path / "checkpoint"), "--json"]
+    with app().start():
+        told = json.loads(CliRunner().invoke(cli, ask).stdout)
+        shown = CliRunner().invoke(cli, [*ask, "--rate", "50", "--within", "1 minute"])
+    clicks = told["streams"]["clicks"]
+    assert clicks["unknown"] is None
+    assert clicks["expected"]["phases"]["plan"] > 0
+    assert told["profile"]["streams"]["clicks"]["closing"] == 10.0
+    assert told["changes"] == []
     assert shown.exit_code == 0, shown.output
     assert json.loads(shown.stdout)["latencies"]["clicks"] < 60
 
