@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from transom.model.phases import Phase
 from transom.model.tuning import StreamTuning, Tuning
-from transom.planning.profile import Equipment, KeyCurve, PhaseCost, Profile, StreamProfile
+from transom.planning.keys import KeyCurve
+from transom.planning.profile import Equipment, PhaseCost, Profile, StreamProfile
 
 KEYS = KeyCurve(((100.0, 60.0), (10_000.0, 900.0), (1_000_000.0, 4_000.0)))
 

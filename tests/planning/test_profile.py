@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tests.planning.profiles import costs_of_streams, profile, stream
 
 from transom.errors import DefinitionError
+from transom.planning.keys import KeyCurve
 from transom.planning.moments import Residuals
-from transom.planning.profile import KeyCurve, PhaseCost, Profile
+from transom.planning.profile import PhaseCost, Profile
 
 
 @given(costs_of_streams)

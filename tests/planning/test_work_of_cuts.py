@@ -10,8 +10,9 @@ from tests.planning.profiles import stream
 from transom.model.phases import Phase
 from transom.model.tuning import StreamTuning
 from transom.planning.cuts import Cutting, clock, units
+from transom.planning.keys import KeyCurve
 from transom.planning.orders import slowest_of
-from transom.planning.profile import KeyCurve, PhaseCost, StreamProfile
+from transom.planning.profile import PhaseCost, StreamProfile
 
 ROOT = KeyCurve(((100.0, 10.0), (10_000.0, 100.0)))
 """As many keys as the root of the rows."""

@@ -72,12 +72,12 @@ def profile_job(job: Path, *, time: str, out: Path | None, spark: SparkChoice, a
 
 def _shown_profile(made: Profile, where: Path) -> RenderableType:
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    for head in ("stream", "cuts", "largest", "fixed", "per 1,000 rows", "results of a closing"):
+    for head in ("stream", "cuts", "largest", "fixed", "per 1,000 rows", "CPU of these", "results of a closing"):
         table.add_column(head, justify="left" if head == "stream" else "right")
     for name, stream in made.streams.items():
         fixed = sum(stream.cost(phase).fixed for phase in Phase if phase is not Phase.LOOK)
         table.add_row(
             plain_text(name), f"{stream.cuts:,}", f"{stream.most_rows:,.0f} rows", f"{1e3 * fixed:.0f} ms",
-            f"{1e6 * stream.cost(Phase.MAP).each:.2f} ms", f"{stream.results:,.0f}",
+            f"{1e6 * stream.cost(Phase.MAP).each:.2f} ms", f"{1e6 * stream.row_cpu:.2f} ms", f"{stream.results:,.0f}",
         )  # fmt: skip
     return Group(table, Text(f"Written to {where}. Next: transom plan JOB --profile {where} --rate N --within TIME"))

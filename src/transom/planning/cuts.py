@@ -6,10 +6,11 @@ import math
 
 from transom.model.phases import OF_A_JOB, Phase
 from transom.model.tuning import StreamTuning
+from transom.planning.keys import KeyCurve, PaneKeys
 from transom.planning.moments import Moments
 from transom.planning.orders import slowest_of
 from transom.planning.phases import CUT, TASKS, UNITS
-from transom.planning.profile import KeyCurve, PaneKeys, StreamProfile
+from transom.planning.profile import StreamProfile
 
 AT_ONCE = Moments()
 

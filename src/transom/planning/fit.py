@@ -8,20 +8,21 @@ tasks beside each other, and the slowest of them counts.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from transom.errors import DefinitionError
-from transom.model.phases import CutPhases, Phase
+from transom.model.phases import CutPhases, Phase, StageTasks
 from transom.model.slopes import Floats, line
 from transom.model.tuning import StreamTuning
 from transom.planning.cuts import AT_ONCE, Cutting, clock, units
+from transom.planning.keys import KeyCurve, PaneKeys
 from transom.planning.moments import Moments, Residuals
 from transom.planning.orders import slowest_of
 from transom.planning.phases import CUT, TASKS, UNITS
-from transom.planning.profile import KeyCurve, PaneKeys, PhaseCost, StreamProfile
+from transom.planning.profile import PhaseCost, StreamProfile
 
 LEAST = 16
 """Cuts that must be measured."""
@@ -98,6 +99,9 @@ def fit(
         limit=nature.limit,
         after=nature.after,
         cuts=len(read),
+        row_cpu=_each(read, lambda stage: stage.cpu),
+        row_bytes=_each(read, lambda stage: stage.input_bytes),
+        exchanged_bytes=_each([cut for cut in read if _behind(cut)], lambda stage: stage.shuffle_bytes),
         most_rows=most if before is None else max(most, before.most_rows),
     )
     return replace(profile, residuals=_residuals(profile, read, cores))
@@ -204,6 +208,12 @@ def _residuals(profile: StreamProfile, cuts: Sequence[CutPhases], cores: int) ->
         if time.variance > 0:
             found.append((sum(cut.seconds.get(phase, 0.0) for phase in CUT) - time.mean) / time.sigma)
     return Residuals(tuple(found))
+
+
+def _each(cuts: Sequence[CutPhases], of: Callable[[StageTasks], float]) -> float:
+    """Return what all stages had of something, for each row of the cuts."""
+    rows = sum(cut.rows for cut in cuts)
+    return sum(of(stage) for cut in cuts for stage in cut.stages) / rows if rows else 0.0
 
 
 def _tasks(cut: CutPhases) -> int:

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 import math
-from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from transom.errors import DefinitionError
 from transom.model.phases import Phase
+from transom.planning.keys import AGAIN, KeyCurve, PaneKeys
 from transom.planning.moments import Residuals
 
 FORMAT = 1
 """Version of the JSON; other ones are refused."""
-AGAIN = "Make it again: transom profile JOB --out FILE."
 
 
 def _number(value: Any, what: str) -> None:
@@ -30,6 +29,13 @@ def _number(value: Any, what: str) -> None:
 def _whole(value: Any, what: str, least: int) -> None:
     if not isinstance(value, int) or value < least:
         raise DefinitionError(f"{what} is {value}, not a whole number from {least} on.", AGAIN)
+
+
+_NUMBERS = (
+    *("merged", "results", "piece", "regular", "uneven", "most_rows", "pane", "span", "rows", "fanout"),
+    *("row_cpu", "row_bytes", "exchanged_bytes"),
+)
+"""The parts of what is known of a stream that are numbers from 0 on."""
 
 
 @dataclass(frozen=True)
@@ -53,65 +59,6 @@ class PhaseCost:
 
 
 NOTHING = PhaseCost()
-
-
-@dataclass(frozen=True)
-class KeyCurve:
-    """How many distinct keys so many rows have: points that were measured, straight lines in logarithms between them.
-
-    The first line begins at one row with one key; behind the last point the last line goes on. There are never more
-    keys than rows.
-
-    >>> round(KeyCurve(((100.0, 10.0), (10_000.0, 100.0))).keys(1_000), 2)
-    31.62
-    """
-
-    points: tuple[tuple[float, float], ...] = ()
-    """(rows, distinct keys), both at least 1, in order of the rows."""
-
-    def __post_init__(self) -> None:
-        rows = [point[0] for point in self.points]
-        keys = [point[1] for point in self.points]
-        ordered = rows == sorted(set(rows)) and keys == sorted(keys)
-        if not ordered or any(not 1 <= keys <= rows < math.inf for rows, keys in self.points):
-            raise DefinitionError(f"profile: {self.points} is no curve of keys over rows.", AGAIN)
-
-    def keys(self, rows: float) -> float:
-        """Return the distinct keys of so many rows; each row is one where nothing was measured."""
-        if not self.points or rows <= 1:
-            return max(0.0, rows)
-        place = min(bisect_left(self.points, (rows, 0.0)), len(self.points) - 1)
-        before = self.points[place - 1] if place else (1.0, 1.0)
-        return min(rows, _between(before, self.points[place], rows))
-
-
-def _between(one: tuple[float, float], other: tuple[float, float], rows: float) -> float:
-    """Return the keys of so many rows on the line, in logarithms, through two points."""
-    if other[0] <= one[0]:
-        return other[1]
-    slope = math.log(other[1] / one[1]) / math.log(other[0] / one[0])
-    return float(one[1] * (rows / one[0]) ** slope)
-
-
-@dataclass(frozen=True)
-class PaneKeys:
-    """How many rows of partials so many rows make: the keys of each pane that they reach into.
-
-    >>> curve = KeyCurve(((100.0, 10.0), (10_000.0, 100.0)))
-    >>> round(PaneKeys(curve, rows=100.0).keys(9_900))  # 100 panes, of which the first and the last are parts
-    995
-    """
-
-    curve: KeyCurve
-    rows: float = math.inf
-    """Rows of a pane; endless where all are in one."""
-    fanout: float = 1.0
-    """Rows that `map` makes of one, at most."""
-
-    def keys(self, rows: float) -> float:
-        """Return the rows of partials of so many rows that came one after the other."""
-        panes = 1 + rows / self.rows
-        return panes * self.curve.keys(self.fanout * rows / panes)
 
 
 @dataclass(frozen=True)
@@ -157,9 +104,15 @@ class StreamProfile:
     """Cuts that were measured."""
     most_rows: float = 0.0
     """Rows of the largest of them; 0 if that is unknown."""
+    row_cpu: float = 0.0
+    """Seconds of processor time of all tasks for each row; for people, as plans are made of the clock."""
+    row_bytes: float = 0.0
+    """Bytes that were read for each row, as far as Spark counts them."""
+    exchanged_bytes: float = 0.0
+    """Bytes that went through an exchange for each row, in cuts that have one."""
 
     def __post_init__(self) -> None:
-        for name in ("merged", "results", "piece", "regular", "uneven", "most_rows", "pane", "span", "rows", "fanout"):
+        for name in _NUMBERS:
             _number(getattr(self, name), f"profile: {name}")
         if not 0 < self.closing < math.inf:
             raise DefinitionError(f"profile: closing is {self.closing}.", AGAIN)
