@@ -23,7 +23,7 @@ SIZES = (1_000, 2_000, 8_000, 30_000, 60_000, 120_000)
 
 
 def stage(tasks: int) -> StageTasks:
-    return StageTasks(tasks, 1.0, 0.0, 1.0, 1.0)
+    return StageTasks(tasks, 1.0, 0.0, 1.0, 0.0)
 
 
 def seen(known: StreamProfile, rows: int, tasks: int, noise: np.random.Generator | None = None) -> CutPhases:
@@ -135,3 +135,12 @@ def test_one_closing_is_what_a_closing_takes() -> None:
     cuts[0] = replace(cuts[0], windows=1)
     found = fit("s", cuts, CORES, Nature())
     assert found.cost(Phase.CLOSE).fixed == pytest.approx(cuts[0].seconds[Phase.CLOSE])
+
+
+def test_a_row_takes_at_least_its_processor_time_where_the_clock_shows_nothing() -> None:
+    def beside_others(cut: CutPhases) -> CutPhases:
+        stages = tuple(replace(each, cpu=0.01 * each.tasks + 5e-6 * cut.rows) for each in cut.stages)
+        return replace(cut, stages=stages, seconds={**cut.seconds, Phase.MAP: 1.0})
+
+    found = fit("s", [beside_others(cut) for cut in cuts_of(stream())], CORES, Nature())
+    assert found.cost(Phase.MAP).each == pytest.approx(5e-6, rel=0.01)

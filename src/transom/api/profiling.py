@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.api.app import App
+from transom.api.running import Running
 from transom.engine.control.nature import nature
 from transom.engine.control.phases import PhaseRecorder
 from transom.errors import DefinitionError, QueryFailedError
@@ -36,14 +37,16 @@ CUTS = 8
 SKIPPED = 2
 """First cuts of each run that do not count: what they need is compiled."""
 COLD = 15.0
-"""Seconds of a run that only warms up, at most."""
+"""Seconds of a run that only warms up, at most, from its first cut on."""
 WARM_CUTS = 12
 """Cuts after which it has."""
-FIRST = 50_000
-"""Rows of a cut while it is not known what they cost."""
+FIRST, LARGE = 10_000, 100_000
+"""Rows of a cut while it is not known what they cost, and at most while it is found out how many are read in a time."""
 RUNS = 1 + 2 * len(SIZES)
 ONE_TASK = 1 << 40
 """Rows of a task that no cut has."""
+PATIENCE = 120.0
+"""Seconds that the first cut of a run may take, and be waited for, at most."""
 NAP = 0.1
 """Seconds between two looks at whether a run has ended."""
 COARSE = 4.0
@@ -89,9 +92,9 @@ class Profiler:
             )
         cores, each = session.sparkContext.defaultParallelism, self.seconds / RUNS
         self.say(f"Profiling for about {self.seconds:.0f} s, into no sink; first it warms up ...")
-        self._warm_up(each / CUTS)
+        speed = self._warm_up(each / CUTS)
         self.say("How much comes in which time ...")
-        app, found = self._measure({}, each, each / CUTS)
+        app, found = self._measure({}, each, each / CUTS, rows=min(LARGE, max(FIRST, round(speed * each / 2))))
         if not found:
             raise DefinitionError("profile: nothing was read.", "Give a longer time: --for 5m, or a source with rows.")
         largest = {name: max(max(SIZES), sum(cut.rows for cut in cuts) // CUTS) for name, cuts in found.items()}
@@ -110,13 +113,17 @@ class Profiler:
         local = str(session.sparkContext.master).startswith("local")
         return Profile(job, Equipment(cores, local, 0.0, dict(versions)), streams)
 
-    def _warm_up(self, trigger: float) -> None:
-        """Run until Java has compiled what cuts need: the first jobs of a session take seconds, whatever they do."""
+    def _warm_up(self, trigger: float) -> float:
+        """Run until Java has compiled what cuts need, and return how many rows a second were read at best.
+
+        The first jobs of a session take seconds, whatever they do.
+        """
         _, found = self._measure({}, COLD, trigger, WARM_CUTS)
         if sum(len(cuts) for cuts in found.values()) < WARM_CUTS:
             rows = {name: sum(cut.rows for cut in cuts) for name, cuts in found.items()}
             small = {name: _divided(max(1, each // WARM_CUTS), 1) for name, each in rows.items()}
             self._measure(small, COLD, trigger / WARM_CUTS, WARM_CUTS)
+        return max((cut.rows / cut.job for cuts in found.values() for cut in cuts if cut.job), default=0.0)
 
     def _require_small_pieces(self, largest: Mapping[str, int]) -> None:
         """Refuse sources that cannot be cut as small as cuts are to be.
@@ -134,15 +141,21 @@ class Profiler:
                 )
 
     def _measure(
-        self, streams: Mapping[str, StreamTuning], seconds: float, trigger: float, enough: float = math.inf
+        self,
+        streams: Mapping[str, StreamTuning],
+        seconds: float,
+        trigger: float,
+        enough: float = math.inf,
+        rows: int = FIRST,
     ) -> tuple[App, Cuts]:
         """Run for some time, until all is read, or until there are enough cuts.
 
         Args:
             streams: What is set of them; nothing while that is not known.
-            seconds: For how long.
+            seconds: For how long, from its first cut on.
             trigger: Least time between two cuts that take all there is, seconds.
             enough: So many cuts are.
+            rows: Of a cut, where nothing is set.
 
         Returns:
             What ran, and the cuts of each stream.
@@ -158,7 +171,7 @@ class Profiler:
         between: Micros = max(app.settings.poll, round(trigger * MICROS_PER_SECOND))
         with tempfile.TemporaryDirectory(prefix="transom-profile-", ignore_cleanup_errors=True) as directory:
             app.checkpoint = Path(directory, "checkpoint")
-            app.settings = _undisturbed(app.settings, between, streams)
+            app.settings = _undisturbed(app.settings, between, streams, rows)
             recorder = PhaseRecorder(note, every=1)
             app._phases = lambda: recorder
             app._queries.mute()
@@ -167,9 +180,8 @@ class Profiler:
                 app._queries.requests.tune(Tuning(1, paced), "a profile")
             running = app.start(on_progress=lambda progress: app.stop() if _all_read(app) else None)
             try:
-                for _ in range(math.ceil(seconds / NAP)):
-                    if running._ended.wait(NAP) or read[0] >= enough:
-                        break
+                _wait(running, lambda: bool(read[0]), PATIENCE)
+                _wait(running, lambda: read[0] >= enough, seconds)
             except BaseException:
                 app._stop_at_once()
                 raise
@@ -184,9 +196,16 @@ class Profiler:
         return app, found
 
 
-def _undisturbed(settings: Settings, trigger: Micros, streams: Mapping[str, StreamTuning]) -> Settings:
+def _wait(running: Running, until: Callable[[], bool], seconds: float) -> None:
+    """Wait until a run ends, something holds, or so many seconds have passed."""
+    for _ in range(math.ceil(seconds / NAP)):
+        if running._ended.wait(NAP) or until():
+            return
+
+
+def _undisturbed(settings: Settings, trigger: Micros, streams: Mapping[str, StreamTuning], rows: int) -> Settings:
     """Return settings with one job at a time, so that no other one has a part of the cores that it is measured on."""
-    most = max((each.rows_per_cut or 0 for each in streams.values()), default=min(FIRST, settings.max_rows_per_cut))
+    most = max((each.rows_per_cut or 0 for each in streams.values()), default=min(rows, settings.max_rows_per_cut))
     return replace(
         settings,
         tier="driver",

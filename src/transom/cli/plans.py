@@ -65,7 +65,10 @@ def plan_job(
         ControlError: There is no profile, and no application runs that has one.
     """
     if not rates and (within, profile, cores, executors) == (None, None, None, None):
-        show_application(job, timeout=timeout, as_json=as_json)
+        try:
+            show_application(job, timeout=timeout, as_json=as_json)
+        except (ControlError, CheckpointError, JobFileError) as error:
+            raise type(error)(error.message, f"{error.remedy} To plan for a rate, give it: --rate 50000.") from error
         return
     require_extra("planning", ("scipy",), "transom plan")
     known = known_of(job, profile, timeout)
@@ -207,15 +210,22 @@ def notes(known: Profile, plan: Plan) -> list[str]:
     found = []
     for name, each in plan.choice.prediction.streams.items():
         stream = known.streams[name]
-        if stream.most_rows and each.rows > 2 * stream.most_rows:
-            found.append(
-                f"{name}: cuts of {each.rows:,.0f} rows; the largest measured had {stream.most_rows:,.0f}, so their "
-                "costs are extrapolated."
-            )
+        for what, rows in (("", each.rows), ("the largest rate has ", _rows_at_most(plan, name))):
+            if stream.most_rows and rows > 2 * stream.most_rows:
+                found.append(
+                    f"{name}: {what}cuts of {rows:,.0f} rows; the largest measured had {stream.most_rows:,.0f}, so "
+                    "their costs are extrapolated."
+                )
+                break
         if plan.goal.share is not None and stream.residuals.form != "measured":
             found.append(f"{name}: quantiles by the bound of {stream.residuals.form}; few cuts were measured." if
                 stream.residuals.form == "Cantelli" else f"{name}: quantiles as of a normal distribution.")  # fmt: skip
     return found
+
+
+def _rows_at_most(plan: Plan, stream: str) -> float:
+    """Return the rows of a cut of a stream at the largest rate within the limit."""
+    return plan.sizes[-1].choice.prediction.streams[stream].rows if plan.sizes[-1].factor else 0.0
 
 
 def to_json(known: Profile, plan: Plan, unit: str) -> dict[str, Any]:

@@ -132,31 +132,46 @@ def _costs(
         if points:
             seconds, of, tasks = np.array(points, dtype=float).T
             believed = before.get(phase, PhaseCost()).each
+            least = _processor(read) if phase is Phase.MAP else 0.0
             costs[phase] = (
-                _of_tasks(seconds, of, tasks, cores, believed) if phase in TASKS else _line(seconds, of, believed)
+                _of_tasks(seconds, of, tasks, cores, believed, least)
+                if phase in TASKS
+                else _line(seconds, of, believed)
             )
     return costs
 
 
-def _line(seconds: Floats, of: Floats, believed: float) -> PhaseCost:
+def _processor(cuts: Sequence[CutPhases]) -> float:
+    """Return the seconds of processor time that a row takes where it is read, without what each task takes.
+
+    It is less disturbed by what else a machine does than the clock, which may show no difference of long and short
+    cuts at all then.
+    """
+    odd = len(cuts) % 2
+    rows, seconds = np.array([(cut.rows / _tasks(cut), cut.stages[0].cpu / _tasks(cut)) for cut in cuts[odd:]]).T
+    return float(line(rows, seconds)[1])
+
+
+def _line(seconds: Floats, of: Floats, believed: float, least: float = 0.0) -> PhaseCost:
     """Return the line through points; `scv` from what they are off it.
 
     Args:
         seconds: What the phase took.
         of: What it costs by.
         believed: Seconds of a unit where the units do not differ enough to tell.
+        least: Seconds that a unit takes at least.
     """
     if len(of) == 1:
         return PhaseCost(float(seconds[0]))
     odd = len(of) % 2
     _, slope = line(of[odd:], seconds[odd:], believed)
-    each = float(slope)
+    each = max(least, float(slope))
     fixed = max(0.0, float(np.mean(seconds - each * of)))
     expected = np.maximum(fixed + each * of, 1e-9)
     return PhaseCost(fixed, each, float(np.mean(((seconds - expected) / expected) ** 2)) if fixed + each else 0.0)
 
 
-def _of_tasks(seconds: Floats, of: Floats, tasks: Floats, cores: int, believed: float) -> PhaseCost:
+def _of_tasks(seconds: Floats, of: Floats, tasks: Floats, cores: int, believed: float, least: float) -> PhaseCost:
     """Return the cost of a phase in which tasks run: of each task, and of each unit, on one core."""
     cost = PhaseCost()
     kinds, kind = np.unique(tasks, return_inverse=True)
@@ -164,7 +179,7 @@ def _of_tasks(seconds: Floats, of: Floats, tasks: Floats, cores: int, believed: 
     for _ in range(ROUNDS):
         spread = math.sqrt(cost.scv)
         slowed = np.array([clock(int(each), cores, spread) for each in kinds])[kind]
-        found = _line(seconds / slowed / tasks, of / tasks, believed)
+        found = _line(seconds / slowed / tasks, of / tasks, believed, least)
         single = np.maximum(1e-9, found.fixed + found.each * of / tasks)
         off = (seconds - single * tasks * slowed) ** 2 / (single**2 * varied)
         cost = replace(found, scv=float(np.mean(off)))
