@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from transom.engine.control.phases import PhaseRecorder
 from transom.errors import DefinitionError
 from transom.jobs.digest import job_digest
 from transom.model.phases import Phase
+from transom.model.tuning import StreamTuning, Tuning
 
 JOB = """
 from datetime import datetime, timedelta
@@ -68,7 +71,7 @@ def test_an_application_tells_what_it_expects_and_what_it_has_learned_outlasts_t
 ) -> None:
     source = tm.sources.memory("page string, at timestamp")
     noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
-    source.add([("abcdefgh"[i % 8], noon + timedelta(seconds=i)) for i in range(24 * 40 + 10)])
+    source.add([("abcdefgh"[i % 8], noon + timedelta(seconds=i)) for i in range(12 * 40 + 16 * 10)])
 
     def app() -> App:
         made = App(spark, tmp_path / "checkpoint", max_rows_per_cut=40)
@@ -77,16 +80,27 @@ def test_an_application_tells_what_it_expects_and_what_it_has_learned_outlasts_t
         clicks.group_by("page").window("10 seconds").agg(n=tm.count()).to(tm.sinks.memory(), name="pages")
         return made
 
-    app().run(once=True)
+    def shorter(step: str) -> None:
+        if step == "cut logged" and next(cuts) == 11:
+            smaller = Tuning(2, {"clicks": StreamTuning(rows_per_cut=10)})
+            first._queries.requests.tune(smaller, "a test")
+
+    first, cuts = app(), itertools.count()
+    first._on_step = shorter
+    first.run(once=True)
     ask = ["plan", str(tmp_path / "checkpoint"), "--json"]
-    with app().start():
+    goes_on = threading.Event()
+    with app().start(on_progress=lambda progress: goes_on.set()):
+        goes_on.wait()
         told = json.loads(CliRunner().invoke(cli, ask).stdout)
         shown = CliRunner().invoke(cli, [*ask, "--rate", "50", "--within", "1 minute"])
     clicks = told["streams"]["clicks"]
     assert clicks["unknown"] is None
     assert clicks["expected"]["phases"]["plan"] > 0
     assert told["profile"]["streams"]["clicks"]["closing"] == 10.0
-    assert told["changes"] == []
+    (change,) = told["changes"]
+    assert (change["reason"], change["changes"]) == ("a test", ["clicks: rows_per_cut 40 -> 10"])
+    assert change["at"] > 0
     assert shown.exit_code == 0, shown.output
     assert json.loads(shown.stdout)["latencies"]["clicks"] < 60
 
