@@ -3,8 +3,9 @@
 from transom import sinks, sources
 from transom.api.app import App
 from transom.api.gate import Gate, gate
+from transom.api.query import Query
 from transom.api.running import Running
-from transom.api.streams import Query, Stream
+from transom.api.streams import Stream
 from transom.collections.checkpointing import Recovery
 from transom.collections.collection import Collection
 from transom.collections.view import View
@@ -25,7 +26,7 @@ from transom.errors import (
 )
 from transom.model.formats import avro, csv, json, raw, text
 from transom.model.watermark import watermark
-from transom.model.window import Window, calendar, session_window, sliding, tumbling
+from transom.model.window import Window, calendar, cumulate, session_window, sliding, tumbling
 from transom.settings import Settings
 from transom.sinks.base import Sink, WindowResults
 from transom.sources import tables
@@ -38,24 +39,38 @@ from transom.windows.aggregates.functions import (
     any_ as any,
 )
 from transom.windows.aggregates.functions import (
+    any_value,
     approx_count_distinct,
+    approx_top_k,
     avg,
+    bit_and,
+    bit_or,
+    bit_xor,
     bool_and,
     bool_or,
     collect_list,
     collect_set,
+    corr,
     count,
     count_distinct,
+    count_if,
+    covar_pop,
+    covar_samp,
     first,
+    histogram_numeric,
+    kurtosis,
     last,
     max,
+    max_by,
     mean,
     median,
     min,
+    min_by,
     mode,
     percentile,
     percentile_approx,
     quantile,
+    skewness,
     stddev,
     stddev_pop,
     stddev_samp,
@@ -98,25 +113,39 @@ __all__ = [
     "WindowResults",
     "all",
     "any",
+    "any_value",
     "approx_count_distinct",
+    "approx_top_k",
     "avg",
     "avro",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
     "bool_and",
     "bool_or",
     "calendar",
     "collect_list",
     "collect_set",
+    "corr",
     "count",
     "count_distinct",
+    "count_if",
+    "covar_pop",
+    "covar_samp",
     "csv",
+    "cumulate",
     "first",
     "gate",
+    "histogram_numeric",
     "json",
+    "kurtosis",
     "last",
     "max",
+    "max_by",
     "mean",
     "median",
     "min",
+    "min_by",
     "mode",
     "percentile",
     "percentile_approx",
@@ -125,6 +154,7 @@ __all__ = [
     "session_builder",
     "session_window",
     "sinks",
+    "skewness",
     "sliding",
     "sources",
     "stddev",

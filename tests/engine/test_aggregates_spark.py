@@ -16,9 +16,8 @@ from tests.interpreting import interpreting
 
 from transom.errors import QueryFailedError
 from transom.windows.aggregates import functions as tm
-from transom.windows.aggregates.base import Aggregate, Primitive, ResultContext, State
+from transom.windows.aggregates.base import Aggregate, Primitive, ResultContext, State, executor_function_of
 from transom.windows.aggregates.reduce import reduce_slots
-from transom.windows.aggregates.udaf import executor_function_of
 
 TYPES = {
     "b": "tinyint",
@@ -99,6 +98,11 @@ def top(x: str) -> str:
     return f"array_sort(approx_top_k({x}, 100, 10000), (a, b) -> int({before}))"
 
 
+def newest(x: str, order: str, limit: int) -> str:
+    rows = f"collect_list(CASE WHEN {x} IS NOT NULL THEN named_struct('o', {order}, 'x', {x}) END)"
+    return f"array_compact(transform(slice(sort_array({rows}, false), 1, {limit}), e -> e.x))"
+
+
 HASHED = ("i", "d", "s", "day", "dec")
 SOME = ("l", "f", "w", "big", "s", "bin", "flag", "day", "ts", "gap", "arr", "st")
 NUMBERS = ("b", "i", "l", "f", "d", "w", "dec", "big")
@@ -123,7 +127,29 @@ CASES: list[tuple[Aggregate, str]] = [
     (tm.percentile_approx("d", 0.5), "percentile_approx(d, 0.5)"),
     *((tm.top_k(x, 100), top(x)) for x in ("i", "l", "s")),
     (user_aggregate(), "avg(d)"),
+    (tm.count_if("flag"), "count_if(flag)"),
+    (tm.max_by("s", "l"), "max_by(s, l)"),
+    (tm.min_by("dec", "d"), "min_by(dec, d)"),
+    (tm.max_by("st", "w"), "max(CASE WHEN w IS NOT NULL THEN struct(w, st) END).st"),
+    (tm.min_by("w", "s"), "min(CASE WHEN s IS NOT NULL THEN struct(s, w) END).w"),
+    *((f(x), f"{f.__name__}({x})") for f in (tm.bit_and, tm.bit_or, tm.bit_xor) for x in ("b", "l")),
+    *((f("d", "i"), f"{f.__name__}(d, i)") for f in (tm.corr, tm.covar_pop, tm.covar_samp)),
+    *((f(x), f"{f.__name__}({x})") for f in (tm.skewness, tm.kurtosis) for x in ("i", "d", "dec")),
+    *((f("w"), f"{f.__name__}(w)") for f in (tm.skewness, tm.kurtosis)),
+    (tm.last("s", ignore_nulls=True), "max(CASE WHEN s IS NOT NULL THEN struct(t, s) END).s"),
+    (tm.any_value("i"), "min(struct(t, i)).i"),
+    (tm.collect_list("s", 4, order_by="ts desc"), newest("s", "ts", 4)),
+    (tm.collect_list("dec", 4, order_by="w desc"), newest("dec", "w", 4)),
+    *((tm.count_distinct(x, at_most=100), f"count(DISTINCT {x})") for x in HASHED),
+    (tm.approx_top_k("s"), f"slice({top('s')}, 1, 5)"),
 ]
+SOME_ROWS = [
+    *(tm.count(), tm.count("i"), tm.sum("l"), tm.sum("big"), tm.avg("dec"), tm.min("s"), tm.first("s"), tm.last("i")),
+    *(tm.stddev_samp("i"), tm.any_("flag"), tm.approx_count_distinct("s"), tm.quantile("d", 0.5), tm.top_k("s", 100)),
+    *(tm.collect_list("i", 5), tm.collect_set("s", 5), tm.max_by("s", "l"), tm.bit_xor("l"), tm.skewness("i")),
+    *(tm.covar_pop("d", "i"), tm.collect_list("s", 4, order_by="ts"), user_aggregate()),
+]
+"""Aggregates of every kind, for FILTER."""
 
 
 def partial_columns(primitives: list[Primitive]) -> list[tuple[str, str, str, Any]]:
@@ -213,6 +239,18 @@ def test_every_aggregate_equals_sparks_own(spark: Any) -> None:
         if not same or found.type != wanted.type:
             wrong.append(f"{aggregate.describe()}: {found.type} {left} != {wanted.type} {right}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_any_aggregate_can_be_of_some_rows(spark: Any) -> None:
+    frame = frame_of(session_of(spark, ansi=True), rows())
+    expected = merged(frame.where("flag"), SOME_ROWS, [0, 1, 2], ansi=True)
+    found = merged(frame.where("g < 3"), [aggregate.where("flag") for aggregate in SOME_ROWS], [0, 1, 2], ansi=True)
+    for aggregate, one, other in zip(SOME_ROWS, found, expected, strict=True):
+        assert one.type == other.type
+        if pa.types.is_floating(one.type):
+            np.testing.assert_allclose(one.to_numpy(), other.to_numpy(), rtol=1e-11, err_msg=aggregate.describe())
+        else:
+            assert comparable(one.to_pylist()) == comparable(other.to_pylist()), aggregate.describe()
 
 
 def test_sums_overflow_as_in_spark(spark: Any) -> None:

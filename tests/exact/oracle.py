@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from exact_helpers import plain_rows
+from exact_helpers import plain_rows, without_dates
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructType
@@ -33,6 +33,8 @@ class BatchQuery:
     """Must keep the columns that it does not know."""
     lateness: int = 0
     """Microseconds for which rows still correct a window that the watermark has passed."""
+    steps: Callable[[DataFrame], DataFrame] = lambda df: df
+    """From windows, keys and values to the results."""
 
 
 def logged_rows(table: pa.Table, cuts: Sequence[LoggedCut]) -> pa.Table:
@@ -52,7 +54,9 @@ def logged_rows(table: pa.Table, cuts: Sequence[LoggedCut]) -> pa.Table:
 def expected(
     spark: SparkSession, schema: StructType, rows: pa.Table, event_time: str, queries: Mapping[str, BatchQuery]
 ) -> dict[str, pa.Table]:
-    """Return the results of some queries: window_start, window_end (microseconds), keys, values; one Spark job.
+    """Return the results of some queries: window_start, window_end, keys, values, or what steps make of them.
+
+    All are of one Spark job; times are in microseconds.
 
     Args:
         spark: The session.
@@ -63,7 +67,7 @@ def expected(
     """
     fields = StructType([*schema.fields]).add(WATERMARK, LongType())
     records = spark.createDataFrame(rows, fields).coalesce(1)
-    frames = []
+    frames, names = [], {}
     for number, query in enumerate(queries.values()):
         rows = query.rows(records)
         windows = [
@@ -74,16 +78,23 @@ def expected(
         keys = [column.alias(f"k{i}") for i, column in enumerate(query.keys.values())]
         values = [column.alias(f"v{i}") for i, column in enumerate(query.aggregates.values())]
         result = exploded.groupBy("window_start", "window_end", *keys).agg(*values)
-        columns = [F.col(name).alias(f"{number}{name}") for name in result.columns]
-        frames.append(result.select(F.lit(number).alias("query"), *columns))
+        result = query.steps(_with_times(result.toDF("window_start", "window_end", *query.keys, *query.aggregates)))
+        names[number] = result.columns
+        columns = [f"{number}_{i}" for i in range(len(result.columns))]
+        frames.append(result.toDF(*columns).select(F.lit(number).alias("query"), *columns))
     both = functools.reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames).toArrow()
     tables = {}
-    for number, (name, query) in enumerate(queries.items()):
+    for number, name in enumerate(queries):
         mine = both.filter(pc.equal(both.column("query"), number))
-        columns = [column for column in mine.column_names if column.startswith(str(number))]
-        names = ["window_start", "window_end", *query.keys, *query.aggregates]
-        tables[name] = mine.select(columns).rename_columns(names)
+        columns = [f"{number}_{i}" for i in range(len(names[number]))]
+        tables[name] = without_dates(mine.select(columns).rename_columns(names[number]))
     return tables
+
+
+def _with_times(rows: DataFrame) -> DataFrame:
+    """Return windows with their bounds as times, as results have them."""
+    bounds = {name: F.timestamp_micros(name) for name in ("window_start", "window_end")}
+    return rows.withColumns(bounds)
 
 
 def _windows(
@@ -95,14 +106,17 @@ def _windows(
         for other in earlier
         if other.length == window.length
     ]
-    durations = [f"{micros} microseconds" for micros in (window.length, window.slide, window.offset)]
-    return (
-        rows.withColumn("_w", F.window(time, *durations))
-        .withColumn("window_start", F.unix_micros("_w.start"))
-        .withColumn("window_end", F.unix_micros("_w.end"))
-        .where(F.col("window_end") > F.col(WATERMARK) - F.lit(lateness))
-        .where(~functools.reduce(Column.__or__, seen, F.lit(False)))
-        .drop("_w")
+    if window.gaps:
+        start = F.unix_micros(time) - F.pmod(F.unix_micros(time) - window.offset, F.lit(window.slide))
+        rows = rows.withColumn("window_start", start).withColumn("window_end", start + window.length)
+        rows = rows.where(F.unix_micros(time) < F.col("window_end"))
+    else:
+        durations = [f"{micros} microseconds" for micros in (window.length, window.slide, window.offset)]
+        rows = rows.withColumn("_w", F.window(time, *durations))
+        rows = rows.withColumns({"window_start": F.unix_micros("_w.start"), "window_end": F.unix_micros("_w.end")})
+        rows = rows.drop("_w")
+    return rows.where(F.col("window_end") > F.col(WATERMARK) - F.lit(lateness)).where(
+        ~functools.reduce(Column.__or__, seen, F.lit(False))
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -81,6 +81,16 @@ def top(x: str) -> str:
     return f"slice(array_sort(approx_top_k({x}, 100, 10000), (a, b) -> int({before})), 1, 3)"
 
 
+def known(by: str, x: str) -> str:
+    """What is chosen by another value, where that is known."""
+    return f"CASE WHEN {by} IS NOT NULL THEN named_struct('by', {by}, 'x', {x}) END"
+
+
+def newest(x: str, order: str, limit: int) -> str:
+    rows = f"collect_list(named_struct('o', {order}, 'x', {x})) FILTER (WHERE {x} IS NOT NULL)"
+    return f"transform(slice(sort_array({rows}, false), 1, {limit}), e -> e.x)"
+
+
 AGGREGATES: dict[str, tuple[Callable[[], Aggregate], str]] = {
     "rows": (lambda: tm.count(), "count(*)"),
     "n": (lambda: tm.count("n n"), "count(`n n`)"),
@@ -106,6 +116,18 @@ AGGREGATES: dict[str, tuple[Callable[[], Aggregate], str]] = {
     "kinds": (lambda: tm.approx_count_distinct("word"), "size(collect_set(word))"),
     "median": (lambda: tm.quantile("n n", 0.5), "double(percentile_approx(`n n`, 0.5))"),
     "top": (lambda: tm.top_k("word", 3), top("word")),
+    "positive": (lambda: tm.count_if("`n n` > 0"), "count_if(`n n` > 0)"),
+    "unknown": (lambda: tm.count().where("word is null"), "count(*) FILTER (WHERE word IS NULL)"),
+    "shares": (lambda: tm.sum("1000 div `n n`").where("`n n` != 0"), "sum(1000 div `n n`) FILTER (WHERE `n n` != 0)"),
+    "best": (lambda: tm.max_by("word", "n n"), f"max({known('`n n`', 'word')}).x"),
+    "worst": (lambda: tm.min_by("dec", "dbl").where("big > 0"), f"min({known('dbl', 'dec')}) FILTER (WHERE big > 0).x"),
+    "last known": (
+        lambda: tm.last("word", ignore_nulls=True),
+        "max(struct(at, word)) FILTER (WHERE word >= '').word",
+    ),
+    "last words": (lambda: tm.collect_list("word", 3, order_by="at desc"), newest("word", "at", 3)),
+    "xor": (lambda: tm.bit_xor("big"), "bit_xor(big)"),
+    "different": (lambda: tm.count_distinct("word", at_most=99), "bigint(size(collect_set(word)))"),
 }
 CLOSE = ("mean int", "float.sum", "mean", "wild mean", "spread")
 
@@ -124,6 +146,39 @@ CONDITIONS = (None, "`n n` > 0", "Mixed = 'x'", "word is null", "`n n` != 0 AND 
 MAPS: tuple[Callable[[DataFrame], DataFrame] | None, ...] = (None, positive, renamed)
 
 
+Made = list[tuple[str, Any]]
+"""Steps from aggregates to results: their names, and a condition or expressions by name."""
+
+
+def made(shape: Sequence[str], keys: Sequence[str], aggregates: Sequence[str], updates: bool) -> Made:
+    """Return the steps of a query in SQL; window and keys stay the first columns."""
+    start, end = "window_start", "window_end"
+    found: Made = []
+    for word in shape:
+        kept = {start: start, end: end, **{key: f"`{key}`" for key in keys}}
+        values = {name: f"`{name}`" for name in aggregates}
+        if word == "having" and not updates:
+            found.append((word, f"`{aggregates[0]}` IS NOT NULL OR unix_micros({start}) % 3000000 = 0"))
+        elif word == "rename":
+            renamed = {start: "since", end: "until"}.get
+            found.append(("select", {renamed(name, name): value for name, value in (kept | values).items()}))
+            start, end = renamed(start, start), renamed(end, end)
+        elif word == "select":
+            new = {
+                "is there": f"`{aggregates[-1]}` IS NOT NULL",
+                "took": f"round((unix_micros({end}) - unix_micros({start})) / 7D, 3)",
+                "day": f"CAST({end} AS DATE)",
+                "next": f"{end} + INTERVAL '1' DAY",
+                "many": f"array({start}, NULL)" if "top" in aggregates else "NULLIF('a', 'a')",
+            }
+            new.update(
+                {f"{name} once more": f"try_divide(`{name}`, 3)" for name in ("rows", "n") if name in aggregates}
+            )
+            found.append(("select", kept | values | new))
+            aggregates = [*aggregates, *new]
+    return found
+
+
 @dataclass(frozen=True)
 class Drawn:
     """A query of an example, by names."""
@@ -135,6 +190,11 @@ class Drawn:
     condition: str | None
     early: str | None
     lateness: int
+    shape: tuple[str, ...] = ()
+
+    @property
+    def made(self) -> Made:
+        return made(self.shape, self.keys, list(self.aggregates), self.updates)
 
     @property
     def updates(self) -> bool:
@@ -147,6 +207,8 @@ class Drawn:
         grouped = rows.group_by(**{key: KEYS[key][0] for key in self.keys}) if self.keys else rows.group_by()
         windowed = grouped.window(*self.windows, early=self.early, lateness=self.lateness)
         query = windowed.agg(**{a: AGGREGATES[a][0]() for a in self.aggregates})
+        for word, what in self.made:
+            query = query.having(what) if word == "having" else query.select(**what)
         query.to(sink, name)
         return query
 
@@ -157,7 +219,14 @@ class Drawn:
             {a: F.expr(AGGREGATES[a][1]) for a in self.aggregates},
             self.batch_rows,
             self.lateness,
+            self.batch_steps,
         )
+
+    def batch_steps(self, df: DataFrame) -> DataFrame:
+        for word, what in self.made:
+            columns = [] if word == "having" else [F.expr(sql).alias(name) for name, sql in what.items()]
+            df = df.where(what) if word == "having" else df.select(*columns)
+        return df
 
     def batch_rows(self, df: DataFrame) -> DataFrame:
         function = MAPS[self.rows]
@@ -165,15 +234,20 @@ class Drawn:
         return df if self.condition is None else df.where(self.condition)
 
 
+CUMULATIONS = st.sampled_from(
+    [(), (), (), tm.cumulate("9 seconds", "3 seconds").windows, tm.cumulate("2 s", "500 ms", offset="700 ms").windows]
+)
+WINDOWS = st.tuples(st.lists(window_specs(), min_size=1, max_size=3), CUMULATIONS)
 QUERIES = st.builds(
     Drawn,
     st.lists(st.sampled_from(sorted(KEYS)), max_size=3, unique_by=str.lower).map(tuple),
-    st.lists(window_specs(), min_size=1, max_size=3, unique=True).map(tuple),
+    WINDOWS.map(lambda both: tuple(dict.fromkeys([*both[0], *both[1]]))),
     st.lists(st.sampled_from(sorted(AGGREGATES)), min_size=1, max_size=6, unique=True).map(tuple),
     st.sampled_from([0, 0, 0, 1, 2]),
     st.sampled_from([None, *CONDITIONS]),
     st.sampled_from([None, None, None, "2 seconds"]),
     st.sampled_from([0, 0, 0, 3 * SECOND, 1_500_000]),
+    st.lists(st.sampled_from(["having", "rename", "select"]), max_size=3).map(tuple),
 )
 STEPS = st.sampled_from(
     ["cut logged", "windows closed", "job done", "partials written", "committed", "delivered", "delivery logged"]
@@ -277,7 +351,7 @@ def run_example(
 def counted(results: pa.Table) -> Counter[tuple[int, int, int]]:
     """Return what the chained query must give for the results of the first one."""
     found: Counter[tuple[int, int]] = Counter()
-    for end in results.column("window_end").to_pylist():
+    for end in results.column(1).to_pylist():
         start = CHAINED.last_start(end - 1)
         while start + CHAINED.length > end - 1:
             found[start, start + CHAINED.length] += 1

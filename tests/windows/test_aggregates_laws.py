@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from decimal import Decimal, localcontext
 from typing import Any
 
@@ -14,18 +16,23 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from transom.windows.aggregates import functions as tm
-from transom.windows.aggregates.base import Aggregate, Primitive, ResultContext, State, Types
-from transom.windows.aggregates.collect import Smallest
+from transom.windows.aggregates.base import Aggregate, Primitive, ResultContext, State, Types, executor_function_of
+from transom.windows.aggregates.best import Best
+from transom.windows.aggregates.bits import Bits
+from transom.windows.aggregates.collect import FirstOf, Smallest
 from transom.windows.aggregates.count import Count
 from transom.windows.aggregates.edges import Edge
 from transom.windows.aggregates.extremes import Extreme
+from transom.windows.aggregates.filtered import Filtered
 from transom.windows.aggregates.mean import MeanSum
 from transom.windows.aggregates.moments import Moments
+from transom.windows.aggregates.pairs import PairMoments
 from transom.windows.aggregates.reduce import reduce_slots
+from transom.windows.aggregates.shape import HigherMoments
 from transom.windows.aggregates.sketches import Hll, Kll
 from transom.windows.aggregates.sums import Sum
-from transom.windows.aggregates.topk import FrequentItems, map_size
-from transom.windows.aggregates.udaf import UserStates, executor_function_of
+from transom.windows.aggregates.topk import FrequentItems, HeavyItems, map_size
+from transom.windows.aggregates.udaf import UserStates
 from transom.windows.aggregates.values import order_key
 
 Row = tuple[int, Any]
@@ -36,6 +43,7 @@ DOUBLES = st.one_of(st.sampled_from([0.0, -0.0, 1.0, math.inf, -math.inf, math.n
 DECIMALS = st.integers(-(10**30) + 1, 10**30 - 1).map(lambda v: Decimal(f"{v}E-2"))
 STRINGS = st.text(alphabet="aé\U0001f600zZ\x00", max_size=3)
 INPUTS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
+    "whole": (pa.float64(), st.integers(-20, 20).map(float)),
     "long": (pa.int64(), LONGS),
     "double": (pa.float64(), DOUBLES),
     "decimal": (DECIMAL, DECIMALS),
@@ -80,6 +88,20 @@ CASES: list[tuple[Aggregate, str]] = [
     (tm.top_k("x", 2), "string"),
     (tm.top_k("x", 2), "long"),
     (USER, "long"),
+    *((tm.first("x", ignore_nulls=True), kind) for kind in ("long", "string")),
+    *((tm.max_by("x", "t"), kind) for kind in ("double", "decimal", "string")),
+    *((tm.min_by("t", "x"), kind) for kind in ("double", "decimal", "array")),
+    *((f("x"), "long") for f in (tm.bit_and, tm.bit_or, tm.bit_xor)),
+    *((f("x", "t"), "whole") for f in (tm.corr, tm.covar_pop, tm.covar_samp)),
+    *((f("x"), "whole") for f in (tm.skewness, tm.kurtosis)),
+    (tm.collect_list("x", 3, order_by="t"), "string"),
+    (tm.collect_list("x", 3, order_by="t desc"), "long"),
+    *((tm.count_distinct("x", at_most=50), kind) for kind in ("double", "string")),
+    (tm.count_if("even"), "long"),
+    *((f("x").where("even"), "long") for f in (tm.sum, tm.last)),
+    (tm.top_k("x", 2).where("even"), "string"),
+    (tm.top_k("x", 2, weight="t"), "string"),
+    (USER.where("even"), "long"),
 ]
 
 
@@ -101,8 +123,30 @@ def partial(primitive: Primitive, rows: list[Row], kind: pa.DataType) -> dict[st
         return {"value": pa.array([pick(values, key=order_key) if values else None], kind)}
     if isinstance(primitive, Edge):
         pick = max if primitive.last else min
+        rows = [row for row in rows if row[1] is not None] if primitive.ignore_nulls else rows
         edge = pick(rows, key=order_key) if rows else (None, None)
         return {"time": pa.array([edge[0]], pa.int64()), "value": pa.array([edge[1]], kind)}
+    if isinstance(primitive, Filtered):
+        return partial(primitive.of, [row for row in rows if row[0] % 2 == 0], kind)
+    if isinstance(primitive, Best):
+        pick = max if primitive.largest else min
+        by_time = primitive.y.text == "t"
+        pairs = [(t, v) if by_time else (v, t) for t, v in rows if by_time or v is not None]
+        by, value = pick(pairs, key=order_key) if pairs else (None, None)
+        kinds = (pa.int64(), kind) if by_time else (kind, pa.int64())
+        return {"by": pa.array([by], kinds[0]), "value": pa.array([value], kinds[1])}
+    if isinstance(primitive, Bits):
+        join = {"bit_and": operator.and_, "bit_or": operator.or_, "bit_xor": operator.xor}[primitive.function]
+        return {"value": pa.array([functools.reduce(join, values) if values else None], kind)}
+    if isinstance(primitive, PairMoments):
+        return pair_moments([(v, float(t)) for t, v in rows if v is not None])
+    if isinstance(primitive, HigherMoments):
+        return higher_moments(values)
+    if isinstance(primitive, FirstOf):
+        found = [{"o": t, "x": v} for t, v in rows if v is not None]
+        found.sort(key=order_key, reverse=primitive.descending)
+        rows_type = pa.list_(pa.struct([("o", pa.int64()), ("x", kind)]))
+        return {"rows": pa.array([found[: primitive.limit]], rows_type)}
     if isinstance(primitive, Moments):
         n, array = len(values), np.array(values)
         with np.errstate(all="ignore"):
@@ -119,7 +163,35 @@ def partial(primitive: Primitive, rows: list[Row], kind: pa.DataType) -> dict[st
         assert function is not None
         lists = pa.array([[{"x": value} for _, value in rows]], pa.list_(pa.struct([("x", kind)])))
         return {"state": function.function(lists)}
+    if isinstance(primitive, HeavyItems):
+        rows_of_key = [{"x": None if v is None else str(v), "w": t} for t, v in rows if t > 0]
+        function = executor_function_of(primitive)
+        assert function is not None
+        kinds = pa.list_(pa.struct([("x", pa.string()), ("w", pa.int64())]))
+        return {"sketch": function.function(pa.array([rows_of_key], kinds))}
     return {"sketch": pa.array([sketch(primitive, rows, values)], pa.binary())}
+
+
+def pair_moments(pairs: list[tuple[float, float]]) -> dict[str, pa.Array]:
+    if not pairs:
+        return {"n": longs(0), **{name: doubles(None) for name in ("mx", "my", "sx", "sy", "sxy")}}
+    x, y = np.array(pairs).T
+    dx, dy = x - x.mean(), y - y.mean()
+    sums = {"sx": dx @ dx, "sy": dy @ dy, "sxy": dx @ dy}
+    found = {"mx": x.mean(), "my": y.mean(), **sums}
+    return {"n": longs(len(x)), **{name: doubles(float(value)) for name, value in found.items()}}
+
+
+def higher_moments(values: list[float]) -> dict[str, pa.Array]:
+    if not values:
+        return {"n": longs(0), **{name: doubles(None) for name in ("mean", "m2", "m3", "m4")}}
+    array = np.array(values)
+    powers = {f"m{power}": float(np.sum((array - array.mean()) ** power)) for power in (2, 3, 4)}
+    return {"n": longs(len(array)), "mean": doubles(float(array.mean())), **{n: doubles(v) for n, v in powers.items()}}
+
+
+def doubles(value: float | None) -> pa.Array:
+    return pa.array([value], pa.float64())
 
 
 def sketch(primitive: Primitive, rows: list[Row], values: list[Any]) -> bytes:

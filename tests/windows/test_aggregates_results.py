@@ -12,10 +12,9 @@ import pytest
 
 from transom.errors import DefinitionError, QueryFailedError
 from transom.windows.aggregates import functions as tm
-from transom.windows.aggregates.base import Aggregate, ResultContext
+from transom.windows.aggregates.base import Aggregate, ResultContext, executor_function_of
 from transom.windows.aggregates.ddl import parse_fields, parse_type
 from transom.windows.aggregates.mean import divide
-from transom.windows.aggregates.udaf import executor_function_of
 from transom.windows.aggregates.values import from_values, to_values
 
 Columns = dict[str, pa.Array]

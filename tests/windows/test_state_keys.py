@@ -43,6 +43,15 @@ KEYS: list[tuple[Aggregate, str]] = [
     (tm.quantile("x", 0.5), '["kll.1", 200, "x"]'),
     (tm.top_k("x", 2), '["frequent.1", 10000, "x"]'),
     (USER, '["user.1", "mine", "t bigint", ["a", "x"], ["b", "y + 1"]]'),
+    (tm.last("x", ignore_nulls=True), '["edge.1", "last", "x", "ignore nulls"]'),
+    (tm.max_by("x", "y"), '["best.1", "max", "x", "y"]'),
+    (tm.bit_xor("x"), '["bits.1", "bit_xor", "x"]'),
+    (tm.corr("x", "y"), '["pairs.1", "x", "y"]'),
+    (tm.skewness("x"), '["moments4.1", "x"]'),
+    (tm.collect_list("x", 3, order_by="y desc"), '["first.1", 3, "desc", "x", "y"]'),
+    (tm.count_distinct("x", at_most=3), '["smallest.1", 4, true, "x"]'),
+    (tm.top_k("x", 2, weight="y"), '["heavy.1", 10000, "x", "y"]'),
+    (tm.count_if("x > 5"), '["where.1", "x > 5", "[\\"count.1\\"]"]'),
 ]
 FORMER = [
     ("Count(x=None)", '["count.1"]'),

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from transom.api.chaining import Derivation, JoinOf, LateRowsOf, ResultsOf, join_of, settled
 from transom.api.deriving import FirstRowsOf, UnionOf, first_rows_of
 from transom.api.queries import Queries
+from transom.api.query import Query
 from transom.api.running import Running
-from transom.api.streams import Query, Rowwise, Stream
+from transom.api.streams import Rowwise, Stream
 from transom.checkpoint.control import Inbox
 from transom.checkpoint.files import checkpoint_at
 from transom.checkpoint.store import Checkpoint

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
+from transom.api.query import Query
 from transom.api.shedding import check_shedding
-from transom.api.streams import Query, Rowwise, Stream
+from transom.api.streams import Rowwise, Stream
 from transom.engine.spark.joins import StreamJoin, interval_join, window_join
 from transom.engine.streams.definition import StreamDefinition
-from transom.engine.streams.derived import WINDOW_TIME, DerivedSource
+from transom.engine.streams.derived import WINDOW_TIME, DerivedSource, window_time
 from transom.engine.streams.joining import JoinSource
 from transom.engine.streams.joininput import ROWS
 from transom.engine.streams.laterows import LATE_TIME, LateRowsSource
@@ -49,7 +50,6 @@ class Derivation(Protocol):
 class OfQuery(ABC):
     """Rows that a query gives to other queries, in the stream that is named after it."""
 
-    time: ClassVar[Expression]
     method: ClassVar[str]
     """Of `Query`, which users call for them."""
     ending: ClassVar[str]
@@ -58,6 +58,11 @@ class OfQuery(ABC):
     wanted: str | None
     """Name of the query, if it gets no sink."""
     stream: Stream = field(init=False)
+
+    @property
+    @abstractmethod
+    def time(self) -> Expression:
+        """The event time of its rows."""
 
     @property
     def name(self) -> str:
@@ -92,7 +97,12 @@ class OfQuery(ABC):
 class ResultsOf(OfQuery):
     """The results of a query."""
 
-    time, method, ending = WINDOW_TIME, "results", "results"
+    method, ending = "results", "results"
+
+    @property
+    def time(self) -> Expression:
+        """The last microsecond of the window, whatever the column of its end is called."""
+        return window_time(self.query._window_end)
 
     def _source(self, stream: str, query: str) -> DerivedSource:
         return ResultsSource(stream, query)
@@ -102,9 +112,14 @@ class ResultsOf(OfQuery):
 class LateRowsOf(OfQuery):
     """The rows that come too late for a query."""
 
-    time, method, ending = LATE_TIME, "late_rows", "late"
+    method, ending = "late_rows", "late"
     behind: Micros
     """The distance of the watermark behind that of the query's stream."""
+
+    @property
+    def time(self) -> Expression:
+        """That of the query's stream."""
+        return LATE_TIME
 
     def _source(self, stream: str, query: str) -> DerivedSource:
         return LateRowsSource(stream, query, self.behind)

@@ -12,7 +12,8 @@ from transom.model.window import SessionSpec, WindowKind
 from transom.sources.base import can_leave_out
 
 if TYPE_CHECKING:
-    from transom.api.streams import Query, Stream
+    from transom.api.query import Query
+    from transom.api.streams import Stream
 
 KEEP = 0.1
 """Least share of a window's rows that is read under overload, unless another one is given."""

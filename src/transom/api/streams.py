@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any
 
-from transom.api.published import Published
-from transom.api.shedding import least_share
+from transom.api.query import Query, unique
 from transom.api.taps import RowTap
 from transom.engine.changes.requests import Change
 from transom.engine.spark.columns import Costly, Unrepeatable, Where, both
@@ -16,15 +15,14 @@ from transom.engine.spark.plan import Rows, Transformation
 from transom.engine.streams.definition import StreamDefinition
 from transom.errors import DefinitionError
 from transom.model.expression import Expression, Input
-from transom.model.time import Duration, Micros, format_duration, parse_duration
+from transom.model.time import Duration, Micros, parse_duration
 from transom.model.watermark import WatermarkPolicy
-from transom.model.window import Window, WindowKind, window_of
+from transom.model.window import Window, WindowKind, windows_of, windows_text
 from transom.sinks.base import REVISION, Sink
-from transom.sinks.outlets import listed
 from transom.sources.base import Source
 from transom.sources.tables import table_of
 from transom.windows.aggregates.base import Aggregate
-from transom.windows.query import Key, LatencyTarget, WindowedQuery
+from transom.windows.query import WINDOW_END, WINDOW_START, Key, WindowedQuery
 
 
 @dataclass(eq=False, repr=False)
@@ -287,7 +285,7 @@ class Rowwise:
                 raise DefinitionError(f"group_by: {key} has no name for the result.", "Write group_by(name=column).")
             found.append(Key(key, Expression.of(key, "group_by")))
         found += [Key(name, Expression.of(value, "group_by")) for name, value in named.items()]
-        _unique([key.name for key in found], "group_by")
+        unique([key.name for key in found], "group_by")
         return Grouped(self, tuple(found))
 
     def window(self, *windows: Window, early: Duration | None = None, lateness: Duration = 0) -> Windowed:
@@ -313,8 +311,8 @@ class Grouped:
         and keys with a lower revision.
 
         Args:
-            windows: Lengths ("5 minutes") for tumbling windows, or what `tumbling`, `sliding`, `calendar` and
-                `session` return.
+            windows: Lengths ("5 minutes") for tumbling windows, or what `tumbling`, `sliding`, `cumulate`, `calendar`
+                and `session_window` return.
             early: Emit the results so far of open windows so often (wall time), e.g. "10 seconds".
             lateness: Rows that come up to so long after the watermark has closed a window still correct its result.
 
@@ -329,7 +327,9 @@ class Grouped:
         allowed = parse_duration(lateness, "lateness")
         if allowed < 0:
             raise DefinitionError(f"lateness: {lateness!r} is negative.", 'Write for example lateness="1 minute".')
-        return Windowed(self, tuple(dict.fromkeys(window_of(window) for window in windows)), often, allowed)
+        return Windowed(
+            self, tuple(dict.fromkeys(one for window in windows for one in windows_of(window))), often, allowed
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -342,7 +342,7 @@ class Windowed:
     lateness: Micros
 
     def __repr__(self) -> str:
-        return f"{self.grouped!r}.window({', '.join(map(str, self.windows))})"
+        return f"{self.grouped!r}.window({', '.join(windows_text(self.windows))})"
 
     @property
     def updates(self) -> bool:
@@ -360,160 +360,5 @@ class Windowed:
                     "Use tm.count(), tm.avg('fare') and so on; Spark's own functions cannot be merged across panes.",
                 )
         revision = [REVISION] if self.updates else []
-        _unique(["window_start", "window_end", *(key.name for key in self.grouped.keys), *aggregates, *revision], "agg")
+        unique([WINDOW_START, WINDOW_END, *(key.name for key in self.grouped.keys), *aggregates, *revision], "agg")
         return Query(self, tuple(aggregates.items()))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Query:
-    """A query that lacks only a sink, or others that read its results; it counts from then on."""
-
-    windowed: Windowed
-    aggregates: tuple[tuple[str, Aggregate], ...]
-    target: LatencyTarget | None = None
-    fill_zero: bool = False
-    _published: Published = field(default_factory=Published, init=False, repr=False)
-
-    def __repr__(self) -> str:
-        return f"{self.windowed!r}.agg({', '.join(name for name, _ in self.aggregates)})"
-
-    @property
-    def label(self) -> str | None:
-        """Name of the query; None as long as it is not part of the application."""
-        return self._published.label
-
-    def within(
-        self,
-        limit: Duration,
-        quantile: float = 0.99,
-        *,
-        on_overload: Literal["delay", "shed"] = "delay",
-        keep: float | None = None,
-    ) -> Query:
-        """State a latency target: this share of the results is visible within the limit.
-
-        With "shed", which all queries of the stream must say, pieces of the input are left out while not all can be
-        read in time, evenly over windows. Dead letters name them, results have `shed_share`, `shed_rows`.
-
-        Args:
-            limit: For example "2 seconds", from the arrival of the row that completes the window.
-            quantile: In (0, 1).
-            on_overload: "delay": all rows are read, and results come later; or "shed".
-            keep: With "shed": the least share of a window's rows that is read; 0.1.
-
-        Raises:
-            DefinitionError: A number that makes no sense, or "shed" for session windows.
-        """
-        micros = parse_duration(limit, "within")
-        if micros <= 0:
-            raise DefinitionError(f"within: the limit is {limit!r}.", "Give more than nothing.")
-        if not 0 < quantile < 1:
-            raise DefinitionError(f"within: the quantile is {quantile}.", "Give a number between 0 and 1.")
-        columns = [*(key.name for key in self.windowed.grouped.keys), *dict(self.aggregates)]
-        share = least_share(on_overload, keep, self.windowed.windows, columns)
-        return replace(self, target=LatencyTarget(micros, quantile, share))
-
-    def fill(self, value: str) -> Query:
-        """Emit known keys in windows without rows too; `zero`: counts are 0, other values null.
-
-        A key is known from its first row on, for as long as the checkpoint lives.
-        """
-        if value != "zero":
-            raise DefinitionError(f"fill: {value!r} is unknown.", 'Write fill("zero").')
-        if self.windowed.updates:
-            raise DefinitionError(
-                "fill: it does not go with early results or lateness, which emit what changed.",
-                "Leave out fill, or early and lateness.",
-            )
-        return replace(self, fill_zero=True)
-
-    def to(self, sink: Sink | Sequence[Sink], name: str | None = None) -> Change:
-        """Send the results to a sink, or each to several; the query is now part of the application.
-
-        Each of several sinks has its own place in the results and its own retries: `to([a, b])`, or before the
-        application runs also `to(a).to(b)`.
-
-        While that runs, in another thread, the query is added between two micro-batches: `Change.wait` raises what is
-        wrong with it, or tells from when on its windows are complete. It takes what panes there are from the queries
-        that run.
-
-        Args:
-            sink: What `tm.sinks.parquet`, `tm.sinks.json`, `tm.sinks.console` and the like return; or a list of them.
-            name: Names the query in the checkpoint; default query1, query2, ...
-
-        Raises:
-            DefinitionError: The name or the sink's directory is taken.
-        """
-        return self._register(listed(sink), name)
-
-    def late_rows(self, watermark: Duration = 0, name: str | None = None) -> Stream:
-        """Return the rows that come too late for all windows of this query, as a stream.
-
-        They are the rows that the query sees, after `map` and `where`, with their event times: to be written as files
-        (`late_rows().rows().to(...)`), or for windows of their own. Each comes once. The query and its stream are what
-        they are without it, dead letters included.
-
-        Args:
-            watermark: How far the watermark of the late rows stays behind that of the query's stream. Rows that are
-                late by more than that, and than the length of a window over them, are late there, too.
-            name: Names a query that has no sink; default query1, query2, ...
-
-        Raises:
-            DefinitionError: It was called before with another watermark.
-        """
-        behind = parse_duration(watermark, "watermark")
-        if behind < 0:
-            raise DefinitionError(f"late_rows: the watermark {watermark!r} is negative.", 'Write for example "1 hour".')
-        if self._published.late is None:
-            self._published.late = behind, self.windowed.grouped.rows.stream._late(self, name, behind)
-        known, stream = self._published.late
-        if known != behind:
-            raise DefinitionError(
-                f"late_rows: the late rows of this query have the watermark {format_duration(known)} already.",
-                "Use the stream that late_rows() returned.",
-            )
-        return stream
-
-    def results(self, name: str | None = None) -> Stream:
-        """Return the results as a stream on which further queries are built, e.g. 10 s into 30 s into a day.
-
-        Each result row comes once, when no row can change it any more. Its event time is the last microsecond of its
-        window, so that it falls into the larger windows around; the stream's watermark is how far this query's
-        windows are final, so that no row is late. The query is computed once, with or without a sink of its own.
-
-        Args:
-            name: Names a query that has no sink; default query1, query2, ...
-        """
-        published = self._published
-        if published.results is None:
-            published.results = self.windowed.grouped.rows.stream._derive(self, name)
-        return published.results
-
-    def _register(self, sinks: Sequence[Sink], name: str | None) -> Change:
-        """Make the query part of the application, as `to` and `results` do."""
-        rows = self.windowed.grouped.rows
-
-        def query(label: str) -> WindowedQuery:
-            return WindowedQuery(
-                label,
-                rows.stream._branch(rows.chain),
-                self.windowed.grouped.keys,
-                self.windowed.windows,
-                self.aggregates,
-                self.target,
-                self.fill_zero,
-                self.windowed.early,
-                self.windowed.lateness,
-                rows.condition,
-            )
-
-        change = rows.stream._register(rows.stream, sinks, name, query)
-        if self._published.label is None:
-            self._published.label = change.query
-        return change
-
-
-def _unique(names: list[str], field: str) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise DefinitionError(f"{field}: there are two result columns {name!r}.", "Give one of them another name.")

@@ -135,6 +135,9 @@ def _consolidate(query: Plan, feeds: Sequence[str]) -> list[str | tuple[str, str
         column if column == call else f"{column} = {call}" for column, call in query["aggregates"].items()
     )
     text += [("; ", _DIM), values]
+    for step in query["results"]:
+        word, _, rest = step.partition(" ")
+        text += [(f" {word} ", _DIM), rest]
     if query["within"] is not None:
         text += [(" within ", _DIM), query["within"]["limit"]]
         if "keep" in query["within"]:

@@ -121,6 +121,12 @@ class _Queries:
             if columns.count(column) > 1:
                 raise DefinitionError(f"two aggregates are named {column!r}.", 'Name them, as in "avg(fare) as mean".')
         result = windowed.agg(**dict(aggregates))
+        if query.having is not None:
+            result = result.having(query.having)
+        if query.results:
+            result = result.select(**dict(query.results))
+        if query.rename:
+            result = result.rename(**dict(query.rename))
         if query.fill is not None:
             result = result.fill(query.fill)
         if query.within is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,11 +15,24 @@ from transom.jobs.windows import check_windows
 
 KEYS = (
     *("name", "source", "from", "late_rows_of", "watermark", "where", "select", "group_by", "windows", "aggregates"),
+    *("having", "results", "rename"),
     *("early", "lateness", "fill", "within", "quantile", "on_overload", "keep"),
     *("rows", "partition_by", "sink", "sinks", "own_stream"),
 )
 _OF_LIMITS = ("quantile", "on_overload", "keep")
-_OF_WINDOWS = ("group_by", "windows", "aggregates", "early", "lateness", "fill", "within", *_OF_LIMITS)
+_OF_WINDOWS = (
+    "group_by",
+    "windows",
+    "aggregates",
+    "having",
+    "results",
+    "rename",
+    "early",
+    "lateness",
+    "fill",
+    "within",
+    *_OF_LIMITS,
+)
 _FILES = ("parquet", "json", "csv")
 
 
@@ -47,6 +61,12 @@ class QuerySpec:
     group_by: tuple[str, ...] = ()
     where: str | None = None
     select: tuple[str, ...] = ()
+    having: str | None = None
+    """Condition over the aggregates."""
+    results: tuple[tuple[str, str], ...] = ()
+    """Name and expression of each column of the results; empty for all."""
+    rename: tuple[tuple[str, str], ...] = ()
+    """New and old names."""
     fill: str | None = None
     within: tuple[str, float] | None = None
     """Latency limit and quantile."""
@@ -103,6 +123,9 @@ def parse_query(file: str, table: Table, sources: Sequence[str], above: Sequence
         group_by=keys.texts("group_by"),
         where=keys.get("where", str),
         select=keys.texts("select"),
+        having=keys.get("having", str),
+        results=tuple(_named(keys, text) for text in keys.texts("results")),
+        rename=_renamed(keys),
         fill=keys.get("fill", str),
         within=None if limit is None else (limit, 0.99 if quantile is None else float(quantile)),
         on_overload=on_overload,
@@ -150,6 +173,27 @@ def _watermark(keys: Keys, late: str | None, above: Sequence[QuerySpec]) -> str:
             "Give the same one, or leave it out here.",
         )
     return given or (QuerySpec.watermark if first is None else first.watermark)
+
+
+def _named(keys: Keys, text: str) -> tuple[str, str]:
+    """Return name and expression of `expression as name`, or of the name of a column."""
+    from transom.windows.aggregates.parse import ALIAS
+
+    found = ALIAS.search(text)
+    if found is not None:
+        return found.group(1).strip("`"), text[: found.start()].strip()
+    if re.fullmatch(r"`[^`]+`|\w+", text.strip()) is None:
+        raise keys.error(f"results: {text!r} has no name", 'Write for example "round(total / trips, 2) as mean".')
+    return text.strip().strip("`"), text.strip()
+
+
+def _renamed(keys: Keys) -> tuple[tuple[str, str], ...]:
+    table = keys.get("rename", dict, {})
+    if not all(isinstance(old, str) for old in table.values()):
+        raise keys.error(
+            f"rename: {table!r} is not a table of names", 'Write rename = {session_start = "window_start"}.'
+        )
+    return tuple(table.items())
 
 
 def _row_sinks(keys: Keys) -> tuple[SinkSpec, ...]:

@@ -10,11 +10,12 @@ from transom.jobs.keys import Keys
 _WINDOWS = {
     "tumbling": ("tumbling", "offset"),
     "sliding": ("sliding", "every", "offset"),
+    "cumulate": ("cumulate", "every", "offset"),
     "calendar": ("calendar", "zone", "week_start", "offset"),
     "session": ("session",),
 }
 """Keys of each kind of window; the first is the argument, the others are named."""
-_NEEDED = {"sliding": ("every",)}
+_NEEDED = {"sliding": ("every",), "cumulate": ("every",)}
 
 
 def check_windows(keys: Keys, windows: Sequence[Any], field: str = "windows") -> None:
@@ -41,7 +42,8 @@ def check_windows(keys: Keys, windows: Sequence[Any], field: str = "windows") ->
             raise keys.error(
                 f"{field}: {window!r} is not a window",
                 'Write "5 minutes", {tumbling = "1 day", offset = "4 hours"}, {session = "30 minutes"}, '
-                '{sliding = "1 hour", every = "1 minute"} or {calendar = "week", zone = "Europe/Copenhagen"}.',
+                '{sliding = "1 hour", every = "1 minute"}, {cumulate = "1 day", every = "1 hour"} or '
+                '{calendar = "week", zone = "Europe/Copenhagen"}.',
             )
 
 

@@ -53,6 +53,11 @@ class CalendarSpec:
     """Of weeks only."""
 
     def __post_init__(self) -> None:
+        if str(self.unit).lower().rstrip("s") in ("hour", "minute", "second"):
+            raise DefinitionError(
+                f"calendar window: the unit {self.unit!r} is as long every day.",
+                'Write tumbling("1 hour"), with offset="30 minutes" for zones that differ from UTC by half an hour.',
+            )
         _known(self.unit, tuple(UNITS), "unit", "day")
         _known(self.week_start, WEEKDAYS, "first day of the week", "sunday")
         if self.week_start != "monday" and self.unit != "week":

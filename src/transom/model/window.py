@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -9,6 +10,8 @@ from transom.errors import DefinitionError
 from transom.model.calendar import UNITS, CalendarSpec
 from transom.model.time import MAX_TIME, MIN_TIME, Duration, Micros, format_duration, parse_duration
 
+MAX_STEPS = 1_500
+"""More windows than this of one cumulation are taken for a mistake: each closes by itself."""
 MAX_OVERLAP = 1_000_000
 """More windows than this over one moment is taken for a mistake."""
 
@@ -20,12 +23,14 @@ class WindowSpec:
     Tumbling when slide equals length. The slide need not divide the length.
 
     Raises:
-        DefinitionError: Length or slide are not positive, or the slide is longer than the length.
+        DefinitionError: Length or slide are not positive, or the slide is longer than the length without `gaps`.
     """
 
     length: Micros
     slide: Micros
     offset: Micros = 0
+    gaps: bool = False
+    """Whether the slide may be longer: other windows hold the rows between these, as with `cumulate`."""
 
     def __post_init__(self) -> None:
         if self.length < 1_000:
@@ -36,7 +41,7 @@ class WindowSpec:
             raise DefinitionError(
                 f"window: the slide is {format_duration(self.slide)}.", "It must be longer than nothing."
             )
-        if self.slide > self.length:
+        if self.slide > self.length and not self.gaps:
             raise DefinitionError(
                 f"window: a slide of {format_duration(self.slide)} is longer than the length of "
                 f"{format_duration(self.length)}, so that rows between the windows would never be counted.",
@@ -53,7 +58,7 @@ class WindowSpec:
     @property
     def tumbling(self) -> bool:
         """Whether the windows do not overlap."""
-        return self.slide == self.length
+        return self.slide >= self.length
 
     def last_start(self, moment: Micros) -> Micros:
         """Return the start of the latest window that holds the moment."""
@@ -81,7 +86,7 @@ class WindowSpec:
 
     def __str__(self) -> str:
         text = format_duration(self.length)
-        if not self.tumbling:
+        if self.slide != self.length:
             text += f" every {format_duration(self.slide)}"
         if self.offset:
             text += f" offset {format_duration(self.offset)}"
@@ -121,10 +126,41 @@ class SessionSpec:
         return f"session {format_duration(self.gap)}"
 
 
+@dataclass(frozen=True)
+class Cumulation:
+    """Windows that grow from the beginning of a period by steps, up to all of it.
+
+    Raises:
+        DefinitionError: The step does not divide the period, or does so too often.
+    """
+
+    period: Micros
+    step: Micros
+    offset: Micros = 0
+
+    def __post_init__(self) -> None:
+        written = f"cumulate: {format_duration(self.period)} every {format_duration(self.step)}"
+        if self.period < 1_000 or self.step < 1_000:
+            raise DefinitionError(f"{written}.", "The shortest window is 1 ms.")
+        if self.step >= self.period or self.period % self.step:
+            raise DefinitionError(
+                f"{written} has no whole number of steps.",
+                'Let every divide it, as in cumulate("1 day", every="1 hour").',
+            )
+        if self.period > MAX_STEPS * self.step:
+            raise DefinitionError(f"{written} has more than {MAX_STEPS:,} steps.", "Choose longer steps.")
+
+    @property
+    def windows(self) -> tuple[WindowSpec, ...]:
+        """Its windows, the shortest first."""
+        lengths = range(self.step, self.period + 1, self.step)
+        return tuple(WindowSpec(n, self.period, self.offset, gaps=n < self.period) for n in lengths)
+
+
 WindowKind: TypeAlias = "WindowSpec | CalendarSpec | SessionSpec"
 """Every kind has `late_before(watermark)`, `last_end(moment)` and a text that is part of a query's definition."""
 
-Window: TypeAlias = "str | WindowKind | Duration"
+Window: TypeAlias = "str | WindowKind | Cumulation | Duration"
 """A window as users write it: a length ("5 minutes") for a tumbling one, or what tumbling() and its like return."""
 
 
@@ -151,6 +187,26 @@ def sliding(length: Duration, every: Duration, *, offset: Duration = 0) -> Windo
         parse_duration(length, "window length"),
         parse_duration(every, "window slide"),
         parse_duration(offset, "window offset"),
+    )
+
+
+def cumulate(length: Duration, every: Duration, *, offset: Duration = 0) -> Cumulation:
+    """Return windows that grow: the day so far, each hour. They all begin with their period.
+
+    Each result holds the rows from the beginning of the period up to `window_end`; the last one holds all of them.
+
+    Args:
+        length: The period, for example "1 day".
+        every: The step, which divides it, for example "1 hour".
+        offset: Moves the beginnings.
+
+    Raises:
+        DefinitionError: The step does not divide the period, or does so more than 1,500 times.
+    """
+    return Cumulation(
+        parse_duration(length, "cumulate length"),
+        parse_duration(every, "cumulate step"),
+        parse_duration(offset, "cumulate offset"),
     )
 
 
@@ -185,12 +241,44 @@ def session_window(gap: Duration) -> SessionSpec:
     return SessionSpec(parse_duration(gap, "session gap"))
 
 
+def windows_of(value: Window) -> tuple[WindowKind, ...]:
+    """Return the windows that the user wrote as one.
+
+    Raises:
+        DefinitionError: As `window_of`.
+    """
+    return value.windows if isinstance(value, Cumulation) else (window_of(value),)
+
+
+def windows_text(windows: Sequence[WindowKind]) -> list[str]:
+    """Return windows for people, those of one cumulation together.
+
+    >>> windows_text([*cumulate("1 day", "6 hours").windows, tumbling("1 hour")])
+    ['6 hours to 1 day from its beginning', '1 hour']
+    """
+    found: list[str] = []
+    parts = [window for window in windows if isinstance(window, WindowSpec) and window.gaps]
+    shortest = {(part.slide, part.offset): part.length for part in sorted(parts, reverse=True)}
+    for window in windows:
+        period = (window.slide, window.offset) if isinstance(window, WindowSpec) else (0, 0)
+        if not isinstance(window, WindowSpec) or period not in shortest or window.length > window.slide:
+            found.append(str(window))
+        elif window.length == shortest[period]:
+            text = f"{format_duration(window.length)} to {format_duration(window.slide)} from its beginning"
+            found.append(text + (f" offset {format_duration(window.offset)}" if window.offset else ""))
+    return found
+
+
 def window_of(value: Window) -> WindowKind:
     """Return the window that the user wrote.
 
     Raises:
-        DefinitionError: It counts rows ("100 rows"), or is no duration.
+        DefinitionError: It counts rows ("100 rows"), is no duration, or stands for several.
     """
+    if isinstance(value, Cumulation):
+        raise DefinitionError(
+            "window: what cumulate returns is several windows, and here is one.", "Give one window, such as its last."
+        )
     if isinstance(value, (WindowSpec, CalendarSpec, SessionSpec)):
         return value
     if isinstance(value, int) and not isinstance(value, bool):

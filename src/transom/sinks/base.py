@@ -24,11 +24,13 @@ class WindowResults:
     cut: int
     """Number of the cut that closed the windows; (query, cut) identifies the results for ever."""
     table: pa.Table
-    """window_start, window_end (timestamp[us, UTC], end exclusive), keys, values; by window_end, window_start. A query
+    """window_start, window_end (timestamp[us, UTC], end exclusive), keys, values; by window_end, window_start. Or the
+    columns that the query selects. A query
     with early results or lateness has the column `revision` at the end; a row replaces those of the same window and
     keys with a lower one."""
     keys: tuple[str, ...] = ()
-    """Names of the columns that identify a row: window_start, window_end and the grouping keys."""
+    """Names of the columns that identify a row: window_start, window_end and the grouping keys, as the query names
+    them; none if it selects only some of them."""
 
     @property
     def updates(self) -> bool:

@@ -206,7 +206,8 @@ class PostgresSink:
             for field in results.table.schema
         )
         connection.execute(sql.SQL("CREATE TABLE {} ({})").format(self._identifier(self._table), columns))
-        connection.execute(self._sql(_INDEX, keys=results.keys))
+        if results.keys:
+            connection.execute(self._sql(_INDEX, keys=results.keys))
 
     def _fenced(self, query: str, epoch: int | None) -> SinkError:
         what = "is not noted there any more" if epoch is None else f"is that of run {epoch} now"

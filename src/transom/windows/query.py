@@ -10,9 +10,13 @@ from transom.model.calendar import CalendarSpec
 from transom.model.expression import Expression
 from transom.model.time import MAX_TIME, MIN_TIME, Micros, format_duration
 from transom.model.window import SessionSpec, WindowKind, WindowSpec
+from transom.windows.steps import Step, columns_after, kept_as
 
 if TYPE_CHECKING:
     from transom.windows.aggregates.base import Aggregate
+
+WINDOW_START, WINDOW_END = "window_start", "window_end"
+"""Columns of every window's aggregates."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,8 @@ class WindowedQuery:
     """The rows of the branch that it sees, as a boolean expression; all if None."""
     keeps_rows: bool = False
     """Whether the rows that it sees are kept whole, for a join."""
+    steps: tuple[Step, ...] = ()
+    """What becomes of the aggregates before they are results."""
 
     def __post_init__(self) -> None:
         sessions = next((window for window in self.windows if isinstance(window, SessionSpec)), None)
@@ -96,6 +102,26 @@ class WindowedQuery:
         """Whether rows may be left out under overload; its results tell how many."""
         return self.target is not None and self.target.keep is not None
 
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns that tell its rows apart, before its steps."""
+        return (WINDOW_START, WINDOW_END, *(key.name for key in self.keys))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of its aggregates, before its steps."""
+        return (*self.identity, *dict(self.aggregates))
+
+    @property
+    def result_columns(self) -> tuple[str, ...]:
+        """The columns of its results."""
+        return tuple(columns_after(self.steps, self.columns))
+
+    @property
+    def result_keys(self) -> tuple[str, ...]:
+        """The columns that tell its results apart; none where its steps leave out one of them."""
+        return kept_as(self.steps, self.columns, self.identity) or ()
+
     def closed_by(self, watermark: Micros) -> Micros:
         """Return up to which end its windows are closed, given the watermark."""
         return watermark if watermark in (MIN_TIME, MAX_TIME) else watermark - self.margin
@@ -117,6 +143,7 @@ class WindowedQuery:
         """
         where = {} if self.condition is None else {"where": str(self.condition)}
         sheds = {"on_overload": "shed"} if self.sheds else {}
+        steps = {"results": [str(step) for step in self.steps]} if self.steps else {}
         return {
             "rows": branch,
             **where,
@@ -127,4 +154,5 @@ class WindowedQuery:
             "early": None if self.early is None else format_duration(self.early),
             "lateness": format_duration(self.lateness),
             **sheds,
+            **steps,
         }

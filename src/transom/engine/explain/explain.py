@@ -12,6 +12,7 @@ from transom.engine.explain.graph import StreamGraph, application_graph, partial
 from transom.engine.spark.compile import Compiled
 from transom.engine.streams.definition import StreamDefinition
 from transom.model.time import format_duration
+from transom.model.window import windows_text
 from transom.windows.components import Component
 from transom.windows.operators import Attributes, Fused, Operator, OperatorKind, Schema
 from transom.windows.panes import Grid
@@ -71,8 +72,9 @@ def _query(query: WindowedQuery, sink: str) -> dict[str, Any]:
         "name": query.name,
         "where": None if query.condition is None else str(query.condition),
         "group_by": [str(key) for key in query.keys],
-        "windows": [str(window) for window in query.windows],
+        "windows": windows_text(query.windows),
         "aggregates": {column: a.describe() for column, a in query.aggregates},
+        "results": [str(step) for step in query.steps],
         "within": None if target is None else _target(target),
         "early": None if query.early is None else format_duration(query.early),
         "lateness": format_duration(query.lateness) if query.lateness else None,

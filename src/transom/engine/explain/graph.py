@@ -15,6 +15,7 @@ from transom.engine.streams.joining import JoinSource
 from transom.engine.streams.results import ResultsSource, result_schema
 from transom.model.expression import Expression
 from transom.windows.aggregates.base import Primitive
+from transom.windows.aggregates.filtered import Filtered
 from transom.windows.components import KeySet
 from transom.windows.operators import ALL, Attributes, Graph, Operator, OperatorEdge, OperatorKind, Schema
 from transom.windows.query import WindowedQuery
@@ -281,6 +282,8 @@ def application_graph(streams: Sequence[StreamGraph]) -> Graph:
 
 def partial_text(primitive: Primitive) -> str:
     """Return a primitive for people: `sum_squares(fare)`."""
+    if isinstance(primitive, Filtered):
+        return f"{partial_text(primitive.of)} where {primitive.condition}"
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(primitive).__name__).lower()
     return f"{name}({', '.join(map(str, primitive.inputs)) or '*'})"
 

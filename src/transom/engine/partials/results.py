@@ -16,10 +16,9 @@ from transom.windows.aggregates.base import Primitive, ResultContext, Slots, Sta
 from transom.windows.keys import KeyIndex
 from transom.windows.panes import Times
 from transom.windows.partials import Partial
-from transom.windows.query import WindowedQuery
+from transom.windows.query import WINDOW_END, WINDOW_START, WindowedQuery
 from transom.windows.store import PaneStore
 
-WINDOW_START, WINDOW_END = "window_start", "window_end"
 _TIMESTAMP = pa.timestamp("us", "UTC")
 
 Span = tuple[Micros, Micros]
@@ -35,11 +34,6 @@ class ResultRows:
     """Key ids."""
     states: Mapping[Primitive, State]
     """A primitive that is missing is neutral."""
-
-
-def result_keys(query: WindowedQuery) -> tuple[str, ...]:
-    """Return the names of the columns that identify a result row."""
-    return (WINDOW_START, WINDOW_END, *(key.name for key in query.keys))
 
 
 def result_table(
@@ -80,6 +74,12 @@ def result_table(
     if revisions is not None:
         table = table.append_column(REVISION, pa.array(np.repeat(np.array(revisions, np.int64), counts)))
     return table
+
+
+def no_results(query: WindowedQuery, store: PaneStore, input_types: dict[str, tuple[pa.DataType, ...]]) -> pa.Table:
+    """Return the aggregates of no window."""
+    nothing = Partial(np.empty(0, np.int64), {p: p.empty(0, types) for p, types in store.primitives.items()})
+    return result_table(query, store, [((0, 0), nothing)], input_types, ansi=True)
 
 
 def table_of(
@@ -128,7 +128,7 @@ def in_order(tables: Sequence[pa.Table], query: WindowedQuery) -> pa.Table:
     if len(tables) == 1:
         return tables[0]
     table = pa.concat_tables(tables)
-    identity = table.select(result_keys(query))
+    identity = table.select(query.identity)
     _, first = np.unique(KeyIndex(identity.schema).intern(identity), return_index=True)
     table = table.take(pa.array(first))
     return table.take(pc.sort_indices(table, [(WINDOW_END, "ascending"), (WINDOW_START, "ascending")]))

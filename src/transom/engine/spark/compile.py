@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from transom.engine.partials.contents import Origin, TableNote
+from transom.engine.partials.results import no_results
 from transom.engine.spark import eventtimes, plan
 from transom.engine.spark.alike import check_texts, of_one_branch
 from transom.engine.spark.carrying import Carried, KnownRows
@@ -17,9 +18,10 @@ from transom.engine.spark.checks import check_expressions, check_keys, check_row
 from transom.engine.spark.columns import TIME, first_line
 from transom.engine.spark.plan import Aggregation, Branch, Needed, Rows, StreamPlan
 from transom.engine.spark.plantext import plan_text
+from transom.engine.spark.shaping import Shaping
 from transom.engine.spark.zones import check_zones
 from transom.engine.state.state import CompiledQuery
-from transom.engine.state.stores import StoreShape
+from transom.engine.state.stores import StoreShape, new_store
 from transom.errors import DefinitionError
 from transom.model.calendar import CalendarSpec
 from transom.model.expression import Expression
@@ -145,7 +147,8 @@ def _compile(
         keys = pa.schema([(key.name, computed.keys[key_set.branch, key]) for key in ordered(key_set.keys)])
         kept = {p: computed.states[key_set.branch, p] for p in key_set.primitives}
         stores.append((key_set, _origin(seen.identity, key_set), keys, kept))
-    compiled = {q.name: CompiledQuery(q, _input_types(q, inputs[q.branch])) for q in queries}
+    store_of = {query.name: shape for shape in stores for query in shape[0].queries}
+    compiled = {q.name: _compiled(session, q, _input_types(q, inputs[q.branch]), store_of) for q in queries}
     definitions = {
         query.name: query.definition(seen.known[query.name].plan)
         | seen.known[query.name].to_json()
@@ -155,6 +158,23 @@ def _compile(
     }
     stream = StreamPlan(seen.time, seen.branches, components, computed.needed, computed.aggregations, computed.notes)
     return Compiled(stream, tuple(stores), compiled, definitions)
+
+
+def _compiled(
+    session: SparkSession,
+    query: WindowedQuery,
+    input_types: dict[str, tuple[pa.DataType, ...]],
+    store_of: Mapping[str, StoreShape],
+) -> CompiledQuery:
+    """Return a query with its types, and with what makes results of its aggregates.
+
+    Raises:
+        DefinitionError: Its results cannot be computed.
+    """
+    if not query.steps:
+        return CompiledQuery(query, input_types)
+    aggregates = no_results(query, new_store(store_of[query.name]), input_types)
+    return CompiledQuery(query, input_types, Shaping(session, query, aggregates.schema))
 
 
 def _seen(

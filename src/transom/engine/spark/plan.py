@@ -15,6 +15,7 @@ from transom.engine.spark.columns import (
     TIME,
     Costly,
     Thinning,
+    both,
     is_case_sensitive,
     micros_or_null,
     to_column,
@@ -26,8 +27,8 @@ from transom.errors import DefinitionError
 from transom.model.expression import Expression
 from transom.model.time import Micros
 from transom.model.window import WindowKind, WindowSpec
-from transom.windows.aggregates.base import Primitive
-from transom.windows.aggregates.udaf import executor_function_of
+from transom.windows.aggregates.base import Primitive, executor_function_of
+from transom.windows.aggregates.filtered import Filtered
 from transom.windows.components import Component
 
 if TYPE_CHECKING:
@@ -153,9 +154,11 @@ class Needed:
         users: dict[Expression, set[Expression | None]] = {}
         for component in components:
             for key_set in component.key_sets:
-                inputs = [e for primitive in key_set.primitives for e in primitive.inputs]
-                for expression in [*(key.expression for key in component.keys), *inputs]:
-                    users.setdefault(expression, set()).add(key_set.condition)
+                for key in component.keys:
+                    users.setdefault(key.expression, set()).add(key_set.condition)
+                for primitive in key_set.primitives:
+                    for expression, condition in _reads(primitive):
+                        users.setdefault(expression, set()).add(_joint(key_set.condition, condition))
         every = dict.fromkeys(condition for component in components for condition in component.conditions)
         conditions = [condition for condition in every if condition is not None]
         columns: list[Column] = [F.col(TIME)]
@@ -176,6 +179,18 @@ class Needed:
         """Return the rows that are needed, with these columns only."""
         rows = rows if self.condition is None else rows.where(self.condition)
         return rows.select(*self.columns)
+
+
+def _reads(primitive: Primitive) -> list[tuple[Expression, Expression | None]]:
+    """Return the inputs of a primitive, each with the condition of the rows in which it is read."""
+    if not isinstance(primitive, Filtered):
+        return [(expression, None) for expression in primitive.inputs]
+    inner = [(expression, primitive.condition) for expression in primitive.of.inputs]
+    return [*inner, (primitive.condition, None)]
+
+
+def _joint(left: Expression | None, right: Expression | None) -> Expression | None:
+    return right if left is None else left if right is None else both(left, right)
 
 
 def any_of(conditions: Collection[Expression | None]) -> Column | None:

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from transom.engine.partials.results import WINDOW_END, WINDOW_START, Span
+from transom.engine.partials.results import Span
 from transom.model.time import MICROS_PER_SECOND, MIN_TIME, Micros
 from transom.model.window import WindowSpec
-from transom.windows.query import WindowedQuery
+from transom.windows.query import WINDOW_END, WINDOW_START, WindowedQuery
 
 SHED_ROWS, SHED_SHARE = "shed_rows", "shed_share"
 CELLS = 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pyarrow as pa
 from transom.engine.cluster.files import PartialFiles
 from transom.engine.cluster.merges import GroupExecutors, Here, Merged
 from transom.engine.partials.history import Held, Sources
-from transom.engine.partials.results import Span, in_order, result_keys, result_table
+from transom.engine.partials.results import Span, in_order, result_table
 from transom.engine.partials.sessions import Ended
 from transom.engine.partials.tables import PartialTable
 from transom.engine.partials.updates import Emission, Updates
@@ -55,6 +55,8 @@ class CompiledQuery:
     query: WindowedQuery
     input_types: dict[str, tuple[pa.DataType, ...]]
     """Arrow types of each aggregate's inputs, by result column."""
+    shape: Callable[[pa.Table], pa.Table] = lambda aggregates: aggregates
+    """Returns the results that the query's steps make of a table of aggregates."""
 
 
 class StreamState:
@@ -246,7 +248,7 @@ class StreamState:
         merged: Mapping[Span, Partial],
         ended: Ended,
     ) -> Closing:
-        types = self.compiled[query.name].input_types
+        types, shape = self.compiled[query.name].input_types, self.compiled[query.name].shape
         results, table = None, None
         complete_from = self.queries[query.name].complete_from
         tables = entry.sessions.results(query, ended, complete_from, types, self.ansi)
@@ -262,12 +264,14 @@ class StreamState:
             tables.insert(0, result_table(query, entry.store.here, windows, types, self.ansi, revisions))
         if tables:
             whole = with_shares(in_order(tables, query), self.shares) if query.sheds else in_order(tables, query)
-            results = WindowResults(query.name, self.cut, whole, result_keys(query))
+            shaped = shape(whole)
+            if shaped.num_rows or not query.steps:
+                results = WindowResults(query.name, self.cut, shaped, query.result_keys)
         if results is not None and not query.updates and query.name in self.feeding:
             table = results.table
-        elif final:
+        elif final and query.updates:
             lasting = [(span, merged[span]) for span in final]
-            table = result_table(query, entry.store.here, lasting, types, self.ansi)
+            table = shape(result_table(query, entry.store.here, lasting, types, self.ansi))
         return Closing(query.name, windows_emitted, results, table)
 
     def first_end(self, query: WindowedQuery) -> Micros | None:

@@ -27,9 +27,16 @@ from transom.windows.intervals import TIMES
 from transom.windows.panes import all_windows
 from transom.windows.partials import Partial
 from transom.windows.query import WindowedQuery
+from transom.windows.store import PaneStore
 
 StoreShape: TypeAlias = "tuple[KeySet, Origin, pa.Schema, Mapping[Primitive, Types]]"
 """Key set, origin, schema of its keys, and its primitives with their types."""
+
+
+def new_store(shape: StoreShape) -> PaneStore:
+    """Return a store without panes."""
+    key_set, _, keys, primitives = shape
+    return PaneStore(key_set.grid, keys, primitives)
 
 
 @dataclass

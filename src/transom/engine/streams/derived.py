@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from transom.engine.partials.results import WINDOW_END
+from transom.engine.spark.columns import quoted
 from transom.engine.spark.compile import Compiled
 from transom.engine.streams.feed import Feed
 from transom.errors import SourceError
@@ -20,6 +20,7 @@ from transom.model.watermark import WatermarkPolicy
 from transom.sources.base import Cut, Mark, Offset, Waiting
 from transom.sources.schemas import position
 from transom.storage.places import Place
+from transom.windows.query import WINDOW_END
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,8 +29,19 @@ if TYPE_CHECKING:
     from transom.engine.streams.definition import StreamDefinition
     from transom.engine.streams.stream import RunningStream
 
-WINDOW_TIME = Expression(f"timestamp_micros(unix_micros({WINDOW_END}) - 1)")
-"""Event time of rows that stand for a whole window: its last microsecond, so that they fall into the windows around."""
+
+def window_time(end: str) -> Expression:
+    """Return the event time of rows that stand for a whole window: its last microsecond.
+
+    So they fall into the windows around.
+
+    Args:
+        end: The column with the window's end.
+    """
+    return Expression(f"timestamp_micros(unix_micros({end if end == WINDOW_END else quoted(end)}) - 1)")
+
+
+WINDOW_TIME = window_time(WINDOW_END)
 FED = WatermarkPolicy(delay=0, from_source=True)
 """Watermarks come with the rows; they are never late, never too far ahead, and never idle on their own."""
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from transom.engine.partials.results import WINDOW_END
 from transom.engine.spark import rows as kept_rows
 from transom.engine.spark.columns import TIME
 from transom.engine.spark.rowfiles import Files, KeptRows, checked, files_from_json, files_in, files_to_json
@@ -17,6 +16,7 @@ from transom.engine.state.closing import Closing
 from transom.model.time import MIN_TIME, Micros
 from transom.sources.base import Offset
 from transom.storage.places import Place
+from transom.windows.query import WINDOW_END
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
-from transom.engine.partials.results import result_table
+from transom.engine.partials.results import no_results
 from transom.engine.spark.compile import Compiled
 from transom.engine.state.closing import Closing
+from transom.engine.state.stores import new_store
 from transom.engine.streams.derived import DerivedSource
 from transom.errors import DefinitionError
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.sources.base import Offset
 from transom.sources.schemas import check_reserved, position
-from transom.windows.partials import Partial
-from transom.windows.query import WindowedQuery
-from transom.windows.store import PaneStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -125,10 +122,7 @@ class ResultsSource(DerivedSource):
 
 def result_schema(compiled: Compiled, name: str) -> pa.Schema:
     """Return the columns of a query's results."""
-    query: WindowedQuery = compiled.queries[name].query
     if name not in compiled.store_of:
         raise DefinitionError(f"results: {name!r} computes nothing.", "Give it an aggregate.")
-    key_set, _, keys, primitives = compiled.store_of[name]
-    store = PaneStore(key_set.grid, keys, primitives)
-    nothing = Partial(np.empty(0, np.int64), {p: p.empty(0, types) for p, types in primitives.items()})
-    return result_table(query, store, [((0, 0), nothing)], compiled.queries[name].input_types, ansi=True).schema
+    query = compiled.queries[name]
+    return query.shape(no_results(query.query, new_store(compiled.store_of[name]), query.input_types)).schema

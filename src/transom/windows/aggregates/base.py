@@ -7,14 +7,14 @@ is only ever merged. Queries share primitives: `stddev(x)` and `var_pop(x)` use 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from transom.model.expression import Expression
+from transom.model.expression import Expression, Input
 
 State: TypeAlias = "dict[str, np.ndarray[Any, Any]]"
 """Columns of a state by name, each of shape (slots,)."""
@@ -86,6 +86,24 @@ class Primitive(Protocol):
 
 
 @dataclass(frozen=True)
+class ExecutorFunction:
+    """A step that the engine runs on the executors after the Spark aggregation, as an Arrow scalar UDF."""
+
+    column: str
+    """The state's column that it reads and replaces."""
+    function: Callable[[pa.Array], pa.Array]
+    """From the aggregated column to the state's column, of the same length. Pickled to the executors."""
+    returns: str
+    """Spark type of what it returns."""
+
+
+def executor_function_of(primitive: Primitive) -> ExecutorFunction | None:
+    """Return what the engine must run on the executors after the aggregation, `executor_function`; most have none."""
+    found: ExecutorFunction | None = getattr(primitive, "executor_function", None)
+    return found
+
+
+@dataclass(frozen=True)
 class ResultContext:
     """The context of a result: what it may depend on besides the states."""
 
@@ -121,3 +139,6 @@ class Aggregate(Protocol):
 
     def describe(self) -> str:
         """Return the call as text, e.g. `quantile(fare, 0.95)`; part of the query's fingerprint."""
+
+    def where(self, condition: Input) -> Aggregate:
+        """Return the aggregate over the rows that satisfy a condition, SQL or a Column."""

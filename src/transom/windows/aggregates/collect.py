@@ -1,4 +1,4 @@
-"""Bounded collect_list and collect_set: the smallest values, sorted, so that they are exact and mergeable."""
+"""Bounded collect_list and collect_set: the first values of an order, so that they are exact and mergeable."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from transom.model.expression import Expression
 from transom.windows.aggregates.base import ResultContext, State, Types, state_key
+from transom.windows.aggregates.filtered import Filterable
 from transom.windows.aggregates.oneinput import OneInput, OneInputAggregate
 from transom.windows.aggregates.parts import PartsPrimitive, single_parts
-from transom.windows.aggregates.values import Values, distinct, from_values, sort, storage_dtype, to_values
+from transom.windows.aggregates.values import Values, distinct, from_values, order_key, sort, storage_dtype, to_values
 
 
 @dataclass(frozen=True)
@@ -92,3 +94,84 @@ class Collect(OneInputAggregate):
     def describe(self) -> str:
         """Return for example `collect_set(x, limit=10)`."""
         return f"collect_{'set' if self.unique else 'list'}({self.x}, limit={self.limit})"
+
+
+@dataclass(frozen=True)
+class FirstOf(PartsPrimitive):
+    """The values of the first `limit` rows in the order of another expression, of rows where the value is not null.
+
+    Of equal ranks the smaller value is the smaller one. State: `rows`, tuples of sorted lists of structs.
+    """
+
+    column = "rows"
+
+    x: Expression
+    order: Expression
+    descending: bool
+    limit: int
+
+    @property
+    def inputs(self) -> tuple[Expression, ...]:
+        """The values, and their order."""
+        return (self.x, self.order)
+
+    @property
+    def key(self) -> str:
+        """Name in checkpoints."""
+        return state_key("first.1", self.limit, "desc" if self.descending else "asc", self.x.text, self.order.text)
+
+    def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
+        """Return the sorted beginning of what Spark collects."""
+        x, order = inputs
+        rows = f"collect_list(CASE WHEN {x} IS NOT NULL THEN named_struct('o', {order}, 'x', {x}) END)"
+        return {"rows": f"slice(sort_array({rows}, {not self.descending}), 1, {self.limit})"}
+
+    def decode(self, columns: Mapping[str, pa.Array]) -> State:
+        """Return one sorted list per row, none where it is empty."""
+        rows = columns["rows"].to_pylist()
+        return {"rows": single_parts(rows, np.fromiter(map(bool, rows), np.bool_, len(rows)))}
+
+    def encode(self, state: State, types: Types) -> dict[str, pa.Array]:
+        """Return one list per slot."""
+        return {"rows": pa.array([rows or [] for rows in self.combined(state)], type=types["rows"])}
+
+    def combine(self, parts: tuple[list[dict[str, Any]], ...]) -> list[dict[str, Any]]:
+        """Return the first rows of sorted lists."""
+        rows = [row for part in parts for row in part]
+        return sorted(rows, key=order_key, reverse=self.descending)[: self.limit]
+
+
+@dataclass(frozen=True)
+class CollectFirst(Filterable):
+    """The aggregate `collect_list` with an order: an array of the input's type, never null."""
+
+    x: Expression
+    order: Expression
+    descending: bool
+    limit: int
+
+    @property
+    def inputs(self) -> tuple[Expression, ...]:
+        """The values, and their order."""
+        return (self.x, self.order)
+
+    @property
+    def primitives(self) -> tuple[FirstOf]:
+        """The first rows."""
+        return (FirstOf(self.x, self.order, self.descending, self.limit),)
+
+    @property
+    def zero(self) -> Any:
+        """Nothing collects nothing."""
+        return []
+
+    def result(self, states: Sequence[State], context: ResultContext) -> pa.Array:
+        """Return the values."""
+        kind = context.types[0]["rows"].value_type.field("x").type
+        values = [[row["x"] for row in rows or []] for rows in self.primitives[0].combined(states[0])]
+        return pa.array(values, type=pa.list_(pa.field("element", kind, nullable=False)))
+
+    def describe(self) -> str:
+        """Return for example `collect_list(x, limit=10, order_by=y desc)`."""
+        order = f"{self.order}{' desc' if self.descending else ''}"
+        return f"collect_list({self.x}, limit={self.limit}, order_by={order})"

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from transom.model.expression import Expression
 from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where, state_key
+from transom.windows.aggregates.filtered import Filterable
 from transom.windows.aggregates.values import to_values
 
 
@@ -57,7 +58,7 @@ class Count:
 
 
 @dataclass(frozen=True)
-class CountOf:
+class CountOf(Filterable):
     """The aggregate `count`: bigint, never null."""
 
     x: Expression | None = None

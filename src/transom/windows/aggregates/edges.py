@@ -21,15 +21,21 @@ class Edge(SmallPrimitive):
     """
 
     last: bool
+    ignore_nulls: bool = False
+    """Whether only rows count whose value is not null."""
 
     @property
     def key(self) -> str:
         """Name in checkpoints."""
-        return state_key("edge.1", "last" if self.last else "first", self.x.text)
+        return state_key(
+            "edge.1", "last" if self.last else "first", self.x.text, *(["ignore nulls"] if self.ignore_nulls else [])
+        )
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return the parts of one minimum or maximum of a struct, which Spark computes once."""
-        edge = f"{'max' if self.last else 'min'}(named_struct('t', {time}, 'v', {inputs[0]}))"
+        row = f"named_struct('t', {time}, 'v', {inputs[0]})"
+        row = f"CASE WHEN {inputs[0]} IS NOT NULL THEN {row} END" if self.ignore_nulls else row
+        edge = f"{'max' if self.last else 'min'}({row})"
         return {"time": f"{edge}.t", "value": f"{edge}.v"}
 
     def decode(self, columns: Mapping[str, pa.Array]) -> State:
@@ -84,11 +90,12 @@ class EdgeOf(OneInputAggregate):
     """The aggregates `first` and `last`: the input's type; null where the value at that time is null."""
 
     last: bool
+    ignore_nulls: bool = False
 
     @property
     def primitives(self) -> tuple[Primitive, ...]:
         """One edge."""
-        return (Edge(self.x, self.last),)
+        return (Edge(self.x, self.last, self.ignore_nulls),)
 
     def result(self, states: Sequence[State], context: ResultContext) -> pa.Array:
         """Return the values."""
@@ -96,5 +103,5 @@ class EdgeOf(OneInputAggregate):
         return from_values(state["value"], state["known"] & state["valid"], context.types[0]["value"])
 
     def describe(self) -> str:
-        """Return `first(x)` or `last(x)`."""
-        return f"{'last' if self.last else 'first'}({self.x})"
+        """Return `first(x)`, or for example `last(x, ignore_nulls=True)`."""
+        return f"{'last' if self.last else 'first'}({self.x}{', ignore_nulls=True' if self.ignore_nulls else ''})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from typing import Any
 
@@ -26,6 +27,10 @@ _KINDS: dict[str, str] = {
     "TimeRange": "times.1",
     "UserStates": "user.1",
 }
+WHERE = "where.1"
+"""States of another kind, of some of the rows."""
+_NEWER = ("best.1", "bits.1", "first.1", "heavy.1", "moments4.1", "pairs.1")
+"""Kinds that format 1 had not."""
 
 
 def current_key(name: str) -> str:
@@ -50,8 +55,13 @@ def is_known(key: str) -> bool:
 
     >>> is_known('["sum.1", "fare"]'), is_known('["sum.2", "fare"]')
     (True, False)
+    >>> is_known(state_key("where.1", "a > 5", '["sum.1", "fare"]'))
+    True
     """
-    return any(key == f'["{kind}"]' or key.startswith(f'["{kind}", ') for kind in _KINDS.values())
+    if key.startswith(f'["{WHERE}", '):
+        return is_known(json.loads(key)[2])
+    kinds = (*_KINDS.values(), *_NEWER)
+    return any(key == f'["{kind}"]' or key.startswith(f'["{kind}", ') for kind in kinds)
 
 
 def _values(name: str) -> dict[str, Any]:

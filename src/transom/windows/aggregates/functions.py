@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from transom.errors import DefinitionError
 from transom.model.expression import Expression, Input
+from transom.windows.aggregates.arguments import check_whole, flag, kll_size, refuse, refuse_distinct
 from transom.windows.aggregates.base import Aggregate
-from transom.windows.aggregates.collect import Collect
+from transom.windows.aggregates.best import BestOf
+from transom.windows.aggregates.bits import BitsOf
+from transom.windows.aggregates.collect import Collect, CollectFirst
 from transom.windows.aggregates.count import CountOf
 from transom.windows.aggregates.ddl import parse_fields, parse_type
+from transom.windows.aggregates.distinct import DistinctOf
 from transom.windows.aggregates.edges import EdgeOf
 from transom.windows.aggregates.extremes import ExtremeOf
 from transom.windows.aggregates.mean import Mean
 from transom.windows.aggregates.moments import Spread
+from transom.windows.aggregates.pairs import PairOf
+from transom.windows.aggregates.shape import ShapeOf
 from transom.windows.aggregates.sketches import ApproxCountDistinct, Quantile
 from transom.windows.aggregates.sums import SumOf
 from transom.windows.aggregates.topk import TopK, default_max_items
@@ -29,11 +35,18 @@ from transom.windows.aggregates.udaf import (
 
 MOST_ITEMS = 1_000_000
 """Most items that Spark's approx_top_k can track."""
+_DIRECTION = re.compile(r"\s+(asc|desc)\s*$", re.IGNORECASE)
 
 
 def count(x: Input = "*") -> Aggregate:
     """Count rows, or the rows in which `x` is not null. Returns bigint, never null."""
+    refuse_distinct("count", x)
     return CountOf(None if isinstance(x, str) and x.strip() == "*" else Expression.of(x, "count"))
+
+
+def count_if(condition: Input) -> Aggregate:
+    """Count the rows that satisfy a condition. Returns bigint, never null."""
+    return count().where(condition)
 
 
 def sum(x: Input) -> Aggregate:
@@ -42,11 +55,13 @@ def sum(x: Input) -> Aggregate:
     Whether a total overflows depends only on the rows: under ANSI it fails the query, otherwise it wraps
     (bigint) or is null (decimal), as in Spark.
     """
+    refuse_distinct("sum", x)
     return SumOf(Expression.of(x, "sum"))
 
 
 def avg(x: Input) -> Aggregate:
     """Average the values. Returns double, or decimal(p + 4, s + 4) for decimals; null without values."""
+    refuse_distinct("avg", x)
     return Mean(Expression.of(x, "avg"))
 
 
@@ -80,14 +95,79 @@ def stddev_pop(x: Input) -> Aggregate:
     return Spread(Expression.of(x, "stddev_pop"), root=True, sample=False)
 
 
-def first(x: Input) -> Aggregate:
-    """Take the value of the earliest row by event time; of equal times the smallest, null before others."""
-    return EdgeOf(Expression.of(x, "first"), last=False)
+def corr(x: Input, y: Input) -> Aggregate:
+    """Compute Pearson's correlation of pairs. Returns double; null for fewer than two, or where one never changes."""
+    return PairOf("corr", Expression.of(x, "corr"), Expression.of(y, "corr"))
 
 
-def last(x: Input) -> Aggregate:
-    """Take the value of the latest row by event time; of equal times the largest."""
-    return EdgeOf(Expression.of(x, "last"), last=True)
+def covar_pop(x: Input, y: Input) -> Aggregate:
+    """Compute the population covariance of pairs. Returns double; null without any."""
+    return PairOf("covar_pop", Expression.of(x, "covar_pop"), Expression.of(y, "covar_pop"))
+
+
+def covar_samp(x: Input, y: Input) -> Aggregate:
+    """Compute the sample covariance of pairs. Returns double; null for fewer than two."""
+    return PairOf("covar_samp", Expression.of(x, "covar_samp"), Expression.of(y, "covar_samp"))
+
+
+def skewness(x: Input) -> Aggregate:
+    """Compute the skewness. Returns double; null without values, and where all are one."""
+    return ShapeOf(Expression.of(x, "skewness"), "skewness")
+
+
+def kurtosis(x: Input) -> Aggregate:
+    """Compute the kurtosis above that of a normal distribution. Returns double; null as `skewness`."""
+    return ShapeOf(Expression.of(x, "kurtosis"), "kurtosis")
+
+
+def first(x: Input, ignore_nulls: bool = False) -> Aggregate:
+    """Take the value of the earliest row by event time; of equal times the smallest, null before others.
+
+    Args:
+        x: The value.
+        ignore_nulls: Take the earliest row in which it is not null.
+    """
+    return EdgeOf(Expression.of(x, "first"), last=False, ignore_nulls=flag("first", ignore_nulls))
+
+
+def last(x: Input, ignore_nulls: bool = False) -> Aggregate:
+    """Take the value of the latest row by event time; of equal times the largest.
+
+    Args:
+        x: The value.
+        ignore_nulls: Take the latest row in which it is not null.
+    """
+    return EdgeOf(Expression.of(x, "last"), last=True, ignore_nulls=flag("last", ignore_nulls))
+
+
+def any_value(x: Input, ignore_nulls: bool = False) -> Aggregate:
+    """Take a value, the same one whenever it is computed: that of `first`."""
+    return first(x, ignore_nulls)
+
+
+def max_by(x: Input, y: Input) -> Aggregate:
+    """Take `x` of the row with the largest `y`; of equal ones the largest `x`. Rows without `y` do not count."""
+    return BestOf(Expression.of(x, "max_by"), Expression.of(y, "max_by"), largest=True)
+
+
+def min_by(x: Input, y: Input) -> Aggregate:
+    """Take `x` of the row with the smallest `y`; of equal ones the smallest `x`, null before others."""
+    return BestOf(Expression.of(x, "min_by"), Expression.of(y, "min_by"), largest=False)
+
+
+def bit_and(x: Input) -> Aggregate:
+    """Join the bits of whole numbers by AND. Returns the type of `x`; null without values."""
+    return BitsOf(Expression.of(x, "bit_and"), "bit_and")
+
+
+def bit_or(x: Input) -> Aggregate:
+    """Join the bits of whole numbers by OR. Returns the type of `x`; null without values."""
+    return BitsOf(Expression.of(x, "bit_or"), "bit_or")
+
+
+def bit_xor(x: Input) -> Aggregate:
+    """Join the bits of whole numbers by exclusive OR. Returns the type of `x`; null without values."""
+    return BitsOf(Expression.of(x, "bit_xor"), "bit_xor")
 
 
 def bool_or(x: Input) -> Aggregate:
@@ -121,7 +201,7 @@ def quantile(x: Input, p: float | Sequence[float], k: int = 200) -> Aggregate:
         number = isinstance(rank, (int, float)) and not isinstance(rank, bool)
         if not number or not 0 <= rank <= 1:
             raise DefinitionError(f"quantile: p is {rank!r}.", "Give ranks in [0, 1], for example 0.95.")
-    _whole("quantile", "k", k, 8, 65_535)
+    check_whole("quantile", "k", k, 8, 65_535)
     return Quantile(Expression.of(x, "quantile"), tuple(float(rank) for rank in ranks), many, k)
 
 
@@ -135,33 +215,53 @@ def percentile_approx(x: Input, percentage: float | Sequence[float], accuracy: i
         percentage: Rank, or ranks, in [0, 1].
         accuracy: As in Spark, the reciprocal of the error of the rank; about 20,000 is the most reached.
     """
-    _whole("percentile_approx", "accuracy", accuracy, 1, 2**31 - 1)
+    check_whole("percentile_approx", "accuracy", accuracy, 1, 2**31 - 1)
     return quantile(x, percentage, k=kll_size(accuracy))
 
 
-def top_k(x: Input, k: int, max_items: int | None = None) -> Aggregate:
+def top_k(x: Input, k: int, max_items: int | None = None, *, weight: Input | None = None) -> Aggregate:
     """Find the `k` most frequent values. Returns array<struct<item, count>>, ordered by count, then item.
 
     Args:
         x: Values; items keep the type of strings and integers, others become text. Nulls count as an item.
         k: How many.
         max_items: How many different values are tracked per key and window; exact below it. Default 10,000.
+        weight: What a row counts instead of one: whole numbers, 0 or more; null counts nothing.
     """
-    _whole("top_k", "k", k, 1, MOST_ITEMS)
+    check_whole("top_k", "k", k, 1, MOST_ITEMS)
     items = default_max_items(k) if max_items is None else max_items
-    _whole("top_k", "max_items", items, k, MOST_ITEMS)
-    return TopK(Expression.of(x, "top_k"), k, items)
+    check_whole("top_k", "max_items", items, k, MOST_ITEMS)
+    return TopK(Expression.of(x, "top_k"), k, items, None if weight is None else Expression.of(weight, "top_k: weight"))
 
 
-def collect_list(x: Input, limit: int = 1000) -> Aggregate:
-    """Collect the `limit` smallest values, sorted. Returns an array, empty without values."""
-    _whole("collect_list", "limit", limit, 1, 2**31 - 1)
-    return Collect(Expression.of(x, "collect_list"), limit, unique=False)
+def approx_top_k(x: Input, k: int = 5, max_items: int | None = None) -> Aggregate:
+    """Find the `k` most frequent values; PySpark's name for `top_k`."""
+    return top_k(x, k, max_items)
+
+
+def collect_list(x: Input, limit: int = 1000, *, order_by: str | None = None) -> Aggregate:
+    """Collect `limit` values, the smallest ones, sorted. Returns an array, empty without values.
+
+    Args:
+        x: The values; nulls are left out.
+        limit: How many.
+        order_by: SQL text: collect the first values in the order of this one instead; "at desc" for the newest ones.
+            Of equal ranks smaller values come first, with desc the larger ones.
+    """
+    check_whole("collect_list", "limit", limit, 1, 2**31 - 1)
+    value = Expression.of(x, "collect_list")
+    if order_by is None:
+        return Collect(value, limit, unique=False)
+    if not isinstance(order_by, str):
+        raise DefinitionError(f"collect_list: order_by is {order_by!r}.", 'Give SQL text, for example "at desc".')
+    order = _DIRECTION.sub("", order_by)
+    descending = order_by[len(order) :].strip().lower() == "desc"
+    return CollectFirst(value, Expression.of(order, "collect_list: order_by"), descending, limit)
 
 
 def collect_set(x: Input, limit: int = 1000) -> Aggregate:
     """Collect the `limit` smallest different values, sorted. Returns an array, empty without values."""
-    _whole("collect_set", "limit", limit, 1, 2**31 - 1)
+    check_whole("collect_set", "limit", limit, 1, 2**31 - 1)
     return Collect(Expression.of(x, "collect_set"), limit, unique=True)
 
 
@@ -212,22 +312,44 @@ def udaf(
 
 def median(x: Input) -> NoReturn:
     """Refuse: an exact median cannot be merged in bounded space."""
-    _refuse("median", "Use quantile(x, 0.5), whose rank error is bounded.")
+    refuse("median", "Use quantile(x, 0.5), whose rank error is bounded.")
 
 
 def percentile(x: Input, p: float | Sequence[float]) -> NoReturn:
     """Refuse: an exact percentile cannot be merged in bounded space."""
-    _refuse("percentile", "Use quantile(x, p), whose rank error is bounded.")
+    refuse("percentile", "Use quantile(x, p), whose rank error is bounded.")
 
 
 def mode(x: Input) -> NoReturn:
     """Refuse: an exact mode cannot be merged in bounded space."""
-    _refuse("mode", "Use top_k(x, 1), which is exact up to max_items different values.")
+    refuse("mode", "Use top_k(x, 1), which is exact up to max_items different values.")
 
 
-def count_distinct(x: Input) -> NoReturn:
-    """Refuse: an exact distinct count cannot be merged in bounded space."""
-    _refuse("count_distinct", "Use approx_count_distinct(x), or collect_set(x, limit) for few values.")
+def count_distinct(x: Input, *, at_most: int | None = None) -> Aggregate:
+    """Count the different values, exactly; more than `at_most` of a key in a window fail the query. Returns bigint.
+
+    Args:
+        x: The values; nulls do not count.
+        at_most: The bound of what is kept, at most 1,000,000; must be given.
+
+    Raises:
+        DefinitionError: There is no bound.
+    """
+    if at_most is None:
+        refuse(
+            "count_distinct",
+            "Use approx_count_distinct(x), or count_distinct(x, at_most=1000) where there are few values.",
+        )
+    check_whole("count_distinct", "at_most", at_most, 1, MOST_ITEMS)
+    return DistinctOf(Expression.of(x, "count_distinct"), at_most)
+
+
+def histogram_numeric(x: Input, bins: int) -> NoReturn:
+    """Refuse: the bins depend on the order in which rows come and are merged."""
+    raise DefinitionError(
+        "histogram_numeric: its bins depend on the order in which rows come, so that no result could be checked.",
+        "Use quantile(x, [0.1, 0.2, ...]), or group by a bin: group_by(bin='width_bucket(x, 0, 100, 10)').",
+    )
 
 
 mean = avg
@@ -243,26 +365,3 @@ def _named(inputs: Input | Sequence[Input]) -> dict[str, Input]:
     if len(set(names)) != len(names):
         raise DefinitionError(f"udaf: inputs names {names} repeat.", "Give a mapping with a name for each.")
     return dict(zip(names, items, strict=True))
-
-
-def _whole(function: str, field: str, value: object, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        remedy = f"Give a whole number from {least} to {most}."
-        raise DefinitionError(f"{function}: {field} is {value!r}.", remedy)
-
-
-def kll_size(accuracy: int) -> int:
-    """Return the k of a KLL sketch whose rank error is 1 / accuracy, within [8, 65535].
-
-    The error is 2.296 / k^0.9723 with 99 % confidence (Apache DataSketches,
-    `KllHelper.getNormalizedRankError`).
-
-    >>> kll_size(75), kll_size(10_000)
-    (200, 30565)
-    """
-    k = math.ceil((2.296 * accuracy) ** (1 / 0.9723))
-    return 8 if k < 8 else 65_535 if k > 65_535 else k
-
-
-def _refuse(name: str, remedy: str) -> NoReturn:
-    raise DefinitionError(f"{name}: its exact value cannot be merged in bounded space.", remedy)

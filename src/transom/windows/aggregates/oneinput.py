@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from transom.model.expression import Expression
+from transom.windows.aggregates.filtered import Filterable
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class SmallPrimitive(OneInput):
 
 
 @dataclass(frozen=True)
-class OneInputAggregate(OneInput):
+class OneInputAggregate(OneInput, Filterable):
     """An aggregate of one expression; nothing has no mean, spread, quantile, extreme, first or last row."""
 
     @property

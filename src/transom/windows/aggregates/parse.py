@@ -13,6 +13,7 @@ from transom.windows.aggregates.base import Aggregate
 
 FUNCTIONS: dict[str, Callable[..., Aggregate]] = {
     "count": functions.count,
+    "count_if": functions.count_if,
     "sum": functions.sum,
     "avg": functions.avg,
     "mean": functions.mean,
@@ -24,6 +25,19 @@ FUNCTIONS: dict[str, Callable[..., Aggregate]] = {
     "stddev": functions.stddev,
     "stddev_samp": functions.stddev_samp,
     "stddev_pop": functions.stddev_pop,
+    "skewness": functions.skewness,
+    "kurtosis": functions.kurtosis,
+    "corr": functions.corr,
+    "covar_pop": functions.covar_pop,
+    "covar_samp": functions.covar_samp,
+    "max_by": functions.max_by,
+    "min_by": functions.min_by,
+    "any_value": functions.any_value,
+    "bit_and": functions.bit_and,
+    "bit_or": functions.bit_or,
+    "bit_xor": functions.bit_xor,
+    "count_distinct": functions.count_distinct,
+    "approx_top_k": functions.approx_top_k,
     "first": functions.first,
     "last": functions.last,
     "any": functions.any_,
@@ -43,10 +57,30 @@ _REFUSED: dict[str, Callable[..., Any]] = {
     "median": functions.median,
     "percentile": functions.percentile,
     "mode": functions.mode,
-    "count_distinct": functions.count_distinct,
+    "histogram_numeric": functions.histogram_numeric,
 }
+_TWO = frozenset(["corr", "covar_pop", "covar_samp", "max_by", "min_by"])
+"""Functions whose first two arguments are expressions."""
+_OTHER_NAMES = {
+    "every": "bool_and",
+    "some": "bool_or",
+    "std": "stddev",
+    "array_agg": "collect_list",
+    "approx_percentile": "percentile_approx",
+    "first_value": "first",
+    "last_value": "last",
+    "arg_max": "max_by",
+    "arg_min": "min_by",
+    "countif": "count_if",
+    "listagg": "collect_list",
+    "string_agg": "collect_list",
+    "group_concat": "collect_list",
+}
+"""Names that SQL has for some, of Spark's dialect or another one."""
+_FILTER = re.compile(r"\s*filter\s*\(\s*where\b", re.IGNORECASE)
 _CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*\(")
-_ALIAS = re.compile(r"\s+as\s+(`[^`]+`|[A-Za-z_]\w*)\s*$", re.IGNORECASE)
+ALIAS = re.compile(r"\s+as\s+(`[^`]+`|[A-Za-z_]\w*)\s*$", re.IGNORECASE)
+"""The end of an expression that says its name."""
 _NAMED = re.compile(r"\s*([A-Za-z_]\w*)\s*=(?!=)(.*)", re.DOTALL)
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _REMEDY = 'Write for example "avg(fare) as fare" or "count(*) as trips".'
@@ -55,8 +89,9 @@ _REMEDY = 'Write for example "avg(fare) as fare" or "count(*) as trips".'
 def parse_aggregate(text: str) -> tuple[str, Aggregate]:
     """Return the name and the aggregate of a text.
 
-    The first argument is a SQL expression, the others are numbers, lists of numbers, or `name=number`.
-    Without `as`, the name is the call as it is written, like PySpark's.
+    The first argument is a SQL expression (the first two, of functions of pairs), the others are numbers, lists of
+    numbers, or `name=number`. `FILTER (WHERE condition)` may follow the call. Without `as`, the name is what is
+    written, like PySpark's.
 
     Raises:
         DefinitionError: The text is not a call of a known function, or an argument is wrong.
@@ -64,13 +99,19 @@ def parse_aggregate(text: str) -> tuple[str, Aggregate]:
     >>> name, aggregate = parse_aggregate("quantile(fare * 1.1, 0.95) as p95")
     >>> name, aggregate.describe()
     ('p95', 'quantile(fare * 1.1, 0.95)')
+    >>> parse_aggregate("count(*) filter (where fare > 9) as dear")[1].describe()
+    'count(*) FILTER (WHERE fare > 9)'
     """
     call = _CALL.match(text) if isinstance(text, str) else None
     if call is None:
         raise DefinitionError(f"aggregate: {text!r} is not a call of a function.", _REMEDY)
     end, arguments = _split(text, call.end())
+    condition = None
+    if (filtered := _FILTER.match(text, end)) is not None:
+        closed, _ = _split(text, text.index("(", end) + 1)
+        end, condition = closed, text[filtered.end() : closed - 1].strip()
     rest = text[end:]
-    alias = _ALIAS.match(rest)
+    alias = ALIAS.match(rest)
     if rest.strip() and alias is None:
         raise DefinitionError(f"aggregate: {text!r} has {rest.strip()!r} after the call.", _REMEDY)
     name = call.group(1).lower()
@@ -78,18 +119,24 @@ def parse_aggregate(text: str) -> tuple[str, Aggregate]:
     shown = alias.group(1).strip("`") if alias else written
     if not arguments and name != "count":
         raise DefinitionError(f"aggregate: {written!r} has no argument.", _REMEDY)
-    positional, named = _literals(arguments[1:], written)
     function = FUNCTIONS.get(name) or _REFUSED.get(name)
     if function is None:
         raise _unknown(name)
+    if name in _TWO and len(arguments) != 2:
+        raise DefinitionError(f"aggregate: {written!r} has not two arguments.", f"Write {name}(x, y).")
+    number = 2 if name in _TWO else 1
+    positional, named = _literals(arguments[number:], written)
     try:
-        return shown, function(*arguments[:1], *positional, **named)
+        aggregate = function(*arguments[:number], *positional, **named)
+        return shown, aggregate if condition is None else aggregate.where(condition)
     except TypeError as error:
         reason = str(error).replace("()", "")
         raise DefinitionError(f"aggregate: {written!r} has wrong arguments: {reason}.", _REMEDY) from error
 
 
 def _unknown(name: str) -> DefinitionError:
+    if name in _OTHER_NAMES:
+        return DefinitionError(f"aggregate: {name!r} is not known.", f"Did you mean {_OTHER_NAMES[name]!r}?")
     known = f"Known are {', '.join(sorted(FUNCTIONS))}."
     return DefinitionError(f"aggregate: {name!r} is not known.", f"{did_you_mean(name, FUNCTIONS, '')} {known}".strip())
 
@@ -139,7 +186,7 @@ def _literals(arguments: list[str], call: str) -> tuple[list[Any], dict[str, Any
         try:
             value = ast.literal_eval(source)
         except (ValueError, SyntaxError) as error:
-            message = f"aggregate: {argument!r} in {call!r} is not a number or a list of numbers."
+            message = f"aggregate: {argument!r} in {call!r} is not a number, a list of numbers or a text in quotes."
             raise DefinitionError(message, "Only the first argument may be an expression.") from error
         if match:
             named[match.group(1)] = value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 from datasketches import frequent_items_error_type, frequent_strings_sketch
 
-from transom.windows.aggregates.base import ResultContext, State, state_key
+from transom.model.expression import Expression
+from transom.windows.aggregates.base import ExecutorFunction, ResultContext, State, state_key
 from transom.windows.aggregates.oneinput import OneInput, OneInputAggregate
 from transom.windows.aggregates.parts import PartsPrimitive
 
@@ -18,6 +20,8 @@ _NULLS_BYTES = 8
 """After the sketch Spark writes how many nulls it saw, a big-endian bigint."""
 _LOAD = 0.75
 """Share of a sketch's hash map that may be filled."""
+_QUOTES = re.compile(r"['\\\\]")
+_WHOLE = ": weights are whole numbers, and not negative"
 
 
 @dataclass(frozen=True)
@@ -40,12 +44,76 @@ class FrequentItems(PartsPrimitive, OneInput):
 
     def combine(self, parts: tuple[bytes, ...]) -> bytes:
         """Return the sketch of all rows of some sketches."""
-        merged = frequent_strings_sketch(map_size(self.max_items))
-        nulls = 0
-        for part in parts:
-            merged.merge(frequent_strings_sketch.deserialize(part[:-_NULLS_BYTES]))
-            nulls += _nulls(part)
-        return bytes(merged.serialize()) + nulls.to_bytes(_NULLS_BYTES, "big")
+        return merged(parts, self.max_items)
+
+
+@dataclass(frozen=True)
+class HeavyItems(PartsPrimitive):
+    """Frequent-items sketch of values as strings, each of a weight, and weight of the nulls; as `FrequentItems`.
+
+    Spark's function knows no weights: it collects the rows, of which executors make sketches.
+    """
+
+    column = "sketch"
+
+    x: Expression
+    weight: Expression
+    max_items: int
+
+    @property
+    def inputs(self) -> tuple[Expression, ...]:
+        """The values and their weights."""
+        return (self.x, self.weight)
+
+    @property
+    def key(self) -> str:
+        """Name in checkpoints."""
+        return state_key("heavy.1", self.max_items, self.x.text, self.weight.text)
+
+    def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
+        """Return the rows that weigh something as a list, which `executor_function` turns into a sketch."""
+        x, weight = inputs
+        wrong = f"raise_error(concat('top_k: {_QUOTES.sub('', self.weight.text)} is ', {weight}, '{_WHOLE}'))"
+        row = f"named_struct('x', cast({x} as string), 'w', cast({weight} as bigint))"
+        case = f"CASE WHEN {weight} < 0 OR {weight} <> try_cast({weight} as bigint) THEN {wrong} WHEN {weight} > 0"
+        return {"sketch": f"collect_list({case} THEN {row} END)"}
+
+    @property
+    def executor_function(self) -> ExecutorFunction:
+        """Makes the sketches of the collected rows on the executors."""
+        max_items = self.max_items
+
+        def on_executors(column: pa.Array) -> pa.Array:  # Spark reads the annotations of functions only
+            return pa.array([_sketch_of(rows, max_items) for rows in column], pa.binary())
+
+        return ExecutorFunction("sketch", on_executors, "binary")
+
+    def combine(self, parts: tuple[bytes, ...]) -> bytes:
+        """Return the sketch of all rows of some sketches."""
+        return merged(parts, self.max_items)
+
+
+def _sketch_of(rows: pa.ListScalar, max_items: int) -> bytes | None:
+    if rows.values is None or not len(rows.values):
+        return None
+    sums = pa.table(rows.values.flatten(), ["x", "w"]).group_by("x").aggregate([("w", "sum")])
+    sketch, nulls = frequent_strings_sketch(map_size(max_items)), 0
+    for item, weight in zip(sums.column("x").to_pylist(), sums.column("w_sum").to_pylist(), strict=True):
+        if item is None:
+            nulls = weight
+        else:
+            sketch.update(item, weight)
+    return bytes(sketch.serialize()) + nulls.to_bytes(_NULLS_BYTES, "big")
+
+
+def merged(parts: tuple[bytes, ...], max_items: int) -> bytes:
+    """Return the sketch of all rows of some sketches, with their nulls."""
+    whole = frequent_strings_sketch(map_size(max_items))
+    nulls = 0
+    for part in parts:
+        whole.merge(frequent_strings_sketch.deserialize(part[:-_NULLS_BYTES]))
+        nulls += _nulls(part)
+    return bytes(whole.serialize()) + nulls.to_bytes(_NULLS_BYTES, "big")
 
 
 def map_size(max_items: int) -> int:
@@ -72,10 +140,19 @@ class TopK(OneInputAggregate):
 
     k: int
     max_items: int
+    weight: Expression | None = None
+    """What rows count instead of one; whole numbers."""
 
     @property
-    def primitives(self) -> tuple[FrequentItems]:
+    def inputs(self) -> tuple[Expression, ...]:
+        """The values, and their weights if they have some."""
+        return (self.x,) if self.weight is None else (self.x, self.weight)
+
+    @property
+    def primitives(self) -> tuple[FrequentItems | HeavyItems]:
         """One sketch."""
+        if self.weight is not None:
+            return (HeavyItems(self.x, self.weight, self.max_items),)
         return (FrequentItems(self.x, self.max_items),)
 
     @property
@@ -109,7 +186,8 @@ class TopK(OneInputAggregate):
     def describe(self) -> str:
         """Return for example `top_k(x, 3)`."""
         items = "" if self.max_items == default_max_items(self.k) else f", max_items={self.max_items}"
-        return f"top_k({self.x}, {self.k}{items})"
+        weight = "" if self.weight is None else f", weight={self.weight}"
+        return f"top_k({self.x}, {self.k}{items}{weight})"
 
 
 def default_max_items(k: int) -> int:

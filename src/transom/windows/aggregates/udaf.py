@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from transom.errors import QueryFailedError
 from transom.model.expression import Expression
-from transom.windows.aggregates.base import Primitive, ResultContext, State, state_key
+from transom.windows.aggregates.base import ExecutorFunction, Primitive, ResultContext, State, state_key
 from transom.windows.aggregates.ddl import parse_fields, parse_type
+from transom.windows.aggregates.filtered import Filterable
 from transom.windows.aggregates.parts import PartsPrimitive
 
 Values: TypeAlias = "Mapping[str, Any]"
@@ -22,18 +23,6 @@ MergeFunction: TypeAlias = "Callable[[pa.Table], Values]"
 """Two or more states (a row each) to the state of all their rows; must not depend on their order."""
 ResultFunction: TypeAlias = "Callable[[Values], Any]"
 """A state to the value."""
-
-
-@dataclass(frozen=True)
-class ExecutorFunction:
-    """A step that the engine runs on the executors after the Spark aggregation, as an Arrow scalar UDF."""
-
-    column: str
-    """The state's column that it reads and replaces."""
-    function: Callable[[pa.Array], pa.Array]
-    """From the aggregated column to the state's column, of the same length. Pickled to the executors."""
-    returns: str
-    """Spark type of what it returns."""
 
 
 @dataclass(frozen=True)
@@ -133,13 +122,8 @@ def _guarded(function: Callable[[pa.Table], Values], table: pa.Table, kind: pa.S
         return {"value": None, "error": f"{type(error).__name__}: {error}"}
 
 
-def executor_function_of(primitive: Primitive) -> ExecutorFunction | None:
-    """Return what the engine must run on the executors after the aggregation; None for most primitives."""
-    return primitive.executor_function if isinstance(primitive, UserStates) else None
-
-
 @dataclass(frozen=True)
-class UserAggregate:
+class UserAggregate(Filterable):
     """The aggregate that `udaf` returns; null without rows."""
 
     name: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pyarrow as pa
@@ -85,10 +86,12 @@ def goes_on(key: str, old: str, new: str) -> bool:
         new: The type now.
     """
     kind = key.split('"')[1]
+    if kind == "where.1":
+        return goes_on(json.loads(key)[2], old, new)
     numbers = [bool(_DECIMAL.fullmatch(name)) or name in (*_INTEGERS, "float", "double") for name in (old, new)]
     if old == new or kind == "count.1":
         return True
-    if kind in ("kll.1", "moments.1"):  # of values as doubles
+    if kind in ("kll.1", "moments.1", "moments4.1", "pairs.1"):  # of values as doubles
         return all(numbers)
     if kind == "hll.1":  # of hashes, which are others for a bigint
         return {old, new} <= {"tinyint", "smallint", "int"}

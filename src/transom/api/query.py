@@ -1,0 +1,293 @@
+"""A windowed query as users write it: its results, and where they go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from transom.api.published import Published
+from transom.api.shedding import least_share
+from transom.engine.changes.requests import Change
+from transom.engine.state.shares import SHED_ROWS, SHED_SHARE
+from transom.errors import DefinitionError, did_you_mean
+from transom.model.expression import Expression, Input
+from transom.model.time import Duration, format_duration, parse_duration
+from transom.sinks.base import REVISION, Sink
+from transom.sinks.outlets import listed
+from transom.windows.aggregates.base import Aggregate
+from transom.windows.query import WINDOW_END, WINDOW_START, LatencyTarget, WindowedQuery
+from transom.windows.steps import Having, Select, Step, columns_after, kept_as
+
+if TYPE_CHECKING:
+    from transom.api.streams import Stream, Windowed
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Query:
+    """A query that lacks only a sink, or others that read its results; it counts from then on."""
+
+    windowed: Windowed
+    aggregates: tuple[tuple[str, Aggregate], ...]
+    target: LatencyTarget | None = None
+    fill_zero: bool = False
+    steps: tuple[Step, ...] = ()
+    """What becomes of the aggregates before they are results."""
+    _published: Published = field(default_factory=Published, init=False, repr=False)
+
+    def __repr__(self) -> str:
+        return f"{self.windowed!r}.agg({', '.join(name for name, _ in self.aggregates)})" + "".join(
+            f".{step}" for step in self.steps
+        )
+
+    @property
+    def label(self) -> str | None:
+        """Name of the query; None as long as it is not part of the application."""
+        return self._published.label
+
+    def within(
+        self,
+        limit: Duration,
+        quantile: float = 0.99,
+        *,
+        on_overload: Literal["delay", "shed"] = "delay",
+        keep: float | None = None,
+    ) -> Query:
+        """State a latency target: this share of the results is visible within the limit.
+
+        With "shed", which all queries of the stream must say, pieces of the input are left out while not all can be
+        read in time, evenly over windows. Dead letters name them, results have `shed_share`, `shed_rows`.
+
+        Args:
+            limit: For example "2 seconds", from the arrival of the row that completes the window.
+            quantile: In (0, 1).
+            on_overload: "delay": all rows are read, and results come later; or "shed".
+            keep: With "shed": the least share of a window's rows that is read; 0.1.
+
+        Raises:
+            DefinitionError: A number that makes no sense, or "shed" for session windows.
+        """
+        micros = parse_duration(limit, "within")
+        if micros <= 0:
+            raise DefinitionError(f"within: the limit is {limit!r}.", "Give more than nothing.")
+        if not 0 < quantile < 1:
+            raise DefinitionError(f"within: the quantile is {quantile}.", "Give a number between 0 and 1.")
+        share = least_share(on_overload, keep, self.windowed.windows, self.columns)
+        return replace(self, target=LatencyTarget(micros, quantile, share))
+
+    def fill(self, value: str) -> Query:
+        """Emit known keys in windows without rows too; `zero`: counts are 0, other values null.
+
+        A key is known from its first row on, for as long as the checkpoint lives.
+        """
+        if value != "zero":
+            raise DefinitionError(f"fill: {value!r} is unknown.", 'Write fill("zero").')
+        if self.windowed.updates:
+            raise DefinitionError(
+                "fill: it does not go with early results or lateness, which emit what changed.",
+                "Leave out fill, or early and lateness.",
+            )
+        return replace(self, fill_zero=True)
+
+    def having(self, condition: Input) -> Query:
+        """Keep the results that satisfy a condition over keys, window bounds and aggregates: `having("trips > 10")`.
+
+        Spark computes it, with the meaning and the settings that it has in a batch query.
+
+        Args:
+            condition: SQL text or a Column.
+
+        Raises:
+            DefinitionError: The query has early results or lateness: what does not satisfy it any more would stay.
+        """
+        if self.windowed.updates:
+            raise DefinitionError(
+                "having: with early or lateness, a result that satisfied the condition and does so no more would stay.",
+                "Leave out early and lateness, or select the condition as a column, and let readers go by it.",
+            )
+        return replace(self, steps=(*self.steps, Having(Expression.of(condition, "having"))))
+
+    def select(self, *columns: str, **named: Input) -> Query:
+        """Choose the columns of the results, and compute new ones: over keys, window bounds and aggregates.
+
+        As `DataFrame.select`, it gives these columns and no others. Spark computes them, with the meaning and the
+        settings that they have in a batch query; where a value cannot be computed (a division by zero in ANSI mode),
+        the query fails and the others go on.
+
+        Args:
+            columns: Names of columns to keep.
+            named: SQL text or Columns by the name of the result, e.g. select("zone", mean="round(total / trips, 2)").
+
+        Raises:
+            DefinitionError: Nothing is selected, a name is given twice, or early results lose window or keys.
+        """
+        given = [self._known(name, "select") for name in columns]
+        chosen = [*((name, Expression(name)) for name in given)]
+        chosen += [(name, Expression.of(value, "select")) for name, value in named.items()]
+        if not chosen:
+            raise DefinitionError("select: no column is given.", 'Write for example select("zone", "trips").')
+        return self._selected(Select(tuple(chosen)), "select")
+
+    def rename(self, **names: str) -> Query:
+        """Give columns of the results other names, new name first: `rename(session_start="window_start")`.
+
+        Raises:
+            DefinitionError: There is no such column, or two of one name.
+        """
+        olds = {self._known(old, "rename"): new for new, old in names.items()}
+        if len(olds) < len(names):
+            raise DefinitionError("rename: a column is given two names.", "Use select(...) to have it twice.")
+        return self._selected(
+            Select(tuple((olds.get(name, name), Expression(name)) for name in self.columns)), "rename"
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of the results."""
+        return tuple(columns_after(self.steps, self._aggregated))
+
+    @property
+    def _window_end(self) -> str:
+        """Name of the column that is the end of the window.
+
+        Raises:
+            DefinitionError: It is not among the results.
+        """
+        kept = kept_as(self.steps, self._aggregated, [WINDOW_END])
+        if kept is None:
+            raise DefinitionError(
+                "results: the end of the window, which is the time of the results, is not among their columns.",
+                f'Keep it in select, as it is or under another name: select("{WINDOW_END}", ...).',
+            )
+        return kept[0]
+
+    @property
+    def _aggregated(self) -> tuple[str, ...]:
+        """The columns before any step."""
+        return (*self._identity, *dict(self.aggregates))
+
+    @property
+    def _identity(self) -> tuple[str, ...]:
+        return (WINDOW_START, WINDOW_END, *(key.name for key in self.windowed.grouped.keys))
+
+    def _known(self, name: object, field: str) -> str:
+        if not isinstance(name, str):
+            raise DefinitionError(f"{field}: {name} has no name for the result.", f"Write {field}(name=column).")
+        if name not in self.columns:
+            raise DefinitionError(
+                f"{field}: the results have no column {name!r}.",
+                did_you_mean(name, self.columns, f"They have {', '.join(self.columns)}."),
+            )
+        return name
+
+    def _selected(self, step: Select, field: str) -> Query:
+        """Return the query after one more step that chooses columns."""
+        extra = [REVISION] if self.windowed.updates else []
+        extra += [SHED_ROWS, SHED_SHARE] if self.target is not None and self.target.keep is not None else []
+        unique([*(name for name, _ in step.columns), *extra], field)
+        steps = (*self.steps, step)
+        if self.windowed.updates and kept_as(steps, self._aggregated, self._identity) is None:
+            raise DefinitionError(
+                f"{field}: with early or lateness a result replaces the one before of the same window and keys, which "
+                "are not all among the columns.",
+                f"Keep {', '.join(self._identity)}, under any names.",
+            )
+        return replace(self, steps=steps)
+
+    def to(self, sink: Sink | Sequence[Sink], name: str | None = None) -> Change:
+        """Send the results to a sink, or each to several; the query is now part of the application.
+
+        Each of several sinks has its own place in the results and its own retries: `to([a, b])`, or before the
+        application runs also `to(a).to(b)`.
+
+        While that runs, in another thread, the query is added between two micro-batches: `Change.wait` raises what is
+        wrong with it, or tells from when on its windows are complete. It takes what panes there are from the queries
+        that run.
+
+        Args:
+            sink: What `tm.sinks.parquet`, `tm.sinks.json`, `tm.sinks.console` and the like return; or a list of them.
+            name: Names the query in the checkpoint; default query1, query2, ...
+
+        Raises:
+            DefinitionError: The name or the sink's directory is taken.
+        """
+        return self._register(listed(sink), name)
+
+    def late_rows(self, watermark: Duration = 0, name: str | None = None) -> Stream:
+        """Return the rows that come too late for all windows of this query, as a stream.
+
+        They are the rows that the query sees, after `map` and `where`, with their event times: to be written as files
+        (`late_rows().rows().to(...)`), or for windows of their own. Each comes once. The query and its stream are what
+        they are without it, dead letters included.
+
+        Args:
+            watermark: How far the watermark of the late rows stays behind that of the query's stream. Rows that are
+                late by more than that, and than the length of a window over them, are late there, too.
+            name: Names a query that has no sink; default query1, query2, ...
+
+        Raises:
+            DefinitionError: It was called before with another watermark.
+        """
+        behind = parse_duration(watermark, "watermark")
+        if behind < 0:
+            raise DefinitionError(f"late_rows: the watermark {watermark!r} is negative.", 'Write for example "1 hour".')
+        if self._published.late is None:
+            self._published.late = behind, self.windowed.grouped.rows.stream._late(self, name, behind)
+        known, stream = self._published.late
+        if known != behind:
+            raise DefinitionError(
+                f"late_rows: the late rows of this query have the watermark {format_duration(known)} already.",
+                "Use the stream that late_rows() returned.",
+            )
+        return stream
+
+    def results(self, name: str | None = None) -> Stream:
+        """Return the results as a stream on which further queries are built, e.g. 10 s into 30 s into a day.
+
+        Each result row comes once, when no row can change it any more. Its event time is the last microsecond of its
+        window, so that it falls into the larger windows around; the stream's watermark is how far this query's
+        windows are final, so that no row is late. The query is computed once, with or without a sink of its own.
+
+        Args:
+            name: Names a query that has no sink; default query1, query2, ...
+        """
+        published = self._published
+        _ = self._window_end
+        if published.results is None:
+            published.results = self.windowed.grouped.rows.stream._derive(self, name)
+        return published.results
+
+    def _register(self, sinks: Sequence[Sink], name: str | None) -> Change:
+        """Make the query part of the application, as `to` and `results` do."""
+        rows = self.windowed.grouped.rows
+
+        def query(label: str) -> WindowedQuery:
+            return WindowedQuery(
+                label,
+                rows.stream._branch(rows.chain),
+                self.windowed.grouped.keys,
+                self.windowed.windows,
+                self.aggregates,
+                self.target,
+                self.fill_zero,
+                self.windowed.early,
+                self.windowed.lateness,
+                rows.condition,
+                steps=self.steps,
+            )
+
+        change = rows.stream._register(rows.stream, sinks, name, query)
+        if self._published.label is None:
+            self._published.label = change.query
+        return change
+
+
+def unique(names: list[str], field: str) -> None:
+    """Refuse result columns of one name.
+
+    Raises:
+        DefinitionError: There are some.
+    """
+    for name in names:
+        if names.count(name) > 1:
+            raise DefinitionError(f"{field}: there are two result columns {name!r}.", "Give one of them another name.")
