@@ -120,7 +120,7 @@ class App:
 
         Args:
             source: What `files`, `generator` or `memory` return.
-            event_time: Column or SQL expression of type timestamp.
+            event_time: Column or SQL expression of type timestamp; may use `_arrival`, when the row came to the source.
             watermark: What `watermark()` returns, or just its delay.
             name: Names the stream in progress and checkpoint; default stream1, stream2, ...
 

@@ -10,6 +10,7 @@ from transom.api.query import Query, unique
 from transom.api.taps import RowTap
 from transom.engine.changes.requests import Change
 from transom.engine.spark.columns import Costly, Unrepeatable, Where, both
+from transom.engine.spark.eventtimes import names_arrival
 from transom.engine.spark.lookups import Lookup, LookupTable
 from transom.engine.spark.plan import Rows, Transformation
 from transom.engine.streams.definition import StreamDefinition
@@ -120,7 +121,7 @@ class Stream:
     @property
     def _rows(self) -> Rows:
         """The rows before the queries see them."""
-        return Rows(self._event_time, tuple(self._branches))
+        return Rows(self._event_time, tuple(self._branches), names_arrival(self._event_time))
 
     def _table(self, table: Any, refresh: Duration | None, name: str | None) -> LookupTable:
         """Return the table that rows of this stream are looked up in: the same one for the same arguments.

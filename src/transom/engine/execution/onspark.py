@@ -22,7 +22,7 @@ from transom.engine.spark.caching import cached
 from transom.engine.spark.columns import STEPS
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.deadletters import OVERLOAD, Loss
-from transom.engine.spark.eventtimes import NO_TIME, OUT_OF_RANGE
+from transom.engine.spark.eventtimes import NO_TIME, OUT_OF_RANGE, arrived
 from transom.engine.spark.isolation import Isolated, run_isolated
 from transom.engine.spark.jobs import CutPartials
 from transom.engine.spark.packing import Packing, files_written
@@ -98,6 +98,8 @@ class SparkJob:
 
     def run(self) -> CutOutcome:
         """Run it without the units and queries that make it fail, then write what its rows are needed for."""
+        if self._compiled.plan.arrival:  # else no query would be to blame for what it lacks
+            arrived(self._read(()))
         cut, isolated = self.cut, self._isolated()
         compiled, partials = isolated.value
         before = late_moments(isolated.queries, cut.watermark)
@@ -202,7 +204,7 @@ class SparkJob:
         def once(plan: StreamPlan) -> CutPartials:
             rows = self._rows()
             return jobs.run_cut(
-                rows if self._options.measures_delays else rows.drop(ARRIVAL),
+                rows if self._options.measures_delays or plan.arrival else rows.drop(ARRIVAL),
                 plan,
                 partitions=len(stream.source.partitions),
                 ahead=cut.ahead,

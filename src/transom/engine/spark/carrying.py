@@ -133,7 +133,7 @@ def _is_same(session: SparkSession, schema: StructType, rows: Rows, query: Windo
 
 
 def _seen(session: SparkSession, schema: StructType, chain: tuple[plan.Transformation, ...], rows: Rows) -> DataFrame:
-    raw = session.createDataFrame([], schema)
+    raw = session.createDataFrame([], rows.columns(schema))
     good = raw.withColumn(TIME, eventtimes.time_columns(raw, rows.event_time)[0])
     return Branch.of(good, chain, rows.event_time).as_written(good)
 

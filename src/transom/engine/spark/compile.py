@@ -156,7 +156,8 @@ def _compile(
         | ({} if share else {"share": False})
         for query in queries
     }
-    stream = StreamPlan(seen.time, seen.branches, components, computed.needed, computed.aggregations, computed.notes)
+    made = computed.needed, computed.aggregations, computed.notes
+    stream = StreamPlan(seen.time, rows.arrival, seen.branches, components, *made)
     return Compiled(stream, tuple(stores), compiled, definitions)
 
 
@@ -185,7 +186,7 @@ def _seen(
     Raises:
         DefinitionError: Rows are not made one by one, or cannot be made.
     """
-    raw = session.createDataFrame([], schema)
+    raw = session.createDataFrame([], rows.columns(schema))
     written, time = eventtimes.time_columns(raw, rows.event_time)
     good = raw.withColumn(TIME, written)
     branches = {

@@ -88,7 +88,7 @@ def write_dead_letters(
     """
     from pyspark.sql import Observation
 
-    timed = raw.withColumn(TIME, stream.time)
+    timed = stream.timed(raw)
     unseen = _unseen(timed, raw.columns, ahead)
     frames = [unseen] if bad else []
     of_queries = [

@@ -2,20 +2,57 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from transom.engine.spark.columns import TIME, first_line, is_case_sensitive, micros_or_null, to_column
-from transom.errors import DefinitionError
+from transom.errors import DefinitionError, SourceError
 from transom.model.expression import Expression
 from transom.model.time import FIRST_EVENT, LAST_EVENT, Micros
 from transom.sources.base import ARRIVAL, CORRUPT, ORIGIN, PARTITION
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
 NO_TIME, OUT_OF_RANGE, TOO_FAR_AHEAD = "null event time", "event time out of range", "too far ahead"
 """Why a row without a usable event time is a dead letter."""
+
+
+ARRIVED = "_arrival"
+"""Column with the time at which a row arrived in its source, where a stream's rows have it."""
+
+
+def names_arrival(event_time: Expression) -> bool:
+    """Tell whether an event time may be made of the time of arrival."""
+    return re.search(rf"(?<![\w.]){ARRIVED}\b", event_time.text) is not None
+
+
+def with_arrival(given: StructType) -> StructType:
+    """Return the columns of a source with the time of arrival, unless they have that name already."""
+    from pyspark.sql.types import StructField, StructType, TimestampType
+
+    taken = any(name.lower() == ARRIVED for name in given.names)
+    return given if taken else StructType([*given, StructField(ARRIVED, TimestampType())])
+
+
+def arrived(raw: DataFrame) -> DataFrame:
+    """Return the rows of a source with the time of their arrival, unless a column has that name already.
+
+    Raises:
+        SourceError: The source does not tell it.
+    """
+    from pyspark.sql import functions as F
+
+    if any(name.lower() == ARRIVED for name in raw.columns):
+        return raw
+    if ARRIVAL not in raw.columns:
+        raise SourceError(
+            f"event_time: {ARRIVED} is not known, since this source does not tell when rows arrived.",
+            "Use a time that is in the rows.",
+        )
+    return raw.withColumn(ARRIVED, F.timestamp_micros(ARRIVAL))
 
 
 def time_columns(raw: DataFrame, event_time: Expression) -> tuple[Column, Column]:

@@ -143,7 +143,7 @@ def run_cut(
 
     raw = raw.drop(ORIGIN)
     columns = raw.columns
-    timed = raw.withColumn(TIME, stream.time)
+    timed = stream.timed(raw)
     stats = _stat_columns(columns, partitions, ahead)
     if not stream.aggregations:
         return CutPartials((), _stats_of(timed.agg(*stats).toArrow().to_pylist()[0], partitions))

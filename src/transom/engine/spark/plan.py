@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from transom.engine.partials.contents import TableNote
 from transom.engine.partials.tables import LENGTH, PANE, TAG, state_name
+from transom.engine.spark import eventtimes
 from transom.engine.spark.columns import (
     TIME,
     Costly,
@@ -33,6 +34,7 @@ from transom.windows.components import Component
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
 Transformation: TypeAlias = "Callable[[DataFrame], DataFrame]"
 
@@ -46,6 +48,12 @@ class Rows:
     event_time: Expression
     branches: tuple[tuple[Transformation, ...], ...]
     """Chains of transformations; queries name them by index."""
+    arrival: bool = False
+    """Whether rows have the time of their arrival, as a column."""
+
+    def columns(self, given: StructType) -> StructType:
+        """Return the columns of the rows of a source that gives some."""
+        return eventtimes.with_arrival(given) if self.arrival else given
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,6 +313,8 @@ class StreamPlan:
     """The job of a stream's cuts, prepared once."""
 
     time: Column
+    arrival: bool
+    """Whether rows have the time of their arrival, as a column."""
     branches: dict[int, Branch]
     components: tuple[Component, ...]
     needed: tuple[Needed, ...]
@@ -312,6 +322,14 @@ class StreamPlan:
     aggregations: tuple[Aggregation, ...]
     notes: tuple[TableNote, ...]
     """The layout of each component's table."""
+
+    def timed(self, raw: DataFrame) -> DataFrame:
+        """Return the rows of a source with TIME, and with the time of their arrival if it is wanted.
+
+        Raises:
+            SourceError: It is, and the source does not tell it.
+        """
+        return (eventtimes.arrived(raw) if self.arrival else raw).withColumn(TIME, self.time)
 
     @property
     def thins(self) -> bool:

@@ -26,8 +26,7 @@ IN_FORCE = "_in_force"
 
 def rows_of(raw: DataFrame, stream: StreamPlan, query: WindowedQuery, ahead: Micros | None) -> DataFrame:
     """Return the rows that a query sees, with TIME."""
-    timed = raw.withColumn(TIME, stream.time)
-    seen = stream.branches[query.branch](good_rows(timed, ahead, raw.columns))
+    seen = stream.branches[query.branch](good_rows(stream.timed(raw), ahead, raw.columns))
     return seen if query.condition is None else seen.where(to_condition(query.condition))
 
 

@@ -66,7 +66,7 @@ class LateRowsSource(DerivedSource):
         from pyspark.sql.types import LongType, StructField, StructType
 
         definition, compiled = parents[self.parents[0]]
-        raw = session.createDataFrame([], definition.source.schema)
+        raw = session.createDataFrame([], definition.rows.columns(definition.source.schema))
         query = next(query for query in definition.queries if query.name == self.query)
         self._columns = kept_rows.columns_of(kept_rows.rows_of(raw, compiled.plan, query, None))
         check_reserved(self._columns.names, self.describe())

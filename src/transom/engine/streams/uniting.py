@@ -126,7 +126,7 @@ class UnionSource(DerivedSource):
         frames = []
         for part in self.parts:
             definition, compiled = parents[part.stream]
-            raw = session.createDataFrame([], definition.source.schema)
+            raw = session.createDataFrame([], definition.rows.columns(definition.source.schema))
             query = next(query for query in definition.queries if query.name == part.query)
             part.columns = kept_rows.columns_of(kept_rows.rows_of(raw, compiled.plan, query, None))
             check_reserved(part.columns.names, f"union {self.name!r}")

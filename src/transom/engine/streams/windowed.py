@@ -53,7 +53,7 @@ class WindowedSource(DerivedSource):
         frames = []
         for side in self.sides:
             definition, compiled = parents[side.stream]
-            raw = session.createDataFrame([], definition.source.schema)
+            raw = session.createDataFrame([], definition.rows.columns(definition.source.schema))
             query = next(query for query in definition.queries if query.name == side.query)
             side.columns = kept_rows.columns_of(kept_rows.rows_of(raw, compiled.plan, query, None))
             frames.append(kept_rows.read_rows(session, [], side.columns))
