@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from transom.api.chaining import Derivation, JoinOf, LateRowsOf, ResultsOf, join_of, settled
 from transom.api.deriving import FirstRowsOf, UnionOf, first_rows_of
+from transom.api.orders import RunOrder, ordered
 from transom.api.queries import Queries
 from transom.api.query import Query
 from transom.api.running import Running
@@ -24,7 +24,7 @@ from transom.engine.execution.runners import CutRunner
 from transom.engine.explain.explanation import Explanation
 from transom.engine.loop.assembly import Outside, make_loop
 from transom.engine.loop.interrupts import run_until_told
-from transom.engine.loop.loop import Loop
+from transom.engine.loop.loop import Beside, Loop
 from transom.engine.loop.opening import compile_aside, open_streams
 from transom.engine.loop.progress import Progress
 from transom.engine.spark.pulse import Pulse
@@ -41,24 +41,13 @@ from transom.model.watermark import watermark as make_watermark
 from transom.model.window import Window
 from transom.scheduling.policies import policy_named
 from transom.settings import Settings, SettingValues
-from transom.sinks.outlets import Outlets
+from transom.sites.here import LocalSite
 from transom.sources.base import Source
 from transom.sources.shared import SharedSource
 from transom.views.notebook import NotebookView, notebook_display
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@dataclass(frozen=True)
-class RunOrder:
-    """A run that is to be made."""
-
-    definitions: list[StreamDefinition]
-    sinks: dict[str, Outlets]
-    """Sinks of each query."""
-    once: bool
-    close_all: bool
 
 
 class App:
@@ -70,6 +59,8 @@ class App:
         checkpoint: Directory that makes results exactly-once across restarts; one per application. A path, or a URI:
             s3://, gs://, abfs://, hdfs://.
         name: For people.
+        site: The site that this one is, if several run the application together; what `build(spark, checkpoint, site)`
+            is given by `transom site`.
         clock: The time; tests pass their own.
         settings: See `transom.settings.Settings`, e.g. trigger="1 second", max_rows_per_cut=100_000.
 
@@ -84,6 +75,7 @@ class App:
         checkpoint: str | Path,
         *,
         name: str | None = None,
+        site: LocalSite | None = None,
         clock: Clock | None = None,
         **settings: Unpack[SettingValues],
     ) -> None:
@@ -93,6 +85,7 @@ class App:
         self.checkpoint = checkpoint_at(checkpoint)
         self.name = name or "transom"
         self.settings = Settings.of(cast(Mapping[str, Any], settings))
+        self.site = site
         self._clock = clock or SystemClock()
         self._streams: dict[str, Stream] = {}
         self._derived: list[Derivation] = []
@@ -320,15 +313,12 @@ class App:
     def _begin(self, what: str, once: bool, close_all: bool) -> RunOrder:
         if close_all and not once:
             raise DefinitionError(f"{what}: close_all needs once=True.", "A stream that goes on has no last window.")
-        definitions: list[StreamDefinition] = []
 
-        def sources() -> list[Source]:
+        def begun() -> list[StreamDefinition]:
             self._stop = False
-            definitions.extend(self._definitions())
-            return [definition.source for definition in definitions]
+            return self._definitions()
 
-        sinks = self._queries.begin(what, sources)
-        return RunOrder(definitions, sinks, once, close_all)
+        return ordered(self._queries, what, begun, self.site, once, close_all)
 
     def _run_begun(self, order: RunOrder, on_progress: Callable[[Progress], None] | None) -> Progress:
         try:
@@ -352,8 +342,11 @@ class App:
             checkpoint = ending.enter_context(Checkpoint.open(self.checkpoint, self._clock))
             pulse = ending.enter_context(Pulse(session))
             ending.push(lambda kind, error, trace: self._close(error))
-            clock, close_all = self._clock, order.close_all
-            streams, lost = open_streams(order.definitions, session, checkpoint, clock, self.settings, close_all)
+            clock, close_all, settings, beside = self._clock, order.close_all, self.settings, Beside()
+            if self.site is not None and order.streams is not None:
+                settings = self.site.settings(settings)
+                beside = self.site.shipping(order.streams, checkpoint, clock)
+            streams, lost = open_streams(order.definitions, session, checkpoint, clock, settings, close_all)
             for name, outlets in order.sinks.items():
                 outlets.open(name)
             for stream in streams.values():
@@ -362,9 +355,9 @@ class App:
             queries = self._queries
             requests, phases = queries.requests, self._phases()
             outside = Outside(
-                on_progress, self._on_step, requests, queries.forget, queries.release, self._runner, phases
+                on_progress, self._on_step, requests, queries.forget, queries.release, self._runner, phases, beside
             )
-            loop = make_loop(streams, order.sinks, checkpoint, self.settings, clock, outside, lost)
+            loop = make_loop(streams, order.sinks, checkpoint, settings, clock, outside, lost)
             self._loop = loop
             if self._stop:
                 loop.ending.stop()

@@ -73,6 +73,11 @@ class Running:
         """Whether the run has ended, well or with an error."""
         return self._ended.is_set()
 
+    @property
+    def failed(self) -> bool:
+        """Whether the run has ended with an error, which `wait` raises."""
+        return self.done and self._error is not None
+
     def stop(self) -> None:
         """End the run after its running micro-batches; returns at once, and `wait` says when it is done."""
         if not self.done:

@@ -19,17 +19,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from transom.api.app import App
+    from transom.sites.here import LocalSite
 
 _SHAPE = "A job in Python defines build(spark) -> App, or build(spark, checkpoint) -> App."
 
 
-def load(path: Path, checkpoint: Path | None = None, *, aside: bool = False) -> Callable[[SparkSession], App]:
+def load(
+    path: Path, checkpoint: Path | None = None, *, aside: bool = False, site: LocalSite | None = None
+) -> Callable[[SparkSession], App]:
     """Return a function that builds the application; everything that needs no Spark is checked before.
 
     Args:
         path: A `.toml` or `.py` file.
         checkpoint: Directory to use instead of the job's.
         aside: Whether the caller sees to it that a checkpoint that the job chooses itself is not used.
+        site: The site that this one is, if several run the job.
 
     Raises:
         DefinitionError: The job cannot be loaded, or something in it cannot work.
@@ -41,11 +45,11 @@ def load(path: Path, checkpoint: Path | None = None, *, aside: bool = False) -> 
         directory = str(where)
     if path.suffix == ".toml":
         spec = load_job(path)
-        check_job(spec, directory)
-        return lambda spark: build_job(spec, spark, directory)
+        check_job(spec, directory, site)
+        return lambda spark: build_job(spec, spark, directory, site)
     if path.suffix == ".py":
         build = _python_build(path)
-        arguments = _arguments(path, build, directory, aside)
+        arguments = _at_site(path, build, directory, site) if site else _arguments(path, build, directory, aside)
         return lambda spark: _checked(path, build(spark, *arguments))
     raise JobFileError(f"{path} is neither a .toml nor a .py file.", _SHAPE)
 
@@ -112,6 +116,15 @@ def _arguments(path: Path, build: Callable[..., Any], checkpoint: str | None, as
             "Define build(spark, checkpoint) instead.",
         )
     return []
+
+
+def _at_site(path: Path, build: Callable[..., Any], checkpoint: str | None, site: LocalSite) -> list[Any]:
+    """Return what `build` gets after the session at a site."""
+    if len(inspect.signature(build).parameters) != 3:
+        raise JobFileError(
+            f"build in {path} does not take a site.", "Define build(spark, checkpoint, site), and give App the site."
+        )
+    return [checkpoint, site]
 
 
 def _checked(path: Path, app: Any) -> App:

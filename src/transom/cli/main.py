@@ -12,6 +12,17 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from transom.cli.choice import SparkChoice, parse_conf
+from transom.cli.options import (
+    Application,
+    AsJson,
+    Checkpoint,
+    Conf,
+    Job,
+    Master,
+    Name,
+    Packages,
+    Timeout,
+)
 from transom.cli.signals import RECEIVED, exit_code, interrupted_once
 from transom.errors import TransomError
 
@@ -76,37 +87,6 @@ def _options(
     """Take the options of `transom` itself."""
 
 
-Job = Annotated[
-    Path,
-    typer.Argument(
-        metavar="JOB",
-        help="A TOML job, or a Python file with build(spark) -> App or build(spark, checkpoint) -> App. "
-        "Relative paths in a job are relative to the working directory.",
-    ),
-]
-Master = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL", help="Spark master; without it spark-submit's, or else this machine.", show_default=False
-    ),
-]
-Conf = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated. Others see it: no secrets."),
-]
-Packages = Annotated[
-    str | None,
-    typer.Option(metavar="G:A:V,...", help="Jars for Spark by their Maven coordinates, such as connectors."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-Application = Annotated[
-    Path, typer.Argument(metavar="APP", help="The checkpoint directory of an application, or its TOML job.")
-]
-Name = Annotated[str, typer.Argument(metavar="QUERY", help="The name of a query.")]
-Timeout = Annotated[str, typer.Option(metavar="TIME", help="How long to wait for the application.")]
-Checkpoint = Annotated[Path, typer.Argument(metavar="DIR", help="The checkpoint directory of an application.")]
-
-
 @cli.command()
 def run(
     job: Job,
@@ -136,6 +116,48 @@ def run(
         raise typer.BadParameter("--close-all goes with --once: a run that goes on never knows the end of its input.")
     spark = SparkChoice(master, parse_conf(conf or ()), packages)
     run_job(job, once=once, close_all=close_all, checkpoint=checkpoint, spark=spark, as_json=as_json)
+
+
+@cli.command()
+def site(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="SITE...", help="The TOML file of a site; of several, all sites run in this process."),
+    ],
+    once: Annotated[bool, typer.Option("--once", help="Process what is there at all sites, then end.")] = False,
+    close_all: Annotated[
+        bool,
+        typer.Option("--close-all", help="At the end, also emit windows that are still open; with --once."),
+    ] = False,
+    master: Master = None,
+    conf: Conf = None,
+    packages: Packages = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a site of a job that several sites run together: partials travel, and one exact answer comes of them.
+
+    Example: [bold]transom site north.toml south.toml home.toml --once --close-all[/bold]
+    """
+    from transom.cli.sites import run_sites
+
+    if close_all and not once:
+        raise typer.BadParameter("--close-all goes with --once: a run that goes on never knows the end of its input.")
+    spark = SparkChoice(master, parse_conf(conf or ()), packages)
+    run_sites(files, once=once, close_all=close_all, spark=spark, as_json=as_json)
+
+
+@cli.command()
+def sites(
+    files: Annotated[list[Path], typer.Argument(metavar="SITE...", help="The TOML files of sites on this machine.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show how sites stand with one another: links, what leaves and arrives, which site windows wait for.
+
+    Example: [bold]transom sites home.toml[/bold]
+    """
+    from transom.cli.standing import show_sites
+
+    show_sites(files, as_json=as_json)
 
 
 @cli.command()

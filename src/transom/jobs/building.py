@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from transom.api.app import App
     from transom.engine.changes.requests import Change
+    from transom.sites.here import LocalSite
 
 
 class _NoSession:
@@ -28,26 +29,30 @@ class _NoSession:
     createDataFrame = None
 
 
-def check_job(spec: JobSpec, checkpoint: str | None = None) -> None:
+def check_job(spec: JobSpec, checkpoint: str | None = None, site: LocalSite | None = None) -> None:
     """Find what is wrong with a job that is known without Spark, by building it once for nothing.
 
     Args:
         spec: The job.
         checkpoint: Directory to use instead of the file's.
+        site: The site that this one is, if several run the job.
 
     Raises:
         DefinitionError: Something in the job cannot work; the message names query and field.
     """
-    build_job(spec, cast("SparkSession", _NoSession()), checkpoint)
+    app = build_job(spec, cast("SparkSession", _NoSession()), checkpoint, site)
+    if site is not None:
+        site.check(app._definitions(), app.settings)
 
 
-def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None) -> App:
+def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None, site: LocalSite | None = None) -> App:
     """Return the application of a job, ready to run.
 
     Args:
         spec: The job.
         spark: The session to run on.
         checkpoint: Directory to use instead of the file's.
+        site: The site that this one is, if several run the job.
 
     Raises:
         DefinitionError: Something in the job cannot work; the message names query and field.
@@ -62,12 +67,13 @@ def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None)
             'Add checkpoint = "directory" at its top, or give --checkpoint.',
         )
     Keys(spec.file, "[settings]", spec.settings, tuple(one.name for one in fields(Settings)))
-    app = tm.App(spark, checkpoint=directory, name=spec.name, **spec.settings)
+    app = tm.App(spark, checkpoint=directory, name=spec.name, site=site, **spec.settings)
     queries = _Queries(spec, app)
     for source in spec.sources:
         with standing_in(spec.file, f"[source] {source.name!r}"):
+            made = kinds("sources")[source.kind].make(source.reads, **source.options)
             queries.rows[source.name] = app.stream(
-                kinds("sources")[source.kind].make(source.reads, **source.options),
+                made if site is None else site.source(source.name, made),
                 event_time=source.event_time,
                 watermark=tm.watermark(**source.watermark),
                 name=source.name,

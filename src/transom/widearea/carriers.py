@@ -22,6 +22,8 @@ from transom.widearea.topology import Site
 
 SILENCE: Micros = 15_000_000
 """A connection on which nothing was received for so long, though something was sent, is closed."""
+DETOUR: Micros = 10_000_000
+"""A link that is down for less is waited for."""
 QUEUE_BYTES = 256 << 20
 """Of parcels that wait for a link; what comes in addition is forgotten, and sent again by those who have it."""
 
@@ -118,6 +120,8 @@ class _Neighbour:
         self.out, self.into, self.packing = LinkOut(rate), LinkIn(), packing
         self.up = False
         """Whether parcels can be sent."""
+        self.missed: Micros | None = None
+        """Since when something would go there and cannot."""
         self.boot = ""
         """Of its process, as the receiving end."""
         self.sender_boot = ""
@@ -140,6 +144,8 @@ class Carrier:
         packing: Makes the form of parcels on the link with a neighbour.
         relay_bytes: Of what passes, in memory.
         silence: For how long a neighbour may give no receipt while something is under way to it.
+        detour: For how long a link may be down before what it should carry takes another way: whoever begins to run
+            comes soon, and who is asked to pass on something may end before it is answered.
     """
 
     def __init__(
@@ -152,8 +158,10 @@ class Carrier:
         packing: Callable[[Site], Packing] = lambda _: PlainPacking(),
         relay_bytes: int = QUEUE_BYTES,
         silence: Micros = SILENCE,
+        detour: Micros = DETOUR,
     ) -> None:
-        self.site, self.boot, self.routes, self.silence = site, boot, routes, silence
+        self.site, self.boot, self.routes = site, boot, routes
+        self.silence, self.detour = silence, detour
         self.relay = Relay(merge, relay_bytes)
         self.arrivals: list[tuple[Parcel, Site]] = []
         """Parcels for the receivers of this site, each with the neighbour that brought it; to be taken from here."""
@@ -191,7 +199,7 @@ class Carrier:
         """Go on over a new connection to a neighbour."""
         each = self._neighbours[peer]
         self.reopened.append((peer, each.boot not in ("", answer.boot)))
-        each.boot, each.up = answer.boot, True
+        each.boot, each.up, each.missed = answer.boot, True, None
         for number in each.out.opened(answer.received, now):
             each.parcels.pop(number, None)
         for standing in answer.standings:
@@ -250,22 +258,27 @@ class Carrier:
         orders = []
         for sender in senders:
             for parcel, tries in sender.waiting(now):
-                via = self._way(parcel.flow, parcel.tick, tries)
+                via = self._way(parcel.flow, parcel.tick, tries, now)
                 if via is not None:
                     sender.prediction = self.routes.prediction(parcel.flow, parcel.tick)
                     sender.sent(parcel, via, now)
                     self._give(parcel, via, now)
             tick = sender.due
-            if tick is not None and self._has_room(self._way(sender.flow, tick, 0)):
+            if tick is not None and self._has_room(self._way(sender.flow, tick, 0, now)):
                 order = sender.fix(self.routes.next_departure(sender.flow, tick))
                 orders += [] if order is None else [order]
         return orders
 
-    def _way(self, flow: FlowName, tick: int, tries: int) -> Site | None:
-        destination = self.routes.flows[flow].destination
+    def _way(self, flow: FlowName, tick: int, tries: int, now: Micros) -> Site | None:
+        destination, parent = self.routes.flows[flow].destination, self.routes.parent(flow, tick)
         if destination == self.site:
             return self.site
-        return way(tries, self.routes.parent(flow, tick), destination, self.open)
+        each = self._neighbours.get(parent)
+        if tries == 0 and each is not None and not each.up:
+            each.missed = now if each.missed is None else each.missed
+            if now - each.missed < self.detour:
+                return None
+        return way(tries, parent, destination, self.open)
 
     def _has_room(self, peer: Site | None) -> bool:
         """Tell whether the link to a neighbour has nothing that waits for its first byte to leave."""

@@ -57,7 +57,7 @@ class Adapter:
             rows: Rows of the cut.
         """
         stream, now = self.stream, self.stream.max_event_time()
-        if not rows or now is None or not stream.compiler.shares:
+        if not rows or now is None or not stream.adapts:
             return None
         if self._since is None:
             self._restart(now)

@@ -8,10 +8,12 @@ from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
 from transom.engine.execution.onspark import run_on_spark
+from transom.engine.execution.partials import take_partials
 from transom.engine.execution.threads import Threads
 from transom.engine.spark.session import in_pool
 from transom.engine.spark.stages import JobTimes, job_times, watched
 from transom.engine.streams.cuts import CutJob, CutOutcome
+from transom.engine.streams.partialsource import brings_partials
 from transom.engine.streams.stream import RunningStream
 from transom.model.sessions import is_connect
 
@@ -81,6 +83,8 @@ class SparkCutRunner:
         return self._threads.submit(self._run, stream, job)
 
     def _run(self, stream: RunningStream, job: CutJob) -> CutOutcome:
+        if brings_partials(stream.source):
+            return take_partials(stream.source, job)
         pool = in_pool(stream.session, stream.name if self._pools else None)
         with pool, watched(stream.session, job.group):
             return run_on_spark(stream, job, self._abandoned.is_set)

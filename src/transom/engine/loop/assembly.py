@@ -23,7 +23,7 @@ from transom.engine.loop.ending import Ending
 from transom.engine.loop.expectation import Expectation
 from transom.engine.loop.journal import Journal
 from transom.engine.loop.learning import Learning
-from transom.engine.loop.loop import Loop
+from transom.engine.loop.loop import Beside, Loop
 from transom.engine.loop.metrics import Metrics
 from transom.engine.loop.progress import Progress
 from transom.engine.loop.quarantine import Quarantine
@@ -58,6 +58,8 @@ class Outside:
     """Runs the jobs of cuts; Spark if None."""
     phases: PhaseRecorder = field(default_factory=PhaseRecorder)
     """Takes the stamps of all cuts."""
+    beside: Beside = field(default_factory=Beside)
+    """What goes on beside the streams."""
 
 
 def make_loop(
@@ -149,6 +151,7 @@ def make_loop(
         ),
         expectation=Expectation(streams, digests, scheduler, phases, metrics, tuner, clock),
         ending=ending,
+        beside=outside.beside,
         wakeups=wakeups,
         poll=settings.poll,
     )

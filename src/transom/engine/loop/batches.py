@@ -113,6 +113,7 @@ class Cuts:
         self._halted: dict[str, LoggedCut] = {}
         """Cuts whose jobs cannot be done in this run."""
         self._started: dict[str, Micros] = {}
+        self._took: dict[str, Micros] = {}
         self._ingested: dict[str, Micros] = {}
         """When the newest row arrived that each stream has committed."""
 
@@ -145,6 +146,10 @@ class Cuts:
     def started_at(self, stream: str) -> Micros | None:
         """Return the monotonic time at which the last job of a stream started; None before the first."""
         return self._started.get(stream)
+
+    def took(self, stream: str) -> Micros:
+        """Return how long the last job of a stream took; 0 before the first."""
+        return self._took.get(stream, 0)
 
     def start(self, stream: RunningStream, cut: LoggedCut) -> None:
         """Log what decides the cut, start its job, and close, or begin to, the windows that its watermark completes."""
@@ -244,6 +249,8 @@ class Cuts:
                     del self._jobs[name]
                     self._quarantine.halt(stream, error)
                     continue
+                if not outcome.cut.empty:
+                    self._took[name] = (under_way.ended_at or under_way.done_at) - self._started[name]
                 self._commit(stream, outcome, under_way.done_at)
                 self._measure(stream, outcome, under_way)
                 del self._jobs[name]
@@ -324,7 +331,8 @@ class Cuts:
         self._journal.log(outcome.record(stream.name, written), sync=not cut.empty)
         self._journal.step("committed")
         begun = self._clock.monotonic()
-        failed = stream.commit(outcome, outcome.tables)
+        arrived = None if cut.empty else stream.source.ingested_at(cut.start, cut.end)
+        failed = stream.commit(outcome, outcome.tables, arrived)
         self._adapters.of(stream).merged(self._clock.monotonic() - begun)
         for query, reason in failed.items():
             self._quarantine.fail(stream, query, reason)
@@ -334,7 +342,7 @@ class Cuts:
             self._quarantine.end_orphans()
         for unit, reason in outcome.skipped.items():
             self._journal.note(f"{unit} cannot be read and went to the dead letters: {reason}")
-        if not cut.empty:
-            self._ingested[stream.name] = stream.source.ingested_at(cut.start, cut.end)
+        if arrived is not None:
+            self._ingested[stream.name] = arrived
             self._scheduler.finished(stream, outcome, done_at)
             stream.source.release(cut.end)

@@ -218,6 +218,11 @@ class Changer:
                 f"query {name!r}: results of the query that had this name are still being written.",
                 "Add it again in a moment, or give it another name.",
             )
+        if any(each.leaves or each.definition.rows_of is not None for each in self._streams.values()):
+            raise DefinitionError(
+                f"query {name!r}: queries cannot be added while several sites run an application.",
+                "Stop all sites, and start them with the query and with new checkpoints.",
+            )
         _require_running(stream, f"query {name!r}")
         stream.compiler.offer(addition.rows, addition.query)
         try:
@@ -246,6 +251,11 @@ class Changer:
             raise DefinitionError(
                 f"{operation}: there is no query {name!r}.",
                 f"The queries are {', '.join(known)}." if known else "The application has none.",
+            )
+        if stream.leaves:
+            raise DefinitionError(
+                f"{operation}: {name!r} makes partials for other sites, which wait for all of them.",
+                f"{operation.capitalize()} the queries of the flow at their destination.",
             )
         _require_running(stream, f"{operation} {name!r}")
         state = stream.state.queries[name]

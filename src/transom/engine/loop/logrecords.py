@@ -106,7 +106,37 @@ class Committed:
         return CutOutcome.recorded(cut, self.record)
 
 
-LogRecord: TypeAlias = SetChange | Delivered | Failed | Planned | Tuned | Begun | Committed
+@dataclass(frozen=True)
+class Shipped:
+    """A cut range of a flow, fixed before its first byte leaves."""
+
+    stream: str
+    flow: str
+    upto: int
+    """Its last cut; the first is the one after the range before."""
+    tick: int
+    """That on which it leaves."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as the log keeps it."""
+        return {"type": "shipped", **self.__dict__}
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """The cuts of a flow that its destination has, durably."""
+
+    stream: str
+    flow: str
+    upto: int
+    """The last of them."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as the log keeps it."""
+        return {"type": "arrived", **self.__dict__}
+
+
+LogRecord: TypeAlias = SetChange | Delivered | Failed | Planned | Tuned | Begun | Committed | Shipped | Arrived
 
 
 def record_of(record: Mapping[str, Any]) -> LogRecord | None:
@@ -125,6 +155,10 @@ def record_of(record: Mapping[str, Any]) -> LogRecord | None:
             return Begun(record["stream"], LoggedCut.from_json(record["cut"]))
         case "commit":
             return Committed(record["stream"], record["number"], record["tables"], record)
+        case "shipped":
+            return Shipped(record["stream"], record["flow"], record["upto"], record["tick"])
+        case "arrived":
+            return Arrived(record["stream"], record["flow"], record["upto"])
         case kind if kind == RECORD:
             return SetChange.from_json(record)
     return None

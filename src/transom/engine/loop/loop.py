@@ -27,6 +27,23 @@ from transom.engine.streams.stream import RunningStream
 from transom.model.time import Micros
 
 
+class Beside:
+    """What goes on beside the streams of a loop, on its thread; of this class itself nothing."""
+
+    def begin(self, loop: Loop) -> None:
+        """Begin, after the streams were recovered and before any cut starts."""
+
+    def look(self) -> None:
+        """Do what is to be done, at each turn after the cuts have started that could."""
+
+    def done(self) -> bool:
+        """Tell whether nothing is left to be done, when the streams have ended."""
+        return True
+
+    def end(self) -> None:
+        """End, whatever is left to be done."""
+
+
 @dataclass(frozen=True)
 class Loop:
     """Runs streams until they are exhausted or it is told to stop; `assembly.py` makes one.
@@ -50,6 +67,7 @@ class Loop:
     reporter: Reporter
     expectation: Expectation
     ending: Ending
+    beside: Beside
     wakeups: Wakeups
     poll: Micros
     """Time between two looks at the sources."""
@@ -72,10 +90,13 @@ class Loop:
             last.callback(self.changer.close)
             last.push(lambda kind, error, trace: self.ending.end_threads(error is None))
             self.beginning.begin()
+            last.callback(self.beside.end)
+            self.beside.begin(self)
             while self.ending.failure is None:
                 self._look()
                 if not self.ending.stopping and not self.quarantine.all_failed:
                     self.starter.start()
+                self.beside.look()
                 if self._finished(once):
                     break
                 self.reporter.show()
@@ -108,6 +129,8 @@ class Loop:
             return False
         ends = self.ending.stopping or self.quarantine.all_failed
         if not ends and not (once and all(stream.ended() or stream.stuck for stream in self.streams.values())):
+            return False
+        if not self.ending.stopping and not self.beside.done():
             return False
         return self.backpressure.blocked_for_ever(self.ending.stopping)
 

@@ -41,6 +41,8 @@ class _QueryCounts:
     windows: int = 0
     rows: int = 0
     late: int = 0
+    late_at: Counter[str] = field(default_factory=Counter)
+    """Those of other sites, by site; those that a relay merged, by all whose they can be."""
     latencies: deque[Micros] = field(default_factory=lambda: deque(maxlen=LATENCIES))
 
 
@@ -117,6 +119,13 @@ class Metrics:
                 counts.dead[reason] += number
         for query, number in outcome.late.items():
             self._query(query).late += number
+        for taken in outcome.taken:
+            for query, number in taken.late.items():
+                self._query(query).late_at["+".join(site for site, *_ in taken.cuts)] += number
+
+    def late_at(self, query: str) -> Mapping[str, int]:
+        """Return how many rows of each other site were late for a query."""
+        return self._query(query).late_at
 
     def delivered(self, delivered: Delivered) -> None:
         """Count results that are visible."""

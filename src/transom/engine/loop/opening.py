@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,6 +73,8 @@ def open_streams(
             continue
         definition.feed.learn({name: (stream.definition, stream.compiled) for name, stream in streams.items()}, session)
         source.open(session, checkpoint.directory("sources", definition.source_name), clock)
+        if definition.rows_of is not None:
+            definition = replace(definition, columns=_schema(definition.rows_of, session, clock))
         compiles = partial(_compiled, session, definition, share)
         if missing := unstartable(definition, known, compiles):
             lost.update(missing)
@@ -85,7 +88,16 @@ def open_streams(
             executors = SparkGroupExecutors(session, files, clock, groups, worker, driver)
         mine = {name: query.definition for name, query in known.items() if query.stream == definition.name}
         stream = RunningStream(
-            definition, session, is_ansi(session), letters, clock.now(), share, executors, mine, closes_all, tables
+            definition,
+            session,
+            is_ansi(session),
+            letters,
+            clock.now(),
+            share,
+            executors,
+            mine,
+            closes_all and definition.leaving is None,
+            tables,
         )
         streams[definition.name] = stream
         stream.feed.bind(stream, streams)
@@ -95,7 +107,7 @@ def open_streams(
 
 
 def _compiled(session: SparkSession, definition: StreamDefinition, share: bool, query: WindowedQuery) -> Compiled:
-    return compile_queries(session, definition.source.schema, definition.rows, [query], share)
+    return compile_queries(session, definition.schema, definition.rows, [query], share)
 
 
 def compile_aside(

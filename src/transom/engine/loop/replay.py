@@ -9,7 +9,7 @@ from transom.checkpoint.store import Checkpoint
 from transom.engine.changes.membership import repeat
 from transom.engine.changes.records import SetChange
 from transom.engine.loop.delivery import ResultBatch
-from transom.engine.loop.logrecords import Begun, Committed, Delivered, Failed, LogRecord, Planned
+from transom.engine.loop.logrecords import Arrived, Begun, Committed, Delivered, Failed, LogRecord, Planned, Shipped
 from transom.engine.streams.cuts import LoggedCut
 from transom.engine.streams.stream import RunningStream
 from transom.errors import CheckpointCorruptError
@@ -76,6 +76,10 @@ class Replay:
                 yield from self._begin(self.streams[name], cut)
             case Committed(stream=name) if name in self.streams:
                 self._commit(self.streams[name], record, alive)
+            case Shipped(name, flow, upto, tick) if name in self.streams and flow in self.streams[name].senders:
+                self.streams[name].senders[flow].fix(upto, tick)
+            case Arrived(name, flow, upto) if name in self.streams and flow in self.streams[name].senders:
+                self.streams[name].senders[flow].arrived_up_to(upto)
 
     def _begin(self, stream: RunningStream, cut: LoggedCut) -> Iterator[ResultBatch]:
         self.unfinished[stream.name] = cut

@@ -70,6 +70,11 @@ def _stream(stream: RunningStream, logged: LoggedCut | None) -> tuple[dict[str, 
     if (waits := stream.feed.held()) is not None:
         state["fed"], fed = waits
         held.update({f"fed:{item}": rows for item, rows in fed.items()})
+    if stream.senders:
+        state["senders"] = {}
+    for flow, sender in stream.senders.items():
+        state["senders"][flow], gathered = sender.held()
+        held.update({f"sender:{flow}/{item}": rows for item, rows in gathered.items()})
     return state, held
 
 
@@ -95,20 +100,26 @@ def restore(snapshot: Snapshot, streams: Mapping[str, RunningStream]) -> dict[st
         if name not in streams:
             continue
         stream, prefix = streams[name], f"{name}/"
-        tables = {
-            table.removeprefix(prefix): value for table, value in snapshot.tables.items() if table.startswith(prefix)
-        }
+        tables = _with_prefix(snapshot.tables, prefix)
         stream.state.restore(state["state"], tables)
         stream.compiler.arrangement = Arrangement.from_json(state["arrangement"])
         stream.options = replace(stream.options, in_files=frozenset(state.get("in_files", ())))
         require_rows(stream, stream.state.offset, state.get("mark"))
         if "fed" in state:
-            fed = {table.removeprefix("fed:"): rows for table, rows in tables.items() if table.startswith("fed:")}
+            fed = _with_prefix(tables, "fed:")
             stream.feed.restore(state["fed"], fed)
+        for flow, sender in state.get("senders", {}).items():
+            if flow in stream.senders:
+                stream.senders[flow].restore(sender, _with_prefix(tables, f"sender:{flow}/"))
         if state["logged"]:
             cut = unfinished[name] = LoggedCut.from_json(state["logged"])
             require_rows(stream, cut.end, cut.mark)
     return unfinished
+
+
+def _with_prefix(tables: Mapping[str, pa.Table], prefix: str) -> dict[str, pa.Table]:
+    """Return the tables whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): table for name, table in tables.items() if name.startswith(prefix)}
 
 
 def pending(snapshot: Snapshot, delivered: Set[tuple[str, int, str]]) -> list[ResultBatch]:

@@ -50,7 +50,9 @@ class Starter:
         cuts = self._possible_cuts(now, wall)
         due = [name for name, cut in cuts.items() if self.streams[name].has_due(cut.watermark, wall)]
         ready = [
-            name for name, cut in cuts.items() if not cut.empty and (name in due or not self._too_early(name, now))
+            name
+            for name, cut in cuts.items()
+            if not cut.empty and (name in due or not self._too_early(name, now, wall))
         ]
         free = self.scheduler.slots - self.cuts.jobs
         ordered = self.scheduler.order(ready, now, self.delivery.busy) if free > 0 and ready else []
@@ -106,10 +108,20 @@ class Starter:
             self.journal.note(f"{stream.name} goes on: its source answers.")
             self._away.discard(stream.name)
 
-    def _too_early(self, name: str, now: Micros) -> bool:
-        """Tell whether a cut that takes all there is should wait for more."""
-        started = self.cuts.started_at(name)
-        return started is not None and now < started + self.scheduler.trigger(name) and not self.streams[name].seen.more
+    def _too_early(self, name: str, now: Micros, wall: Micros) -> bool:
+        """Tell whether a cut that takes all there is should wait for more; where partials leave, until the next tick.
+
+        Where a job takes more than half of a tick, every second tick passes without one.
+        """
+        stream, started = self.streams[name], self.cuts.started_at(name)
+        if started is None or stream.seen.more:
+            return False
+        if stream.definition.leaving is None:
+            return now < started + self.scheduler.trigger(name)
+        ticks = stream.definition.leaving.ticks
+        took = self.cuts.took(name)
+        least = 2 if 2 * took > ticks.length else 1
+        return ticks.number(wall) < ticks.number(wall - (now - started)) + least
 
 
 def _waits_for(name: str, cut: LoggedCut, ready: Collection[str], ordered: Collection[str], free: int) -> Phase:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -48,6 +49,19 @@ class CutStats:
     def with_timeless(self, null_time: int, out_of_range: int) -> CutStats:
         """Return the counts with rows that a transformation left without an event time, or with one out of range."""
         return replace(self, null_time=self.null_time + null_time, out_of_range=self.out_of_range + out_of_range)
+
+    def __add__(self, other: CutStats) -> CutStats:
+        """Return the counts over the rows of both."""
+        pairs = itertools.zip_longest(self.newest, other.newest)
+        return CutStats(
+            self.rows + other.rows,
+            tuple(max((t for t in pair if t is not None), default=None) for pair in pairs),
+            self.null_time + other.null_time,
+            self.ahead + other.ahead,
+            self.corrupt + other.corrupt,
+            self.out_of_range + other.out_of_range,
+            self.delays + other.delays,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as JSON."""

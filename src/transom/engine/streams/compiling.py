@@ -59,7 +59,7 @@ class QueryCompiler:
         """
         whole, share = self.definition, self.shares
         return compile_queries(
-            self._session, self.definition.source.schema, whole.rows, queries, share, self.arrangement, self._carried
+            self._session, self.definition.schema, whole.rows, queries, share, self.arrangement, self._carried
         )
 
     @property
@@ -72,7 +72,7 @@ class QueryCompiler:
         if self._apart is None or list(self._apart.queries) != [query.name for query in queries]:
             rows = self.definition.rows
             self._apart = compile_queries(
-                self._session, self.definition.source.schema, rows, queries, share=False, carried=self._carried
+                self._session, self.definition.schema, rows, queries, share=False, carried=self._carried
             )
         return self._apart
 

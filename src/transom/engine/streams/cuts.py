@@ -14,6 +14,7 @@ from transom.engine.spark.compile import Compiled
 from transom.engine.spark.jobs import CutStats
 from transom.engine.spark.rowfiles import KeptRows
 from transom.engine.state.shares import Stretch
+from transom.engine.streams.partialsource import Taken
 from transom.engine.streams.tableversions import Version
 from transom.model.time import Micros
 from transom.model.tuning import StreamTuning
@@ -160,6 +161,8 @@ class CutOutcome:
     """The rows that were kept for each query that needs rows."""
     files: tuple[PartialFiles, ...] = ()
     """Partials that the tasks wrote."""
+    taken: tuple[Taken, ...] = ()
+    """The cuts of other sites that it brought, where partials come instead of rows."""
 
     def record(self, stream: str, tables: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the record of its commit for the log.
@@ -168,7 +171,7 @@ class CutOutcome:
             stream: Name of the stream.
             tables: Where the partials are; None where there are none, or only in files.
         """
-        return {
+        record = {
             "type": "commit",
             "stream": stream,
             "number": self.cut.number,
@@ -180,6 +183,7 @@ class CutOutcome:
             "late": self.late,
             "kept": {query: rows.to_json() for query, rows in self.kept.items()},
         }
+        return record | ({"taken": [each.to_json() for each in self.taken]} if self.taken else {})
 
     @classmethod
     def recorded(cls, cut: LoggedCut, record: Mapping[str, Any]) -> CutOutcome:
@@ -192,4 +196,5 @@ class CutOutcome:
             failures=record["failures"],
             late=record["late"],
             kept={query: KeptRows.from_json(rows) for query, rows in record["kept"].items()},
+            taken=tuple(map(Taken.from_json, record.get("taken", ()))),
         )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from transom.engine.state.watermarks import Idleness
 from transom.engine.streams.arriving import rows_left
+from transom.engine.streams.partialsource import brings_partials
 from transom.errors import SourceAwayError
 from transom.model.time import Micros
 from transom.sources.base import Cut, Offset, Source
@@ -26,8 +29,9 @@ class SeenSource:
         """Wall time of the last look for a next cut."""
         self.away: SourceAwayError | None = None
         """Why the source could not be reached at the last look."""
-        self.idleness = Idleness()
-        """For how long the source partitions have been empty."""
+        self.idle: Sequence[Micros | None] = ()
+        """For how long each source partition has been found empty; None where rows wait."""
+        self._idleness = Idleness()
         self.more = False
         """Whether there were more rows than the last planned cut takes."""
         self._counted: tuple[Offset, int] | None = None
@@ -65,7 +69,11 @@ class SeenSource:
             self.away = error
             return
         self.away = None
-        self.idleness = self.idleness.looked(self._source.waiting(committed), len(self._source.partitions))
+        if brings_partials(self._source):
+            self.idle = self._source.idle(committed)
+            return
+        self._idleness = self._idleness.looked(self._source.waiting(committed), len(self._source.partitions))
+        self.idle = self._idleness.lengths
 
     def backlog(self, committed: Offset) -> int:
         """Return the rows, as the source estimates them, that it had at the last look and that are not committed."""

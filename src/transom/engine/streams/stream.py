@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from transom.engine.cluster.files import PartialFiles
 from transom.engine.cluster.merges import GroupExecutors, Merged
 from transom.engine.partials.tables import PartialTable
 from transom.engine.spark.deadletters import Letters
-from transom.engine.state.closing import Closing, Closure
+from transom.engine.state.closing import Closing, Closure, failure_of
 from transom.engine.state.shares import cell_of
 from transom.engine.state.state import StreamState
 from transom.engine.state.watermarks import WatermarkState
@@ -22,6 +21,7 @@ from transom.engine.streams.cuts import CutJob, CutOutcome, JobOptions, LoggedCu
 from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.readers import Reader, RowBuffer
 from transom.engine.streams.seen import SeenSource
+from transom.engine.streams.sending import FlowSender, query_of
 from transom.engine.streams.tableversions import TableVersions
 from transom.engine.streams.taps import publish_left
 from transom.errors import TransomError
@@ -91,6 +91,10 @@ class RunningStream:
         """The readers, which are fed with the results of this stream's queries."""
         self.buffers: list[RowBuffer] = []
         """The buffers that need the rows of this stream's queries."""
+        flows = () if definition.leaving is None else definition.leaving.flows
+        shapes = {flow: self.compiled.store_of[query_of(flow)] for flow in flows}
+        self.senders = {flow: FlowSender(flow, shape) for flow, shape in shapes.items()}
+        """The flows that take its partials elsewhere. Where there are some nothing is late here, and nothing closes."""
         self._closing = False
         """Whether results of windows that a cut closed are being made."""
         self.halted: TransomError | None = None
@@ -105,6 +109,16 @@ class RunningStream:
     def has_files(self) -> bool:
         """Whether partials are in files, so that closing windows may mean to merge them."""
         return any(entry.store.parts for entry in self.state.stores)
+
+    @property
+    def leaves(self) -> bool:
+        """Whether its partials leave, so that windows are made of them elsewhere."""
+        return self.definition.leaving is not None
+
+    @property
+    def adapts(self) -> bool:
+        """Whether it may compute key sets in another way: not if its partials leave, or come from elsewhere."""
+        return self.compiler.shares and not self.leaves and self.definition.rows_of is None
 
     def job(self, cut: LoggedCut, watched: bool = False) -> CutJob:
         """Return the job of a cut that was logged just now.
@@ -153,7 +167,7 @@ class RunningStream:
                 self.seen.took(piece)
         self._injected()
         state.watermark = self.foreseen()
-        watermark = max(state.closed, MAX_TIME if finish else state.watermark.value)
+        watermark = max(state.closed, MAX_TIME if finish else state.watermark.value) if not self.leaves else MIN_TIME
         if piece is None and not self.has_due(watermark, now):
             return None
         end = state.offset if piece is None else piece.end
@@ -184,7 +198,7 @@ class RunningStream:
 
     def foreseen(self) -> WatermarkState:
         """Return the watermark that the next cut has, as far as is known."""
-        return self.state.watermark.advanced(self.definition.policy, self.seen.idleness.lengths)
+        return self.state.watermark.advanced(self.definition.policy, self.seen.idle)
 
     def _injected(self) -> None:
         """Take the watermarks that came from the source without rows."""
@@ -274,6 +288,9 @@ class RunningStream:
 
     def waits_for_readers(self, limit: int) -> bool:
         """Tell whether so many bytes of results wait in a reader that this stream should give no more for now."""
+        leaving = self.definition.leaving
+        if leaving is not None and sum(sender.nbytes for sender in self.senders.values()) > leaving.most_bytes:
+            return True
         return any(reader.held_bytes > limit for reader in self.readers)
 
     def backlog(self) -> int:
@@ -284,7 +301,7 @@ class RunningStream:
         """Return the offset from which on rows may be read again; None when no query can run any more."""
         return self.state.offset if any(query.failure is None for query in self.state.queries.values()) else None
 
-    def commit(self, outcome: CutOutcome, tables: Sequence[pa.Table]) -> dict[str, str]:
+    def commit(self, outcome: CutOutcome, tables: Sequence[pa.Table], arrived: Micros | None = None) -> dict[str, str]:
         """Take the outcome of a cut into the state, live or from the log.
 
         Returns:
@@ -293,6 +310,7 @@ class RunningStream:
         Args:
             outcome: The outcome; its tables are not looked at, its files are.
             tables: The partials.
+            arrived: When the newest of its rows arrived in the source; None where that is not known any more.
         """
         cut = outcome.cut
         if outcome.failures:
@@ -314,10 +332,28 @@ class RunningStream:
             self.state.shares.add(cut.shed.stretches, cell_of(self.state.running()))
             if cut.shed.leaves_out:
                 self.state.shares.until = max(self.state.shares.until, MAX_TIME if cut.ahead is None else cut.ahead + 1)
-        partials: list[PartialTable | PartialFiles] = [*(PartialTable.of(table) for table in tables), *outcome.files]
-        failed = self.state.commit(partials, cut.end, watermark)
+        partials = [PartialTable.of(table) for table in tables]
         self.tables.committed()
-        return {name: str(error) for name, error in failed.items()}
+        if not self.leaves:
+            failed = self.state.commit([*partials, *outcome.files], cut.end, watermark)
+            return {name: str(error) for name, error in failed.items()}
+        self.state.commit((), cut.end, watermark)
+        return self._send(outcome, partials, cut.at if arrived is None else arrived)
+
+    def _send(self, outcome: CutOutcome, partials: Sequence[PartialTable], arrived: Micros) -> dict[str, str]:
+        """Give the partials of a cut to the flows; return the queries that are to be taken out, with the reason."""
+        failed: dict[str, str] = {}
+        for flow, sender in self.senders.items():
+            query, cut = query_of(flow), outcome.cut
+            try:
+                runs = self.state.queries[query].failure is None
+                sender.take(
+                    cut.number, partials if runs else (), outcome.stats, arrived if outcome.stats.rows else None
+                )
+            except Exception as error:
+                failed[query] = str(failure_of(query, error))
+                sender.take(cut.number, (), outcome.stats, None)
+        return failed
 
     def max_event_time(self) -> Micros | None:
         """Return the largest event time of the committed rows."""

@@ -1,0 +1,168 @@
+"""`transom site`: running a site of an application that several sites run together."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transom.cli.choice import SparkChoice
+from transom.cli.loading import load, reads_kafka
+from transom.cli.quiet import spark_session
+from transom.engine.loop.interrupts import interrupts
+from transom.engine.loop.progress import Progress
+from transom.engine.streams.sending import query_of
+from transom.errors import JobFileError, QueryFailedError
+from transom.jobs.jobfile import load_job
+from transom.jobs.sitefile import SiteFile, load_site, local_sources
+from transom.sites.here import LocalSite
+from transom.sites.inprocess import Hall
+from transom.sites.mail import Mail
+from transom.views.terminal import make_view
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from transom.api.app import App
+
+
+def run_sites(files: Sequence[Path], *, once: bool, close_all: bool, spark: SparkChoice, as_json: bool) -> None:
+    """Run one site, or several in one process, until they end or are interrupted.
+
+    Raises:
+        TransomError: A site cannot be loaded or run, or one of its queries failed.
+    """
+    sites = [load_site(path) for path in files]
+    builds = builds_of(sites)
+    spark = spark.with_kafka() if any(reads_kafka(site.job) for site in sites) else spark
+    view = make_view(sys.stdout, sys.stderr, as_json)
+    view.say("Starting Spark ...")
+    try:
+        with spark_session(spark, f"transom {' '.join(builds)}", view.say) as session, view:
+            apps = {name: build(session) for name, build in builds.items()}
+            final = Together(apps, view.update).run(once, close_all)
+            view.finish(final)
+    except KeyboardInterrupt:
+        print("Stopped at once; the next run goes on from the last committed micro-batch.", file=sys.stderr)
+        raise
+    failed = {query.name: query.failure for query in final.queries if query.failure}
+    if failed:
+        raise QueryFailedError(
+            "; ".join(f"query {name!r} failed: {why}" for name, why in failed.items()),
+            "The other queries went on. Correct it, and run all sites again with new checkpoints.",
+        )
+
+
+def builds_of(sites: Sequence[SiteFile]) -> dict[str, Callable[[SparkSession], App]]:
+    """Return what builds the application of each site.
+
+    Raises:
+        TransomError: One cannot be built, as far as that is known without Spark.
+    """
+    mails = _mails(sites)
+    return {site.name: _build(site, mails[site.name]) for site in sites}
+
+
+def _build(site: SiteFile, mail: Callable[[], Mail]) -> Callable[[SparkSession], App]:
+    """Return what builds the application of a site; what needs no Spark is checked before."""
+    job = load_job(site.job) if site.job.suffix == ".toml" else None
+    here = LocalSite(site.name, site.region, mail, local_sources(site, job), **site.limits)
+    return load(site.job, Path(site.checkpoint), site=here)
+
+
+def _mails(sites: Sequence[SiteFile]) -> Mapping[str, Callable[[], Mail]]:
+    """Return what makes the way from each site to the others.
+
+    Raises:
+        JobFileError: Two sites cannot be run together, or a site cannot be reached from others.
+    """
+    names = [site.name for site in sites]
+    first = sites[0]
+    for site in sites[1:]:
+        if site.region != first.region:
+            raise JobFileError(
+                f"{first.file} and {site.file} name different topologies.", "Sites of one job have one topology."
+            )
+    for name in names:
+        if names.count(name) > 1:
+            raise JobFileError(f"Two files are of the site {name!r}.", "Give each site once.")
+    hall = Hall()
+    others = [entry.name for entry in first.region.sites if entry.name not in names]
+    if others:
+        raise JobFileError(
+            f"{', '.join(others)} would run elsewhere, and sites of several processes are not possible yet.",
+            "Give the files of all sites, which then run in this process.",
+        )
+    return {name: lambda name=name: hall.desk(name) for name in names}  # type: ignore[misc]
+
+
+class Together:
+    """Several applications of this process as one for people: one view, one Ctrl-C.
+
+    Args:
+        apps: The applications by site.
+        show: Called with the progress of all.
+    """
+
+    def __init__(self, apps: Mapping[str, App], show: Callable[[Progress], None]) -> None:
+        self._apps, self._show = apps, show
+        self._progress: dict[str, Progress] = {}
+        self._notes: list[str] = []
+        self._news = threading.Event()
+        self._lock = threading.Lock()
+
+    def run(self, once: bool, close_all: bool) -> Progress:
+        """Run all to their ends; an error of one ends the others, and is raised.
+
+        Raises:
+            TransomError: See `App.run`.
+            KeyboardInterrupt: The second Ctrl-C.
+        """
+        running = {
+            site: app.start(once=once, close_all=close_all, on_progress=partial(self._take, site))
+            for site, app in self._apps.items()
+        }
+
+        def stop() -> None:
+            for each in running.values():
+                each.stop()
+
+        def stop_at_once() -> None:
+            for app in self._apps.values():
+                app._stop_at_once()
+
+        with interrupts(stop, stop_at_once):
+            while not all(each.done for each in running.values()):
+                self._news.wait(0.25)
+                self._news.clear()
+                with self._lock:
+                    if self._progress:
+                        self._show(self._merged())
+                if any(each.failed for each in running.values()):
+                    stop()
+        for site, each in running.items():
+            self._take(site, each.wait())
+        return self._merged()
+
+    def _take(self, site: str, progress: Progress) -> None:
+        with self._lock:
+            self._progress[site] = progress
+            several = len(self._apps) > 1
+            self._notes += [f"{site}: {note}" if several else note for note in progress.notes]
+        self._news.set()
+
+    def _merged(self) -> Progress:
+        """Return the progress of all as one; those that make partials are shown as streams only."""
+        several = len(self._apps) > 1
+        streams, queries = [], []
+        for site, progress in self._progress.items():
+            at = f" at {site}" if several else ""
+            streams += [replace(each, name=each.name + at) for each in progress.streams]
+            queries += [each for each in progress.queries if each.failure or not each.name.endswith(query_of(""))]
+        notes, self._notes = tuple(self._notes), []
+        newest = max(self._progress.values(), key=lambda each: each.at)
+        return replace(newest, streams=tuple(streams), queries=tuple(queries), notes=notes)

@@ -1,0 +1,98 @@
+"""`transom sites`: how sites stand with one another, as they have written it last."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from transom.checkpoint.lock import is_held
+from transom.checkpoint.names import LOCK_FILE
+from transom.jobs.sitefile import load_site
+from transom.model.time import format_duration, format_time
+from transom.sites.status import read_status
+
+
+def show_sites(files: Sequence[Path], *, as_json: bool) -> None:
+    """Print links, flows, and which site holds back windows.
+
+    Raises:
+        TransomError: A site's file cannot be read, or the site has never run.
+    """
+    found = []
+    for path in files:
+        checkpoint = Path(load_site(path).checkpoint)
+        found.append({**read_status(checkpoint), "runs": is_held(checkpoint / LOCK_FILE)})
+    if as_json:
+        print(json.dumps({"sites": found}))
+        return
+    console = Console(highlight=False)
+    for status in found:
+        runs = "runs" if status["runs"] else "does not run now"
+        console.print(f"[bold]{status['site']}[/bold] {runs}; as of {format_time(status['at'])}")
+        for table in (_links(status), _leaving(status), _arriving(status)):
+            if table.row_count:
+                console.print(table)
+        console.print()
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2), header_style="dim")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table
+
+
+def _rate(rate: float) -> str:
+    return f"{8 * rate / 1e6:.3g} Mbit/s" if rate else "-"
+
+
+def _links(status: dict[str, Any]) -> Table:
+    table = _table("link to", "state", "stated", "measured", "queued")
+    for link in status["links"]:
+        state = "open" if link["open"] else "down"
+        table.add_row(link["to"], state, _rate(link["stated"]), _rate(link["measured"]), f"{link['queued_bytes']:,} B")
+    return table
+
+
+def _leaving(status: dict[str, Any]) -> Table:
+    table = _table("leaves", "queries", "way", "every", "cuts arrived", "outbox", "")
+    for flow in status["leaving"]:
+        way = _way(flow, status["site"])
+        cuts = f"{flow['arrived_cut']:,} of {flow['committed_cut']:,}"
+        every, outbox = format_duration(flow["interval_micros"]), f"{flow['outbox_bytes']:,} B"
+        table.add_row(flow["flow"], ", ".join(flow["queries"]), way, every, cuts, outbox, flow["refused"] or "")
+    return table
+
+
+def _way(flow: dict[str, Any], site: str) -> str:
+    """Return the way of a flow from a site as text.
+
+    >>> _way({"tree": [["north", "relay"], ["relay", "home"]], "destination": "home"}, "north")
+    'north > relay > home'
+    """
+    parents = dict(flow["tree"])
+    way = [site]
+    while way[-1] in parents and len(way) <= len(parents):
+        way.append(parents[way[-1]])
+    return " > ".join(way) if way[-1] == flow["destination"] else f"{site} > {flow['destination']}"
+
+
+def _arriving(status: dict[str, Any]) -> Table:
+    table = _table("arrives", "queries", "cuts of sites", "watermark (UTC)", "windows wait for", "inbox", "late rows")
+    for flow in status["arriving"]:
+        cuts = ", ".join(f"{site} {cut:,}" for site, cut in sorted(flow["sources"].items()))
+        watermark = "-" if flow["watermark"] is None else format_time(flow["watermark"])
+        late = ", ".join(
+            f"{query}: {rows:,} of {site}"
+            for query, sites in flow["late_rows"].items()
+            for site, rows in sorted(sites.items())
+        )
+        waits = flow["held_back_by"] or "-"
+        inbox = f"{flow['inbox_bytes']:,} B"
+        table.add_row(flow["flow"], ", ".join(flow["queries"]), cuts, watermark, waits, inbox, late)
+    return table

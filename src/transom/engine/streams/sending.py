@@ -1,0 +1,179 @@
+"""What leaves a stream for other sites: partials of committed cuts, gathered by flow until they are a parcel's.
+
+A flow is one query of the stream, with the keys and the panes that its destination needs. Its partials are in a store
+of panes, whose windows are made elsewhere. What is here is decided by the log alone, so that a restart has the same
+cut ranges with the same partials: each is fixed by a record before its first byte leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from transom.engine.partials.contents import taken_from
+from transom.engine.partials.tables import PartialTable, store_table
+from transom.engine.spark.jobs import CutStats
+from transom.engine.state.stores import StoreShape
+from transom.errors import CheckpointCorruptError
+from transom.model.lines import CORRUPT_REMEDY
+from transom.model.time import Micros
+from transom.widearea.ticks import Ticks
+from transom.windows.components import ROWS
+from transom.windows.store import PaneStore
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """How the partials of a stream leave."""
+
+    flows: tuple[str, ...]
+    """The flows; the query of the stream that makes the partials of one has its name with an ending (`query_of`)."""
+    ticks: Ticks
+    """When cuts begin."""
+    most_bytes: int = 1 << 30
+    """So much may wait to be sent; beyond that, rows wait in the source."""
+
+
+def query_of(flow: str) -> str:
+    """Return the name of the query that makes the partials of a flow, at their source."""
+    return f"{flow}.partials"
+
+
+@dataclass(frozen=True)
+class CutRange:
+    """The cuts (after, upto] of a flow, which travel together, and what they bring."""
+
+    after: int
+    upto: int
+    tick: int
+    """That on which they left."""
+    stats: CutStats
+    """Of their rows; the newest event times are those of all cuts up to the last one."""
+    arrived: Micros | None
+    """When the newest row arrived in the source, as far as this run knows; wall time."""
+    table: pa.Table
+    """Partials."""
+
+    def held(self) -> dict[str, Any]:
+        """Return all but the table as JSON."""
+        return {**self.__dict__, "stats": self.stats.to_json(), "table": None}
+
+    @classmethod
+    def of(cls, held: Mapping[str, Any], table: pa.Table) -> CutRange:
+        """Return what `held` wrote, with its table."""
+        return cls(**{**held, "stats": CutStats.from_json(held["stats"]), "table": table})
+
+
+@dataclass
+class FlowSender:
+    """What is to leave of a flow, and what has left and is not known to have arrived."""
+
+    flow: str
+    shape: StoreShape
+    """That of the query which makes its partials."""
+    left: int = 0
+    """The last cut that belongs to a range."""
+    committed: int = 0
+    """The last cut that is committed."""
+    ranges: dict[int, CutRange] = field(default_factory=dict)
+    """What has left, or is about to, and is not known to have arrived, by the last cut; the oldest first."""
+
+    def __post_init__(self) -> None:
+        key_set, self.origin, keys, primitives = self.shape
+        kept = {ROWS: {"count": pa.int64()}, **primitives}
+        self._names = {primitive: primitive.key for primitive in kept}
+        self._store = PaneStore(key_set.grid, keys, kept)
+        self._stats = CutStats()
+        self._arrived: Micros | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what is not known to have arrived."""
+        return self._store.nbytes + sum(int(each.table.nbytes) for each in self.ranges.values())
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything is not known to have arrived."""
+        return self.left < self.committed or bool(self.ranges)
+
+    def take(self, cut: int, partials: Sequence[PartialTable], stats: CutStats, arrived: Micros | None) -> None:
+        """Take what it needs of the partials of a committed cut.
+
+        Args:
+            cut: Its number.
+            partials: All partials of the cut; none if the query of the flow failed.
+            stats: Counts of its rows.
+            arrived: When the newest of them arrived.
+        """
+        for table, names in taken_from(self.origin, self._names, partials):
+            mine = table.of_condition(self.origin.condition)
+            self._store.add(mine.panes(), mine.table, mine.states(names, self._store.primitives))
+        self.committed = cut
+        self._stats += stats
+        self._arrived = max((at for at in (self._arrived, arrived) if at is not None), default=None)
+
+    def fix(self, upto: int, tick: int) -> CutRange:
+        """Return the cuts after the last range as a range; the log has a record of it.
+
+        Args:
+            upto: The last committed cut.
+            tick: That on which they leave.
+
+        Raises:
+            CheckpointCorruptError: The log lacks a cut.
+        """
+        if upto != self.committed:
+            raise CheckpointCorruptError(
+                f"The log lacks a record: of the flow {self.flow!r} the cuts up to {upto} left, and {self.committed} "
+                "are committed.",
+                CORRUPT_REMEDY,
+            )
+        table = store_table(self._store, self.origin)
+        made = CutRange(self.left, upto, tick, self._stats, self._arrived, table)
+        self._store.clear()
+        self._store.compact()
+        self.ranges[upto], self.left = made, upto
+        self._stats, self._arrived = replace(CutStats(), newest=self._stats.newest), None
+        return made
+
+    @property
+    def newest(self) -> tuple[Micros | None, ...]:
+        """The largest event time of each source partition, over all committed cuts."""
+        return self._stats.newest
+
+    def arrived_up_to(self, cut: int) -> bool:
+        """Forget the ranges up to a cut, which have arrived; return whether there were any."""
+        known = [upto for upto in self.ranges if upto <= cut]
+        for upto in known:
+            del self.ranges[upto]
+        return bool(known)
+
+    # ---- snapshot
+
+    def held(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+        """Return what a snapshot must hold, as JSON and tables."""
+        state = {
+            "left": self.left,
+            "committed": self.committed,
+            "stats": self._stats.to_json(),
+            "arrived": self._arrived,
+            "ranges": [each.held() for each in self.ranges.values()],
+        }
+        tables = {f"{upto}": each.table for upto, each in self.ranges.items()}
+        return state, {**tables, "gathered": store_table(self._store, self.origin)}
+
+    def restore(self, state: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
+        """Take in what `held` returned.
+
+        Raises:
+            CheckpointCorruptError: States are missing.
+        """
+        self.left, self.committed = state["left"], state["committed"]
+        self._stats, self._arrived = CutStats.from_json(state["stats"]), state["arrived"]
+        self.ranges = {each["upto"]: CutRange.of(each, tables[f"{each['upto']}"]) for each in state["ranges"]}
+        table = PartialTable.of(tables["gathered"])
+        table.contents.require(self.origin, self._names.values())
+        self._store.add(table.panes(), table.table, table.states(self._names, self._store.primitives))

@@ -1,0 +1,92 @@
+"""SITE.toml: one site, its checkpoint, how others reach it, and where its rows are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from transom.jobs.jobfile import JobSpec
+from transom.jobs.keys import Keys, Table, standing_in
+from transom.jobs.kinds import kinds
+from transom.jobs.regionfile import load_region, read_toml
+from transom.sites.region import Region
+
+_KEYS = ("name", "job", "topology", "checkpoint", "sources", "outbox_bytes", "inbox_bytes")
+
+
+@dataclass(frozen=True)
+class SiteFile:
+    """A whole file."""
+
+    file: str
+    name: str
+    job: Path
+    region: Region
+    checkpoint: str
+    sources: dict[str, Table] = field(default_factory=dict)
+    """Kind and options of the sources, by stream."""
+    limits: dict[str, int] = field(default_factory=dict)
+    """Bounds in bytes that are given."""
+
+
+def load_site(path: Path) -> SiteFile:
+    """Read a site's file, and the topology that it names.
+
+    Raises:
+        JobFileError: A file cannot be read, or something in it cannot be.
+    """
+    table, file = read_toml(path, "site file"), str(path)
+    keys = Keys(file, "", table, _KEYS)
+    name = keys.need("name", str)
+    region = load_region(Path(keys.need("topology", str)))
+    with standing_in(file, "name"):
+        entry = region.entry(name)
+    sources = keys.get("sources", dict, {})
+    for stream in sources:
+        if stream not in entry.sources:
+            raise keys.error(
+                f"[sources.{stream}] is given, and the topology does not say that {name!r} has rows of it",
+                f'Write sources = ["{stream}"] at the site in the topology.',
+            )
+    limits = {key: keys.get(key, int) for key in ("outbox_bytes", "inbox_bytes") if key in table}
+    for key, value in limits.items():
+        if value < 1:
+            raise keys.error(f"{key} = {value} is not positive", "Write a number of bytes.")
+    return SiteFile(
+        file,
+        name,
+        Path(keys.need("job", str)),
+        region,
+        keys.need("checkpoint", str),
+        dict(sources),
+        limits,
+    )
+
+
+def local_sources(site: SiteFile, job: JobSpec | None) -> dict[str, Any]:
+    """Return the sources of a site that are elsewhere than its job says, by stream.
+
+    Args:
+        site: The site.
+        job: The job, if it is TOML: what a source does not say is as there, such as its schema.
+
+    Raises:
+        JobFileError: A source cannot be.
+    """
+    known = kinds("sources")
+    theirs = {} if job is None else {spec.name: spec for spec in job.sources}
+    made = {}
+    for stream, table in site.sources.items():
+        where = f"[sources.{stream}]"
+        named = [name for name in table if name in known]
+        options = {key for name in named for key in known[name].options}
+        keys = Keys(site.file, where, table, (*known, *options))
+        if len(named) != 1:
+            raise keys.error(f"it needs one of {', '.join(known)}", 'Write for example files = "trips/*.json".')
+        kind, spec = known[named[0]], theirs.get(stream)
+        inherited = dict(spec.options) if spec is not None and spec.kind == kind.name else {}
+        given = {key: value for key, value in table.items() if key != kind.name}
+        with standing_in(site.file, where):
+            made[stream] = kind.make(keys.need(kind.name, kind.takes), **{**inherited, **given})
+    return made

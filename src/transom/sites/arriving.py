@@ -1,0 +1,249 @@
+"""The source of a flow at its destination: partials that sites have made of their rows, as parcels bring them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from transom.engine.spark.jobs import CutStats
+from transom.engine.streams.partialsource import Brought
+from transom.errors import SiteError, SourceError, SourceLostError
+from transom.model.time import Clock, Micros
+from transom.scheduling.arrivals import DelayMoments
+from transom.sites.inbox import Entry, Inbox
+from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset, Waiting
+from transom.sources.schemas import position
+from transom.storage.places import Place
+from transom.widearea.bodies import from_body
+from transom.widearea.parcels import FlowName, Parcel, Part, Standing
+from transom.widearea.topology import Site
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+class ArrivingSource:
+    """Partials of one flow; an offset is the position of a parcel in the inbox.
+
+    Its partitions are those of the sources at all sites, each with a watermark of its own. A site that has not been
+    heard yet has one, so that nothing closes without it.
+
+    Args:
+        flow: The flow.
+        sites: Those that have rows for it.
+    """
+
+    brings_partials = True
+
+    def __init__(self, flow: FlowName, sites: Sequence[Site]) -> None:
+        self.flow = flow
+        self.sites = tuple(sites)
+        self._heard: dict[Site, Part] = {}
+        """The newest part of each site, of those that came in this run."""
+        self._clock: Clock
+        self._inbox: Inbox
+
+    # ---- what comes
+
+    @property
+    def inbox(self) -> Inbox:
+        """The parcels that have come."""
+        return self._inbox
+
+    def standings(self) -> list[Standing]:
+        """Return where the flow stands with each site."""
+        return self._inbox.standings()
+
+    def add(self, parcel: Parcel) -> None:
+        """Take a parcel, durably.
+
+        Raises:
+            CheckpointError: It cannot be written.
+        """
+        self._inbox.append(parcel)
+        self._heard.update({part.site: part for part in parcel.parts})
+
+    def waiting_bytes(self, offset: Offset) -> int:
+        """Return the bytes of partials that lie behind an offset."""
+        return sum(entry.nbytes for entry in self._inbox.between(position(offset), self._inbox.newest))
+
+    # ---- partials, see `transom.engine.streams.partialsource.PartialSource`
+
+    def partials(self, start: Offset, end: Offset) -> list[Brought]:
+        """Return what came in (start, end]."""
+        return [self._brought(entry) for entry in self._inbox.between(position(start), position(end))]
+
+    def _brought(self, entry: Entry) -> Brought:
+        parts = entry.parcel.parts
+        newest: list[Micros | None] = [None] * len(self.partitions)
+        for part in parts:
+            for number, progress in enumerate(part.partitions):
+                newest[self._index(part.site, number)] = progress.newest
+        stats = CutStats(newest=tuple(newest))
+        for part in parts:
+            counts, delays = part.counts, DelayMoments(*part.delays)
+            stats += CutStats(counts.rows, (), *counts[1:], delays=delays)
+        return Brought(
+            tuple((part.site, part.incarnation, part.after, part.upto) for part in parts),
+            stats,
+            self._table(entry),
+            {query: f"at {part.site}: {why}" for part in parts for query, why in part.failed.items()},
+        )
+
+    def _table(self, entry: Entry) -> pa.Table | None:
+        try:
+            return from_body(self._inbox.body(entry))
+        except SiteError as error:
+            raise SourceLostError(error.message, error.remedy) from error
+
+    def idle(self, offset: Offset) -> list[Micros | None]:
+        """Return for how long each partition has been empty, as its site says."""
+        waits = {part.site for part in self._parts(offset) if not part.empty}
+        found: list[Micros | None] = []
+        for site, number in self._inbox.known.partitions:
+            heard = self._heard.get(site)
+            known = heard is not None and site not in waits and number < len(heard.partitions)
+            found.append(heard.partitions[number].idle if heard is not None and known else None)
+        return found
+
+    def _parts(self, start: Offset, end: Offset | None = None) -> list[Part]:
+        last = self._inbox.newest if end is None else position(end)
+        return [part for entry in self._inbox.between(position(start), last) for part in entry.parcel.parts]
+
+    def _index(self, site: Site, number: int) -> int:
+        return self._inbox.known.partitions.index((site, number))
+
+    # ---- the source, see `transom.sources.base.Source`
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of `read`: those of partials; none before the first of them."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        return from_arrow_schema(self._arrow(), prefer_timestamp_ntz=True)
+
+    def _arrow(self) -> pa.Schema:
+        for entry in self._inbox.between(0, self._inbox.newest):
+            if entry.nbytes and (table := self._table(entry)) is not None:
+                return table.schema.remove_metadata()
+        return pa.schema([])
+
+    @property
+    def partitions(self) -> Sequence[str]:
+        """Site and number of each partition of the sources."""
+        return [f"{site}/{number}" for site, number in self._inbox.known.partitions]
+
+    def describe(self) -> str:
+        """Return what it is and reads, in one line for people."""
+        return f"partials of {self.flow} from {', '.join(self.sites)}"
+
+    def open(self, spark: SparkSession, directory: Place, clock: Clock) -> None:
+        """Read what has come.
+
+        Raises:
+            SourceError: Partials of a site are there that has no rows for the flow any more.
+            CheckpointError: The inbox is damaged, or cannot be read.
+        """
+        self._clock, self._heard = clock, {}
+        self._inbox = Inbox(self.flow, directory, self.sites)
+        gone = sorted({site for site, _ in self._inbox.known.partitions}.difference(self.sites))
+        if gone:
+            raise SourceError(
+                f"The flow {self.flow!r} has partials of {', '.join(map(repr, gone))}, which is no source of it any "
+                "more: its windows would wait for that site for ever.",
+                "Put the site back into the topology, or give all sites new checkpoints.",
+            )
+
+    def start(self) -> Offset:
+        """Return the offset before the first parcel."""
+        return 0
+
+    def latest(self) -> Offset:
+        """Return the position of the newest parcel."""
+        return self._inbox.newest
+
+    def mark(self, offset: Offset) -> Mark:
+        """Return None: each parcel has a checksum, and is at its place for ever."""
+        return None
+
+    def cut(self, start: Offset, max_rows: int) -> Cut:
+        """Return the end of a piece of parcels that were made of at most `max_rows` rows, or of one parcel."""
+        end, rows = position(start), 0
+        for entry in self._inbox.between(end, self._inbox.newest):
+            more = _rows(entry)
+            if rows and rows + more > max_rows:
+                break
+            end, rows = entry.position, rows + more
+        return Cut(end, rows)
+
+    def waiting(self, offset: Offset) -> Waiting:
+        """Return the first partition of each site of which rows lie behind the offset."""
+        sites = {part.site for part in self._parts(offset) if part.counts.rows}
+        return Waiting(frozenset(self._index(site, 0) for site in sites), self._clock.monotonic())
+
+    def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:
+        """Return partials as rows, for people: no stream is computed of them."""
+        several = len(self._inbox.known.partitions) > 1
+        schema = self._arrow()
+        if several:
+            schema = schema.append(pa.field(PARTITION, pa.int32(), False))
+        schema = schema.append(pa.field(ARRIVAL, pa.int64(), False))
+        tables = []
+        for entry in self._inbox.between(position(start), position(end)):
+            if (table := self._table(entry)) is not None:
+                part = entry.parcel.parts[0]
+                index = pa.repeat(pa.scalar(self._index(part.site, 0), pa.int32()), len(table))
+                table = table.append_column(PARTITION, index) if several else table
+                table = table.append_column(ARRIVAL, pa.repeat(pa.scalar(part.arrived or 0, pa.int64()), len(table)))
+                tables.append(table.cast(schema))
+        return spark.createDataFrame(pa.concat_tables(tables) if tables else schema.empty_table())
+
+    def unfit(self, start: Offset, end: Offset) -> dict[str, str]:
+        """Return nothing: what did not fit was not taken."""
+        return {}
+
+    def unreadable(self, spark: SparkSession, start: Offset, end: Offset) -> dict[str, str]:
+        """Return nothing: a parcel that is damaged on disk is no row to go without."""
+        return {}
+
+    def same_rows(self, start: Offset, end: Offset, skip: Sequence[str] = ()) -> bool:
+        """Return True: parcels do not change."""
+        return True
+
+    def ingested_at(self, start: Offset, end: Offset) -> Micros:
+        """Return when the newest row up to `end` arrived in its source, at its site."""
+        if position(end) == self._inbox.newest:
+            return self._inbox.known.arrived
+        return self._inbox.known_at(position(end)).arrived
+
+    def watermark(self, end: Offset) -> Micros | None:
+        """Return the least of the watermarks that the sources at the sites injected; None while one has none."""
+        at_end = position(end) == self._inbox.newest
+        last = self._inbox.known.last if at_end else self._inbox.known_at(position(end)).last
+        injected = [last[site].injected if site in last else None for site in self.sites]
+        known = [moment for moment in injected if moment is not None]
+        return min(known) if known and len(known) == len(injected) else None
+
+    def exhausted(self, offset: Offset) -> bool:
+        """Tell whether all sites have said in this run that it ends, and nothing lies behind the offset."""
+        ended = all(site in self._heard and self._heard[site].ended for site in self.sites)
+        return ended and position(offset) >= self._inbox.newest
+
+    @property
+    def silent(self) -> tuple[Site, ...]:
+        """The sites that have not been heard in this run."""
+        return tuple(site for site in self.sites if site not in self._heard)
+
+    def release(self, oldest_needed: Offset) -> None:
+        """Let go of what is committed."""
+        self._inbox.release(position(oldest_needed))
+
+    def close(self) -> None:
+        """Do nothing: what came is durable."""
+
+
+def _rows(entry: Entry) -> int:
+    return sum(part.counts.rows for part in entry.parcel.parts)

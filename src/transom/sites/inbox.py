@@ -1,0 +1,228 @@
+"""The inbox of a flow: parcels as files in the checkpoint of its destination, one behind the other.
+
+    000000000042.parcel     as it came (`Parcel.to_bytes`), with a checksum
+    before                  what was there before the first of these files, as a line that `model.lines` knows
+
+A parcel has a position, counted from 1, and is durable before anybody hears of it. Files of parcels that the stream has
+committed are removed many at once, after `before` has taken note of what they told.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from transom.checkpoint.files import required, translated, write_atomically
+from transom.errors import CheckpointCorruptError, SiteError, SourceLostError
+from transom.model.lines import CORRUPT_REMEDY, START, decode, encode
+from transom.model.time import Micros
+from transom.storage.durable import names_in, sync_directory
+from transom.storage.places import Place
+from transom.widearea.parcels import FlowName, Parcel, Part, Standing
+from transom.widearea.topology import Site
+
+KEPT = 256
+"""So many parcels that are needed no longer stay, until so many more can be removed at once."""
+_BEFORE = "before"
+_SUFFIX = ".parcel"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A parcel in the inbox, without its body."""
+
+    position: int
+    parcel: Parcel
+    nbytes: int
+    """Of its body."""
+
+
+@dataclass
+class Known:
+    """What all parcels up to a position have told of the sites."""
+
+    partitions: list[tuple[Site, int]] = field(default_factory=list)
+    """Site and number of each source partition; the index of one never changes."""
+    last: dict[Site, Part] = field(default_factory=dict)
+    """The newest part of each site."""
+    arrived: Micros = 0
+    """When the newest row arrived in its source."""
+
+    def take(self, parcel: Parcel) -> None:
+        """Take note of a parcel."""
+        for part in parcel.parts:
+            for number in range(len(part.partitions)):
+                if (part.site, number) not in self.partitions:
+                    self.partitions.append((part.site, number))
+            self.last[part.site] = part
+            self.arrived = max(self.arrived, part.arrived or 0)
+
+    def copy(self) -> Known:
+        """Return another one that tells the same."""
+        return Known(list(self.partitions), dict(self.last), self.arrived)
+
+    def to_json(self, flow: FlowName) -> dict[str, Any]:
+        """Return it as JSON."""
+        last = [Parcel(flow, 0, (part,)).header() for part in self.last.values()]
+        return {"partitions": [list(each) for each in self.partitions], "last": last, "arrived": self.arrived}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Known:
+        """Return what `to_json` wrote."""
+        parts = [Parcel.of(header, b"").part for header in value["last"]]
+        partitions = [(site, number) for site, number in value["partitions"]]
+        return cls(partitions, {part.site: part for part in parts}, value["arrived"])
+
+
+class Inbox:
+    """The parcels of a flow that have come; used by the loop's thread, and `body` by any.
+
+    Args:
+        flow: The flow.
+        directory: Where its files are.
+        sites: Those that have rows for it; each has a partition before it was heard.
+
+    Raises:
+        CheckpointCorruptError: A file is damaged or missing.
+        CheckpointError: The file system does not let us read.
+    """
+
+    def __init__(self, flow: FlowName, directory: Place, sites: Iterable[Site]) -> None:
+        self._flow = flow
+        self._directory = directory
+        self.check: Callable[[], None] = lambda: None
+        """Returns while no other application has taken over the checkpoint."""
+        self._first, self._before = self._read_before()
+        self.known = self._before.copy()
+        """What all parcels have told."""
+        self._entries: list[Entry] = []
+        self.nbytes = 0
+        """Of the bodies that are there."""
+        self._read_parcels()
+        self._number(sites)
+
+    def _read_before(self) -> tuple[int, Known]:
+        path = self._directory / _BEFORE
+        if not path.exists():
+            return 1, Known()
+        with required(path):
+            line = decode(path.read_bytes())
+        if line is None:
+            raise CheckpointCorruptError(f"The file {path} is damaged.", CORRUPT_REMEDY)
+        return line.value["first"], Known.from_json(line.value)
+
+    def _read_parcels(self) -> None:
+        with translated(self._directory, "read"):
+            names = names_in(self._directory)
+        positions = sorted(int(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX))
+        for position in positions:
+            if position < self._first:
+                self._remove([position])  # a crash came between
+                continue
+            if position != self._first + len(self._entries):
+                raise CheckpointCorruptError(
+                    f"A parcel is missing: {self._path(self._first + len(self._entries))}.", CORRUPT_REMEDY
+                )
+            with required(self._path(position)):
+                data = self._path(position).read_bytes()
+            try:
+                self._note(position, Parcel.from_bytes(data))
+            except SiteError as error:
+                raise CheckpointCorruptError(
+                    f"The file {self._path(position)} is damaged: {error.message}", CORRUPT_REMEDY
+                ) from error
+
+    def _number(self, sites: Iterable[Site]) -> None:
+        """Give partitions to sites that have none, for ever: what is committed goes by their indices."""
+        partitions, there = self.known.partitions, {site for site, _ in self.known.partitions}
+        partitions += [(site, 0) for site in sites if site not in there]
+        if partitions != self._before.partitions:
+            self._before.partitions = list(partitions)
+            self._write_before()
+
+    def _write_before(self) -> None:
+        line, _ = encode({"first": self._first, **self._before.to_json(self._flow)}, START)
+        write_atomically(self._directory / _BEFORE, [line])
+
+    def _path(self, position: int) -> Place:
+        return self._directory / f"{position:012d}{_SUFFIX}"
+
+    def _note(self, position: int, parcel: Parcel) -> None:
+        self._entries.append(Entry(position, parcel.with_body(b""), len(parcel.body)))
+        self.nbytes += len(parcel.body)
+        self.known.take(parcel)
+
+    @property
+    def newest(self) -> int:
+        """The position of the newest parcel; 0 before the first."""
+        return self._first + len(self._entries) - 1
+
+    def standings(self) -> list[Standing]:
+        """Return where the flow stands with each site that has sent anything."""
+        return [Standing(self._flow, site, part.incarnation, part.place) for site, part in self.known.last.items()]
+
+    def append(self, parcel: Parcel) -> None:
+        """Make a parcel durable, behind those that are there.
+
+        Raises:
+            CheckpointFencedError: Another application has taken over the checkpoint.
+            CheckpointFullError: The disk is full.
+            CheckpointError: It cannot be written.
+        """
+        position = self.newest + 1
+        write_atomically(self._path(position), [parcel.to_bytes()])
+        with translated(self._directory, "write"):
+            sync_directory(self._directory)
+        self.check()
+        self._note(position, parcel)
+
+    def between(self, start: int, end: int) -> list[Entry]:
+        """Return the parcels at (start, end] that are there."""
+        low, high = (bisect.bisect_right(self._entries, at, key=lambda each: each.position) for at in (start, end))
+        return self._entries[low:high]
+
+    def body(self, entry: Entry) -> bytes:
+        """Return the partials of a parcel.
+
+        Raises:
+            SourceLostError: It is not there any more, or damaged.
+        """
+        if not entry.nbytes:
+            return b""
+        try:
+            return Parcel.from_bytes(self._path(entry.position).read_bytes()).body
+        except (OSError, SiteError) as error:
+            raise SourceLostError(
+                f"The parcel {self._path(entry.position)} that came for {self._flow} cannot be read: {error}.",
+                CORRUPT_REMEDY,
+            ) from error
+
+    def known_at(self, position: int) -> Known:
+        """Return what the parcels up to a position have told; O(parcels that are there)."""
+        known = self._before.copy()
+        for entry in self.between(0, position):
+            known.take(entry.parcel)
+        return known
+
+    def release(self, position: int) -> None:
+        """Remove parcels up to a position, if there are many: nobody needs them any more.
+
+        Raises:
+            CheckpointError: What they told cannot be written.
+        """
+        gone = self.between(0, position)[:-KEPT]
+        if len(gone) < KEPT:
+            return
+        self._first, self._before = gone[-1].position + 1, self.known_at(gone[-1].position)
+        self._write_before()
+        del self._entries[: len(gone)]
+        self.nbytes -= sum(entry.nbytes for entry in gone)
+        self._remove(entry.position for entry in gone)
+
+    def _remove(self, positions: Iterable[int]) -> None:
+        for position in positions:
+            with suppress(FileNotFoundError):
+                self._path(position).unlink()

@@ -1,0 +1,132 @@
+"""Sites of one process: their carriers talk by queues. For tests, and to try a job before there are machines."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from transom.model.time import Micros
+from transom.widearea.carriers import Carrier, Down, Opened, Opening, Up
+from transom.widearea.parcels import Standing
+from transom.widearea.topology import Site
+
+
+@dataclass(frozen=True)
+class _Gone:
+    """A neighbour has ended, and with it the connections with it."""
+
+
+@dataclass(frozen=True)
+class _Back:
+    """Comes back on the connection to a neighbour."""
+
+    message: Down
+
+
+_Message: TypeAlias = "Opening | Opened | Up | _Back | _Gone"
+
+
+class Hall:
+    """Where sites of one process meet; may be used from any thread."""
+
+    def __init__(self) -> None:
+        self._desks: dict[Site, Desk] = {}
+        self._lock = threading.Lock()
+
+    def desk(self, site: Site) -> Desk:
+        """Return the way from a site to the others, for one run."""
+        return Desk(self, site)
+
+    def enter(self, desk: Desk) -> list[Site]:
+        """Let a site in, in place of one of that name; return who is there."""
+        with self._lock:
+            self._desks[desk.site] = desk
+            return [site for site in self._desks if site != desk.site]
+
+    def leave(self, desk: Desk) -> None:
+        """Let a site go, and tell the others."""
+        with self._lock:
+            if self._desks.get(desk.site) is not desk:
+                return
+            del self._desks[desk.site]
+            others = list(self._desks)
+        for site in others:
+            self.say(desk.site, site, _Gone())
+
+    def say(self, sender: Site, to: Site, message: _Message) -> bool:
+        """Put something on a site's desk; return whether it is there."""
+        with self._lock:
+            desk = self._desks.get(to)
+        if desk is None:
+            return False
+        desk.put(sender, message)
+        return True
+
+
+@dataclass
+class Desk:
+    """A site in the hall, see `transom.sites.mail.Mail`."""
+
+    hall: Hall
+    site: Site
+    _came: deque[tuple[Site, _Message]] = field(default_factory=deque)
+    _opening: set[Site] = field(default_factory=set)
+    """Those that were asked to open a connection."""
+    _carrier: Carrier = field(init=False)
+    _standings: Callable[[], Iterable[Standing]] = field(init=False)
+    _wake: Callable[[], None] = field(init=False)
+
+    def begin(self, carrier: Carrier, standings: Callable[[], Iterable[Standing]], wake: Callable[[], None]) -> None:
+        """Enter the hall, and connect with those who are there."""
+        self._carrier, self._standings, self._wake = carrier, standings, wake
+        for site in self.hall.enter(self):
+            self._connect(site)
+
+    def put(self, sender: Site, message: _Message) -> None:
+        """Take what another one says; may be called from any thread."""
+        self._came.append((sender, message))
+        self._wake()
+
+    def look(self, now: Micros) -> None:
+        """Take what was said, and say what is to be said."""
+        while self._came:
+            peer, message = self._came.popleft()
+            self._take(peer, message, now)
+        for peer in self._carrier.open:
+            for frame in self._carrier.frames(peer, now):
+                self._say(peer, frame)
+        for peer, answer in self._carrier.answers():
+            self._say(peer, _Back(answer))
+
+    def _take(self, peer: Site, message: _Message, now: Micros) -> None:
+        match message:
+            case _Gone():
+                self._opening.discard(peer)
+                self._carrier.closed(peer)
+            case Opening():
+                self._say(peer, self._carrier.accept(peer, message, self._standings()))
+                self._connect(peer)
+            case Opened():
+                self._carrier.opened(peer, message, now)
+            case _Back(said):
+                self._carrier.heard(peer, said, now)
+            case _:
+                self._carrier.came(peer, message, now)
+
+    def _connect(self, peer: Site) -> None:
+        """Open the connection on which parcels go to a neighbour, unless there is one."""
+        if peer not in self._opening and peer not in self._carrier.open:
+            self._opening.add(peer)
+            self._say(peer, self._carrier.opening(peer))
+
+    def _say(self, peer: Site, message: _Message) -> None:
+        if not self.hall.say(self.site, peer, message):
+            self._opening.discard(peer)
+            self._carrier.closed(peer)
+
+    def end(self) -> None:
+        """Leave the hall."""
+        self.hall.leave(self)

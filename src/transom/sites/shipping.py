@@ -1,0 +1,378 @@
+"""What goes on beside the loop of a site: partials of its streams leave, those of other sites arrive."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transom.engine.loop.logrecords import Arrived, Shipped
+from transom.engine.loop.loop import Beside, Loop
+from transom.engine.spark.jobs import CutStats
+from transom.engine.streams.sending import CutRange, FlowSender, query_of
+from transom.engine.streams.stream import RunningStream
+from transom.errors import JobChangedError, SiteError
+from transom.model.time import Clock, Micros
+from transom.sites.agreement import difference
+from transom.sites.flows import FlowDefinition, SiteStreams
+from transom.sites.mail import Mail
+from transom.sites.status import EVERY, status_of, write_status
+from transom.storage.places import Place
+from transom.widearea.bodies import to_body
+from transom.widearea.carriers import Carrier
+from transom.widearea.parcels import (
+    Delays,
+    Parcel,
+    Part,
+    PartitionProgress,
+    Reason,
+    Refusal,
+    RowCounts,
+    Standing,
+)
+from transom.widearea.receivers import Action, Receiver, Store
+from transom.widearea.routes import Ends, Routes
+from transom.widearea.senders import Fix, Sender
+from transom.widearea.topology import INTERVALS, Site
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """A flow that leaves here."""
+
+    flow: FlowDefinition
+    stream: RunningStream
+    gathered: FlowSender
+    """What the log says of it."""
+    sender: Sender
+    """What this run makes of it."""
+
+
+@dataclass(frozen=True)
+class Self:
+    """The site as its neighbours know it in this run."""
+
+    site: Site
+    incarnation: str
+    """Identity of its checkpoint."""
+    epoch: int
+    """Of its writer."""
+
+
+class Shipping(Beside):
+    """Lets flows leave when their intervals end, and takes in those that end here; used on the loop's thread.
+
+    Args:
+        here: This site.
+        streams: What it runs.
+        sources: Returns the sites that have rows of a stream.
+        rates: Of the links to its neighbours, as stated; bytes per second.
+        tick: Length of a tick, microseconds.
+        mail: The way to other sites.
+        clock: The time.
+        check: Returns while no other application has taken over the checkpoint.
+        inbox_bytes: So much may wait for the stream of a flow.
+        directory: Where it is written now and then how things stand.
+    """
+
+    def __init__(
+        self,
+        here: Self,
+        streams: SiteStreams,
+        sources: Callable[[str], Iterable[Site]],
+        rates: Mapping[Site, float],
+        tick: Micros,
+        mail: Mail,
+        clock: Clock,
+        check: Callable[[], None],
+        inbox_bytes: int,
+        directory: Place,
+    ) -> None:
+        self.here, self._clock, self._mail, self._check = here, clock, mail, check
+        self.flows = {flow.name: flow for flow in streams.flows}
+        self.arriving = dict(streams.arriving)
+        self._inbox_bytes, self._rates, self._directory = inbox_bytes, dict(rates), directory
+        self._shown: Micros | None = None
+        """When it was last written how things stand."""
+        ends = {
+            flow.name: Ends(tuple(sorted(sources(flow.stream))), flow.destination, _limit(flow))
+            for flow in streams.flows
+        }
+        self.routes = Routes(here.site, tick, ends)
+        self.carrier = Carrier(here.site, secrets.token_hex(8), self.routes, self._merged, rates)
+        self.shipments: dict[str, Shipment] = {}
+        self.receivers: dict[str, Receiver] = {}
+        self._ticks: dict[str, int] = {}
+        """By flow, the last tick on which it was looked whether it leaves."""
+        self._awaited: dict[str, tuple[int, int]] = {}
+        """By flow that is about to leave: the tick, and the cut that it waits for."""
+        self._told: dict[str, Any] = {}
+        """By stream, what was last told of it besides its rows."""
+        self._ended: set[str] = set()
+        """Flows whose last parcel says that this run ends with it."""
+        self._checked: set[tuple[str, Site, str, int]] = set()
+        """Flows, sites and runs whose partials have the columns of those here."""
+        self._loop: Loop
+
+    # ---- beside a loop
+
+    def begin(self, loop: Loop) -> None:
+        """Go on where the log says: what was fixed and has not arrived leaves again.
+
+        Raises:
+            JobChangedError: A flow is new to the checkpoint.
+            SiteError: The site cannot be reached under its address.
+        """
+        self._loop, self._journal = loop, loop.starter.journal
+        for stream in loop.streams.values():
+            for flow, gathered in stream.senders.items():
+                self._require_known(stream, gathered)
+                sender = Sender(flow, self.here.site, self.here.incarnation, self.here.epoch, gathered.committed)
+                sender.restored(gathered.left, [self._again(stream, flow, each) for each in gathered.ranges.values()])
+                self.shipments[flow] = Shipment(self.flows[flow], stream, gathered, sender)
+        for flow, source in self.arriving.items():
+            source.inbox.check = self._check
+            self.receivers[flow] = Receiver(flow, source.standings())
+        self._mail.begin(self.carrier, self._standings, loop.wakeups.wake)
+
+    @staticmethod
+    def _require_known(stream: RunningStream, gathered: FlowSender) -> None:
+        if not gathered.committed and stream.state.offset != stream.source.start():
+            raise JobChangedError(
+                f"The checkpoint does not know the flow {gathered.flow!r} of the stream {stream.name!r}: what was read "
+                "before is not in it.",
+                "Queries that travel cannot be added to a checkpoint: give all sites new ones.",
+            )
+
+    def _standings(self) -> list[Standing]:
+        return [standing for receiver in self.receivers.values() for standing in receiver.standings]
+
+    def look(self) -> None:
+        """Take in what came, and let leave what is due."""
+        now = self._clock.monotonic()
+        self._mail.look(now)
+        self.carrier.expired(now)
+        for flow, receiver in self.receivers.items():
+            self._do(receiver.expired(now), flow)
+        self._take(now)
+        for shipment in self.shipments.values():
+            self._depart(shipment, now)
+        senders = [shipment.sender for shipment in self.shipments.values()]
+        while orders := self.carrier.dispatch(senders, now):
+            for order in orders:
+                self._ship(order)
+        self._take(now)  # what this site owes itself
+        self._mail.look(now)
+        if self._shown is None or now >= self._shown + EVERY:
+            self._show(now)
+
+    def _show(self, now: Micros) -> None:
+        """Write how things stand, where that is a file of this machine; nothing depends on it."""
+        self._shown = now
+        if isinstance(self._directory, Path):
+            with suppress(OSError):
+                write_status(self._directory, status_of(self, self._loop, self._rates, self._clock.now()))
+
+    def _take(self, now: Micros) -> None:
+        while self.carrier.arrivals or self.carrier.news:
+            self._take_arrivals(now)
+            self._take_news(now)
+
+    def done(self) -> bool:
+        """Tell whether all that left has arrived, the destinations know that this run ends, and nothing passes here."""
+        passes = self.carrier.relay.nbytes > 0 and any(
+            flow.destination in self.carrier.open for flow in self.flows.values()
+        )
+        return not passes and all(
+            not each.gathered.waits
+            and not each.sender.unacked
+            and (name in self._ended or each.stream.halted is not None or not self._once)
+            for name, each in self.shipments.items()
+        )
+
+    def end(self) -> None:
+        """Close the connections."""
+        self._show(self._clock.monotonic())
+        self._mail.end()
+
+    @property
+    def _once(self) -> bool:
+        return self._loop.scheduler.once
+
+    # ---- what leaves
+
+    def _depart(self, shipment: Shipment, now: Micros) -> None:
+        """Tell the sender of a flow what was committed, and that its interval has ended once that is so."""
+        stream, sender, flow = shipment.stream, shipment.sender, shipment.flow.name
+        if shipment.gathered.committed > sender.gathered:
+            sender.committed(shipment.gathered.committed)
+        assert stream.definition.leaving is not None
+        tick = stream.definition.leaving.ticks.number(self._clock.now())
+        if (news := self._news(shipment, tick)) != self._told.get(flow):
+            self._told[flow] = news
+            sender.progressed()
+        if self._ends(stream):
+            if flow not in self._ended:
+                sender.progressed()
+                sender.departs(tick)
+            return
+        due = self._due(flow, tick)
+        if due is not None:
+            under_way = self._loop.cuts.logged.get(stream.name) if stream.name in self._loop.cuts.busy else None
+            self._awaited[flow] = due, 0 if under_way is None else under_way.number
+        if flow in self._awaited and shipment.gathered.committed >= self._awaited[flow][1]:
+            sender.departs(self._awaited.pop(flow)[0])
+
+    def _due(self, flow: str, tick: int) -> int | None:
+        """Return the last tick since the last look on which an interval of a flow ended; None where none did."""
+        last = min(self._ticks.get(flow, tick - 1), tick)
+        self._ticks[flow] = tick
+        ended = range(tick, max(last, tick - 2 * INTERVALS[-1]), -1)
+        return next((each for each in ended if self.routes.departs(flow, each)), None)
+
+    def _ends(self, stream: RunningStream) -> bool:
+        """Tell whether this run reads no more of a stream."""
+        return self._once and stream.name not in self._loop.cuts.busy and stream.ended()
+
+    def _news(self, shipment: Shipment, tick: int) -> Any:
+        """Return what the destination has to know of a stream besides its rows, to be compared."""
+        stream, policy = shipment.stream, shipment.stream.definition.policy
+        lengths = [-1 if length is None else length for length in stream.seen.idle]
+        idle = [policy.idle_after is not None and length >= policy.idle_after for length in lengths]
+        passes = policy.close_on_idle is not None and min(lengths, default=-1) >= policy.close_on_idle
+        failure = stream.state.queries[query_of(shipment.flow.name)].failure
+        return idle, passes and tick, stream.state.watermark.injected, failure
+
+    def _ship(self, order: Fix) -> None:
+        """Fix a range of cuts in the log, and make a parcel of it."""
+        shipment, made = self.shipments[order.flow], None
+        if order.after < order.upto:
+            record = Shipped(shipment.stream.name, order.flow, order.upto, order.tick)
+            self._journal.log(record.to_json(), sync=True)
+            made = shipment.gathered.fix(order.upto, order.tick)
+            self._journal.step("shipped")
+        ended = self._ends(shipment.stream) and order.upto == shipment.gathered.committed
+        (self._ended.add if ended else self._ended.discard)(order.flow)
+        content = self._content(shipment.stream, shipment.flow, made, shipment.gathered.newest)
+        shipment.sender.fixed(order.parcel(**content, ended=ended))
+
+    def _content(
+        self, stream: RunningStream, flow: FlowDefinition, made: CutRange | None, newest: tuple[Micros | None, ...]
+    ) -> dict[str, Any]:
+        """Return what a part says, and the body of its parcel."""
+        stats = CutStats(newest=newest) if made is None else made.stats
+        counts = (stats.rows, stats.null_time, stats.ahead, stats.corrupt, stats.out_of_range)
+        times = itertools.zip_longest(stats.newest, stream.seen.idle or [None] * len(stream.source.partitions))
+        failure = stream.state.queries[query_of(flow.name)].failure
+        return {
+            "body": b"" if made is None else to_body(made.table),
+            "partitions": tuple(PartitionProgress(*each) for each in times),
+            "arrived": None if made is None else made.arrived,
+            "counts": RowCounts(*counts),
+            "delays": Delays(stats.delays.records, stats.delays.total, stats.delays.spread),
+            "failed": {} if failure is None else {query.name: failure for query in flow.queries},
+            "injected": stream.state.watermark.injected,
+        }
+
+    def _again(self, stream: RunningStream, flow: str, made: CutRange) -> Parcel:
+        """Return the parcel of a range that an earlier run fixed."""
+        content = self._content(stream, self.flows[flow], made, made.stats.newest)
+        body, here = content.pop("body"), self.here
+        part = Part(here.site, here.incarnation, here.epoch, made.after, made.upto, 1, **content)
+        return Parcel(flow, made.tick, (part,), body)
+
+    def _take_news(self, now: Micros) -> None:
+        """Take acks and refusals for what leaves here."""
+        news, self.carrier.news = self.carrier.news, []
+        for each in news:
+            if isinstance(each, Refusal):
+                self._take_refusal(each, now)
+            else:
+                self._stands(each.standing)
+        reopened, self.carrier.reopened = self.carrier.reopened, []
+        for peer, forgot in reopened:
+            for flow, shipment in self.shipments.items():
+                shipment.sender.reopened(peer, forgot)
+                if forgot and shipment.flow.destination == peer:  # what its run knew besides rows, this one does not
+                    shipment.sender.progressed()
+                    self._ended.discard(flow)
+
+    def _stands(self, standing: Standing) -> None:
+        shipment = self.shipments.get(standing.flow)
+        if shipment is None or standing.site != self.here.site:
+            return
+        gone = [parcel.part.upto for parcel in shipment.sender.stands(standing) if not parcel.part.empty]
+        if gone and shipment.gathered.arrived_up_to(max(gone)):
+            record = Arrived(shipment.stream.name, standing.flow, max(gone))
+            self._journal.log(record.to_json(), sync=False)
+            self._journal.step("arrived")
+
+    def _take_refusal(self, refusal: Refusal, now: Micros) -> None:
+        for standing in refusal.standings:
+            self._stands(standing)
+        shipment = self.shipments.get(refusal.flow)
+        if shipment is None:
+            return
+        before = shipment.sender.refusal
+        shipment.sender.refused(refusal, now)
+        if shipment.sender.refusal is not None and before is None:
+            self._journal.note(
+                f"{shipment.flow.destination} does not take the flow {refusal.flow}: {refusal.detail} "
+                f"{refusal.reason.remedy}"
+            )
+
+    # ---- what arrives
+
+    def _take_arrivals(self, now: Micros) -> None:
+        arrivals, self.carrier.arrivals = self.carrier.arrivals, []
+        for parcel, via in arrivals:
+            if (refusal := self._refused(parcel)) is not None:
+                self.carrier.answer(via, refusal)
+            else:
+                self._do(self.receivers[parcel.flow].received(parcel, via, now), parcel.flow)
+
+    def _do(self, actions: Iterable[Action], flow: str) -> None:
+        for action in actions:
+            if isinstance(action, Store):
+                self.arriving[flow].add(action.parcel)
+                self._journal.step("stored")
+                self._do(self.receivers[flow].stored(action), flow)
+            else:
+                self.carrier.answer(action.peer, action.message)
+
+    def _refused(self, parcel: Parcel) -> Refusal | None:
+        """Return why a parcel is not taken whatever came before it; None if it may be."""
+        source = self.arriving.get(parcel.flow)
+        if source is None:
+            return Refusal.of(parcel, Reason.FLOW, detail="It does not end here.")
+        for part in parcel.parts:
+            if part.site not in source.sites:
+                return Refusal.of(parcel, Reason.FLOW, detail=f"{part.site} has no rows for it, as is known here.")
+        stream = self._loop.streams.get(self.flows[parcel.flow].arriving)
+        if stream is None:
+            return Refusal.of(parcel, Reason.FLOW, detail="Its queries failed here, and cannot start any more.")
+        if source.inbox.nbytes > self._inbox_bytes and source.waiting_bytes(stream.state.offset) > self._inbox_bytes:
+            return Refusal.of(parcel, Reason.FULL)
+        runs = {(parcel.flow, part.site, part.incarnation, part.epoch) for part in parcel.parts}
+        if parcel.body and not runs <= self._checked:
+            try:
+                different = difference(stream, parcel.body)
+            except SiteError as error:
+                return Refusal.of(parcel, Reason.DAMAGED, detail=error.message)
+            if different:
+                return Refusal.of(parcel, Reason.FLOW, detail=different)
+            self._checked |= runs
+        return None
+
+    def _merged(self, flow: str, bodies: Iterable[bytes]) -> bytes:
+        """Return the body of several bodies of a flow merged, at a relay."""
+        raise SiteError(f"{self.here.site} does not merge the flow {flow!r}.", "Let it go straight.")
+
+
+def _limit(flow: FlowDefinition) -> Micros:
+    """Return the tightest latency limit of a flow's queries; 0 where none has one."""
+    return min((query.target.limit for query in flow.queries if query.target is not None), default=0)

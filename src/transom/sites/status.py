@@ -1,0 +1,134 @@
+"""How a site stands with the others, as values for people and programs: written beside the loop, read by a command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transom.engine.loop.loop import Loop
+from transom.engine.streams.stream import RunningStream
+from transom.errors import CheckpointError
+from transom.model.time import MICROS_PER_SECOND, MIN_TIME, Micros
+from transom.sites.arriving import ArrivingSource
+from transom.storage.durable import replacing
+from transom.widearea.topology import Site
+
+if TYPE_CHECKING:
+    from transom.sites.shipping import Shipment, Shipping
+
+EVERY: Micros = MICROS_PER_SECOND
+"""It is written so often."""
+FILE = "status.json"
+
+
+def status_of(shipping: Shipping, loop: Loop, rates: Mapping[Site, float], at: Micros) -> dict[str, Any]:
+    """Return how a site stands.
+
+    Args:
+        shipping: What goes on beside its loop.
+        loop: The loop.
+        rates: Of the links to its neighbours, as stated; bytes per second.
+        at: Wall time.
+    """
+    return {
+        "site": shipping.here.site,
+        "at": at,
+        "links": [_link(shipping, there, rate) for there, rate in sorted(rates.items())],
+        "leaving": [_leaving(shipping, each, at) for each in shipping.shipments.values()],
+        "arriving": [
+            _arriving(loop, loop.streams[flow.arriving], shipping.arriving[flow.name])
+            for flow in shipping.flows.values()
+            if flow.name in shipping.arriving and flow.arriving in loop.streams
+        ],
+    }
+
+
+def _link(shipping: Shipping, there: Site, stated: float) -> dict[str, Any]:
+    out = shipping.carrier.link(there)
+    return {
+        "to": there,
+        "open": there in shipping.carrier.open,
+        "stated": stated,
+        "measured": out.rate,
+        "queued_bytes": out.queued,
+    }
+
+
+def _leaving(shipping: Shipping, each: Shipment, at: Micros) -> dict[str, Any]:
+    leaving, flow = each.stream.definition.leaving, each.flow
+    tick = 0 if leaving is None else leaving.ticks.number(at)
+    route = shipping.routes.route(flow.name, tick)
+    refusal = each.sender.refusal
+    return {
+        "flow": flow.name,
+        "queries": [query.name for query in flow.queries],
+        "destination": flow.destination,
+        "tree": [list(pair) for pair in route.tree.parents],
+        "interval_micros": route.interval * shipping.routes.tick,
+        "latency_seconds": route.latency,
+        "limit_micros": shipping.routes.flows[flow.name].limit or None,
+        "committed_cut": each.gathered.committed,
+        "fixed_cut": each.gathered.left,
+        "arrived_cut": each.sender.acked,
+        "outbox_bytes": each.gathered.nbytes,
+        "refused": None if refusal is None else f"{refusal.detail} {refusal.reason.remedy}".strip(),
+    }
+
+
+def _arriving(loop: Loop, stream: RunningStream, source: ArrivingSource) -> dict[str, Any]:
+    late = {query.name: dict(loop.metrics.late_at(query.name)) for query in stream.definition.queries}
+    watermark = stream.state.watermark.value
+    return {
+        "flow": source.flow,
+        "queries": [query.name for query in stream.definition.queries],
+        "sources": {each.site: each.place.upto for each in source.standings()},
+        "silent": list(source.silent),
+        "watermark": None if watermark <= MIN_TIME else watermark,
+        "held_back_by": held_back_by(stream, source),
+        "inbox_bytes": source.waiting_bytes(stream.state.offset),
+        "late_rows": {query: sites for query, sites in late.items() if sites},
+    }
+
+
+def held_back_by(stream: RunningStream, source: ArrivingSource) -> Site | None:
+    """Return the site whose event time is the least, so that windows wait for it; None where no window is open."""
+    if not stream.has_open_windows() and not source.silent:
+        return None
+    after, newest = stream.definition.policy.idle_after, stream.state.watermark.newest
+    found: list[tuple[Micros, Site]] = []
+    idle = source.idle(stream.state.offset)
+    for index, (site, _) in enumerate(source.inbox.known.partitions):
+        length = idle[index]
+        if after is None or length is None or length < after:
+            moment = newest[index] if index < len(newest) else None
+            found.append((MIN_TIME if moment is None else moment, site))
+    return min(found)[1] if found else None
+
+
+def write_status(directory: Path, status: Mapping[str, Any]) -> None:
+    """Write it, so that whoever reads sees all of it."""
+    with replacing(directory / FILE, sync=False) as file:
+        file.write(json.dumps(status).encode())
+
+
+def read_status(checkpoint: Path) -> dict[str, Any]:
+    """Return what was written last into the checkpoint of a site.
+
+    Raises:
+        CheckpointError: There is nothing, or it cannot be read.
+    """
+    path = checkpoint / "sites" / FILE
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise CheckpointError(
+            f"The checkpoint {checkpoint} knows nothing of other sites.",
+            "Give the file of a site that has run: transom sites SITE.toml.",
+        ) from error
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"The file {path} cannot be read: {error}.", "Run the site; it is written anew."
+        ) from error
+    return found

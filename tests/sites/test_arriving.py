@@ -1,0 +1,90 @@
+"""The source of a flow passes the suite of sources, and tells of each partition what its site says."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from transom.errors import SourceError
+from transom.model.time import ManualClock
+from transom.sites.arriving import ArrivingSource
+from transom.testing.sources import SourceCase, SourceSuite
+from transom.widearea.bodies import to_body
+from transom.widearea.parcels import Parcel, Part, PartitionProgress, RowCounts
+
+ROWS = 3
+
+
+def part(site, after, upto, progress=((None, None),), rows=ROWS, **more):
+    partitions = tuple(PartitionProgress(*each) for each in progress)
+    return Part(site, f"ck-{site}", 1, after, upto, upto + 1, partitions=partitions, counts=RowCounts(rows), **more)
+
+
+class TestArriving(SourceSuite):
+    @pytest.fixture(params=[["north"], ["north", "south"]], ids=len)
+    def case(self, request):
+        made, sites = [], request.param
+
+        def make():
+            made.append(ArrivingSource("fares", sites))
+            return made[-1]
+
+        def grow(clock):
+            clock.advance(5_000_000)
+            source = made[-1]
+            for site in sites * 2:
+                cut, first = source.latest(), source.latest() * ROWS
+                table = pa.table({"_pane": [0] * ROWS, "id": range(first, first + ROWS), "_s0_count": [1] * ROWS})
+                source.add(
+                    Parcel("fares", 1, (part(site, cut, cut + 1, arrived=clock.now(), ended=True),), to_body(table))
+                )
+
+        return SourceCase(make, grow, unit=ROWS)
+
+
+def opened(tmp_path, sites=("north", "south")):
+    source = ArrivingSource("fares", sites)
+    source.open(None, tmp_path, ManualClock(7))
+    return source
+
+
+def test_idle_is_what_a_site_says_in_this_run(tmp_path):
+    source = opened(tmp_path)
+    assert (source.partitions, source.idle(0), source.silent) == (
+        ["north/0", "south/0"],
+        [None, None],
+        ("north", "south"),
+    )
+    source.add(Parcel("fares", 1, (part("south", 0, 2, [(5, 100), (6, None)]),)))
+    assert source.idle(0) == [None, None, None]  # rows wait
+    assert source.idle(1) == [None, 100, None]
+    source.add(Parcel("fares", 2, (part("south", 2, 2, [(5, 200), (6, 300)], rows=0),)))
+    assert source.idle(1) == [None, 200, 300]  # news without rows hold nothing back
+    assert source.silent == ("north",)
+    assert opened(tmp_path).idle(2) == [None, None, None]
+
+
+def test_injected_watermarks_are_the_least_of_all_sites_and_come_in_order(tmp_path):
+    source = opened(tmp_path)
+    assert source.watermark(0) is None
+    source.add(Parcel("fares", 1, (part("south", 0, 1, injected=50),)))
+    assert source.watermark(1) is None
+    source.add(Parcel("fares", 1, (part("north", 0, 1, injected=40),)))
+    source.add(Parcel("fares", 2, (part("north", 1, 2, injected=90),)))
+    assert [source.watermark(end) for end in range(4)] == [None, None, 40, 50]
+
+
+def test_stats_have_a_place_for_each_partition_of_each_site(tmp_path):
+    source = opened(tmp_path)
+    both = (part("north", 0, 1, [(3, None)]), part("south", 0, 4, [(None, None), (9, 1)], rows=2, failed={"q": "no"}))
+    source.add(Parcel("fares", 1, both))
+    (brought,) = source.partials(0, 1)
+    assert (brought.stats.rows, brought.stats.newest) == (5, (3, None, 9))
+    assert brought.cuts == (("north", "ck-north", 0, 1), ("south", "ck-south", 0, 4))
+    assert (brought.table, brought.failed) == (None, {"q": "at south: no"})
+
+
+def test_a_site_that_is_gone_is_refused(tmp_path):
+    opened(tmp_path).add(Parcel("fares", 1, (part("south", 0, 1),)))
+    with pytest.raises(SourceError, match="'south'"):
+        opened(tmp_path, ["north"])

@@ -1,0 +1,172 @@
+"""Several sites in one process: what comes of their rows is what one application on all rows gives."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from several import SECOND, Several, at_step, region, results, windows
+
+import transom as tm
+from transom.errors import DefinitionError, JobChangedError
+from transom.sites.status import read_status
+
+pytestmark = pytest.mark.usefixtures("in_memory", "compiled_once")
+
+
+def draw(seed, number, span=40):
+    """Return rows in no order."""
+    numbers = random.Random(seed)
+    return [
+        (numbers.choice("abc"), numbers.choice("xy"), numbers.randrange(span * SECOND), numbers.randrange(100))
+        for _ in range(number)
+    ]
+
+
+def define(stream, sink):
+    """Queries of which two are coarser than the first."""
+    values = {"n": tm.count(), "size": tm.sum("size")}
+    stream.group_by("zone", "kind").window("4 seconds").agg(**values).to(sink("fine"), "fine")
+    stream.group_by("zone").window(tm.sliding("6 seconds", every="3 seconds")).agg(**values).to(sink("zones"), "zones")
+    stream.window("10 seconds").agg(**values).to(sink("all"), "all")
+
+
+def require_exact(several, rows):
+    found = {name: results(several.sinks[name], name, keys) for name, keys in KEYS.items()}
+    assert found["fine"] == windows(rows, KEYS["fine"], 4 * SECOND)
+    assert found["zones"] == windows(rows, KEYS["zones"], 6 * SECOND, 3 * SECOND)
+    assert found["all"] == windows(rows, KEYS["all"], 10 * SECOND)
+
+
+KEYS = {"fine": ("zone", "kind"), "zones": ("zone",), "all": ()}
+
+
+def add(several, seed, number, span=40):
+    """Give each source some rows; return all."""
+    rows = []
+    for place, entry in enumerate(several.region.sites):
+        if entry.sources:
+            mine = draw(seed + place, number, span)
+            rows += mine
+            several.rows[entry.name].add(mine[::2], partition=0)
+            several.rows[entry.name].add(mine[1::2], partition=1)
+    return rows
+
+
+def test_two_sources_and_one_destination(spark, tmp_path):
+    several = Several(spark, tmp_path, region(["north", "south"], "home"), define)
+    rows = add(several, 1, 40)
+    progress = several.run(close_all=False)
+    assert {query.name for query in progress["home"].queries} == {"fine", "zones", "all"}
+    assert [stream.rows for stream in progress["north"].streams] == [40]
+    assert [stream.rows for stream in progress["home"].streams] == [80]
+    # What is there goes on, with more rows.
+    rows += add(several, 9, 30)
+    several.run()
+    require_exact(several, rows)
+    status = read_status(tmp_path / "north")
+    (flow,) = status["leaving"]
+    assert (flow["flow"], flow["destination"], flow["outbox_bytes"]) == ("fine", "home", flow["outbox_bytes"])
+    assert flow["arrived_cut"] == flow["committed_cut"] == flow["fixed_cut"]
+    (flow,) = read_status(tmp_path / "home")["arriving"]
+    assert flow["sources"].keys() == {"north", "south"}
+    assert flow["queries"] == ["fine", "zones", "all"]
+
+
+def test_each_site_may_be_source_and_destination(spark, tmp_path):
+    destinations = {"fine": "north", "zones": "south"}
+    several = Several(spark, tmp_path, region(["north", "south"], "home", destinations=destinations), define)
+    rows = add(several, 3, 30)
+    several.run()
+    require_exact(several, rows)
+
+
+@pytest.mark.parametrize("victim", ["north", "home"])
+def test_killed_at_any_step(spark, tmp_path, victim):
+    """Kills come ever later; each run recovers from the one before."""
+    settings = {"snapshot_bytes": 4_000, "max_rows_per_cut": 5}
+    several = Several(spark, tmp_path, region(["north", "south"], "home"), define, settings=settings)
+    rows = add(several, 5, 25)
+    several.run(kill=lambda name, tries: at_step("any", tries + 1) if name == victim else None)
+    require_exact(several, rows)
+    assert several.kills[victim] > 5
+
+
+def test_late_rows_are_counted_by_site(spark, tmp_path):
+    several = Several(spark, tmp_path, region(["north", "south"], "home"), define, watermark=tm.watermark(0))
+    rows = []
+    for name in ("north", "south"):
+        mine = [("a", "x", second * SECOND, second) for second in range(21)]
+        rows += mine
+        for partition in (0, 1):
+            several.rows[name].add(mine[partition::2] + mine[-1:], partition=partition)
+        rows.append(mine[-1])
+    several.run(close_all=False)
+    closed = results(several.sinks["fine"], "fine", KEYS["fine"])
+    assert closed == {each: 1 for each in windows(rows, KEYS["fine"], 4 * SECOND) if each[0] <= 16 * SECOND}
+    late = [("a", "x", 2 * SECOND, 7), ("a", "x", 15 * SECOND, 8)]
+    several.rows["south"].add(late)
+    progress = several.run()
+    assert {query.name: query.late_rows for query in progress["home"].queries} == {"fine": 2, "zones": 1, "all": 2}
+    (flow,) = read_status(tmp_path / "home")["arriving"]
+    assert flow["late_rows"] == {"fine": {"south": 2}, "zones": {"south": 1}, "all": {"south": 2}}
+
+
+def test_a_query_that_is_new_to_a_checkpoint_is_refused(spark, tmp_path):
+    several = Several(spark, tmp_path, region(["north"], "north"), define)
+    rows = add(several, 1, 5)
+    several.run()
+    require_exact(several, rows)
+
+    def more(stream, sink):
+        define(stream, sink)
+        stream.group_by("kind").window("5 seconds").agg(n=tm.count()).to(sink("kinds"), "kinds")
+
+    with pytest.raises(JobChangedError):
+        several.app("north", more).run(once=True)
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        (lambda stream: stream.group_by("zone").window(tm.session_window("5 seconds")).agg(n=tm.count()), "session"),
+        (lambda stream: stream.rows(), "rows"),
+        (lambda stream: stream.window("4 seconds").agg(n=tm.count()).within("5 seconds", on_overload="shed"), "shed"),
+    ],
+)
+def test_what_cannot_be_over_several_sites(spark, tmp_path, query, says):
+    def broken(stream, sink):
+        made = query(stream)
+        made.to(str(tmp_path / "out") if says == "rows" else sink("q"), name="q")
+
+    several = Several(spark, tmp_path, region(["north"], "home"), broken)
+    with pytest.raises(DefinitionError, match=says):
+        several.app("north").run(once=True)
+
+
+def test_partials_are_not_kept_by_executors(spark, tmp_path):
+    several = Several(spark, tmp_path, region(["north"], "north"), define, settings={"tier": "cluster"})
+    with pytest.raises(DefinitionError, match="cluster"):
+        several.app("north").run(once=True)
+
+
+@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 40))])
+def test_random(spark, tmp_path, seed):
+    """Random sites, destinations, rows, cuts, intervals and kills."""
+    numbers = random.Random(seed)
+    names = [f"s{number}" for number in range(numbers.randint(1, 3))]
+    destinations = {query: numbers.choice(["home", *names]) for query in KEYS if numbers.random() < 0.5}
+    settings = {"snapshot_bytes": numbers.choice([3_000, 1 << 20]), "max_rows_per_cut": numbers.randint(3, 30)}
+    where = region(names, "home", destinations=destinations, tick=numbers.choice([1_000, 20_000]))
+    several = Several(spark, tmp_path, where, define, settings=settings)
+    rows = []
+    for _ in range(numbers.randint(1, 3)):
+        rows += add(several, numbers.randrange(1_000), numbers.randint(0, 40))
+        kills = {entry.name: [numbers.randint(2, 60) for _ in range(numbers.randint(0, 3))] for entry in where.sites}
+
+        def kill(name, tries, kills=kills):
+            return at_step("any", kills[name][tries]) if tries < len(kills[name]) else None
+
+        several.run(kill=kill, close_all=False)
+    several.run()
+    require_exact(several, rows)
