@@ -7,6 +7,7 @@ is there; NOTES gets a JSON line per file.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -19,8 +20,8 @@ SECOND = 1_000_000
 EVERY = SECOND // 20
 """Microseconds between two files."""
 PAGES = 100
-SCHEMA = "at bigint, page string"
-_PAGES = [f'"page":"page{number:02d}"}}\n' for number in range(PAGES)]
+SCHEMA = "at bigint, page bigint"
+_PAGES = [f'"page":{number}}}\n' for number in range(PAGES)]
 
 
 @dataclass(frozen=True)
@@ -93,4 +94,5 @@ def arrived(notes: Path) -> list[Arrived]:
 
 if __name__ == "__main__":
     target, notes, begin, plan = sys.argv[1:]
-    print(feed(Path(target), Path(notes), int(begin), json.loads(Path(plan).read_text())), flush=True)
+    with contextlib.suppress(BrokenPipeError):  # nobody waits any more
+        print(feed(Path(target), Path(notes), int(begin), json.loads(Path(plan).read_text())), flush=True)

@@ -24,7 +24,7 @@ LIMIT = 3
 POLICIES = ("none", "edf", "even")
 LOADS = {"load110": 1.1, "load150": 1.5, "load200": 2.0}
 COSTLY = "costly"
-ROUNDS = 60
+ROUNDS = 200
 """Work of a row: so that some ten thousand a second are all that can be done."""
 COSTS = 20
 """A costly map takes so many times what parsing takes."""
@@ -33,6 +33,10 @@ BEFORE = 0.5
 START = 2
 """Seconds from the start of an engine to the first row."""
 PER_FILE = 1_000
+CUTS = 5
+"""Of each size, with the first one, which does not count."""
+ATTEMPTS = 6
+"""To find the size of a cut."""
 REDUCED = (
     "load 1.5 and the costly map, one repeat, 20 s counted after 12 s of overload instead of 60 after 60, 3 repeats"
 )
@@ -94,30 +98,33 @@ class Measured:
 
 
 def ability(run: Run, worker: Worker, rounds: int) -> Able:
-    """Measure what can be done, with as many rows as that fed beside: twice, as the first time warms up."""
-    guess, found = 4_000.0, None
-    for attempt, seconds in enumerate((4, 6, 10)):
-        place = run.fresh("capacity")
-        cuts = (max(500, round(guess * 0.3)), max(1_000, round(guess * LIMIT / 2)))
-        lines = []
-        for cut, share in zip(cuts, (0.3, 0.7), strict=True):
+    """Measure what can be done in cuts of half the limit, with as many rows as that fed beside.
+
+    Such a cut is approached step by step, since what is new is compiled.
+    """
+    many, found = 4_000, None
+    for attempt in range(ATTEMPTS):
+        place, few = run.fresh("capacity"), max(200, many // 4)
+        seconds = []
+        for cut in (few, many):
             source = place / f"in{cut}"
-            rows = math.ceil(max(4 * cut, guess * seconds * share))
-            pacing.backlog(source, rows, min(PER_FILE, cut))
-            begin = int(time.time() + 1) * SECOND
-            feeder = pacing.start(place / f"beside{cut}", place / f"notes{cut}", begin, [round(guess)] * (2 * seconds))
+            pacing.backlog(source, CUTS * cut, min(PER_FILE, cut))
+            begin, beside = int(time.time() + 1) * SECOND, [round(many / (LIMIT / 2))] * 60
+            feeder = pacing.start(place / f"beside{cut}", place / f"notes{cut}", begin, beside)
             took = worker.call("capacity", source=source, place=place / "run", rounds=rounds, cut=cut)["seconds"]
             feeder.terminate()
             feeder.communicate()
-            lines.append((cut, median(took[:-1] or took)))  # the last one is not full
-        (few, short), (many, long) = lines
-        row = max(1e-9, (long - short) / (many - few))
-        found = Able(many / long, row, max(0.0, short - row * few))
-        guess = found.per_second
+            seconds.append(median(took))
+        short, long = seconds
+        row = max(1e-7, (long - short) / (many - few))
+        found = Able(many / long, row, max(0.0, long - row * many))
         run.say(
-            f"attempt {attempt + 1}: {few:,} rows in {short:.2f} s, {many:,} in {long:.2f} s; {guess:,.0f} rows/s, "
-            f"{1e6 * found.row:.1f} us a row"
+            f"capacity: {few:,} rows in {short:.2f} s, {many:,} in {long:.2f} s: {found.per_second:,.0f} rows/s, "
+            f"{1e6 * row:.1f} us a row"
         )
+        if attempt >= 2 and 0.7 * LIMIT / 2 < long < 1.4 * LIMIT / 2:
+            break
+        many = round(min(4 * many, max(many / 2, (LIMIT / 2 - found.fixed) / row)))
     assert found is not None
     return found
 
