@@ -35,7 +35,7 @@ from transom.engine.streams.stream import RunningStream
 from transom.errors import CheckpointError, CheckpointFullError, QueryFailedError, SourceError
 from transom.failures import FailureKind, classify, is_of_files, require_blame
 from transom.model.time import Micros
-from transom.sources.base import ARRIVAL
+from transom.sources.base import ARRIVAL, ORIGIN
 from transom.windows.components import Component
 from transom.windows.query import WindowedQuery
 
@@ -95,6 +95,8 @@ class SparkJob:
         """Units of the source that cannot be read, with the reason."""
         self._held: tuple[tuple[str, ...], DataFrame] | None = None
         """The rows, read once for all jobs, with the units that were skipped."""
+        self._has_origin = False
+        """Whether the source says of each row where it is."""
 
     def run(self) -> CutOutcome:
         """Run it without the units and queries that make it fail, then write what its rows are needed for."""
@@ -231,6 +233,7 @@ class SparkJob:
         stream, cut, tuning = self.stream, self.cut, self._options.tuning
         session = with_partitions(stream.session, tuning.partitions)
         rows, tasks = stream.source.read(session, cut.start, cut.end, skip), tuning.tasks(cut.rows)
+        self._has_origin = ORIGIN in rows.columns
         return rows if tasks is None else rows.coalesce(tasks)
 
     def _described(
@@ -290,18 +293,22 @@ class SparkJob:
             for moment in [*([before[name]] if name in outcome.late else []), *([None] if name in timeless else [])]:
                 loss = moment, known.query.condition
                 lost.setdefault(known.query.branch, {}).setdefault(loss, []).append(name)
-        letters = self.stream.dead_letters
+        letters, bad = self.stream.dead_letters, bool(outcome.stats.bad)
         directory = letters.of(self.cut.number)
+        units = {unit: f"unreadable: {why}" for unit, why in outcome.skipped.items()}
+        units |= dict.fromkeys([*self.cut.left_out, *self._thinned()], OVERLOAD)
         try:
             with self._unless_abandoned():
+                if not bad and not lost:
+                    deadletters.write_units(units, self._has_origin, directory, letters.check)
+                    return {}
                 return deadletters.write_dead_letters(
                     self._rows(),
                     self._plan(compiled),
                     lost,
                     ahead=self.cut.ahead,
-                    units={unit: f"unreadable: {why}" for unit, why in outcome.skipped.items()}
-                    | dict.fromkeys([*self.cut.left_out, *self._thinned()], OVERLOAD),
-                    bad=bool(outcome.stats.bad),
+                    units=units,
+                    bad=bad,
                     directory=directory,
                     check=letters.check,
                 )
