@@ -236,3 +236,36 @@ def test_descriptions_tell_calls_apart() -> None:
         *(tm.var_pop("x"), tm.var_samp("x"), tm.stddev("x"), tm.count(), tm.count("x"), tm.any_("x")),
     ]
     assert len({call.describe() for call in calls}) == len(calls)
+
+
+def test_more_different_values_than_allowed_fail() -> None:
+    aggregate = tm.count_distinct("x", at_most=2)
+    primitive = aggregate.primitives[0]
+    types = {"values": pa.list_(pa.int64())}
+    states = primitive.decode({"values": pa.array([[1, 2], [1, 2, 3], []], types["values"])})
+    context = ResultContext((pa.int64(),), (types,), ansi=True)
+    with pytest.raises(QueryFailedError, match=r"count_distinct\(x, at_most=2\): a window has more"):
+        aggregate.result([states], context)
+    few = {"values": states["values"][[0, 2]]}
+    assert aggregate.result([few], context).to_pylist() == [2, 0]
+
+
+def test_a_second_condition_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="has a condition already"):
+        tm.count_if("a > 0").where("b > 0")
+
+
+def test_weights_count_instead_of_rows() -> None:
+    aggregate = tm.top_k("x", 2, weight="w")
+    function = executor_function_of(aggregate.primitives[0])
+    assert function is not None
+    kind = pa.list_(pa.struct([("x", pa.string()), ("w", pa.int64())]))
+    rows = [[{"x": "a", "w": 3}, {"x": None, "w": 9}], [{"x": "b", "w": 7}, {"x": "a", "w": 5}], []]
+    sketches = function.function(pa.array(rows, kind))
+    types = {"sketch": pa.binary()}
+    state, into = aggregate.primitives[0].decode({"sketch": sketches}), aggregate.primitives[0].empty(1, types)
+    for row in range(3):
+        one = {name: column[row : row + 1] for name, column in state.items()}
+        aggregate.primitives[0].merge_into(into, np.array([0]), one)
+    found = aggregate.result([into], ResultContext((pa.string(), pa.int64()), (types,), ansi=True))
+    assert found.to_pylist() == [[{"item": None, "count": 9}, {"item": "a", "count": 8}]]

@@ -71,10 +71,11 @@ class Shaping:
         types = {field.name: field.dataType for field in frame.schema.fields}
         done, values = _last(query.steps, computed, frames)
         self._stages = stages[:done]
-        self._plain = [value.alias(name) for name, value in values.items()]
+        self._as_arrow = _choosing(frame, [value.alias(name) for name, value in values.items()])
         carried = [_carried(value, types[name]) for name, value in values.items()]
-        self._carried = [column for column in carried if column is not None]
-        self._by_rows = not is_connect(session) and len(self._carried) == len(carried)
+        plain = [column for column in carried if column is not None]
+        self._as_rows = _choosing(frame, plain)
+        self._by_rows = not is_connect(session) and len(plain) == len(carried)
         self._asks = bool(computed) or any(isinstance(step, Having) for step in query.steps)
 
     def __call__(self, table: pa.Table) -> pa.Table:
@@ -104,12 +105,12 @@ class Shaping:
             for stage in self._stages:
                 frame = stage(frame)
             if by_rows:
-                found = list(zip(*frame.select(ROW, *self._carried).collect(), strict=True))
+                found = list(zip(*self._as_rows(frame).collect(), strict=True))
                 found = found or [()] * (1 + len(self._computed))
                 return pa.array(found[0], pa.int64()), {
                     name: _array(values, kind) for (name, kind), values in zip(self._computed, found[1:], strict=True)
                 }
-            answer = frame.select(ROW, *self._plain).toArrow()
+            answer = self._as_arrow(frame).toArrow()
         except Exception as error:
             what = f"Computing the results of {self._query.name!r}"
             require_blame(error, what)
@@ -157,8 +158,20 @@ def _stage(step: Step, frame: DataFrame) -> Callable[[DataFrame], DataFrame]:
         return lambda rows: rows.where(condition)
     names = [name for name in frame.columns if name != ROW]
     case_sensitive = is_case_sensitive(frame)
-    columns = [to_column(value, names, case_sensitive).alias(name) for name, value in step.columns]
-    return lambda rows: rows.select(ROW, *columns)
+    return _choosing(frame, [to_column(value, names, case_sensitive).alias(name) for name, value in step.columns])
+
+
+def _choosing(frame: DataFrame, columns: Sequence[Column]) -> Callable[[DataFrame], DataFrame]:
+    """Return what gives rows these columns, and their numbers.
+
+    In a classic session the columns are given to Java once: each costs calls, which are most of the time of few rows.
+    """
+    if is_connect(frame.sparkSession):
+        return lambda rows: rows.select(ROW, *columns)
+    from pyspark.sql.classic.dataframe import DataFrame as Classic
+
+    chosen = frame._jcols(ROW, *columns)  # type: ignore[operator]
+    return lambda rows: Classic(rows._jdf.select(chosen), rows.sparkSession)
 
 
 def _last(steps: Sequence[Step], computed: Sequence[str], frames: Sequence[DataFrame]) -> tuple[int, dict[str, Column]]:

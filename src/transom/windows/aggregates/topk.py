@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +19,6 @@ _NULLS_BYTES = 8
 """After the sketch Spark writes how many nulls it saw, a big-endian bigint."""
 _LOAD = 0.75
 """Share of a sketch's hash map that may be filled."""
-_QUOTES = re.compile(r"['\\\\]")
-_WHOLE = ": weights are whole numbers, and not negative"
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,7 @@ class HeavyItems(PartsPrimitive):
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return the rows that weigh something as a list, which `executor_function` turns into a sketch."""
         x, weight = inputs
-        wrong = f"raise_error(concat('top_k: {_QUOTES.sub('', self.weight.text)} is ', {weight}, '{_WHOLE}'))"
+        wrong = f"raise_error(concat('top_k: a weight is ', {weight}, '; give whole numbers, 0 or more'))"
         row = f"named_struct('x', cast({x} as string), 'w', cast({weight} as bigint))"
         case = f"CASE WHEN {weight} < 0 OR {weight} <> try_cast({weight} as bigint) THEN {wrong} WHEN {weight} > 0"
         return {"sketch": f"collect_list({case} THEN {row} END)"}
