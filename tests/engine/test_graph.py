@@ -14,11 +14,12 @@ from rich.console import Console
 
 import transom as tm
 from transom.api.app import App
-from transom.cli.explaining import _plain, tree
 from transom.cli.loading import load
 from transom.engine.explain.explain import explain
+from transom.engine.explain.explanation import Explanation
 from transom.engine.explain.fused import fused_as_run
 from transom.engine.explain.graph import Rate, Rates, StreamGraph, graph_of
+from transom.engine.explain.picture import _plain, tree
 from transom.engine.spark.compile import compile_queries
 from transom.engine.spark.session import private_session
 from transom.sinks.inmemory import MemorySink
@@ -153,9 +154,7 @@ def test_a_join_is_fused_with_what_is_partitioned_by_its_keys(spark, tmp_path, i
     (component,) = [c for c in plan["graph"]["components"] if "both/join" in c["operators"]]
     assert component["operators"] == ["both/join", "both/map 0", "both/compute user"]
     assert component["partitioned_by"] == ["user"]
-    console = Console(width=160, record=True, file=io.StringIO())
-    console.print(tree("joined.py", plan))
-    assert "join on user" in console.export_text()
+    assert "join on user" in str(Explanation("joined.py", plan["streams"], plan["graph"]))
 
 
 def test_another_arrangement_is_another_fusion_of_the_same_graph(app, compiled):

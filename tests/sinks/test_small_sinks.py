@@ -77,3 +77,16 @@ def test_console_prints_an_aligned_table() -> None:
     )
     with pytest.raises(DefinitionError):
         console(limit=-1)
+
+
+def test_console_prints_results_in_one_piece() -> None:
+    """Other queries print from threads of their own."""
+    pieces: list[str] = []
+
+    class Pieces(io.StringIO):
+        def write(self, text: str, /) -> int:
+            pieces.append(text)
+            return len(text)
+
+    console(stream=Pieces()).write(WindowResults("q", 1, pa.table({"n": [1]})))
+    assert [piece for piece in pieces if piece] == ["q (cut 1): 1 row\n  n\n  1\n"]

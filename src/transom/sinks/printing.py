@@ -53,7 +53,8 @@ class ConsoleSink:
 
     def write(self, results: WindowResults) -> None:
         """Print the first rows, in one piece."""
-        print(format_results(results, self._limit), file=self._stream or sys.stdout, flush=True)
+        text = format_results(results, self._limit) + "\n"  # not two pieces: others print from threads of their own
+        print(text, end="", file=self._stream or sys.stdout, flush=True)
 
     def close(self) -> None:
         """Do nothing: the stream belongs to the caller."""

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.tree import Tree
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """The explanation that `App.explain` returns; all of it is lists, dictionaries, texts and numbers."""
+    """The explanation that `App.explain` returns; all of it is lists, dictionaries, texts and numbers.
+
+    Printed it is a tree: under each stream what its micro-batches compute, and what becomes of it.
+    """
 
     application: str
     """Name of the application."""
@@ -25,3 +31,18 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """Return the same as one dictionary that `json.dumps` takes."""
         return asdict(self)
+
+    def __str__(self) -> str:
+        """Return it as text."""
+        from rich.console import Console
+
+        console = Console(width=120, color_system=None, highlight=False, force_jupyter=False)
+        with console.capture() as text:
+            console.print(self)
+        return text.get().rstrip("\n")
+
+    def __rich__(self) -> Tree:
+        """Return it as rich shows it."""
+        from transom.engine.explain.picture import tree
+
+        return tree(self.application, self.to_dict())

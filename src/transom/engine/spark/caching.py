@@ -17,7 +17,5 @@ def cached(rows: DataFrame) -> DataFrame:
     lets go of them. A condition that is always true, another one each time, keeps them apart; it costs nothing, since
     the optimizer removes it.
     """
-    from pyspark.sql import functions as F
-
-    mark = F.lit(uuid.uuid4().hex)
-    return rows.where(mark == mark).persist()
+    mark = uuid.uuid4().hex
+    return rows.where(f"'{mark}' = '{mark}'").persist()  # as SQL: Spark warns of such conditions as Columns
