@@ -213,6 +213,14 @@ def test_a_union_of_other_columns(spark: SparkSession, tmp_path: Path) -> None:
 def test_explain_shows_what_is_first_of_what(spark: SparkSession, tmp_path: Path) -> None:
     app = App(spark, tmp_path / "checkpoint")
     define(app, MemorySink(), PiecewiseSource(SCHEMA), PiecewiseSource(SCHEMA))
-    sources = {stream["name"]: stream["source"] for stream in app.explain().streams}
+    explained = app.explain()
+    streams = {operator["name"]: operator["stream"] for operator in explained.graph["operators"]}
+    flows = {(streams[edge["from"]], streams[edge["to"]]) for edge in explained.graph["edges"]}
+    assert {pair for pair in flows if len(set(pair)) > 1} == {
+        ("left", "union1"),
+        ("right", "union1"),
+        ("union1", "first1"),
+    }
+    sources = {stream["name"]: stream["source"] for stream in explained.streams}
     assert sources["union1"] == "union of left and right"
     assert sources["first1"] == "first row of each k of union1 within 7 seconds"

@@ -10,9 +10,11 @@ from functools import cached_property
 import pyarrow as pa
 
 from transom.engine.spark.compile import Compiled
+from transom.engine.streams.deduplicating import FirstRowsSource
 from transom.engine.streams.feed import OUTSIDE, Feed
 from transom.engine.streams.joining import JoinSource
 from transom.engine.streams.results import ResultsSource, result_schema
+from transom.engine.streams.uniting import UnionSource
 from transom.model.expression import Expression
 from transom.windows.aggregates.base import Primitive
 from transom.windows.aggregates.filtered import Filtered
@@ -255,8 +257,8 @@ def graph_of(compiled: Compiled, rates: Rates, stream: str = "stream") -> Graph:
 def application_graph(streams: Sequence[StreamGraph]) -> Graph:
     """Return the graph of all streams, parents first.
 
-    Results of queries flow into the maps of the streams that read them; rows of both sides, and how many there are in
-    each window, into joins.
+    Results of queries flow into the maps of the streams that read them, and so do rows of which a stream has the first,
+    or all; rows of both sides, and how many there are in each window, into joins.
     """
     by_stream = {graph.stream: graph for graph in streams}
     operators: list[Operator] = []
@@ -277,6 +279,11 @@ def application_graph(streams: Sequence[StreamGraph]) -> Graph:
                 into = OperatorEdge(parent.map_name(branch), graph.join_name)
                 edges += [] if into in edges else [into]  # both sides may be the same rows
                 edges.append(OperatorEdge(parent.consolidate_name(side.query), graph.join_name))
+        elif isinstance(source, FirstRowsSource | UnionSource):
+            for part in source.sides if isinstance(source, FirstRowsSource) else source.parts:
+                parent = by_stream[part.stream]
+                rows = parent.map_name(parent.compiled.queries[part.query].query.branch)
+                edges += [OperatorEdge(rows, name) for name in maps if OperatorEdge(rows, name) not in edges]
     return Graph(tuple(operators), tuple(edges))
 
 
