@@ -60,9 +60,13 @@ class Several:
         """How often each was killed in the last run."""
         self.rows = {entry.name: tm.sources.memory(SCHEMA, partitions=2) for entry in self.region.sites}
 
+    def site(self, name: str) -> LocalSite:
+        """Return a site, for its next run."""
+        return LocalSite(name, self.region, lambda: self.hall.desk(name), outbox_bytes=self.outbox_bytes)
+
     def app(self, name: str, define: Any = None) -> tm.App:
         """Return the application of a site, for its next run."""
-        site = LocalSite(name, self.region, lambda: self.hall.desk(name), outbox_bytes=self.outbox_bytes)
+        site = self.site(name)
         options = {"max_rows_per_cut": 7, "poll": "5 ms", "trigger": "1 ms", **self.settings}
         app = tm.App(self.spark, self.root / name, site=site, **options)
         stream = app.stream(

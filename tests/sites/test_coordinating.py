@@ -12,7 +12,7 @@ from tests.sites.certificates import identity
 from transom.errors import DefinitionError, SiteError
 from transom.model.time import ManualClock
 from transom.sites.coordinating import Asking, Coordinating, read_plan
-from transom.sites.flight import client_options
+from transom.sites.secured import client_options
 from transom.widearea.coordinator import SILENT, FlowReport, Report, Wanted
 from transom.widearea.topology import Topology
 
@@ -41,7 +41,7 @@ def begin(tmp_path):
 
 def asking(site: str, there: Coordinating, secured: bool = True) -> Asking:
     mine = identity(site) if secured else None
-    return Asking(site, f"127.0.0.1:{there.port}", "coordinator", mine, lambda: None)
+    return Asking(site, f"127.0.0.1:{there.port}", "coordinator", mine)
 
 
 def report(site: str, version: int = 0) -> Report:
@@ -94,7 +94,7 @@ def test_who_is_not_who_it_says_is_refused(begin) -> None:
         asking("a", there).ask(report("b"))
     with pytest.raises(SiteError, match="no site 'x'"):
         asking("x", there).ask(report("x"))
-    foreign = Asking("a", f"127.0.0.1:{there.port}", "coordinator", identity("a", by="somebody else"), lambda: None)
+    foreign = Asking("a", f"127.0.0.1:{there.port}", "coordinator", identity("a", by="somebody else"))
     with pytest.raises(SiteError, match="cannot be reached"):
         foreign.ask(report("a"))
     for kind, body in (("report", b"garbage"), ("report", b"[" * 100_000), ("report", b"{}"), ("other", b"")):

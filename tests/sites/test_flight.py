@@ -15,7 +15,8 @@ from tests.sites.certificates import identity
 from transom.errors import DefinitionError, SiteError
 from transom.model.time import SystemClock
 from transom.sites.codec import LinkPacking
-from transom.sites.flight import FlightMail, Identity
+from transom.sites.flight import FlightMail
+from transom.sites.secured import Identity
 from transom.widearea.bodies import from_body, to_body
 from transom.widearea.carriers import Carrier, Opening
 from transom.widearea.hellos import Hello

@@ -9,6 +9,7 @@ import pytest
 from transom.errors import JobFileError, TransomError
 from transom.jobs.regionfile import parse_rate
 from transom.jobs.sitefile import load_site
+from transom.widearea.hellos import Hello
 
 REGION = """
 tick = "2 seconds"
@@ -113,3 +114,37 @@ def test_what_is_wrong_at_a_site(tmp_path, monkeypatch, old, new, says):
     with pytest.raises(TransomError) as caught:
         load(tmp_path, monkeypatch, site=SITE.replace(old, new))
     assert re.search(says, str(caught.value), re.IGNORECASE | re.DOTALL), str(caught.value)
+
+
+ADDRESSES = REGION.replace('name = "home"\n', 'name = "home"\naddress = "home.example.org:7470"\n')
+SECRETS = 'certificate = "c.pem"\nkey = "k.pem"\nauthority = "a.pem"\n'
+
+
+@pytest.mark.parametrize(
+    ("region", "more", "words"),
+    [
+        (REGION, "insecure = true\n", "home has no address"),
+        (ADDRESSES, "", "need certificates"),
+        (ADDRESSES, SECRETS, "c.pem cannot be read"),
+        (ADDRESSES, SECRETS + "insecure = true\n", "insecure = true does without"),
+        (ADDRESSES, "insecure = true\n", "never leave it"),
+        (ADDRESSES, 'insecure = true\nlisten = "nowhere"\n', "is no address"),
+        (ADDRESSES, 'certificate = "c.pem"\n', "key and authority is missing"),
+        (ADDRESSES, 'insecure = true\ncoordinator = "10.0.0.1:7400"\n', "never leave it"),
+    ],
+)
+def test_what_is_missing_for_other_processes_is_said(tmp_path, monkeypatch, region, more, words):
+    def ways():
+        site = load(tmp_path, monkeypatch, region, more + SITE)
+        return site.asking(), site.mail(Hello("north"))
+
+    with pytest.raises(JobFileError, match=words):
+        ways()
+
+
+def test_the_way_to_other_processes(tmp_path, monkeypatch):
+    local = re.sub(r"[a-z]+\.example\.org", "127.0.0.1", ADDRESSES)
+    site = load(tmp_path, monkeypatch, local, 'insecure = true\ncoordinator = "127.0.0.1:7400"\n' + SITE)
+    assert site.mail(Hello("north")).addresses == {"home": "127.0.0.1:7470"}
+    assert site.asking().address == "127.0.0.1:7400"
+    assert load(tmp_path, monkeypatch, local).asking() is None

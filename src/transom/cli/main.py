@@ -147,6 +147,29 @@ def site(
 
 
 @cli.command()
+def coordinate(
+    topology: Annotated[Path, typer.Argument(metavar="TOPOLOGY", help="The TOML file with the sites and their links.")],
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where it takes reports.")] = "127.0.0.1:7400",
+    state: Annotated[Path, typer.Option(metavar="FILE", help="Keeps the plan.")] = Path("plan.json"),
+    certificate: Annotated[
+        Path | None, typer.Option(metavar="PEM", help="Its certificate, with the name coordinator.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(metavar="PEM", help="The key of that.")] = None,
+    authority: Annotated[Path | None, typer.Option(metavar="PEM", help="Whose certificates it believes.")] = None,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Without TLS, on this machine only.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show links and the last plan, then end.")] = False,
+) -> None:
+    """Plan for sites which way their partials travel, and how often, from what they report.
+
+    Example: [bold]transom coordinate topology.toml --insecure[/bold]
+    """
+    from transom.cli.coordinate import coordinate as run_coordinator
+
+    secrets = (certificate, key, authority)
+    run_coordinator(topology, listen=listen, state=state, secrets=secrets, insecure=insecure, dry_run=dry_run)
+
+
+@cli.command()
 def sites(
     files: Annotated[list[Path], typer.Argument(metavar="SITE...", help="The TOML files of sites on this machine.")],
     as_json: AsJson = False,

@@ -8,21 +8,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from transom import __version__
 from transom.cli.choice import SparkChoice
 from transom.cli.loading import load, reads_kafka
 from transom.cli.quiet import spark_session
 from transom.engine.loop.interrupts import interrupts
 from transom.engine.loop.progress import Progress
+from transom.engine.spark.session import is_ansi
 from transom.engine.streams.sending import query_of
 from transom.errors import JobFileError, QueryFailedError
 from transom.jobs.jobfile import load_job
 from transom.jobs.sitefile import SiteFile, load_site, local_sources
+from transom.sites.coordinating import Asking
 from transom.sites.here import LocalSite
 from transom.sites.inprocess import Hall
 from transom.sites.mail import Mail
 from transom.views.terminal import make_view
+from transom.widearea.hellos import Hello
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,8 +74,17 @@ def builds_of(sites: Sequence[SiteFile]) -> dict[str, Callable[[SparkSession], A
 def _build(site: SiteFile, mail: Callable[[], Mail]) -> Callable[[SparkSession], App]:
     """Return what builds the application of a site; what needs no Spark is checked before."""
     job = load_job(site.job) if site.job.suffix == ".toml" else None
-    here = LocalSite(site.name, site.region, mail, local_sources(site, job), **site.limits)
-    return load(site.job, Path(site.checkpoint), site=here)
+    asking = site.asking  # read again for each run
+    coordinator = cast("Callable[[], Asking]", asking) if asking() is not None else None
+    here = LocalSite(site.name, site.region, mail, local_sources(site, job), **site.limits, coordinator=coordinator)
+    build = load(site.job, Path(site.checkpoint), site=here)
+
+    def built(session: SparkSession) -> App:
+        if isinstance(mail, _Way):
+            mail.session = session
+        return build(session)
+
+    return built
 
 
 def _mails(sites: Sequence[SiteFile]) -> Mapping[str, Callable[[], Mail]]:
@@ -90,14 +103,41 @@ def _mails(sites: Sequence[SiteFile]) -> Mapping[str, Callable[[], Mail]]:
     for name in names:
         if names.count(name) > 1:
             raise JobFileError(f"Two files are of the site {name!r}.", "Give each site once.")
-    hall = Hall()
-    others = [entry.name for entry in first.region.sites if entry.name not in names]
-    if others:
-        raise JobFileError(
-            f"{', '.join(others)} would run elsewhere, and sites of several processes are not possible yet.",
-            "Give the files of all sites, which then run in this process.",
-        )
-    return {name: lambda name=name: hall.desk(name) for name in names}  # type: ignore[misc]
+    if {entry.name for entry in first.region.sites} == set(names):
+        hall = Hall()
+        return {name: lambda name=name: hall.desk(name) for name in names}  # type: ignore[misc]
+    ways = {site.name: _Way(site) for site in sites}
+    for way in ways.values():
+        way.check()
+    return ways
+
+
+class _Way:
+    """Makes the way from a site to those that run elsewhere, once there is a session."""
+
+    def __init__(self, site: SiteFile) -> None:
+        self.site = site
+        self.session: SparkSession | None = None
+
+    def check(self) -> None:
+        """Refuse what cannot be, before Spark starts.
+
+        Raises:
+            TransomError: An address or a certificate is missing.
+        """
+        self.site.mail(Hello(self.site.name))
+
+    def __call__(self) -> Mail:
+        """Return the way."""
+        assert self.session is not None
+        return self.site.mail(hello_of(self.site.name, self.session))
+
+
+def hello_of(name: str, session: SparkSession) -> Hello:
+    """Return what a site says of itself to others."""
+    transom, spark = (".".join(each.split(".")[:2]) for each in (__version__, session.version))
+    zone = str(session.conf.get("spark.sql.session.timeZone"))
+    return Hello(name, transom=transom, spark=spark, zone=zone, ansi=is_ansi(session))
 
 
 class Together:

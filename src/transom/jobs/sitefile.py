@@ -6,13 +6,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from transom.errors import JobFileError
 from transom.jobs.jobfile import JobSpec
 from transom.jobs.keys import Keys, Table, standing_in
 from transom.jobs.kinds import kinds
 from transom.jobs.regionfile import load_region, read_toml
+from transom.sites.coordinating import Asking
+from transom.sites.flight import FlightMail
 from transom.sites.region import Region
+from transom.sites.secured import Identity
+from transom.widearea.hellos import Hello
 
-_KEYS = ("name", "job", "topology", "checkpoint", "sources", "outbox_bytes", "inbox_bytes")
+_KEYS = (
+    *("name", "job", "topology", "checkpoint", "sources", "outbox_bytes", "inbox_bytes"),
+    *("listen", "certificate", "key", "authority", "insecure", "coordinator"),
+)
 
 
 @dataclass(frozen=True)
@@ -28,6 +36,57 @@ class SiteFile:
     """Kind and options of the sources, by stream."""
     limits: dict[str, int] = field(default_factory=dict)
     """Bounds in bytes that are given."""
+    listen: str = ""
+    """Host and port at which it takes connections; else its address in the topology."""
+    secrets: tuple[Path, Path, Path] | None = None
+    """Files with its certificate, its key, and the certificate of the authority."""
+    insecure: bool = False
+    """Whether it does without TLS, on this machine."""
+    coordinator: str = ""
+    """Host and port of the coordinator; empty for none."""
+
+    def mail(self, hello: Hello) -> FlightMail:
+        """Return the way to the other sites, which run in other processes.
+
+        Raises:
+            JobFileError: Something is missing for that.
+        """
+        addresses = {entry.name: entry.address for entry in self.region.sites if entry.name != self.name}
+        unknown = [name for name, address in addresses.items() if not address]
+        listen = self.listen or self.region.entry(self.name).address
+        if unknown or not listen:
+            raise JobFileError(
+                f"{self.file}: {', '.join(unknown or [self.name])} has no address in the topology.",
+                'Write address = "HOST:PORT" at each [[site]]; or run all sites in one process: transom site A B C.',
+            )
+        with standing_in(self.file, "addresses"):
+            return FlightMail(hello, listen, addresses, self.identity())
+
+    def asking(self) -> Asking | None:
+        """Return the way to the coordinator; None if there is none.
+
+        Raises:
+            JobFileError: Something is missing for that.
+        """
+        if not self.coordinator:
+            return None
+        with standing_in(self.file, "coordinator"):
+            return Asking(self.name, self.coordinator, "coordinator", self.identity())
+
+    def identity(self) -> Identity | None:
+        """Return the certificate of the site; None if it does without.
+
+        Raises:
+            JobFileError: There is none, or it cannot be read.
+        """
+        if (self.secrets is None) != self.insecure:
+            raise JobFileError(
+                f"{self.file}: connections between sites need certificates"
+                + (", and insecure = true does without." if self.insecure else "."),
+                "Write certificate, key and authority, paths of PEM files; or insecure = true on one machine.",
+            )
+        with standing_in(self.file, "certificate, key and authority"):
+            return None if self.secrets is None else Identity.read(*self.secrets)
 
 
 def load_site(path: Path) -> SiteFile:
@@ -61,7 +120,21 @@ def load_site(path: Path) -> SiteFile:
         keys.need("checkpoint", str),
         dict(sources),
         limits,
+        keys.get("listen", str, ""),
+        _secrets(keys, table),
+        keys.get("insecure", bool, False),
+        keys.get("coordinator", str, ""),
     )
+
+
+def _secrets(keys: Keys, table: Table) -> tuple[Path, Path, Path] | None:
+    names = ("certificate", "key", "authority")
+    given = [name for name in names if name in table]
+    if given and len(given) < len(names):
+        missing = " and ".join(name for name in names if name not in given)
+        raise keys.error(f"{missing} is missing", "Write certificate, key and authority, paths of PEM files.")
+    certificate, key, authority = (Path(keys.get(name, str, "")) for name in names)
+    return (certificate, key, authority) if given else None
 
 
 def local_sources(site: SiteFile, job: JobSpec | None) -> dict[str, Any]:

@@ -1,12 +1,15 @@
-"""Whether partials that another site made are those that the stream of a flow is made of."""
+"""Whether partials that another site made are those that the stream of a flow is made of; several of them as one."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from transom.engine.partials.tables import PartialTable
+from transom.engine.streams.sending import FlowSender
 from transom.engine.streams.stream import RunningStream
-from transom.widearea.bodies import from_body
+from transom.errors import SiteError, TransomError
+from transom.widearea.bodies import from_body, to_body
 
 
 def difference(stream: RunningStream, body: bytes) -> str:
@@ -36,3 +39,18 @@ def difference(stream: RunningStream, body: bytes) -> str:
             return f"It lacks {', '.join(missing)}."
     wrong = [name for name, kind in types.items() if table.schema.field(name).type != kind]
     return f"Its columns {', '.join(wrong)} have other types than here." if wrong else ""
+
+
+def merged(gathered: FlowSender, bodies: Iterable[bytes]) -> bytes:
+    """Return the body of several bodies of a flow, each of other rows, at a site that sends the flow, too.
+
+    Raises:
+        SiteError: They cannot be read, or differ from what is made here.
+    """
+    tables = [PartialTable.of(table) for body in bodies if (table := from_body(body)) is not None]
+    try:
+        return to_body(gathered.merged(tables))
+    except TransomError as error:
+        raise SiteError(
+            f"The flow {gathered.flow!r} differs between the sites: {error.message}", error.remedy
+        ) from error

@@ -18,7 +18,7 @@ import pyarrow.flight as fl
 
 from transom.errors import DefinitionError, SiteError, TransomError
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros
-from transom.sites.flight import Identity, authority_options, check_address, client_options, plain
+from transom.sites.secured import Identity, authority_options, check_address, client_options, plain
 from transom.storage.durable import replacing
 from transom.widearea.coordinator import Coordinator, Question, Report
 from transom.widearea.messages import MOST_MESSAGE
@@ -204,14 +204,15 @@ class Asking:
         address: Of the coordinator.
         name: Of its certificate.
         identity: This site's certificate; None for no TLS, on this machine only.
-        wake: Called when there is a plan.
+
+    Raises:
+        DefinitionError: The address is none, or elsewhere without TLS.
     """
 
-    def __init__(
-        self, site: Site, address: str, name: str, identity: Identity | None, wake: Callable[[], None]
-    ) -> None:
+    def __init__(self, site: Site, address: str, name: str, identity: Identity | None) -> None:
         check_address("coordinator", address, identity)
-        self.site, self.address, self.name, self.identity, self._wake = site, address, name, identity, wake
+        self.site, self.address, self.name, self.identity = site, address, name, identity
+        self._wake: Callable[[], None] = lambda: None
         self.refused = ""
         """Why the coordinator refused the last report, or could not be reached; for people."""
         self._report: Report | None = None
@@ -219,8 +220,9 @@ class Asking:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="transom-site-reports")
 
-    def begin(self) -> None:
-        """Begin to report what `tell` was told last."""
+    def begin(self, wake: Callable[[], None]) -> None:
+        """Begin to report what `tell` was told last; `wake` is called when there is a plan."""
+        self._wake = wake
         self._thread.start()
 
     def tell(self, report: Report) -> None:

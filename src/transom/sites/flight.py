@@ -14,14 +14,13 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from transom.errors import DefinitionError, SiteError
+from transom.errors import SiteError
 from transom.model.time import Micros
+from transom.sites.secured import Identity, authority_options, check_address, client_options, plain
 from transom.widearea.carriers import Carrier, Opened, Opening
 from transom.widearea.hellos import Hello
 from transom.widearea.messages import MOST_MESSAGE, from_bytes, to_bytes
@@ -33,43 +32,18 @@ import pyarrow.flight as fl
 
 logger = logging.getLogger(__name__)
 
-RETRY: Micros = 500_000
-LONGEST_RETRY: Micros = 10_000_000
+RETRY: Micros = 200_000
+LONGEST_RETRY: Micros = 2_000_000
 """Between two tries to connect, at least and at most; doubles."""
 TIMEOUT = 2.0
 """Seconds that are waited for threads to end."""
 WAITING = 64
 """Messages of one connection that wait for the loop; the other end is not read meanwhile."""
-LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
 _END = b""
 _BYE = b"."
 """Said by the end that takes connections: only the other one can close one."""
 _REFUSED = b"!"
 """Begins the message before that, with what is wrong."""
-
-
-@dataclass(frozen=True)
-class Identity:
-    """What a site shows others: its certificate and key, and whose certificates it believes; all PEM."""
-
-    chain: bytes
-    key: bytes = field(repr=False)
-    authority: bytes
-
-    @classmethod
-    def read(cls, chain: Path, key: Path, authority: Path) -> Identity:
-        """Read it from files.
-
-        Raises:
-            DefinitionError: A file cannot be read.
-        """
-        try:
-            return cls(chain.read_bytes(), key.read_bytes(), authority.read_bytes())
-        except OSError as error:
-            raise DefinitionError(
-                f"{error.filename} cannot be read: {error.strerror}.",
-                "Name files with the site's certificate, its key, and the certificate of the authority, as PEM.",
-            ) from error
 
 
 class _Connection:
@@ -143,6 +117,8 @@ class FlightMail:
             check_address(what, address, identity)
         self.refusals: list[str] = []
         """Connections and messages that were refused, in words, newest last; for people."""
+        self._noted: dict[Site, str] = {}
+        """The last of them by whom it is about; none once there is a connection."""
         self._arrived: queue.SimpleQueue[tuple[_Connection, Opening, Hello]] = queue.SimpleQueue()
         self._in: dict[Site, _Connection] = {}
         self._out: dict[Site, _Connection] = {}
@@ -187,7 +163,7 @@ class FlightMail:
         for connection in list(self._out.values()):
             self._take(connection, self._out, self._heard, now)
         for peer in self._carrier.silent(now):
-            self._refuse(f"{peer} has not answered for a while: it is connected to anew.")
+            self._refuse(peer, "it has not answered for a while, and is connected to anew.")
             self._drop(self._out, self._out[peer])
         self._connect(now)
         for peer in self._carrier.open:
@@ -222,6 +198,7 @@ class FlightMail:
     def _heard(self, peer: Site, message: Any, now: Micros) -> None:
         if isinstance(message, Opened):
             self._tries.pop(peer, None)
+            self._noted.pop(peer, None)
             self._carrier.opened(peer, message, now)
         elif peer in self._carrier.open:
             self._carrier.heard(peer, message, now)
@@ -238,13 +215,13 @@ class FlightMail:
             message = connection.came.get()
             if message is None or isinstance(message, Exception):
                 if message is not None:
-                    self._refuse(f"{connection.peer}: {message}")
+                    self._refuse(connection.peer, message)
                 self._drop(among, connection, message if isinstance(message, SiteError) else None)
                 return
             try:
                 give(connection.peer, message, now)
             except SiteError as error:
-                self._refuse(f"{connection.peer}: {error}")
+                self._refuse(connection.peer, error)
                 self._drop(among, connection, error)
                 return
 
@@ -266,8 +243,11 @@ class FlightMail:
                 )
                 call.start()
 
-    def _refuse(self, text: str) -> None:
-        if self.refusals[-1:] != [text]:
+    def _refuse(self, who: Site, what: object) -> None:
+        """Note that somebody or something was refused, or cannot be reached; once while it stays the same."""
+        text = f"{who}: {what}"
+        if self._noted.get(who) != text:
+            self._noted[who] = text
             logger.warning("%s", text)
             self.refusals.append(text)
             del self.refusals[:-100]
@@ -294,7 +274,7 @@ class FlightMail:
                 )
             self.hello.check(theirs)
         except SiteError as error:
-            self._refuse(f"{identity or 'somebody'}: {error}")
+            self._refuse(identity or "somebody", error)
             raise
         connection = _Connection(peer)
         self._arrived.put((connection, opening, theirs))
@@ -412,48 +392,3 @@ def _refused(data: bytes) -> SiteError:
     except (ValueError, TypeError, RecursionError):
         return SiteError("The other site refuses the connection.")
     return SiteError(str(message)[:2000], str(remedy)[:2000])
-
-
-def plain(error: Exception) -> str:
-    """Return the message of an error of Flight without what gRPC adds."""
-    return str(error).split(". gRPC client debug context")[0].split("Detail: ")[0].strip()
-
-
-def check_address(what: str, address: str, identity: Identity | None) -> None:
-    """Refuse what is no address, or one elsewhere without TLS.
-
-    Raises:
-        DefinitionError: It is that.
-    """
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise DefinitionError(f"{what}: {address!r} is no address.", "Write host and port, such as 10.0.0.7:7000.")
-    if identity is None and host not in LOOPBACK:
-        raise DefinitionError(
-            f"{what}: {address} is not on this machine, and connections without TLS never leave it.",
-            "Name certificate, key and authority; insecure = true is for addresses such as 127.0.0.1:7000.",
-        )
-
-
-def authority_options(identity: Identity | None) -> dict[str, Any]:
-    """Return the options of a server that takes only peers with certificates of the authority."""
-    if identity is None:
-        return {}
-    return {
-        "tls_certificates": [(identity.chain, identity.key)],
-        "verify_client": True,
-        "root_certificates": identity.authority,
-    }
-
-
-def client_options(identity: Identity | None, name: str) -> dict[str, Any]:
-    """Return the options of a client that shows its certificate, and takes only a peer of a name."""
-    options: dict[str, Any] = {"generic_options": [("grpc.keepalive_time_ms", 20_000)]}
-    if identity is not None:
-        options |= {
-            "tls_root_certs": identity.authority,
-            "cert_chain": identity.chain,
-            "private_key": identity.key,
-            "override_hostname": name,
-        }
-    return options

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from transom.checkpoint.store import Checkpoint
 from transom.engine.streams.definition import StreamDefinition
 from transom.errors import DefinitionError
 from transom.model.time import Clock
 from transom.settings import Settings
+from transom.sites.coordinating import Asking
 from transom.sites.flows import SiteStreams, streams_at
 from transom.sites.mail import Mail
+from transom.sites.planning import Bounds, Planning
 from transom.sites.region import Region
 from transom.sites.shipping import Self, Shipping
 from transom.sources.base import Source
+from transom.widearea.carriers import Carrier
 from transom.widearea.ticks import Ticks
 
 
@@ -36,6 +40,9 @@ class LocalSite:
     """So much may wait to be sent, of each stream; beyond that, rows wait in their source."""
     inbox_bytes: int = 1 << 30
     """So much may wait for the stream of a flow; beyond that, others wait."""
+
+    coordinator: Callable[[], Asking] | None = None
+    """Makes the way to who plans, for one run; without one, partials go straight."""
 
     def __post_init__(self) -> None:
         self.region.entry(self.name)
@@ -108,4 +115,8 @@ class LocalSite:
             checkpoint.check_writer,
             self.inbox_bytes,
             checkpoint.directory("sites"),
+            None if self.coordinator is None else partial(self._planning, self.coordinator(), clock),
         )
+
+    def _planning(self, asking: Asking, clock: Clock, carrier: Carrier) -> Planning:
+        return Planning(carrier, asking, Bounds(self.region.least, self.region.most), clock.now)

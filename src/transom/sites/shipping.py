@@ -17,9 +17,11 @@ from transom.engine.streams.sending import CutRange, FlowSender, query_of
 from transom.engine.streams.stream import RunningStream
 from transom.errors import JobChangedError, SiteError
 from transom.model.time import Clock, Micros
-from transom.sites.agreement import difference
+from transom.sites.agreement import difference, merged
+from transom.sites.codec import LinkPacking
 from transom.sites.flows import FlowDefinition, SiteStreams
 from transom.sites.mail import Mail
+from transom.sites.planning import Planning
 from transom.sites.status import EVERY, status_of, write_status
 from transom.storage.places import Place
 from transom.widearea.bodies import to_body
@@ -77,6 +79,7 @@ class Shipping(Beside):
         check: Returns while no other application has taken over the checkpoint.
         inbox_bytes: So much may wait for the stream of a flow.
         directory: Where it is written now and then how things stand.
+        planning: This site's part in planning; None where flows go straight at each tick. Given the carrier.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class Shipping(Beside):
         check: Callable[[], None],
         inbox_bytes: int,
         directory: Place,
+        planning: Callable[[Carrier], Planning] | None = None,
     ) -> None:
         self.here, self._clock, self._mail, self._check = here, clock, mail, check
         self.flows = {flow.name: flow for flow in streams.flows}
@@ -103,7 +107,10 @@ class Shipping(Beside):
             for flow in streams.flows
         }
         self.routes = Routes(here.site, tick, ends)
-        self.carrier = Carrier(here.site, secrets.token_hex(8), self.routes, self._merged, rates)
+        self.carrier = Carrier(
+            here.site, secrets.token_hex(8), self.routes, self._merged, rates, lambda _: LinkPacking()
+        )
+        self._planning = None if planning is None else planning(self.carrier)
         self.shipments: dict[str, Shipment] = {}
         self.receivers: dict[str, Receiver] = {}
         self._ticks: dict[str, int] = {}
@@ -138,6 +145,8 @@ class Shipping(Beside):
             source.inbox.check = self._check
             self.receivers[flow] = Receiver(flow, source.standings())
         self._mail.begin(self.carrier, self._standings, loop.wakeups.wake)
+        if self._planning is not None:
+            self._planning.begin(loop.wakeups.wake)
 
     @staticmethod
     def _require_known(stream: RunningStream, gathered: FlowSender) -> None:
@@ -167,6 +176,9 @@ class Shipping(Beside):
                 self._ship(order)
         self._take(now)  # what this site owes itself
         self._mail.look(now)
+        if self._planning is not None:
+            for note in self._planning.look(now, self.shipments):
+                self._journal.note(note)
         if self._shown is None or now >= self._shown + EVERY:
             self._show(now)
 
@@ -196,6 +208,8 @@ class Shipping(Beside):
 
     def end(self) -> None:
         """Close the connections."""
+        if self._planning is not None:
+            self._planning.end()
         self._show(self._clock.monotonic())
         self._mail.end()
 
@@ -255,6 +269,8 @@ class Shipping(Beside):
             self._journal.log(record.to_json(), sync=True)
             made = shipment.gathered.fix(order.upto, order.tick)
             self._journal.step("shipped")
+            if self._planning is not None:
+                self._planning.fixed(order.flow, order.tick, made.table)
         ended = self._ends(shipment.stream) and order.upto == shipment.gathered.committed
         (self._ended.add if ended else self._ended.discard)(order.flow)
         content = self._content(shipment.stream, shipment.flow, made, shipment.gathered.newest)
@@ -369,8 +385,14 @@ class Shipping(Beside):
         return None
 
     def _merged(self, flow: str, bodies: Iterable[bytes]) -> bytes:
-        """Return the body of several bodies of a flow merged, at a relay."""
-        raise SiteError(f"{self.here.site} does not merge the flow {flow!r}.", "Let it go straight.")
+        """Return the body of several bodies of a flow merged, at a relay.
+
+        Raises:
+            SiteError: They differ, or this site has no rows of the flow and does not know what its partials are.
+        """
+        if flow not in self.shipments:
+            raise SiteError(f"{self.here.site} does not merge the flow {flow!r}.", "Let it go straight.")
+        return merged(self.shipments[flow].gathered, bodies)
 
 
 def _limit(flow: FlowDefinition) -> Micros:

@@ -170,6 +170,8 @@ class Carrier:
         self.reopened: list[tuple[Site, bool]] = []
         """Neighbours to which there is a new connection, and whether they have forgotten what they were given; for the
         senders, to be taken from here."""
+        self.sizes: list[tuple[FlowName, int, int]] = []
+        """Flow, tick and bytes of each parcel with rows of this site, as queued; to be taken from here."""
         self._packing = packing
         self._neighbours = {name: _Neighbour(rate, packing(name)) for name, rate in rates.items() if name != site}
         self._answers: list[tuple[Site, Down]] = []
@@ -301,6 +303,8 @@ class Carrier:
             return  # those who have it send it again
         ends = self.routes.flows.get(parcel.flow)
         data = each.packing.pack(parcel, full)
+        if not parcel.merged and parcel.part.site == self.site and not parcel.part.empty:
+            self.sizes.append((parcel.flow, parcel.tick, len(data)))
         number = each.out.queue(data, now + (ends.limit if ends else 0))
         each.packing.named(number)
         each.parcels[number] = parcel

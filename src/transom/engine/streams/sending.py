@@ -108,12 +108,27 @@ class FlowSender:
             stats: Counts of its rows.
             arrived: When the newest of them arrived.
         """
-        for table, names in taken_from(self.origin, self._names, partials):
-            mine = table.of_condition(self.origin.condition)
-            self._store.add(mine.panes(), mine.table, mine.states(names, self._store.primitives))
+        self._add(self._store, partials)
         self.committed = cut
         self._stats += stats
         self._arrived = max((at for at in (self._arrived, arrived) if at is not None), default=None)
+
+    def merged(self, tables: Sequence[PartialTable]) -> pa.Table:
+        """Return partials of the flow from several sites, each of other rows, as one table.
+
+        Raises:
+            CheckpointCorruptError: One of them has other states.
+            JobChangedError: One of them has other types.
+        """
+        store = PaneStore(self._store.grid, self._store.keys.schema, self._store.primitives)
+        for table in tables:
+            self._add(store, [table])
+        return store_table(store, self.origin)
+
+    def _add(self, store: PaneStore, partials: Sequence[PartialTable]) -> None:
+        for table, names in taken_from(self.origin, self._names, partials):
+            mine = table.of_condition(self.origin.condition)
+            store.add(mine.panes(), mine.table, mine.states(names, store.primitives))
 
     def fix(self, upto: int, tick: int) -> CutRange:
         """Return the cuts after the last range as a range; the log has a record of it.
