@@ -12,7 +12,7 @@ from transom.scheduling.policies import LONGEST_WAIT, policy_named
 
 TIERS = ("auto", "driver", "cluster")
 _DURATIONS = ("trigger", "poll", "cycle", "longest_wait", "recovery_bound", "stop_timeout")
-_NAMES = {"policy": "klink", "tier": "auto"}
+_NAMES = {"policy": "klink", "tier": "auto", "plan": "auto"}
 """Settings that are a name, with an example."""
 
 
@@ -57,6 +57,8 @@ class SettingValues(TypedDict, total=False):
     """Longest wait for micro-batches and sinks of an application that was told to stop: "60 seconds"."""
     share: bool
     """Whether queries share partials: True."""
+    plan: str
+    """"auto" to keep trigger, slots and tasks right while it runs, or a profile to begin with: "off"."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,9 @@ class Settings:
     share: bool = True
     """Whether queries share partials. Without, each is computed by itself: for comparison and for finding faults; the
     results are the same. Must stay what it is while a checkpoint is used."""
+    plan: str = "off"
+    """With "auto" an application plans while it runs, by what it learns of its costs: trigger, slots, rows of a task
+    and tasks after an exchange, as far as they are not given here. The path of a profile is one to begin with."""
 
     def __post_init__(self) -> None:
         for name in (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from transom.api.chaining import Derivation, JoinOf, LateRowsOf, ResultsOf, join_of, settled
 from transom.api.deriving import FirstRowsOf, UnionOf, first_rows_of
 from transom.api.orders import RunOrder, ordered
+from transom.api.planning import profile_to_begin
 from transom.api.queries import Queries
 from transom.api.query import Query
 from transom.api.running import Running
@@ -86,6 +87,7 @@ class App:
         self.name = name or "transom"
         self.settings = Settings.of(cast(Mapping[str, Any], settings))
         self.site = site
+        self._said = frozenset(settings)  # plans leave them as they are
         self._clock = clock or SystemClock()
         self._streams: dict[str, Stream] = {}
         self._derived: list[Derivation] = []
@@ -354,9 +356,9 @@ class App:
                     tap(stream, query.name, order.sinks[query.name], stream.compiled)
             queries = self._queries
             requests, phases = queries.requests, self._phases()
-            outside = Outside(
-                on_progress, self._on_step, requests, queries.forget, queries.release, self._runner, phases, beside
-            )
+            profile = profile_to_begin(self.settings.plan, session, list(streams))
+            told = (on_progress, self._on_step, requests, queries.forget, queries.release)
+            outside = Outside(*told, self._runner, phases, beside, self._said, profile)
             loop = make_loop(streams, order.sinks, checkpoint, settings, clock, outside, lost)
             self._loop = loop
             if self._stop:

@@ -231,7 +231,10 @@ class Search:
             # Half a task less: so cuts that are a little larger or smaller have as many tasks.
             per_task = max(1, math.ceil(rows / max(0.5, tasks - 0.5)))
             streams[name] = StreamTuning(trigger, None, per_task, min(tasks, self.machine.cores))
-        tuning = Tuning(slots, streams)
+        return self.with_settings(goal, Tuning(slots, streams))
+
+    def with_settings(self, goal: Goal, tuning: Tuning) -> Choice:
+        """Return what comes of some settings."""
         prediction = Model(self._profile, self.machine, tuning, goal.rates).predict()
         latencies = {name: self._latency(goal, name, prediction) for name in goal.limits}
         ratio = max(latencies[name] / limit for name, limit in goal.limits.items()) / (1 - goal.margin)

@@ -211,7 +211,7 @@ class Scheduler:
     def _tell_who_misses(self, estimate: StreamEstimate) -> None:
         """Say once of each query when its stream is too slow for its limit; the rows of derived streams come once."""
         stream = estimate.stream
-        if stream.feed.is_derived:
+        if stream.feed.is_derived or self._settings.plan != "off":  # a plan says it better
             return
         queries = stream.state.running()
         limits = {query.name: UNSTATED if query.target is None else query.target.limit for query in queries}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from transom.checkpoint.store import Checkpoint
@@ -25,6 +25,7 @@ from transom.engine.loop.journal import Journal
 from transom.engine.loop.learning import Learning
 from transom.engine.loop.loop import Beside, Loop
 from transom.engine.loop.metrics import Metrics
+from transom.engine.loop.planner import OFF, Planner
 from transom.engine.loop.progress import Progress
 from transom.engine.loop.quarantine import Quarantine
 from transom.engine.loop.reporting import Reporter
@@ -35,6 +36,7 @@ from transom.engine.loop.wakeups import Wakeups
 from transom.engine.streams.stream import RunningStream
 from transom.model.phases import CutPhases
 from transom.model.time import Clock
+from transom.planning.profile import Profile
 from transom.settings import Settings
 from transom.sinks.base import Sink
 from transom.sinks.outlets import Outlets
@@ -60,6 +62,10 @@ class Outside:
     """Takes the stamps of all cuts."""
     beside: Beside = field(default_factory=Beside)
     """What goes on beside the streams."""
+    said: Collection[str] = ()
+    """Settings that the user has given."""
+    profile: Profile | None = None
+    """What is known of the costs at the beginning."""
 
 
 def make_loop(
@@ -99,6 +105,12 @@ def make_loop(
     tuner = Tuner(streams, settings, journal, scheduler, runner, clock)
     digests = Digests(streams, settings.poll, clock.monotonic)
     phases.on_cut = _both(phases.on_cut, digests.take)
+    planner = None
+    if settings.plan != OFF:
+        if outside.profile is not None:
+            digests.begin(outside.profile)
+        planner = Planner(streams, digests, scheduler, tuner, journal, clock, outside.said)
+        phases.on_cut = _both(phases.on_cut, planner.take)
     changer = Changer(streams, sinks, delivery, journal, outside.requests, outside.forget, tuner)
     smallest = settings.snapshot_bytes
     snapshots = Snapshots(streams, checkpoint, journal, cuts, delivery, scheduler, tiers, tuner, digests, smallest)
@@ -141,6 +153,7 @@ def make_loop(
         backpressure=backpressure,
         changer=changer,
         tuner=tuner,
+        planner=planner,
         phases=phases,
         quarantine=quarantine,
         snapshots=snapshots,

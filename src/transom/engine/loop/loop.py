@@ -16,6 +16,7 @@ from transom.engine.loop.ending import Ending
 from transom.engine.loop.expectation import Expectation
 from transom.engine.loop.learning import Learning
 from transom.engine.loop.metrics import Metrics
+from transom.engine.loop.planner import Planner
 from transom.engine.loop.progress import Progress
 from transom.engine.loop.quarantine import Quarantine
 from transom.engine.loop.reporting import PROGRESS_EVERY, Reporter
@@ -59,6 +60,8 @@ class Loop:
     backpressure: Backpressure
     changer: Changer
     tuner: Tuner
+    planner: Planner | None
+    """Of an application that plans while it runs."""
     phases: PhaseRecorder
     quarantine: Quarantine
     snapshots: Snapshots
@@ -111,6 +114,8 @@ class Loop:
         self.snapshots.wanted |= self.cuts.tidied()
         self.backpressure.look()
         self._change_queries()
+        if self.planner is not None:
+            self.planner.look()
         self.snapshots.take_if_due()
 
     def _change_queries(self) -> None:

@@ -1,0 +1,153 @@
+"""An application that plans while it runs: when settings change, what stays, and what is said of limits."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from transom.engine.control.digests import Known
+from transom.engine.loop.planner import AGAIN, EVERY, Planner
+from transom.model.phases import CutPhases, Phase
+from transom.model.time import ManualClock
+from transom.model.tuning import StreamTuning, Tuning
+from transom.planning.drift import BETWEEN
+from transom.planning.profile import Profile
+from transom.windows.query import LatencyTarget
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "planning"))
+from profiles import profile, stream
+
+SECOND = 1_000_000
+
+
+class Tuner:
+    """Takes changes."""
+
+    poll = 50_000
+
+    def __init__(self, tuning: Tuning) -> None:
+        self.tuning = tuning
+        self.changes: list[tuple[Tuning, str]] = []
+
+    def change(self, tuning: Tuning, reason: str) -> bool:
+        self.changes.append((tuning, reason))
+        self.tuning = tuning.over(self.tuning)
+        return True
+
+
+class Running:
+    """A planner, and what it sees."""
+
+    def __init__(self, known: Profile | None, rate: float = 5_000, said: tuple[str, ...] = (), **tuning: Any) -> None:
+        self.clock = ManualClock()
+        self.known, self.rates, self.notes = known, {"s": rate}, list[str]()
+        query = SimpleNamespace(target=LatencyTarget(2 * SECOND, 0.9))
+        streams: Any = {"s": SimpleNamespace(name="s", state=SimpleNamespace(running=lambda: [query]))}
+        each = StreamTuning(tuning.pop("trigger", 1_500_000), 1_000_000, **tuning)
+        self.tuner = Tuner(Tuning(2, {"s": each}))
+        of: Any = lambda one, now: SimpleNamespace(backlog=SimpleNamespace(rate=self.rates[one.name] / 1e6))  # noqa: E731
+        unknown = {} if known is not None else {"s": "too little"}
+        digests: Any = SimpleNamespace(known=lambda: Known(self.known or Profile("", profile().equipment, {}), unknown))
+        scheduler: Any = SimpleNamespace(of=of)
+        journal: Any = SimpleNamespace(note=self.notes.append)
+        self.planner = Planner(streams, digests, scheduler, self.tuner, journal, self.clock, said)  # type: ignore[arg-type]
+
+    def pass_seconds(self, seconds: int) -> Running:
+        for _ in range(seconds):
+            self.clock.advance(SECOND)
+            self.planner.look()
+        return self
+
+    def cut(self, seconds: dict[Phase, float]) -> None:
+        self.planner.take(CutPhases("s", 1, 100, seconds))
+
+
+def test_settings_that_are_far_from_the_best_are_changed_at_once_and_then_stay() -> None:
+    running = Running(profile()).pass_seconds(600)
+    ((tuning, reason),) = running.tuner.changes
+    assert reason == "as nothing was planned so far"
+    assert tuning.of("s").trigger < 1_500_000
+    assert tuning.of("s").trigger % running.tuner.poll == 0
+    assert tuning.of("s").rows_per_cut == 1_000_000
+    assert running.notes == []
+
+
+def test_what_the_user_has_set_stays() -> None:
+    running = Running(profile(), said=("trigger", "slots")).pass_seconds(60)
+    for tuning, _ in running.tuner.changes:
+        assert tuning.of("s").trigger == 1_500_000
+        assert tuning.slots == 2
+
+
+def test_nothing_changes_before_costs_are_known() -> None:
+    running = Running(None).pass_seconds(60)
+    assert running.tuner.changes == []
+    running.planner.digests = Running(profile()).planner.digests
+    running.pass_seconds(AGAIN // SECOND)
+    assert len(running.tuner.changes) == 1
+
+
+def test_nothing_is_planned_for_rates_that_are_not_known_or_nearly_none() -> None:
+    assert Running(profile()).pass_seconds(9).tuner.changes == []
+    running = Running(profile(), rate=0.5).pass_seconds(60)
+    assert running.tuner.changes == []
+    running.rates["s"] = 5_000
+    assert len(running.pass_seconds(30).tuner.changes) == 1
+
+
+def test_a_task_has_a_thousand_rows_at_least() -> None:
+    running = Running(profile(), rate=50).pass_seconds(60)
+    assert all(tuning.of("s").rows_per_task >= 1_000 for tuning, _ in running.tuner.changes)
+
+
+def test_a_rate_that_was_not_planned_for_is_planned_for_a_minute_later() -> None:
+    running = Running(profile(), rate=2_000).pass_seconds(60)
+    running.rates["s"] = 60_000
+    running.pass_seconds(2 * BETWEEN // SECOND)
+    reasons = [reason for _, reason in running.tuner.changes]
+    assert 1 <= len(reasons) <= 3
+    assert any("rows/s, and 2,000 were planned for" in reason for reason in reasons[1:]) or len(reasons) == 1
+
+
+def test_costs_that_doubled_are_planned_for() -> None:
+    running = Running(profile()).pass_seconds(12)
+    running.known = profile(s=stream(row=1e-4))
+    expected = running.planner.drift._basis
+    assert expected is not None
+    for _ in range(20):
+        running.cut({**expected.phases["s"], Phase.MAP: 2 * expected.phases["s"][Phase.MAP]})
+    assert "map of s takes" in str(
+        running.planner.drift.reason(running.planner._rates, running.clock.monotonic() + BETWEEN)
+    )
+    before = len(running.tuner.changes)
+    running.pass_seconds(60)
+    assert len(running.tuner.changes) <= before + 1
+    assert running.planner.drift._basis is not expected
+
+
+def test_a_limit_that_cannot_be_kept_is_said_once_and_so_is_that_it_can_again() -> None:
+    running = Running(profile(), rate=5_000_000).pass_seconds(200)
+    (note,) = running.notes
+    said = "s cannot keep its limit of 2 seconds with 5,000,000 rows/s here: with the best settings a backlog grows."
+    assert note.startswith(said)
+    running.rates["s"] = 1_000
+    running.pass_seconds(200)
+    assert running.notes[1:] == ["All limits can be kept again, by the plan."]
+
+
+def test_streams_without_limits_have_nothing_to_plan_for() -> None:
+    assert Running(profile(s=stream(limit=None))).pass_seconds(60).tuner.changes == []
+
+
+@pytest.mark.parametrize("seconds", [1, 5])
+def test_rates_are_smoothed_and_looked_at_once_a_second(seconds: int) -> None:
+    running = Running(profile(), rate=1_000).pass_seconds(10)
+    running.rates["s"] = 2_000
+    for _ in range(10 * seconds):
+        running.clock.advance(EVERY // 10)
+        running.planner.look()
+    assert running.planner._rates["s"] == pytest.approx(2_000 - 1_000 * 0.9**seconds)
