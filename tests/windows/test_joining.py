@@ -106,6 +106,7 @@ def test_slices_follow_the_bounds() -> None:
     assert str(IntervalTimes(0, 7_200 * SECOND).window) == "1 minute"
     assert str(IntervalTimes(0, 100 * SECOND).window) == "3 seconds"
     assert str(IntervalTimes(0, 0).window) == "1 second"
+    assert str(IntervalTimes(0, 30 * 86_400 * SECOND).window) == "15 minutes"
 
 
 def test_windows_are_given_out_that_the_kind_needs() -> None:

@@ -31,6 +31,11 @@ class Selected:
 
     columns: tuple[str, ...]
 
+    @property
+    def __name__(self) -> str:
+        """What `explain` shows."""
+        return f"only {', '.join(self.columns)}"
+
     def __call__(self, rows: DataFrame) -> DataFrame:
         """Return the rows with these columns."""
         return rows.select(*map(quoted, self.columns), TIME)

@@ -104,7 +104,8 @@ class WindowTimes(JoinTimes):
         return joint if self.time == WINDOW else self.window.late_before(joint)
 
 
-MOST_SLICES = 32
+FEW_SLICES, MOST_SLICES = 32, 2_880
+"""Slices within the bounds: so few as long as a slice is no longer than this, so many at most, as each is counted."""
 LONGEST_SLICE: Micros = 60 * MICROS_PER_SECOND
 
 
@@ -140,7 +141,7 @@ class IntervalTimes(JoinTimes):
     def window(self) -> WindowSpec:  # type: ignore[override]
         """The slices."""
         reach = max(*self.after, self.high - self.low)
-        length = min(LONGEST_SLICE, max(MICROS_PER_SECOND, reach // MOST_SLICES))
+        length = max(MICROS_PER_SECOND, min(LONGEST_SLICE, reach // FEW_SLICES), reach // MOST_SLICES)
         return tumbling(length // MICROS_PER_SECOND * MICROS_PER_SECOND)
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from transom.engine.spark.columns import TIME, is_case_sensitive
+from transom.engine.spark.columns import TIME, first_line, is_case_sensitive
 from transom.errors import DefinitionError
 from transom.model.joinkind import ANTI, INNER, LEFT, SEMI, join_kind
 from transom.model.time import Micros, format_duration
@@ -43,7 +43,7 @@ class LookupTable:
                 self._schema = _nullable(self.table.read(session).schema)
             except PySparkException as error:
                 raise DefinitionError(
-                    f"lookup {self.name!r}: {self.table.describe()} cannot be read: {str(error).splitlines()[0]}",
+                    f"lookup {self.name!r}: {self.table.describe()} cannot be read: {first_line(error)}.",
                     "Correct its name, or make it before the application starts.",
                 ) from error
         return self._schema
