@@ -174,6 +174,8 @@ class Carrier:
         """Flow, tick and bytes of each parcel with rows of this site, as queued; to be taken from here."""
         self._packing = packing
         self._neighbours = {name: _Neighbour(rate, packing(name)) for name, rate in rates.items() if name != site}
+        self._remaining: dict[FlowName, Micros] = {}
+        """What remains of a flow's way from here until its results are out, as the last ack told."""
         self._answers: list[tuple[Site, Down]] = []
 
     @property
@@ -305,7 +307,8 @@ class Carrier:
         data = each.packing.pack(parcel, full)
         if not parcel.merged and parcel.part.site == self.site and not parcel.part.empty:
             self.sizes.append((parcel.flow, parcel.tick, len(data)))
-        number = each.out.queue(data, now + (ends.limit if ends else 0))
+        slack = (ends.limit if ends else 0) - self._remaining.get(parcel.flow, 0)
+        number = each.out.queue(data, now + slack)
         each.packing.named(number)
         each.parcels[number] = parcel
 
@@ -391,6 +394,7 @@ class Carrier:
         """Take an ack from a neighbour; the way to it costs what waits before it."""
         out = self._neighbours[peer].out
         cost = round(out.queued / out.rate * MICROS_PER_SECOND) if out.rate else 0
+        self._remaining[ack.standing.flow] = ack.cost
         self._do(self.relay.acked(ack, cost), 0)
         if ack.standing.site == self.site:
             self.news.append(Ack(ack.standing, ack.cost + cost, ack.deadline))

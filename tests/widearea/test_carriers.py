@@ -1,0 +1,87 @@
+"""What a site makes of what comes up and down its links."""
+
+from __future__ import annotations
+
+from transom.widearea.carriers import Carrier, Opened
+from transom.widearea.links import Receipt
+from transom.widearea.parcels import Ack, Parcel, Part, Place, Reason, Refusal, Standing
+from transom.widearea.routes import Ends, Routes
+
+S = 1_000_000
+ENDS = Ends(("a", "b"), "home", 5 * S)
+
+
+def carrier(site: str = "a", **rates: float) -> Carrier:
+    made = Carrier(site, "boot", Routes(site, S, {"f": ENDS, "g": ENDS}), lambda flow, bodies: b"".join(bodies), rates)
+    for peer in rates:
+        made.opened(peer, Opened("other"), 0)
+    return made
+
+
+def parcel(flow: str = "f", site: str = "a", size: int = 0, upto: int = 1) -> Parcel:
+    return Parcel(flow, 1, (Part(site, "ck", 1, 0, upto, 1),), b"x" * size)
+
+
+def ack(flow: str, site: str = "a", cost: int = 0, upto: int = 0) -> Ack:
+    return Ack(Standing(flow, site, "ck", Place(upto, 1, 0)), cost, 77)
+
+
+def test_of_two_flows_the_one_with_more_left_to_do_goes_first():
+    """Klink, section 4: costs go up to those who send."""
+    here = carrier(home=10_000.0)
+    here.heard("home", ack("g", cost=3 * S), 0)
+    here.heard("home", ack("f", cost=1 * S), 0)
+    here._queue(parcel("f", size=3_000), "home", 0)
+    here._queue(parcel("g", size=3_000), "home", 0)
+    (first, _) = here.frames("home", 0)[:2]
+    assert first.number == 2
+
+
+def test_each_hop_adds_its_wait_to_what_remains():
+    here = carrier(home=1_000.0, b=1_000.0)
+    here._do(here.relay.received(parcel("f", "b"), "b", None, 0), 0)
+    here._queue(parcel("g", size=10_000), "home", 0)
+    queued = here.link("home").queued
+    here.heard("home", ack("f", "b", cost=2 * S), 0)
+    ((peer, told),) = here.answers()
+    assert (peer, told.deadline) == ("b", 77)
+    assert told.cost == 2 * S + round(queued / 1_000.0 * S)
+
+
+def test_what_the_destination_has_got_another_way_is_not_sent():
+    here = carrier(home=1_000.0)
+    here._queue(parcel(size=50_000), "home", 0)
+    here._queue(parcel("g"), "home", 0)
+    here.frames("home", 0)
+    here.heard("home", ack("g", upto=1), 0)
+    assert len(here._neighbours["home"].parcels) == 1
+    here.heard("home", ack("f", upto=1), 0)  # on its way already: it goes on
+    assert len(here._neighbours["home"].parcels) == 1
+
+
+def test_a_neighbour_that_does_not_answer_is_connected_to_anew():
+    here = carrier(home=1_000.0)
+    assert here.silent(100 * S) == []
+    here._queue(parcel(size=10_000), "home", 100 * S)
+    (frame, *_) = here.frames("home", 100 * S)
+    here.heard("home", Receipt(1, len(frame.payload)), 110 * S)
+    assert here.silent(125 * S) == []
+    assert here.silent(126 * S) == ["home"]
+    here.closed("home")
+    assert here.silent(126 * S) == []
+    assert here.frames("home", 126 * S) == []
+
+
+def test_parcels_of_flows_that_are_not_known_or_not_of_the_site_are_refused():
+    here = carrier("home", a=1e6)
+    there = carrier("a", home=1e6)
+    there.routes.flows["z"] = ENDS
+    for sent in (parcel("z"), parcel("f", "x"), parcel("g"), parcel("f")):
+        there._queue(sent, "home", 0)
+    here.accept("a", there.opening("home"), refused={"g": "It differs."})
+    for frame in there.frames("home", 0):
+        here.came("a", frame, 0)
+    told = [message for _, message in here.answers() if isinstance(message, Refusal)]
+    assert [(each.flow, each.reason) for each in told] == [("z", Reason.FLOW), ("f", Reason.FLOW), ("g", Reason.FLOW)]
+    assert [each.detail for each in told][1:] == ["x has no part in the flow 'f'.", "It differs."]
+    assert [came.flow for came, _ in here.arrivals] == ["f"]
