@@ -139,7 +139,7 @@ def test_one_closing_is_what_a_closing_takes() -> None:
 
 def test_a_row_takes_at_least_its_processor_time_where_the_clock_shows_nothing() -> None:
     def beside_others(cut: CutPhases) -> CutPhases:
-        stages = tuple(replace(each, cpu=0.01 * each.tasks + 5e-6 * cut.rows) for each in cut.stages)
+        stages = tuple(replace(each, cpu=0.01 * each.tasks + 5e-6 * cut.rows, rows=cut.rows) for each in cut.stages[:1])
         return replace(cut, stages=stages, seconds={**cut.seconds, Phase.MAP: 1.0})
 
     found = fit("s", [beside_others(cut) for cut in cuts_of(stream())], CORES, Nature())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +34,7 @@ SIZES = (16, 4, 1)
 """Cuts of this part of the largest size."""
 CUTS = 8
 """So many of the largest size fit into the time of a run."""
-SKIPPED = 2
+SKIPPED = 1
 """First cuts of each run that do not count: what they need is compiled."""
 COLD = 15.0
 """Seconds of a run that only warms up, at most, from its first cut on."""
@@ -97,7 +97,7 @@ class Profiler:
         app, found = self._measure({}, each, each / CUTS, rows=min(LARGE, max(FIRST, round(speed * each / 2))))
         if not found:
             raise DefinitionError("profile: nothing was read.", "Give a longer time: --for 5m, or a source with rows.")
-        largest = {name: max(max(SIZES), sum(cut.rows for cut in cuts) // CUTS) for name, cuts in found.items()}
+        largest = {name: _largest([cut.rows for cut in cuts]) for name, cuts in found.items()}
         for size, tasks in [(size, tasks) for size in SIZES for tasks in (1, max(2, cores))]:
             tuning = {name: _divided(rows // size, tasks) for name, rows in largest.items()}
             most = max(rows // size for rows in largest.values())
@@ -194,6 +194,15 @@ class Profiler:
                 "; ".join(f"query {name!r} failed: {why}" for name, why in failed.items()), "Correct it first."
             )
         return app, found
+
+
+def _largest(rows: Sequence[int]) -> int:
+    """Return the rows of the largest cuts that are made, given those of the cuts of a run.
+
+    So many that some of them fit into a run; but also half of one that was made: where a cut takes long whatever it
+    reads, small ones would not show what a row costs.
+    """
+    return max(max(SIZES), sum(rows) // CUTS, max(rows) // 2)
 
 
 def _wait(running: Running, until: Callable[[], bool], seconds: float) -> None:

@@ -148,7 +148,9 @@ def _processor(cuts: Sequence[CutPhases]) -> float:
     cuts at all then.
     """
     odd = len(cuts) % 2
-    rows, seconds = np.array([(cut.rows / _tasks(cut), cut.stages[0].cpu / _tasks(cut)) for cut in cuts[odd:]]).T
+    read = [(cut.rows, sum(stage.cpu for stage in cut.stages if stage.rows)) for cut in cuts[odd:]]
+    tasks = np.array([_tasks(cut) for cut in cuts[odd:]])
+    rows, seconds = np.array(read, dtype=float).T / tasks
     return float(line(rows, seconds)[1])
 
 
@@ -237,5 +239,5 @@ def _tasks(cut: CutPhases) -> int:
 
 
 def _behind(cut: CutPhases) -> int:
-    """Return the tasks behind the exchange; none in a cut of one task."""
-    return 0 if _tasks(cut) == 1 else max((stage.tasks for stage in cut.stages[1:]), default=0)
+    """Return the tasks behind the exchange; none where there is no other stage."""
+    return max((stage.tasks for stage in cut.stages[1:]), default=0)
