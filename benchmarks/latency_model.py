@@ -25,6 +25,8 @@ from transom.model.phases import Phase
 REPEATS = 3
 ENOUGH = 300
 """Results from which on there is a 0.99 quantile."""
+SLACK = 20.0
+"""Seconds that a run takes at least beside those that count."""
 PHASE = 0.005
 """Seconds from which on a phase counts."""
 REDUCED = "3 settings of two jobs, one run of 20 s each instead of three of 90, profiles of 20 s instead of 120"
@@ -137,17 +139,21 @@ def main() -> None:
             for number in range(1 if run.quick else REPEATS):
                 for one in found:
                     setting = one.setting
+                    if run.left() < seconds + SLACK:
+                        run.say(f"time is short: {setting.label} is left out")
+                        continue
                     once = measure(run, workers[setting.cores], JOBS[setting.job], one.rate, one.tuning, seconds)
                     seen[setting].append(once)
                     run.say(
                         f"repeat {number + 1}, {setting.label}: {1e3 * once.mean:,.0f} ms, {1e3 * one.mean:,.0f} "
                         f"expected; {len(once.latencies)} results, {once.backlog_seconds:.1f} s left"
                     )
+        if not any(seen.values()):
+            raise RuntimeError("There was no time for a run: the machine is too busy, or --quick too short for it.")
         outcomes = compare(found, seen, 50 if run.quick else ENOUGH)
         show(run, outcomes)
         for name, value in figures(outcomes, PHASE).items():
             run.figure(name, value)
-        run.check([])
         draw(run, outcomes)
 
 

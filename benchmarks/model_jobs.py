@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -144,6 +145,30 @@ def completing_file(job: Job, window_end_ms: int, rate: float) -> int:
     while _millis(row, rate) < end:
         row += 1
     return _millis(row, rate) // _PIECE_MS
+
+
+def oracle(job: Job, directory: Path) -> dict[str, Counter[int]]:
+    """Return of each query what its windows count, by their end in milliseconds; also of those that have not ended."""
+    found: dict[str, Counter[int]] = {f"q{number}": Counter() for number in range(job.queries)}
+    sessions: dict[str, tuple[int, int]] = {}
+    gap = round(1_000 * GAP)
+    for path in sorted(directory.glob("*.json")):
+        for row in map(json.loads, path.read_text().splitlines()):
+            at: int = row["at"]
+            if job.name == "clicks":
+                last, count = sessions.get(row["client"], (at, 0))
+                if at > last + gap:
+                    found["q0"][last + gap] += count
+                    count = 0
+                sessions[row["client"]] = at, count + 1
+            else:
+                words = len(row["text"].split(" "))
+                for number in range(job.queries):
+                    offset = number * job.every
+                    found[f"q{number}"][at - (at - offset) % job.length + job.length] += words
+    for last, count in sessions.values():
+        found["q0"][last + gap] += count
+    return found
 
 
 # ---- the application

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from benchmarks.equipment import equipped
 from benchmarks.model_jobs import JOBS, build
@@ -63,21 +62,25 @@ class _Run:
     """An application that runs until it is stopped, and what is seen of it."""
 
     def __init__(self, job: str, incoming: Path, checkpoint: Path, tuning: Tuning) -> None:
-        self.seen: list[tuple[str, int, int]] = []
-        """Query, end of a window in milliseconds, and when its result was there in nanoseconds."""
+        self.seen: list[tuple[str, int, int, int]] = []
+        """Query, end of windows in milliseconds, when their results were there in nanoseconds, and what they count."""
         self.cuts: list[CutPhases] = []
         self._lock = threading.Lock()
         app = build(JOBS[job], session(), incoming, checkpoint, self._take)
         app._phases = lambda: PhaseRecorder(self.cuts.append, every=WATCHED)
         app._queries.requests.tune(tuning, "a setting of the benchmark")
-        self.running = app.start()
+        goes_round = threading.Event()
+        self.running = app.start(on_progress=lambda progress: goes_round.set())
+        while not goes_round.wait(0.1) and not self.running.done:
+            pass
 
     def _take(self, results: WindowResults) -> None:
         now = time.time_ns()
-        ends = pc.unique(results.table["window_end"].combine_chunks())
+        counted = results.table.group_by("window_end").aggregate([("n", "sum")])
+        ends = counted["window_end"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
         with self._lock:
-            for end in ends.cast(pa.timestamp("us", ends.type.tz)).cast(pa.int64()).to_pylist():
-                self.seen.append((results.query, end // 1_000, now))
+            for end, number in zip(ends, counted["n_sum"].to_pylist(), strict=True):
+                self.seen.append((results.query, end // 1_000, now, number))
 
     def stop(self) -> dict[str, Any]:
         """Stop it; rows that wait are left."""

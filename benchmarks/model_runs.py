@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -10,7 +11,7 @@ from typing import Any
 
 from benchmarks import feed
 from benchmarks.harness import Run, percentile
-from benchmarks.model_jobs import JOBS, PIECE, Job, completing_file, write
+from benchmarks.model_jobs import JOBS, PIECE, Job, completing_file, oracle, write
 from benchmarks.worker import Worker
 from transom.model.phases import OF_A_JOB, WAITS, CutPhases, Phase
 from transom.model.tuning import Tuning
@@ -55,7 +56,7 @@ class Seen:
     def __init__(self, job: Job, rate: float, report: Mapping[str, Any], arrived: Sequence[feed.Arrival]) -> None:
         first, visible = round(WARM / PIECE), {each.number: each.visible for each in arrived}
         latest: dict[tuple[str, int], float] = {}
-        for query, end, moment in report["seen"]:
+        for query, end, moment, _ in report["seen"]:
             number = completing_file(job, end, rate)
             if number >= first and number in visible:
                 latency = (moment - visible[number]) / 1e9
@@ -93,6 +94,22 @@ def phases_of(cuts: Sequence[CutPhases]) -> dict[str, float]:
     return found
 
 
+def differences(job: Job, seen: Sequence[tuple[str, int, int, int]], source: Path) -> list[str]:
+    """Return what windows count that should count something else, in words; up to the last that each query gave."""
+    found: dict[str, Counter[int]] = defaultdict(Counter)
+    for query, end, _, number in seen:
+        found[query][end] += number
+    wrong = []
+    for query, expected in oracle(job, source).items():
+        last = max(found[query], default=0)
+        due = {end: number for end, number in expected.items() if end <= last}
+        ends = [end for end in sorted({*due, *found[query]}) if due.get(end) != found[query].get(end)]
+        if ends:
+            end = ends[0]
+            wrong.append(f"{job.name}, {query}, window to {end}: {found[query].get(end)} instead of {due.get(end)}")
+    return wrong
+
+
 def measure(run: Run, worker: Worker, job: Job, rate: float, tuning: Tuning, seconds: float) -> Seen:
     """Run a job once at a rate; the first seconds do not count.
 
@@ -108,7 +125,9 @@ def measure(run: Run, worker: Worker, job: Job, rate: float, tuning: Tuning, sec
     if code != 0:
         raise RuntimeError(f"The feeding process ended with {code}.")
     time.sleep(1.0)
-    seen = Seen(job, rate, worker.call("stop"), feed.arrivals(notes))
+    report = worker.call("stop")
+    run.check(differences(job, report["seen"], source))
+    seen = Seen(job, rate, report, feed.arrivals(notes))
     if not seen.latencies:
         raise RuntimeError(f"{job.name}, {rate:,.0f} rows/s: no window was completed in time.")
     return seen

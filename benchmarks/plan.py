@@ -183,7 +183,6 @@ def main() -> None:
                 keep(run, worker, plans, seconds, 1 if run.quick else REPEATS)
             if "rules" in run.parts and not run.quick:
                 show_rates(run, {p.job: compare_rules(run, worker, p, 30.0) for p in plans if p.share is None})
-        run.check([])
 
 
 if __name__ == "__main__":

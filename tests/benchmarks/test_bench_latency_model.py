@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from benchmarks.latency_scores import Compared, Outcome, figures, trends
 from benchmarks.latency_settings import foretell, settings
-from benchmarks.model_jobs import BASE_MS, JOBS, PIECE, completing_file, write
+from benchmarks.model_jobs import BASE_MS, JOBS, PIECE, completing_file, oracle, write
+from benchmarks.model_runs import differences
 from tests.planning.profiles import profile, stream
 
 
@@ -64,3 +65,13 @@ def test_trends_are_told_of_settings_of_a_job_that_differ_by_more_than_their_ran
     assert trends([outcome(1.0, 1.0), outcome(2.0, 1.05)]) == []
     assert trends([outcome(1.0, 0.5, 2.0), outcome(2.0, 1.9, 2.1)]) == []
     assert trends([outcome(1.0, 1.0), outcome(2.0, 2.0, job="clicks")]) == []
+
+
+def test_windows_that_count_something_else_are_told(tmp_path: Path) -> None:
+    write(JOBS["clicks"], tmp_path, 500.0, 6.0, tmp_path)
+    expected = oracle(JOBS["clicks"], tmp_path)["q0"]
+    assert expected.total() == 3_000
+    ended = [("q0", end, 0, number) for end, number in expected.items() if end < BASE_MS + 5_000]
+    assert differences(JOBS["clicks"], ended, tmp_path) == []
+    assert "instead of" in differences(JOBS["clicks"], ended[1:], tmp_path)[0]
+    assert differences(JOBS["clicks"], [*ended, ("q0", ended[0][1], 0, 1)], tmp_path)
