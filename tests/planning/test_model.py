@@ -21,6 +21,8 @@ from transom.planning.queues import queueing
 
 LARGE = Machine(8, shared=False)
 ONE_TASK = 1 << 40
+RARELY = 1e7
+"""Seconds between closings, so that these start no cuts."""
 
 
 def on_looks(cycle: float) -> float:
@@ -62,9 +64,9 @@ def simulated(known: Profile, rate: float, trigger: float, count: int = 10_000) 
 @pytest.mark.parametrize("rate", [5_000, 60_000, 150_000])
 def test_a_stream_takes_as_long_as_when_it_is_simulated(rate: float, trigger: float):
     # The rows of files vary and files come at random, so that those of a cut vary like a compound Poisson number.
-    known = profile(s=stream(piece=0.05))
+    known = profile(s=stream(piece=0.05, closing=RARELY))
     cycle = predicted(known, rate, trigger=trigger).streams["s"].cycle
-    known = profile(s=stream(piece=0.05, uneven=1.25 * 0.05 / cycle))
+    known = profile(s=stream(piece=0.05, closing=RARELY, uneven=1.25 * 0.05 / cycle))
     said, seen = predicted(known, rate, trigger=trigger).streams["s"].result, simulated(known, rate, trigger)
     assert said.mean == pytest.approx(seen.mean(), rel=0.08)
     assert said.sigma == pytest.approx(seen.std(), rel=0.2)
@@ -72,6 +74,8 @@ def test_a_stream_takes_as_long_as_when_it_is_simulated(rate: float, trigger: fl
 
 @given(costs_of_streams, st.floats(10, 1e5), st.floats(0.05, 5), st.integers(1, 3))
 def test_latency_rises_with_the_rate(one, rate: float, trigger: float, count: int):
+    # A longer trigger may be passed over sooner where more comes: cuts that complete windows are followed at once.
+    trigger = min(trigger, one.closing / 2)
     known = profile(**{f"s{place}": one for place in range(count)})
     slower, faster = (predicted(known, each, trigger=trigger) for each in (rate, 1.1 * rate))
     for name in known.streams:
@@ -134,14 +138,14 @@ def test_a_stream_that_cannot_keep_up_leaves_no_other_one_without_loads():
 
 
 def test_loads_are_the_work_of_a_second():
-    known = profile(a=stream(closing=4.0), b=stream(closing=4.0))
+    known = profile(a=stream(closing=RARELY), b=stream(closing=RARELY))
     said = predicted(known, 5_000, Machine(8, True, driver=0.5), trigger=on_looks(2.0))
     one = Cutting(stream(), tuning(known, 2.0, rows_per_task=ONE_TASK).of("a"), 8, 8).of(10_000)
 
     def each_second(phase: Phase) -> float:
-        return one.work(phase) / (4.0 if phase in OF_WINDOWS else 2.0)
+        return one.work(phase) / (RARELY if phase in OF_WINDOWS else 2.0)
 
-    assert said.streams["a"].cycle == 2.0
+    assert said.streams["a"].cycle == pytest.approx(2.0)
     assert said.loads["slots"] == pytest.approx(one.job().mean / 2, rel=0.1)
     assert said.loads["stream"] == pytest.approx(sum(one.mean(phase) for phase in CUT) / 2, rel=0.1)
     assert said.loads["thread"] == pytest.approx(2 * sum(map(each_second, THREAD)))
@@ -153,7 +157,7 @@ def test_loads_are_the_work_of_a_second():
 
 
 def test_the_cores_of_a_job_are_what_all_else_leaves():
-    known = profile(s=stream(scv=0.0))
+    known = profile(s=stream(scv=0.0, closing=RARELY))
     alone = predicted(known, 10_000, Machine(2, False), trigger=1.0, rows_per_task=1_000)
     beside = predicted(known, 10_000, Machine(2, True, driver=1.0), trigger=1.0, rows_per_task=1_000)
     map_alone, map_beside = (each.streams["s"].phases[Phase.MAP].mean for each in (alone, beside))
@@ -161,11 +165,11 @@ def test_the_cores_of_a_job_are_what_all_else_leaves():
 
 
 def test_other_streams_and_their_driver_leave_the_rest_of_the_cores():
-    each = stream(scv=0.0)
+    each = stream(scv=0.0, closing=RARELY)
     known = profile(a=each, b=each)
     said = predicted(known, 10_000, Machine(4, driver=0.2), trigger=on_looks(1.0), rows_per_task=1_000)
     cut = Cutting(each, tuning(known, 1.0, rows_per_task=1_000).of("b"), 4, 4).of(10_000)
-    tasks, driver = (sum(cut.work(phase) for phase in phases) for phases in (TASKS, DRIVER))
+    tasks, driver = (sum(cut.work(phase) for phase in phases if phase not in OF_WINDOWS) for phases in (TASKS, DRIVER))
     free = 4 - 0.2 - driver - tasks / 2  # one of the two slots is its own
     for phase in TASKS:
         assert said.streams["a"].phases[phase].mean == pytest.approx(cut.work(phase) / free)
@@ -173,9 +177,10 @@ def test_other_streams_and_their_driver_leave_the_rest_of_the_cores():
 
 def test_a_stream_without_a_trigger_goes_round_with_its_waits_and_its_cut():
     known = predicted(profile(a=stream(), b=stream(), c=stream()), 3_000, trigger=0.0, slots=2).streams["b"]
-    assert known.phases[Phase.SLOT].mean > 0.01
-    assert known.cycle == pytest.approx(sum(known.phases[phase].mean for phase in (Phase.SLOT, *CUT)), rel=1e-3)
-    assert known.phases[Phase.TURN].mean == pytest.approx(known.cycle / 2, rel=1e-3)
+    assert 0.01 < known.phases[Phase.SLOT].mean < known.cycle / 2
+    assert known.cycle > 0.01 + sum(known.phases[phase].mean for phase in CUT)
+    waits = known.phases[Phase.TURN].mean + known.phases[Phase.SLOT].mean
+    assert waits == pytest.approx(known.cycle / 2, rel=1e-3)
     assert known.rows == pytest.approx(3_000 * known.cycle)
     assert known.record.mean == pytest.approx(sum(known.phases[phase].mean for phase in (*WAITS, *CUT)))
 

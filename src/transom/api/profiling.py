@@ -36,6 +36,8 @@ CUTS = 8
 """So many of the largest size fit into the time of a run."""
 SKIPPED = 1
 """First cuts of each run that do not count: what they need is compiled."""
+FEW = 4
+"""Cuts of each stream for which a run goes on at least, as on a machine that is busy."""
 COLD = 15.0
 """Seconds of a run that only warms up, at most, from its first cut on."""
 WARM_CUTS = 12
@@ -182,6 +184,7 @@ class Profiler:
             try:
                 _wait(running, lambda: bool(read[0]), PATIENCE)
                 _wait(running, lambda: read[0] >= enough, seconds)
+                _wait(running, lambda: min(map(len, found.values()), default=0) >= min(enough, FEW), PATIENCE)
             except BaseException:
                 app._stop_at_once()
                 raise

@@ -102,6 +102,24 @@ class _State:
         trigger = self.cutting.tuning.trigger_seconds
         return trigger + self.profile.cost(Phase.LOOK).fixed if trigger else 0.0
 
+    def lengths(self, taken: float) -> list[tuple[float, float]]:
+        """Return how long there is between two starts, given how long a cut takes, each with its share of the cuts.
+
+        A cut that completes windows is followed at once by the one that closes them, whatever the trigger. It reads
+        what came since the start before it, so it completes some with a chance of that time over the time between two
+        closings: which kind follows depends on which was before.
+        """
+        longest, closing = max(self.trigger, taken), self.profile.closing
+        if longest <= taken:
+            return [(1.0, taken)]
+        after_long, after_short = min(1.0, longest / closing), min(1.0, taken / closing)
+        at_once = after_long / (1 + after_long - after_short)
+        return [(at_once, taken), (1 - at_once, longest)]
+
+    def between(self, taken: float) -> float:
+        """Return the mean of these lengths."""
+        return sum(share * length for share, length in self.lengths(taken))
+
     @property
     def closing(self) -> float:
         """Seconds from one closing of windows to the next: no cut closes windows twice."""
@@ -200,16 +218,28 @@ class Model:
         if self._machine.shared:
             busy += self._machine.driver + sum(each.driver for each in others)
         state.cutting = self._cutting(name, state.profile, busy)
-        state.slot = slot_wait([each.shared for each in others], slots)
+        state.slot = self._slot(state, [each.shared for each in others])
         state.thread = _thread_wait([part for each in others for part in each.thread])
-        waits = state.slot.mean + state.thread.mean
         state.cycle = cycle(
-            self._rates[name], state.trigger, state.profile.piece, lambda rows: waits + state.cutting.seconds(rows)
+            self._rates[name], 0.0, state.profile.piece, lambda rows: state.between(self._taken(state, rows))
         )
         if math.isfinite(state.cycle):
             state.rows = self._rates[name] * state.cycle
             state.cutting.closings = state.closing / state.profile.closing
             state.shown = _Shown.of(state)
+
+    def _slot(self, state: _State, others: Sequence[Shared]) -> Moments:
+        """Return the wait for a slot; at least so long that the slots do not do more than they can.
+
+        Where the others are always there, a stream has its turn when they have had theirs.
+        """
+        slots, job = self._tuning.slots, state.cut.job().mean
+        wait = slot_wait(others, slots)
+        if len(others) < slots:
+            return wait
+        elsewhere = max(0.0, state.cycle - state.slot.mean - job)
+        turns = job + sum((other.running + other.waiting) * other.job.mean for other in others)
+        return Moments(max(wait.mean, turns / slots - job - elsewhere), wait.variance)
 
     # ---- one stream
 
@@ -225,7 +255,8 @@ class Model:
         for node, weight in nodes:
             rows = state.rows * math.exp(node * wide - wide**2 / 2)
             phases = self._phases(name, rows)
-            parts.append((weight * max(state.profile.piece, self._least(name, rows)), phases))
+            between = state.between(self._taken(state, rows))
+            parts.append((weight * max(state.profile.piece, between), phases))
         mean = {phase: mixed([(weight, phases[phase]) for weight, phases in parts]) for phase in Phase}
         record = mixed([(weight, _total(phases, (*WAITS, *CUT))) for weight, phases in parts])
         result = mixed([(weight, _total(phases, tuple(Phase))) for weight, phases in parts])
@@ -236,22 +267,38 @@ class Model:
         state = self._states[name]
         stream, cut = state.profile, state.cutting.of(rows)
         phases = {phase: cut.phase(phase) for phase in Phase}
-        least = self._least(name, rows)
-        phases[Phase.TURN] = gate_wait(least, stream.piece, stream.regular)
-        # What comes while the stream waits for its turn is there when it has it.
-        at_rest = 1 - waiting_share(least, stream.piece, stream.regular)
-        phases[Phase.LOOK] = phases[Phase.LOOK].in_share(at_rest)
-        phases[Phase.SLOT] = state.slot
+        # Arrivals meet long times between two starts more often than short ones.
+        lengths = [(share * length, length) for share, length in state.lengths(self._taken(state, rows)) if share]
+        mixes = [(weight, self._waits(state, length, phases[Phase.LOOK])) for weight, length in lengths]
+        phases |= {phase: mixed([(weight, waits[phase]) for weight, waits in mixes]) for phase in WAITS}
         phases[Phase.COMMIT] += state.thread
         phases[Phase.CONSOLIDATE] = slowest(phases[Phase.CONSOLIDATE], stream.groups)
         phases[Phase.DELIVER] += queueing(1 / state.closing, 0.0, phases[Phase.DELIVER])
         return phases
 
-    def _least(self, name: str, rows: float) -> float:
-        """Return the seconds from the start of a cut of so many rows until the next one may start."""
-        state = self._states[name]
-        taken = state.slot.mean + state.thread.mean + state.cutting.seconds(rows)
-        return max(state.trigger, taken)
+    @staticmethod
+    def _waits(state: _State, length: float, look: Moments) -> dict[Phase, Moments]:
+        """Return how long rows wait that come between two starts which are so far apart.
+
+        A wait for a slot is the last part of it: what comes before waits for all of that part, what comes meanwhile for
+        the rest. Only what finds the stream at rest waits for a look, and then for a slot.
+        """
+        piece, regular, slot = state.profile.piece, state.profile.regular, state.slot
+        share, gate = waiting_share(length, piece, regular), gate_wait(length, piece, regular)
+        part = min(slot.mean, length)
+        within = share * ((length - part) * part + min(slot.square, length**2) / 2) / length if length > 0 else 0.0
+        within = min(within, gate.mean)
+        mean = within + (1 - share) * slot.mean
+        return {
+            Phase.LOOK: look.in_share(1 - share),
+            Phase.TURN: Moments(gate.mean - within, gate.variance),
+            Phase.SLOT: Moments(mean, slot.variance * mean / slot.mean if slot.mean > 0 else 0.0),
+        }
+
+    @staticmethod
+    def _taken(state: _State, rows: float) -> float:
+        """Return the seconds from the start of a cut of so many rows to its end, with its waits."""
+        return state.slot.mean + state.thread.mean + state.cutting.seconds(rows)
 
     def _after(self, name: str, alone: Mapping[str, StreamLatency]) -> StreamLatency:
         """Add the latency of the streams whose results a stream reads."""
