@@ -190,14 +190,16 @@ def test_results_wait_in_their_sink_for_those_before_them():
     alone = Moments.with_scv(2.0, 0.02)
     waited = queueing(0.25, 0.0, alone)
     assert waited.mean > 0
-    assert predicted(profile(s=slow), 100).streams["s"].phases[Phase.DELIVER] == alone + waited
+    found = predicted(profile(s=slow), 100).streams["s"].phases[Phase.DELIVER]
+    assert (found.mean, found.variance) == pytest.approx(((alone + waited).mean, (alone + waited).variance))
 
 
 def test_what_others_do_on_the_thread_is_waited_for_at_the_commit():
     three = profile(a=stream(), b=stream(), c=stream())
     alone, beside = predicted(profile(a=stream()), 100), predicted(three, 100, slots=3)
     assert beside.streams["a"].phases[Phase.COMMIT].mean > alone.streams["a"].phases[Phase.COMMIT].mean
-    assert beside.streams["a"].phases[Phase.DELIVER] == alone.streams["a"].phases[Phase.DELIVER]
+    delivered = [each.streams["a"].phases[Phase.DELIVER].mean for each in (alone, beside)]
+    assert delivered[0] == pytest.approx(delivered[1])
 
 
 def test_streams_wait_for_each_other_only_for_what_they_share():
