@@ -116,3 +116,12 @@ def test_wrong_jobs_are_refused(more: str, says: str) -> None:
     import re
 
     assert re.search(says, f"{caught.value.message} {caught.value.remedy}"), caught.value
+
+
+def test_steps_are_told_as_they_were_written() -> None:
+    query = fares().having("trips > 1").select("zone", "window_end", mean="total / trips").rename(until="window_end")
+    assert [str(step) for step in query.steps] == [
+        "having trips > 1",
+        "select zone, window_end, total / trips as mean",
+        "rename window_end as until",
+    ]

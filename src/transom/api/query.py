@@ -17,7 +17,7 @@ from transom.sinks.base import REVISION, Sink
 from transom.sinks.outlets import listed
 from transom.windows.aggregates.base import Aggregate
 from transom.windows.query import WINDOW_END, WINDOW_START, LatencyTarget, WindowedQuery
-from transom.windows.steps import Having, Select, Step, columns_after, kept_as
+from transom.windows.steps import Having, Rename, Select, Step, columns_after, kept_as
 
 if TYPE_CHECKING:
     from transom.api.streams import Stream, Windowed
@@ -138,7 +138,7 @@ class Query:
         if len(olds) < len(names):
             raise DefinitionError("rename: a column is given two names.", "Use select(...) to have it twice.")
         return self._selected(
-            Select(tuple((olds.get(name, name), Expression(name)) for name in self.columns)), "rename"
+            Rename(tuple((olds.get(name, name), Expression(name)) for name in self.columns)), "rename"
         )
 
     @property

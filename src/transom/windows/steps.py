@@ -31,6 +31,14 @@ class Select:
         return f"select {', '.join(named)}"
 
 
+@dataclass(frozen=True)
+class Rename(Select):
+    """All columns as they are, some with other names."""
+
+    def __str__(self) -> str:
+        return f"rename {', '.join(f'{value} as {name}' for name, value in self.columns if name != str(value))}"
+
+
 Step: TypeAlias = "Having | Select"
 
 
