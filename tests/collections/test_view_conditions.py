@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 import transom as tm
-from transom.collections.arrowterms import arrow_expression
-from transom.collections.sparkterms import Term, spark_term
 from transom.engine.placed.placed import arrow_schema
+from transom.engine.spark.arrowterms import arrow_expression
+from transom.engine.spark.sparkterms import Term, spark_term
 from transom.errors import DefinitionError
 
 COLUMNS = (

@@ -38,6 +38,7 @@ def everything(stream: Any, sink: MemorySink) -> None:
     agg(stream).having("n > 1").select("k", "window_end", mean="round(s / n, 1)").to(sink, "means")
     agg(stream).having("n > 9").to(sink, "none")
     agg(stream).select(k="k", worse="1 / s").to(sink, "fails")
+    agg(stream).having("100 div (s - 5) > 0").to(sink, "fails, too")
     chosen = agg(stream).select("k", until="window_end", since="window_start", day="date(window_end)", s="-s")
     chosen.results("chosen").group_by("k").window("30 seconds").agg(low=tm.min("s"), day=tm.max("day")).to(
         sink, "chain"
@@ -61,8 +62,8 @@ def test_results_are_what_spark_computes(spark: Any, tmp_path: Path, monkeypatch
     assert bench.rows("none") == []
     assert bench.sink.to_table("none") is None
     queries = {query.name: query for query in progress.queries}
-    assert "Division by zero" in str(queries["fails"].failure)
-    assert [query.name for query in queries.values() if query.failure] == ["fails"]
+    assert [query.name for query in queries.values() if query.failure] == ["fails", "fails, too"]
+    assert all("Division by zero" in str(queries[name].failure) for name in ("fails", "fails, too"))
     assert bench.rows("chain") == [
         (0, 30 * SECOND, "a", -6, date(1970, 1, 1)),
         (0, 30 * SECOND, "b", 0, date(1970, 1, 1)),

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transom.collections.arrowterms import arrow_expression
 from transom.collections.datasets import Dataset, Function
 from transom.collections.deriving import described
 from transom.collections.keyvalues import key_value
 from transom.collections.namespaces import Namespace
-from transom.collections.sparkterms import spark_term
 from transom.collections.steps import (
     Aggregated,
     Answer,
@@ -28,7 +26,9 @@ from transom.collections.steps import (
     received,
 )
 from transom.engine.placed.mapped import tables_of
+from transom.engine.spark.arrowterms import arrow_expression
 from transom.engine.spark.isolation import explained
+from transom.engine.spark.sparkterms import spark_term
 from transom.errors import DefinitionError
 from transom.model.arguments import column_names, shown
 from transom.model.joinkind import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, join_kind

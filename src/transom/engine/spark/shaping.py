@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from transom.engine.spark import rowwise
+from transom.engine.spark.arrowterms import arrow_expression
 from transom.engine.spark.columns import first_line, is_case_sensitive, quoted, to_column, to_condition
 from transom.engine.spark.plan import utc
 from transom.engine.spark.plantext import plan_text
+from transom.engine.spark.sparkterms import spark_term
 from transom.errors import DefinitionError, QueryFailedError
 from transom.failures import classify, require_blame
 from transom.model.sessions import is_connect
@@ -33,8 +36,9 @@ _MICROS, _DAYS = pa.timestamp("us", "UTC"), pa.date32()
 class Shaping:
     """The steps of one query: takes a table of its aggregates, and returns the results.
 
-    Columns that are only chosen or renamed stay where they are. What is computed, and which rows are kept, is asked of
-    Spark: over rows that the driver has, its optimizer computes projections and filters at once, so that no job runs.
+    Columns that are only chosen or renamed stay where they are. Conditions that come first are Arrow's, where there is
+    an expression of Arrow that means the same (`arrowterms`). The rest is asked of Spark: over rows that the driver
+    has, its optimizer computes projections and filters at once, so that no job runs.
 
     Args:
         session: Transom's session; its settings decide, as in a batch query.
@@ -76,7 +80,8 @@ class Shaping:
         plain = [column for column in carried if column is not None]
         self._as_rows = _choosing(frame, plain)
         self._by_rows = not is_connect(session) and len(plain) == len(carried)
-        self._asks = bool(computed) or any(isinstance(step, Having) for step in query.steps)
+        self._conditions = _first_conditions(session, query.steps, aggregates)
+        self._asks = bool(computed) or any(isinstance(step, Having) for step in query.steps[len(self._conditions) :])
 
     def __call__(self, table: pa.Table) -> pa.Table:
         """Return the results of aggregates; further columns of the table (revision, shares) stay at their end.
@@ -84,7 +89,9 @@ class Shaping:
         Raises:
             QueryFailedError: A value cannot be computed, as Spark says.
         """
-        rows, values = self._values(table) if self._asks and table.num_rows else (None, {})
+        table, done = self._filtered(table)
+        asks = self._asks or done < len(self._conditions)
+        rows, values = self._values(table, done) if asks and table.num_rows else (None, {})
         kept = table if rows is None else table.take(rows)
         empty = {name: pa.array([], kind) for name, kind in self._computed}
         columns = [
@@ -95,14 +102,32 @@ class Shaping:
             result = result.append_column(table.schema.field(name), kept.column(name))
         return result
 
-    def _values(self, table: pa.Table) -> tuple[pa.Array, dict[str, pa.Array]]:
-        """Return the numbers of the rows that are kept, and the values that are computed of them."""
+    def _filtered(self, table: pa.Table) -> tuple[pa.Table, int]:
+        """Return the rows that satisfy the first conditions, and how many of these were looked at.
+
+        Of an operation that cannot be done Spark tells, better than Arrow.
+        """
+        try:
+            kept = table
+            for condition in self._conditions:
+                kept = kept.filter(condition)
+            return kept, len(self._conditions)
+        except pa.ArrowInvalid:
+            return table, 0
+
+    def _values(self, table: pa.Table, done: int) -> tuple[pa.Array, dict[str, pa.Array]]:
+        """Return the numbers of the rows that are kept, and the values that are computed of them.
+
+        Args:
+            table: Rows of aggregates.
+            done: Steps that are done with.
+        """
         numbers = pa.array(np.arange(table.num_rows, dtype=np.int64))
         numbered = table.select(self._names).append_column(ROW, numbers).combine_chunks()
         by_rows = self._by_rows and table.num_rows <= FEW
         try:
             frame = self._session.createDataFrame(numbered, self._numbered)
-            for stage in self._stages:
+            for stage in self._stages[done:]:
                 frame = stage(frame)
             if by_rows:
                 found = list(zip(*self._as_rows(frame).collect(), strict=True))
@@ -149,6 +174,21 @@ class Shaping:
         if why is not None:
             raise DefinitionError(f"{where}: {why}.", "Use the keys, the window's bounds and the aggregates only.")
         return after
+
+
+def _first_conditions(session: SparkSession, steps: Sequence[Step], aggregates: pa.Schema) -> list[pc.Expression]:
+    """Return the conditions with which the steps begin, as far as Arrow has them."""
+    found: list[pc.Expression] = []
+    if is_connect(session):
+        return found
+    for step in steps:
+        if not isinstance(step, Having):
+            break
+        try:
+            found.append(arrow_expression(spark_term(session, aggregates, step.condition), aggregates))
+        except DefinitionError:  # only Spark computes it
+            break
+    return found
 
 
 def _stage(step: Step, frame: DataFrame) -> Callable[[DataFrame], DataFrame]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from transom.collections.sparkterms import SPARK_ONLY, Term
+from transom.engine.spark.sparkterms import SPARK_ONLY, Term
 from transom.errors import DefinitionError
 
 Reached: TypeAlias = "pc.Expression | None"
