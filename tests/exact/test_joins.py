@@ -85,7 +85,8 @@ def run(spark: SparkSession, example: Example) -> None:
         assert [q.failure for q in progress.queries if q.failure] == []
         assert [q.late_rows for q in progress.queries if q.stream not in ("left", "right") and q.late_rows] == []
         check(spark, bench, example.join, sources, rows)
-        assert list(bench.checkpoint.glob("sources/join1/*/*")) == []
+        if example.join.between is None:  # else a later row of the other side might need the last ones
+            assert list(bench.checkpoint.glob("sources/join1/*/*")) == []
 
 
 @few_examples(2)
@@ -102,7 +103,7 @@ def test_rows_near_each_other_equal_a_batch_join(interpreted: SparkSession, exam
 
 @pytest.mark.slow
 @examples(30)
-@given(examples_of(st.one_of(IN_WINDOWS, NEAR)))
+@given(examples_of(st.one_of(NEAR, IN_WINDOWS)))
 def test_rows_equal_a_batch_join_at_length(interpreted: SparkSession, example: Example) -> None:
     run(interpreted, example)
 
@@ -149,4 +150,5 @@ def test_killed_at_every_step(interpreted: SparkSession, tmp_path: Path, snapsho
         "join1.left": True,
     }
     assert check(interpreted, bench, join, sources, rows) > 50
-    assert list(bench.checkpoint.glob("sources/join1/*/*")) == []
+    if join.between is None:
+        assert list(bench.checkpoint.glob("sources/join1/*/*")) == []
