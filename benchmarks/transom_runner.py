@@ -247,6 +247,29 @@ def fixed_topic(source: str, topic: str, output: str, count: int) -> dict[str, A
     return {"seconds": taken}
 
 
+def bare_jobs(path: str, jobs: int) -> dict[str, Any]:
+    """Run jobs that read a file in a Python worker and send back partials, one after the other, without Spark SQL.
+
+    Returns:
+        `seconds` of each.
+    """
+    from benchmarks import native_readers
+    from transom.engine.placed.placed import Tasks, executors
+
+    def task(number: int) -> bytes:
+        found = native_readers.arrow_shapes(Path(path), native_readers.TASKS[16]).groups
+        return found.combine_chunks().to_batches()[0].serialize().to_pybytes()
+
+    tasks = Tasks(session(), [executors(session())[0].id])
+    taken: list[float] = []
+    for _ in range(jobs):
+        began = time.perf_counter()
+        (partials,) = tasks.run(task)
+        taken.append(time.perf_counter() - began)
+        assert partials
+    return {"seconds": taken}
+
+
 def soak(source: str, output: str, seconds: float | None, samples: int, snapshot_bytes: int) -> dict[str, Any]:
     """Run all queries, one file per micro-batch, and look at what the process holds now and then.
 
@@ -287,5 +310,6 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "stop": stop,
     "fixed": fixed,
     "fixed_topic": fixed_topic,
+    "bare_jobs": bare_jobs,
     "soak": soak,
 }

@@ -23,7 +23,7 @@ def layers_of(text: str) -> tuple[tuple[str, ...], ...]:
 LAYERS = layers_of((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
 """Lowest first. A folder imports itself and lower layers; never a neighbour in its own layer."""
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
-PURE = {"windows", "windows/aggregates", "scheduling", "placement", "planning", "widearea"}
+PURE = {"windows", "windows/aggregates", "scheduling", "placement", "planning", "widearea", "native"}
 USERS_OF_THE_PUBLIC_NAMES = {"jobs", "demo", "cli"}
 """They write jobs as a user does: `import transom as tm`."""
 

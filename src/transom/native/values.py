@@ -1,0 +1,146 @@
+"""Values of JSON as Spark's reader reads them, where that is certain."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transom.native.shapes import Part
+
+LONGEST_LITERAL = 100
+"""Characters of a number; Spark's parser has a limit, too."""
+_NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?"
+_IS_LITERAL = rf"^(true|false|null|{_NUMBER})$"
+_IS_DOUBLE = r"^(0|-?[1-9][0-9]{0,14}|-?(0|[1-9][0-9]*)\.[0-9]+([eE][+-]?[0-9]{1,3})?)$"
+_ZERO, _NINE, _MINUS = b"09-"
+
+
+class UncertainError(Exception):
+    """It is not certain what Spark makes of some lines."""
+
+
+def is_readable(kind: pa.DataType) -> bool:
+    """Tell whether values of a type are read here; others are Spark's."""
+    return bool(pa.types.is_string(kind) or pa.types.is_boolean(kind) or _is_number(kind))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_signed_integer(kind) or pa.types.is_float64(kind))
+
+
+def certain_values(part: Part, piece: pa.StringArray, kind: pa.DataType) -> pa.Array:
+    """Return the values between the beginnings and ends of pieces.
+
+    Raises:
+        UncertainError: Spark may make something else of one of them.
+    """
+    found = _between(part, piece)
+    if part.value is not None and part.value.text:
+        if not pa.types.is_string(kind):
+            raise UncertainError
+        return found
+    nulls = pc.equal(found, "null")
+    if pc.any(nulls).as_py():
+        found = pc.if_else(nulls, pa.scalar(None, pa.string()), found)
+    if found.null_count == len(found):
+        return pa.nulls(len(found), kind)
+    if pa.types.is_string(kind):
+        raise UncertainError  # of a number it makes what its parser would write
+    if pa.types.is_boolean(kind):
+        true = pc.equal(found, "true")
+        if not pc.all(pc.or_(true, pc.equal(found, "false"))).as_py():
+            raise UncertainError
+        return true
+    if pa.types.is_float64(kind):
+        return _doubles(found)
+    return _integers(found, kind)
+
+
+def check_around(part: Part, piece: pa.StringArray) -> None:
+    """See that pieces begin and end as in the first line.
+
+    Raises:
+        UncertainError: One does not.
+    """
+    if part.value is None:
+        same = pc.equal(piece, part.before)
+    else:
+        if np.diff(_edges(piece)).min() < len(part.before.encode()) + len(part.after.encode()):
+            raise UncertainError
+        same = pc.and_(pc.starts_with(piece, part.before), pc.ends_with(piece, part.after))
+    if not pc.all(same).as_py():
+        raise UncertainError
+
+
+def check_literals(part: Part, piece: pa.StringArray) -> None:
+    """See that values that nobody declared are numbers, true, false or null.
+
+    Raises:
+        UncertainError: One is not.
+    """
+    found = _between(part, piece)
+    _expect(found, _IS_LITERAL)
+    if pc.max(pc.binary_length(found)).as_py() > LONGEST_LITERAL:
+        raise UncertainError
+
+
+def _between(part: Part, piece: pa.StringArray) -> pa.StringArray:
+    """Return what lies between: of an array whose elements overlap what is around them, every second one."""
+    before, after = len(part.before.encode()), len(part.after.encode())
+    if not before and not after:
+        return piece
+    rows = len(piece)
+    edges = _edges(piece)
+    ends = np.empty(2 * rows, np.int32)
+    ends[0::2] = edges[:-1] + before
+    ends[1::2] = edges[1:] - after
+    parts = pa.StringArray.from_buffers(2 * rows - 1, pa.py_buffer(ends), piece.buffers()[2])
+    return parts.take(pa.array(np.arange(0, 2 * rows - 1, 2, dtype=np.int32)))
+
+
+def _edges(texts: pa.StringArray) -> npt.NDArray[np.int32]:
+    """Return where texts begin in their buffer, and where the last ends."""
+    return np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
+
+
+def _integers(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
+    """Return whole numbers; only as JSON writes them, as Arrow takes more."""
+    known = texts.drop_null()
+    edges = _edges(known)
+    letters = np.frombuffer(known.buffers()[2], np.uint8)
+    if not len(letters) or np.diff(edges).min() == 0:
+        raise UncertainError
+    first = letters[edges[:-1]]
+    single = np.diff(edges) == 1
+    second = letters[np.minimum(edges[:-1] + 1, len(letters) - 1)]
+    negative = (first == _MINUS) & ~single & _leads(second)
+    if not (_leads(first) | (single & (first == _ZERO)) | negative).all():
+        raise UncertainError
+    return _cast(texts, kind)
+
+
+def _leads(letters: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    return (letters > _ZERO) & (letters <= _NINE)
+
+
+def _doubles(texts: pa.StringArray) -> pa.Array:
+    """Return numbers; -0 as a whole number is 0 for Spark, and none may be out of range."""
+    _expect(texts, _IS_DOUBLE)
+    found = _cast(texts, pa.float64())
+    if not pc.all(pc.is_finite(found)).as_py() or pc.max(pc.binary_length(texts)).as_py() > LONGEST_LITERAL:
+        raise UncertainError
+    return found
+
+
+def _expect(texts: pa.StringArray, pattern: str) -> None:
+    if not pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py():
+        raise UncertainError
+
+
+def _cast(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
+    try:
+        return texts.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise UncertainError from error

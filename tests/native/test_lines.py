@@ -1,0 +1,156 @@
+"""JSON lines read with Arrow: exactly, or not at all."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from benchmarks.odd_json import KINDS, Odd, odd_lines, usual
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transom.native.lines import LineReader
+from transom.native.shapes import COMMA, QUOTE, shape_of
+from transom.sources.base import CORRUPT
+
+SCHEMA = pa.schema([("s", pa.string()), ("a", pa.int64())])
+
+
+def rows(lines: str, schema: pa.Schema = SCHEMA) -> list[dict[str, Any]] | None:
+    """Return what is read of some lines; None if Spark has to judge."""
+    found = LineReader(schema, {CORRUPT}).read(lines.encode())
+    return None if found is None else found.to_pylist()
+
+
+def test_values_of_declared_columns() -> None:
+    """Others are left out; what no line has is null."""
+    assert rows('{"x":"p","a":12,"s":"q"}\n{"x":"","a":-3,"s":""}\n') == [{"s": "q", "a": 12}, {"s": "", "a": -3}]
+    assert rows('{"a": 0 , "y": 1.5e3}\n{"a": null , "y": true}\n') == [{"s": None, "a": 0}, {"s": None, "a": None}]
+    assert rows('{"s":null,"a":1}\n') == [{"s": None, "a": 1}]
+
+
+def test_texts_with_commas_are_split_at_quotation_marks() -> None:
+    """Also where only some lines have any, and where what looks like a field is inside a text."""
+    assert rows('{"s":"p,q","a":1}\n{"s":"é{,}:","a":22}\n') == [{"s": "p,q", "a": 1}, {"s": "é{,}:", "a": 22}]
+    assert rows('{"s":"p","a":1}\n{"s":"p,q","a":22}\n') == [{"s": "p", "a": 1}, {"s": "p,q", "a": 22}]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        *('{"s":"p","a":1.0}', '{"s":"p","a":"1"}', '{"s":"p","a":01}', '{"s":"p","a":0x1}', '{"s":"p","a":true}'),
+        *('{"s":"p","a":9223372036854775808}', '{"s":"p","a":+1}', '{"s":"p","a":1,"a":2}', '{"s":"p","A":1}'),
+        *('{"s":"p", "a":1}', '{"a":1,"s":"p"}', '{"s":"p"}', '{"s":"\\u0041","a":1}', '{"s":"p\t","a":1}', ""),
+        *('{"s":5,"a":1}', '{"s":"p","a":1}{"a":2}', '{"s":"p""q","a":1}', '{"s":"p" "q","a":1}', "[]", '{"s":"p"'),
+        *('{"s":"p","a":1}\r', '{"s":"p","a":1} ', '{"s":"p","a":}', '{"s":"p","a":1}x', '{"s":"p\x00","a":1}'),
+    ],
+)
+def test_any_other_line_is_for_spark_to_judge(other: str) -> None:
+    """Wherever it is."""
+    good = '{"s":"p","a":1}\n'
+    assert rows(good + good) is not None
+    assert rows(good + other + "\n" + good) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['{"a":1,"A":2}', '{"a":1,"b":{}}', '{"a":1,"_corrupt_record":"x"}', '{"a":1,"b":01}', "{}", '{"a":1,"b":nan}'],
+)
+def test_shapes_that_are_not_certain(line: str) -> None:
+    """Keys that Spark could take for declared ones, nested values, literals that are none."""
+    assert rows(line + "\n") is None
+
+
+def test_lines_have_ends_and_are_utf8() -> None:
+    """Half a line, no line, and bytes that are no text are not read."""
+    reader = LineReader(SCHEMA)
+    assert [reader.read(lines) for lines in (b"", b"\n", b'{"a":1}', b'{"s":"\xff","a":1}\n')] == [None] * 4
+
+
+def test_types_that_only_spark_reads_are_refused() -> None:
+    """So that nobody expects them to be read."""
+    with pytest.raises(ValueError, match="t: timestamp"):
+        LineReader(pa.schema([("t", pa.timestamp("us", "UTC"))]))
+
+
+def test_a_shape_names_the_same_values_however_it_is_split() -> None:
+    """Constants and values of both ways make up the line."""
+    line = '{"s": "p" ,"a":1, "b":null}'
+    by_comma, by_quote = shape_of(line, COMMA), shape_of(line, QUOTE)
+    assert by_comma is not None
+    assert by_quote is not None
+    assert by_comma.values == by_quote.values
+    assert by_comma.quotes == by_quote.quotes == line.count(QUOTE)
+
+
+texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=5)
+numbers = st.integers(-(1 << 63), (1 << 63) - 1) | st.none()
+doubles = st.floats(allow_nan=False, allow_infinity=False) | st.none()
+
+
+@given(st.lists(st.tuples(texts, numbers, doubles, st.booleans()), min_size=1, max_size=6), st.booleans())
+def test_what_is_read_is_what_was_written(values: list[tuple[Any, ...]], spaced: bool) -> None:
+    """Of what Python writes; only escapes, and marks of byte order, are left to Spark."""
+    schema = pa.schema([("s", pa.string()), ("a", pa.int64()), ("d", pa.float64()), ("b", pa.bool_())])
+    separators = (", ", ": ") if spaced else (",", ":")
+    given_rows = [dict(zip(schema.names, value, strict=True)) for value in values]
+    lines = "".join(json.dumps(row, separators=separators, ensure_ascii=False) + "\n" for row in given_rows)
+    found = rows(lines, schema)
+    if found is not None:
+        assert found == given_rows
+        assert all(
+            math.copysign(1, a["d"] or 1) == math.copysign(1, b["d"] or 1)
+            for a, b in zip(found, given_rows, strict=True)
+        )
+    else:
+        assert any(letter in lines for letter in "\\\ufeff\x00\x7f") or any(
+            abs(row["d"] or 1) > 1e15 for row in given_rows
+        )
+
+
+def judgements(spark: Any, cases: list[Odd]) -> list[tuple[Any, Any] | None]:
+    """Return what Spark makes of each line with the reader of lines: the fields `s` and `a`, or None if corrupt."""
+    from functools import reduce
+
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    from transom.sources.filesets.jsonlines import LINE, parse_json
+
+    table = pa.table(
+        {
+            "number": pa.array(range(len(cases))),
+            "kind": pa.array([case.kind for case in cases]),
+            "given": pa.array([case.line for case in cases], pa.binary()),
+        }
+    )
+    given_lines = spark.createDataFrame(table).withColumn(LINE, F.expr("CAST(given AS STRING)"))
+    parsed = []
+    for kind in KINDS:
+        of_kind = given_lines.where(F.col("kind") == kind)
+        read = parse_json(of_kind, StructType.fromDDL(f"s string, a {kind}"), {}, ["number"])
+        parsed.append(read.select("number", "s", F.struct(F.col("a").alias(kind)).alias(f"of_{kind}"), CORRUPT))
+    every = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parsed).toArrow().to_pylist()
+    found: list[tuple[Any, Any] | None] = [None] * len(cases)
+    for row in every:
+        if row[CORRUPT] is None:
+            kind = cases[row["number"]].kind
+            found[row["number"]] = (row["s"], row[f"of_{kind}"][kind])
+    return found
+
+
+@pytest.mark.parametrize("step", [20, pytest.param(1, marks=pytest.mark.slow)])
+def test_odd_values_are_read_as_spark_does_or_left_to_it(interpreted: Any, step: int) -> None:
+    """Never otherwise: by themselves, and between lines as programs write them."""
+    cases = odd_lines(10_000)[::step]
+    read = 0
+    for case, right in zip(cases, judgements(interpreted, cases), strict=True):
+        reader, around = LineReader(case.schema, {CORRUPT}), usual(case.kind) + b"\n"
+        alone, between = reader.read(case.line + b"\n"), reader.read(around + case.line + b"\n" + around)
+        for found in [alone] * (alone is not None) + [between and between.slice(1, 1)] * (between is not None):
+            assert [repr(tuple(row.values())) for row in found.to_pylist()] == [repr(right)], case
+            read += 1
+    assert read > len(cases) // 50
