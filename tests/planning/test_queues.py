@@ -167,3 +167,9 @@ def test_more_slots_never_wait_longer(slots: int, jobs: list[float]):
     fewer, more = slot_wait(others, slots), slot_wait(others, slots + 1)
     assert 0 <= more.mean <= fewer.mean
     assert fewer.variance >= 0
+
+
+@pytest.mark.parametrize("fall", [0.1, 0.9, 3.0])
+def test_a_cycle_that_is_shorter_the_more_rows_there_are(fall: float):
+    found = cycle(1.0, 0.0, 0.0, lambda rows: max(0.01, 1.0 - fall * rows))
+    assert found == pytest.approx(1 / (1 + fall), rel=1e-3)

@@ -66,7 +66,7 @@ def cycle(rate: float, trigger: float, piece: float, seconds: Callable[[float], 
         rate: Rows per second.
         trigger: Least time between two starts, seconds.
         piece: Time from one arrival of rows to the next, seconds: no cut is made of nothing.
-        seconds: Of a cut with so many rows; must not fall; infinite if it never ends.
+        seconds: Of a cut with so many rows, and until the next one; infinite if it never ends.
 
     Found by secants (Steffensen's method), from below; by bisection where the time of a cut has steps, as with the
     number of its tasks. Where the rows of a cut cost more than the time in which they came, however many they are,
@@ -87,13 +87,15 @@ def cycle(rate: float, trigger: float, piece: float, seconds: Callable[[float], 
         slope = (further - then) / (then - now)
         if slope >= 1 or further < now:
             break
-        now = max(least, now + (then - now) / (1 - slope))
+        now = max(min(least, then, further), now + (then - now) / (1 - slope))
     return _crossing(after, least)
 
 
 def _crossing(after: Callable[[float], float], low: float) -> float:
     """Return a length that the next cycle does not exceed, near one that it does; infinity if there is none."""
-    high = 2 * low
+    if after(low) < low:  # longer cuts may be followed sooner
+        low = 0.0
+    high = 2 * low or after(0.0)
     while after(high) > high:
         low, high = high, 3 * high
         if high > LONGEST:
