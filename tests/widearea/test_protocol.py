@@ -568,3 +568,26 @@ def test_a_site_follows_the_newest_plan_that_holds() -> None:
     assert routes.adopt(Plan(5, 300, "latency", 1.0, 1.0, (), ()))  # which does not know it
     assert (routes.parent("f", 340), routes.next_departure("f", 340)) == ("d", 341)
     assert routes.expected("f", 150) is not None
+
+
+@pytest.mark.parametrize("megabits", [0.2, 2.0, 10.0])
+@pytest.mark.parametrize("stated", [0.1, 1.0, 10.0])
+def test_a_link_that_is_always_full_is_used(megabits: float, stated: float) -> None:
+    """Over 20 s, with 80 ms from frame to receipt, whatever was stated of it; and little waits on the way."""
+    rate = megabits * 125_000
+    out, into = LinkOut(rate=stated * rate), LinkIn()
+    now, free, got, most = 0, 0, 0, 0.0
+    receipts: list[tuple[int, Receipt]] = []
+    while now < 20 * S:
+        while out.waiting < 2:
+            out.queue(b"x" * 40_000, 0)
+        for frame in out.frames(now):
+            free = max(free, now) + round((len(frame.payload) + 60) * S / rate)
+            got += len(frame.payload)
+            receipts.append((free + 80_000, into.frame(frame)[0]))
+        most = max(most, (free - now) / S) if now > 5 * S else most
+        now, receipt = receipts.pop(0)
+        out.receipt(receipt, now)
+    assert got >= 0.9 * rate * 20
+    assert most <= 0.5
+    assert out.rate == pytest.approx(rate, rel=0.15)
