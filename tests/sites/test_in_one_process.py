@@ -156,6 +156,8 @@ def test_random(spark, tmp_path, seed):
     numbers = random.Random(seed)
     names = [f"s{number}" for number in range(numbers.randint(1, 3))]
     destinations = {query: numbers.choice(["home", *names]) for query in KEYS if numbers.random() < 0.5}
+    if len(destinations) == len(KEYS):  # home has something to do
+        destinations["all"] = "home"
     settings = {"snapshot_bytes": numbers.choice([3_000, 1 << 20]), "max_rows_per_cut": numbers.randint(3, 30)}
     where = region(names, "home", destinations=destinations, tick=numbers.choice([1_000, 20_000]))
     several = Several(spark, tmp_path, where, define, settings=settings)
