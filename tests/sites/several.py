@@ -122,6 +122,10 @@ class Several:
             each.stop()
         self._ended([*running], running, "60 seconds")
 
+    def start(self, name: str, **options: Any) -> Any:
+        """Start one site, and return its run."""
+        return self._start(name, lambda name, tries: None, **options)
+
     def _start(self, name: str, kill: Kill, close_all: bool = True, **options: Any) -> Any:
         app = self.apps[name] = self.app(name)
         app._on_step = kill(name, self.kills[name]) or (lambda step: None)

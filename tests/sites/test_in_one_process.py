@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+import shutil
 
 import pytest
 from several import SECOND, Several, at_step, region, results, windows
 
 import transom as tm
-from transom.errors import DefinitionError, JobChangedError
+from transom.errors import DefinitionError, JobChangedError, SiteError
 from transom.sites.status import read_status
 
 pytestmark = pytest.mark.usefixtures("in_memory", "compiled_once")
@@ -124,6 +125,20 @@ def test_a_query_that_is_new_to_a_checkpoint_is_refused(spark, tmp_path):
 
     with pytest.raises(JobChangedError):
         several.app("north", more).run(once=True)
+
+
+@pytest.mark.parametrize(("lost", "says"), [("home", "sent up to cut"), ("north", "another checkpoint")])
+def test_who_has_lost_its_checkpoint_is_refused(spark, tmp_path, lost, says):
+    several = Several(spark, tmp_path, region(["north", "south"], "home"), define)
+    add(several, 1, 10)
+    several.run(close_all=False)
+    shutil.rmtree(tmp_path / lost)
+    running = {name: several.start(name, once=True) for name in ("north", "home")}
+    with pytest.raises(SiteError, match=says) as caught:
+        running["north"].wait("60 seconds")
+    assert "checkpoint" in caught.value.remedy
+    running["home"].stop()
+    running["home"].wait("60 seconds")
 
 
 @pytest.mark.parametrize(

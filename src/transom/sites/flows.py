@@ -16,6 +16,7 @@ from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.results import ResultsSource
 from transom.engine.streams.sending import Leaving, query_of
 from transom.errors import DefinitionError
+from transom.model.time import Micros
 from transom.model.window import SessionSpec
 from transom.sites.arriving import ArrivingSource
 from transom.widearea.ticks import Ticks
@@ -39,6 +40,11 @@ class FlowDefinition:
     def arriving(self) -> str:
         """The name of its stream at the destination."""
         return f"{self.name}.arriving"
+
+    @property
+    def limit(self) -> Micros:
+        """The tightest latency limit of its queries; 0 where none has one."""
+        return min((query.target.limit for query in self.queries if query.target is not None), default=0)
 
     @property
     def merged(self) -> WindowedQuery:

@@ -103,8 +103,7 @@ class Shipping(Beside):
         self._shown: Micros | None = None
         """When it was last written how things stand."""
         ends = {
-            flow.name: Ends(tuple(sorted(sources(flow.stream))), flow.destination, _limit(flow))
-            for flow in streams.flows
+            flow.name: Ends(tuple(sorted(sources(flow.stream))), flow.destination, flow.limit) for flow in streams.flows
         }
         self.routes = Routes(here.site, tick, ends)
         self.carrier = Carrier(
@@ -336,10 +335,11 @@ class Shipping(Beside):
         before = shipment.sender.refusal
         shipment.sender.refused(refusal, now)
         if shipment.sender.refusal is not None and before is None:
-            self._journal.note(
-                f"{shipment.flow.destination} does not take the flow {refusal.flow}: {refusal.detail} "
-                f"{refusal.reason.remedy}"
-            )
+            what = f"{shipment.flow.destination} does not take the flow {refusal.flow!r}: {refusal.detail}"
+            if self._once:  # it would wait for ever
+                self._loop.ending.fail(SiteError(what, refusal.reason.remedy))
+            else:
+                self._journal.note(f"{what} {refusal.reason.remedy}")
 
     # ---- what arrives
 
@@ -393,8 +393,3 @@ class Shipping(Beside):
         if flow not in self.shipments:
             raise SiteError(f"{self.here.site} does not merge the flow {flow!r}.", "Let it go straight.")
         return merged(self.shipments[flow].gathered, bodies)
-
-
-def _limit(flow: FlowDefinition) -> Micros:
-    """Return the tightest latency limit of a flow's queries; 0 where none has one."""
-    return min((query.target.limit for query in flow.queries if query.target is not None), default=0)

@@ -265,12 +265,11 @@ class Reason(StrEnum):
 _REMEDIES = {
     Reason.EPOCH: "Stop the older of the two applications that run on the site's checkpoint.",
     Reason.INCARNATION: (
-        "Give the site its old checkpoint back; or run the destination once with --accept-loss, which goes on with the "
-        "new one from its next complete windows."
+        "Give the site its old checkpoint back; or give all sites new ones, which begin with the rows that there are."
     ),
     Reason.LOST: (
-        "Give the destination its newest checkpoint back; or run it once with --accept-loss, which goes on from the "
-        "next complete windows."
+        "Give the destination its newest checkpoint back; or give all sites new ones, which begin with the rows that "
+        "there are."
     ),
     Reason.FLOW: "Run the same job at both sites.",
 }
