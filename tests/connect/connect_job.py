@@ -35,6 +35,8 @@ def main(checkpoint: str) -> None:
     known = rows.map(lambda df: df.where("fare > 0"))
     known.group_by("zone").window("10 seconds").agg(n=tm.count(), fare=tm.avg("fare")).to(keyed, name="keyed")
     rows.window("1 minute").agg(n=tm.count(), most=tm.max("fare")).to(total, name="total")
+    shaped, some = tm.sinks.memory(), known.group_by("zone").window("10 seconds").agg(n=tm.count(), fare=tm.sum("fare"))
+    some.having("fare > 2").select("zone", half="round(fare / 2, 1)", day="date(window_end)").to(shaped, name="shaped")
     windows = tm.calendar("day", zone="Asia/Tokyo", offset="9 hours 10 seconds"), tm.session_window("5 seconds")
     rows.window(*windows).agg(n=tm.count()).to(kinds, name="kinds")
     app.run(once=True, close_all=True)
@@ -45,6 +47,7 @@ def main(checkpoint: str) -> None:
             for r in kinds.to_table("kinds").to_pylist()
         ),
         "refused": refused(spark, f"{checkpoint}-other"),
+        "shaped": [[r["zone"], r["half"], str(r["day"])] for r in shaped.to_table("shaped").to_pylist()],
         "total": [[r["n"], r["most"]] for r in total.to_table("total").to_pylist()],
     }
     print(json.dumps(result))

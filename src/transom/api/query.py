@@ -81,7 +81,8 @@ class Query:
         A key is known from its first row on, for as long as the checkpoint lives.
         """
         if value != "zero":
-            raise DefinitionError(f"fill: {value!r} is unknown.", 'Write fill("zero").')
+            remedy = "; take the value before where results are read." if value == "previous" else "."
+            raise DefinitionError(f"fill: {value!r} is unknown.", f'Write fill("zero"){remedy}')
         if self.windowed.updates:
             raise DefinitionError(
                 "fill: it does not go with early results or lateness, which emit what changed.",
