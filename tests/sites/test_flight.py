@@ -18,10 +18,10 @@ from transom.sites.codec import LinkPacking
 from transom.sites.flight import FlightMail
 from transom.sites.secured import Identity
 from transom.widearea.bodies import from_body, to_body
-from transom.widearea.carriers import Carrier, Opening
+from transom.widearea.carriers import Carrier
 from transom.widearea.hellos import Hello
 from transom.widearea.links import Frame
-from transom.widearea.messages import to_bytes
+from transom.widearea.messages import Opening, to_bytes
 from transom.widearea.parcels import Ack, Reason, Refusal, RowCounts
 from transom.widearea.receivers import Receiver, Store
 from transom.widearea.routes import Ends, Routes

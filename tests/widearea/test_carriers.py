@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from transom.widearea.carriers import Carrier, Opened
+from transom.widearea.carriers import Carrier
 from transom.widearea.links import Receipt
+from transom.widearea.messages import Opened
 from transom.widearea.parcels import Ack, Parcel, Part, Place, Reason, Refusal, Standing
 from transom.widearea.routes import Ends, Routes
 

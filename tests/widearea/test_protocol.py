@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.errors import SiteError
-from transom.widearea.carriers import Abandon, Opened, Opening, Unreadable
 from transom.widearea.hellos import Hello
 from transom.widearea.links import Frame, LinkIn, LinkOut, Receipt
-from transom.widearea.messages import from_bytes, to_bytes
+from transom.widearea.messages import Abandon, Opened, Opening, Unreadable, from_bytes, to_bytes
 from transom.widearea.parcels import Ack, Parcel, Part, PartitionProgress, Place, Reason, Refusal, Standing
 from transom.widearea.plans import LeftOut, Plan, Route
 from transom.widearea.receivers import Receiver, Store

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from transom.checkpoint.lock import is_held
@@ -33,11 +34,19 @@ def show_sites(files: Sequence[Path], *, as_json: bool) -> None:
     console = Console(highlight=False)
     for status in found:
         runs = "runs" if status["runs"] else "does not run now"
-        console.print(f"[bold]{status['site']}[/bold] {runs}; as of {format_time(status['at'])}")
+        console.print(f"[bold]{status['site']}[/bold] {runs}; as of {format_time(status['at'])}{_plan(status)}")
         for table in (_links(status), _leaving(status), _arriving(status)):
             if table.row_count:
                 console.print(table)
         console.print()
+
+
+def _plan(status: dict[str, Any]) -> str:
+    """Return which plan a site follows, and whether the coordinator answers; nothing where there is none."""
+    if status.get("coordinator") is None:
+        return ""
+    follows = f"; follows plan {status['plan']}" if status["plan"] else "; has no plan yet"
+    return follows + (f". {escape(status['coordinator'])}" if status["coordinator"] else "")
 
 
 def _table(*headings: str) -> Table:

@@ -21,9 +21,9 @@ import pyarrow as pa
 from transom.errors import SiteError
 from transom.model.time import Micros
 from transom.sites.secured import Identity, authority_options, check_address, client_options, plain
-from transom.widearea.carriers import Carrier, Opened, Opening
+from transom.widearea.carriers import Carrier
 from transom.widearea.hellos import Hello
-from transom.widearea.messages import MOST_MESSAGE, from_bytes, to_bytes
+from transom.widearea.messages import MOST_MESSAGE, Opened, Opening, from_bytes, to_bytes
 from transom.widearea.parcels import Standing
 from transom.widearea.topology import Site
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from transom.model.time import Micros
-from transom.widearea.carriers import Carrier, Down, Opened, Opening, Up
+from transom.widearea.carriers import Carrier
+from transom.widearea.messages import Down, Opened, Opening, Up
 from transom.widearea.parcels import Standing
 from transom.widearea.topology import Site
 

@@ -109,7 +109,7 @@ class Shipping(Beside):
         self.carrier = Carrier(
             here.site, secrets.token_hex(8), self.routes, self._merged, rates, lambda _: LinkPacking()
         )
-        self._planning = None if planning is None else planning(self.carrier)
+        self.planning = None if planning is None else planning(self.carrier)
         self.shipments: dict[str, Shipment] = {}
         self.receivers: dict[str, Receiver] = {}
         self._ticks: dict[str, int] = {}
@@ -144,8 +144,8 @@ class Shipping(Beside):
             source.inbox.check = self._check
             self.receivers[flow] = Receiver(flow, source.standings())
         self._mail.begin(self.carrier, self._standings, loop.wakeups.wake)
-        if self._planning is not None:
-            self._planning.begin(loop.wakeups.wake)
+        if self.planning is not None:
+            self.planning.begin(loop.wakeups.wake)
 
     @staticmethod
     def _require_known(stream: RunningStream, gathered: FlowSender) -> None:
@@ -175,8 +175,8 @@ class Shipping(Beside):
                 self._ship(order)
         self._take(now)  # what this site owes itself
         self._mail.look(now)
-        if self._planning is not None:
-            for note in self._planning.look(now, self.shipments):
+        if self.planning is not None:
+            for note in self.planning.look(now, self.shipments):
                 self._journal.note(note)
         if self._shown is None or now >= self._shown + EVERY:
             self._show(now)
@@ -207,8 +207,8 @@ class Shipping(Beside):
 
     def end(self) -> None:
         """Close the connections."""
-        if self._planning is not None:
-            self._planning.end()
+        if self.planning is not None:
+            self.planning.end()
         self._show(self._clock.monotonic())
         self._mail.end()
 
@@ -268,8 +268,8 @@ class Shipping(Beside):
             self._journal.log(record.to_json(), sync=True)
             made = shipment.gathered.fix(order.upto, order.tick)
             self._journal.step("shipped")
-            if self._planning is not None:
-                self._planning.fixed(order.flow, order.tick, made.table)
+            if self.planning is not None:
+                self.planning.fixed(order.flow, order.tick, made.table)
         ended = self._ends(shipment.stream) and order.upto == shipment.gathered.committed
         (self._ended.add if ended else self._ended.discard)(order.flow)
         content = self._content(shipment.stream, shipment.flow, made, shipment.gathered.newest)

@@ -35,6 +35,8 @@ def status_of(shipping: Shipping, loop: Loop, rates: Mapping[Site, float], at: M
     return {
         "site": shipping.here.site,
         "at": at,
+        "plan": shipping.routes.version,
+        "coordinator": None if shipping.planning is None else shipping.planning.refused,
         "links": [_link(shipping, there, rate) for there, rate in sorted(rates.items())],
         "leaving": [_leaving(shipping, each, at) for each in shipping.shipments.values()],
         "arriving": [

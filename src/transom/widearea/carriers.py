@@ -8,11 +8,11 @@ refusals come back on the same one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from transom.model.time import MICROS_PER_SECOND, Micros
 from transom.widearea.links import Frame, LinkIn, LinkOut, Receipt
+from transom.widearea.messages import Abandon, Down, Opened, Opening, Unreadable, Up
 from transom.widearea.parcels import Ack, FlowName, Parcel, Reason, Refusal, Standing
 from transom.widearea.relays import Action as RelayAction
 from transom.widearea.relays import Forward, Merge, Relay
@@ -26,47 +26,6 @@ DETOUR: Micros = 10_000_000
 """A link that is down for less is waited for."""
 QUEUE_BYTES = 256 << 20
 """Of parcels that wait for a link; what comes in addition is forgotten, and sent again by those who have it."""
-
-
-@dataclass(frozen=True)
-class Abandon:
-    """No more of a parcel comes."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class Unreadable:
-    """A parcel cannot be read without what is forgotten: it has to come again, in full."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class Opening:
-    """What the sending end of a link says first."""
-
-    boot: str
-    """Random, of the process: with another one everything that was in its memory is gone."""
-    numbers: tuple[int, ...] = ()
-    """The parcels that it goes on with."""
-
-
-@dataclass(frozen=True)
-class Opened:
-    """What the receiving end answers."""
-
-    boot: str
-    received: Mapping[int, int] = field(default_factory=dict)
-    """Bytes of each parcel that it has."""
-    standings: tuple[Standing, ...] = ()
-    """Where it stands with the flows that end there."""
-
-
-Up: TypeAlias = "Frame | Abandon"
-"""What goes from the sending end to the receiving one."""
-Down: TypeAlias = "Receipt | Ack | Refusal | Unreadable"
-"""What comes back."""
 
 
 class Packing(Protocol):

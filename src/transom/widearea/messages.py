@@ -1,17 +1,58 @@
-"""The messages on a connection as bytes, and back; what is no message is an error of ours, whatever it is."""
+"""The messages on a connection; as bytes, and back: what is no message is an error of ours, whatever it is."""
 
 from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from transom.errors import SiteError
 from transom.model.time import Micros
-from transom.widearea.carriers import Abandon, Down, Opened, Opening, Unreadable, Up
 from transom.widearea.links import Frame, Receipt
 from transom.widearea.parcels import Ack, Place, Reason, Refusal, Standing
+
+
+@dataclass(frozen=True)
+class Abandon:
+    """No more of a parcel comes."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A parcel cannot be read without what is forgotten: it has to come again, in full."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What the sending end of a link says first."""
+
+    boot: str
+    """Random, of the process: with another one everything that was in its memory is gone."""
+    numbers: tuple[int, ...] = ()
+    """The parcels that it goes on with."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What the receiving end answers."""
+
+    boot: str
+    received: Mapping[int, int] = field(default_factory=dict)
+    """Bytes of each parcel that it has."""
+    standings: tuple[Standing, ...] = ()
+    """Where it stands with the flows that end there."""
+
+
+Up: TypeAlias = "Frame | Abandon"
+"""What goes from the sending end to the receiving one."""
+Down: TypeAlias = "Receipt | Ack | Refusal | Unreadable"
+"""What comes back."""
 
 MOST_MESSAGE = 1 << 20
 """Bytes of a message."""
