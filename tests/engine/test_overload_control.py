@@ -6,6 +6,7 @@ import math
 from types import SimpleNamespace
 from typing import Any, cast
 
+import overloaded
 import pytest
 from overloaded import FIXED, NOON, ROW, SECOND, Overloaded, PacedSource, PacedStream
 
@@ -87,6 +88,14 @@ def test_windows_of_several_lengths_keep_their_limits() -> None:
     assert len(world.notes) == 1
 
 
+def test_a_job_without_rows_that_takes_a_quarter_of_the_limit_leaves_time_for_some(monkeypatch: Any) -> None:
+    monkeypatch.setattr(overloaded, "FIXED", 800_000)
+    monkeypatch.setattr(overloaded, "ROW", 600)
+    world = Overloaded({0: 300, 20: 800}, 60, windows(1), noise=0.1, keep=0.05).run()
+    assert world.longest(30) <= LIMIT
+    assert sum(world.kept[second] for second in range(30, 60)) >= 0.2 * 30 * 800
+
+
 @pytest.mark.parametrize("length, least", [(1, 0.3), (10, 0.42)])
 def test_large_pieces_are_chosen_well_too(length: int, least: float) -> None:
     """A file a second: of some there are only three that wait."""
@@ -137,6 +146,12 @@ def test_the_largest_run_and_its_wait_take_half_of_the_least_limit() -> None:
     assert room_of(runs, Others(0.5, 9 * SECOND)).most == 650  # not less than a quarter of it
     assert room_of(runs, None, 100_000).most == 100  # nor than a job without rows takes
     assert room_of(with_runs(estimate_of(row=0.0), (1_000, 100_000))).most == GROWTH * 1_000
+
+
+def test_a_run_does_little_for_its_rows_where_it_must_be_short() -> None:
+    """A third of the limit is what a job without rows takes, so that two of them and their rows are just in time."""
+    assert room_of(with_runs(estimate_of(fixed=SECOND), (9_000, 10 * SECOND))).most == 500
+    assert room_of(with_runs(estimate_of(fixed=1_400_000), (9_000, 10_400_000))).most == 350
 
 
 def test_while_costs_are_not_known_runs_are_short_and_grow_step_by_step() -> None:

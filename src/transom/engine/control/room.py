@@ -29,6 +29,8 @@ PART = 0.5
 it, and for the next."""
 MANY = 8
 """Of so many pieces one is small: time is left for the one that brings the watermark."""
+SHORTEST = 0.25
+"""A run does at least so much work for its rows as for itself; as much where a limit is out of reach."""
 LEAST = 0.5
 """Others come first, but leave a stream so much of an even part."""
 LAGS = 2
@@ -94,7 +96,8 @@ class Room:
         """Rows of the longest run; while costs are not known runs are shorter, so that they soon are."""
         longest, (fixed, row) = PART * self.limit / (1 if self.runs.is_known else ENOUGH), self._costs
         left = max(longest - self.others.wait, longest / 2) / self.slow() - fixed
-        return max(1, min(self.runs.last.tried, int(max(left, fixed) / row) if row > 0 else ALL_ROWS))
+        least = fixed * (SHORTEST if self.helps and self.runs.is_known else 1.0)
+        return max(1, min(self.runs.last.tried, int(max(left, least) / row) if row > 0 else ALL_ROWS))
 
     @property
     def helps(self) -> bool:
