@@ -6,7 +6,7 @@ import random
 import shutil
 
 import pytest
-from several import SECOND, Several, at_step, region, results, windows
+from several import MOST_LOOKS, SECOND, Several, at_step, region, results, windows
 
 import transom as tm
 from transom.errors import DefinitionError, JobChangedError, SiteError
@@ -125,6 +125,30 @@ def test_a_query_that_is_new_to_a_checkpoint_is_refused(spark, tmp_path):
 
     with pytest.raises(JobChangedError):
         several.app("north", more).run(once=True)
+
+
+@pytest.mark.parametrize("policy", [{"idle_after": "20 ms"}, {"idle_after": "20 ms", "close_on_idle": "40 ms"}])
+def test_a_site_says_itself_that_it_is_idle(spark, tmp_path, policy):
+    """South has no row: windows that north has filled close; the last one only as time goes on."""
+    watermark = tm.watermark(0, max_ahead=None, **policy)
+    several = Several(spark, tmp_path, region(["north", "south"], "home"), define, watermark=watermark)
+    rows = [("a", "x", second * SECOND, second) for second in range(10)]
+    for partition in (0, 1):
+        several.rows["north"].add(rows[partition::2], partition=partition)
+    running = [several.start(name) for name in ("north", "south", "home")]
+    until = 8 * SECOND if "close_on_idle" in policy else 4 * SECOND
+    expected = {each: 1 for each in windows(rows, KEYS["fine"], 4 * SECOND) if each[0] <= until}
+    for _ in range(MOST_LOOKS):
+        if results(several.sinks["fine"], "fine", KEYS["fine"]) == expected:
+            break
+        with pytest.raises(TimeoutError):
+            running[0].wait("10 ms")
+    else:
+        raise AssertionError(read_status(tmp_path / "home"))
+    for each in running:
+        each.stop()
+        each.wait("60 seconds")
+    assert results(several.sinks["fine"], "fine", KEYS["fine"]) == expected
 
 
 @pytest.mark.parametrize(("lost", "says"), [("home", "sent up to cut"), ("north", "another checkpoint")])
