@@ -72,13 +72,24 @@ numbers = st.sampled_from(
     ["i", "j", "k", "d", "e", "f", "n", "m", "p.x", "0", "-1", "2", "7", "2.5", "0.1D", "-0.0D", "double('NaN')",
      "float('inf')", "128", "9223372036854775807", "NULL", "coalesce(i, 1)", "coalesce(d, e, 2.0D)", "length(s)",
      "d + e", "d * f", "-e", "abs(f)", "d - i", "i % 3", "j % 7", "i div 2", "d / 2", "f / 0.5",
-     "CASE WHEN b THEN i WHEN c THEN k END", "if(d > 0, d, e)", "nullif(i, 7)", "1 + 2"]
+     "CASE WHEN b THEN i WHEN c THEN k END", "if(d > 0, d, e)", "nullif(i, 7)", "1 + 2", "unix_micros(at)",
+     "unix_millis(at)", "unix_seconds(at)"]
 )  # fmt: skip
 texts = st.sampled_from(
     ["s", "t", "'a'", "''", "'é'", "'\U0001f600'", "NULL", "coalesce(s, t)", "nullif(s, t)", "CASE WHEN b THEN s END"]
 )
 days = st.sampled_from(["day", "DATE'2026-03-01'", "DATE'1969-12-31'"])
-times = st.sampled_from(["at", "TIMESTAMP'2026-03-01 00:00:00'", "TIMESTAMP'2026-10-25 02:30:00'", "'2026-03-01'"])
+times = st.sampled_from(
+    [
+        "at",
+        "TIMESTAMP'2026-03-01 00:00:00'",
+        "TIMESTAMP'2026-10-25 02:30:00'",
+        "'2026-03-01'",
+        "timestamp_seconds(i)",
+        "timestamp_millis(k)",
+        "timestamp_micros(j)",
+    ]
+)
 walls = st.sampled_from(["wall", "TIMESTAMP_NTZ'2026-03-01 00:00:00'", "NULL"])
 raws = st.sampled_from(["raw", "X'ff'", "X'00'"])
 truths = st.sampled_from(["b", "c", "true", "false", "b", "c"])
@@ -188,6 +199,10 @@ def test_a_choice_between_texts_and_nulls_of_a_slice():
         ("i + 1 > 0", "false", [False, True, False, False]),
         ("1 / d > 0 OR d = 0", "false", [True, True, False, False]),
         ("1 / d IS NULL", "false", [False, True, False, True]),
+        ("timestamp_seconds(i * 10000000000) > '2026-03-01'", "true", "overflow"),
+        ("timestamp_seconds(i * 10000000000) > '2026-03-01'", "false", "overflow"),
+        ("i < 9 AND timestamp_seconds(i * 10000000000) > '2026-03-01'", "true", [False, True, False, False]),
+        ("unix_seconds(timestamp_millis(i)) = -1", "true", [False, False, True, False]),
     ],
 )
 def test_what_may_fail_fails_where_spark_comes_to_it(spark, condition, ansi, expected):

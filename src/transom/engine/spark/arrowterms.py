@@ -202,6 +202,27 @@ class _Translation:
             return None
         return self.value(term.children[0], reached).cast(to, safe=False)
 
+    # ---- times
+
+    def moment(self, term: Term, reached: Reached) -> pc.Expression | None:
+        """Return the moment that a whole number of seconds or parts of them names; too large a number is an error."""
+        (child,) = term.children
+        if not kinds.is_integer(child.type):
+            return None
+        number = self.value(child, reached).cast(pa.int64())
+        if (unit := _MICROS[term.kind]) > 1:
+            number = pc.multiply_checked(_where(reached, number, pa.int64()), unit)
+        return number.cast(term.type)
+
+    def number_of(self, term: Term, reached: Reached) -> pc.Expression | None:
+        """Return the whole seconds, or parts of them, from the epoch to a moment; those before it count down."""
+        micros = self.value(term.children[0], reached).cast(pa.int64())
+        if (unit := _MICROS[term.kind]) == 1:
+            return micros
+        whole = pc.divide(micros, unit)
+        below = pc.multiply(whole, unit) > micros
+        return pc.subtract(whole, below.cast(pa.int64()))
+
     # ---- texts, structs
 
     def match(self, term: Term, reached: Reached) -> pc.Expression | None:
@@ -278,6 +299,15 @@ def _widens(kind: pa.DataType, to: pa.DataType) -> bool:
 
 
 _ARITHMETIC = {"Add": "add", "Subtract": "subtract", "Multiply": "multiply", "UnaryMinus": "negate", "Abs": "abs"}
+_MICROS = {
+    "SecondsToTimestamp": 1_000_000,
+    "MillisToTimestamp": 1_000,
+    "MicrosToTimestamp": 1,
+    "UnixSeconds": 1_000_000,
+    "UnixMillis": 1_000,
+    "UnixMicros": 1,
+}
+"""Microseconds of the units that times are counted in."""
 _MATCHES: dict[str, Callable[[pc.Expression, str], pc.Expression]] = {
     "StartsWith": lambda text, part: pc.starts_with(text, part),
     "EndsWith": lambda text, part: pc.ends_with(text, part),
@@ -308,6 +338,8 @@ _MADE: dict[str, Callable[[_Translation, Term, Reached], Any]] = {
     "Remainder": _Translation.whole_quotient,
     "IntegralDivide": _Translation.whole_quotient,
     "Cast": _Translation.cast,
+    **{kind: _Translation.moment for kind in _MICROS if kind.endswith("ToTimestamp")},
+    **{kind: _Translation.number_of for kind in _MICROS if kind.startswith("Unix")},
     **dict.fromkeys(_MATCHES, _Translation.match),
     "Like": _Translation.like,
     "Length": _Translation.length,
