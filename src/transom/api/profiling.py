@@ -48,7 +48,7 @@ RUNS = 1 + 2 * len(SIZES)
 ONE_TASK = 1 << 40
 """Rows of a task that no cut has."""
 PATIENCE = 120.0
-"""Seconds that the first cut of a run may take, and be waited for, at most."""
+"""Seconds that are waited at most for the first cut of a run, and for as many as it needs."""
 NAP = 0.1
 """Seconds between two looks at whether a run has ended."""
 COARSE = 4.0
