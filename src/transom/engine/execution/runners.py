@@ -91,7 +91,9 @@ class SparkCutRunner:
 
     def times(self, stream: RunningStream, group: str) -> Future[JobTimes | None] | None:
         """Begin to find out what became of the Spark jobs of a cut."""
-        return None if is_connect(stream.session) else self._threads.submit(job_times, stream.session, group)
+        if is_connect(stream.session) or brings_partials(stream.source):
+            return None
+        return self._threads.submit(job_times, stream.session, group)
 
     def merge(self, stream: RunningStream, work: Callable[[], Result]) -> Future[Result]:
         """Start to merge files of a stream."""

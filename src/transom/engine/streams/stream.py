@@ -92,8 +92,9 @@ class RunningStream:
         self.buffers: list[RowBuffer] = []
         """The buffers that need the rows of this stream's queries."""
         flows = () if definition.leaving is None else definition.leaving.flows
-        shapes = {flow: self.compiled.store_of[query_of(flow)] for flow in flows}
-        self.senders = {flow: FlowSender(flow, shape) for flow, shape in shapes.items()}
+        shapes = {flow: self.compiled.store_of.get(query_of(flow)) for flow in flows}
+        # One whose query failed in an earlier run, and cannot be compiled any more, has said so then.
+        self.senders = {flow: FlowSender(flow, shape) for flow, shape in shapes.items() if shape is not None}
         """The flows that take its partials elsewhere. Where there are some nothing is late here, and nothing closes."""
         self._closing = False
         """Whether results of windows that a cut closed are being made."""
