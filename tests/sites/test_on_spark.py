@@ -86,3 +86,7 @@ def test_a_query_that_fails_at_a_site(spark, tmp_path):
     assert "seven" in failures["bad"]
     assert several.sinks["good"].to_table("good").column("n").to_pylist() == [8]
     assert several.sinks["bad"].to_table("bad") is None
+    several.rows["south"].add([("a", "7", 30 * SECOND, 1)])  # the others go on, also after a restart
+    progress = several.run()
+    assert {query.name for query in progress["home"].queries if query.failure} == {"bad"}
+    assert several.sinks["good"].to_table("good").column("n").to_pylist() == [8, 1]
