@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import threading
 import time
@@ -258,6 +259,7 @@ def bare_jobs(path: str, jobs: int) -> dict[str, Any]:
 
     def task(number: int) -> bytes:
         found = native_readers.arrow_shapes(Path(path), native_readers.TASKS[16]).groups
+        gc.freeze()  # Spark's daemon collects garbage after each task
         return found.combine_chunks().to_batches()[0].serialize().to_pybytes()
 
     tasks = Tasks(session(), [executors(session())[0].id])
