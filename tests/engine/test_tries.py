@@ -52,7 +52,7 @@ class Outliving:
 
 
 def kept_for_joins(rows: Any, root: Path) -> Callable[[], list[Path]]:
-    side = JoinInput(None, "left", "s", "q")  # type: ignore[arg-type]
+    side = JoinInput(None, 0, "left", "s", "q")  # type: ignore[arg-type]
     side.directory = root
 
     def attempt() -> list[Path]:

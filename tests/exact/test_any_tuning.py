@@ -57,8 +57,8 @@ def define_on(sources: Sequence[MemorySource]) -> Callable[[App, MemorySink], No
     return define
 
 
-def sources() -> list[PiecewiseSource]:
-    made = [PiecewiseSource("k string, v bigint, at timestamp", (pieces,), 2) for pieces in (60, 50)]
+def sources(*pieces: int) -> list[PiecewiseSource]:
+    made = [PiecewiseSource("k string, v bigint, at timestamp", (rows,), 2) for rows in pieces or (60, 50)]
     for number, source in enumerate(made):
         for piece in range(4):
             at = [(piece * 10 + i * 7 % 13 - 30 * (i % 17 == 5)) * SECOND for i in range(30)]
@@ -138,9 +138,9 @@ def test_any_tuning_at_any_step_and_crash(spark: SparkSession, given_tunings: li
 @pytest.mark.usefixtures("in_memory")
 @pytest.mark.parametrize("step", ["tuning logged", "cut logged", "committed", "before snapshot", "after snapshot"])
 def test_a_killed_run_goes_on_with_the_tuning_that_is_logged(spark: SparkSession, tmp_path: Path, step: str) -> None:
-    plain = Bench(spark, tmp_path / "plain", define_on(sources()))
+    plain = Bench(spark, tmp_path / "plain", define_on(sources(20, 15)))
     plain.run()
-    bench = Bench(spark, tmp_path / "tuned", define_on(sources()), snapshot_bytes=1)
+    bench = Bench(spark, tmp_path / "tuned", define_on(sources(20, 15)), snapshot_bytes=1)
     made: list[Tuning] = []
     endless = itertools.cycle(SETTINGS)
     progress = None
@@ -155,7 +155,7 @@ def test_a_killed_run_goes_on_with_the_tuning_that_is_logged(spark: SparkSession
             tunes(name)
 
         before = tuned_in(bench)
-        progress = bench.run(app=app, on_step=look, crash_at=(step, 1 + number // 5))
+        progress = bench.run(app=app, on_step=look, crash_at=(step, 3 + number // 5))  # later than two commits of one turn
         if before and found:
             assert found[0].to_json() == before[-1]["tuning"]
             made += found
