@@ -238,6 +238,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_runs(
         ask(collection)
 
 
+@pytest.mark.slow
 def test_a_function_that_fails_at_an_executor_is_named_in_a_line(collection: tm.Collection) -> None:
     with pytest.raises(tm.QueryFailedError, match="trips: a question failed at an executor: ZeroDivisionError"):
         collection[0].run(lambda table: len(table) // 0)
@@ -348,7 +349,7 @@ def test_questions_wait_for_executors_and_not_for_ever(spark: SparkSession, monk
         (lambda c, s: c.add(5, s.sql("SELECT INTERVAL '1' MONTH AS cell")), "columns of 5 cannot be"),
         (lambda c, s: c.add(5, s.range(1).selectExpr("id AS cell", "id AS Cell")), "."),
         (lambda c, s: c[0].run(lambda t: pa.table({f"n{len(t)}": [1]})), "answers of the groups together"),
-        (lambda c, s: c[0].run(lambda t: {}[1]), "failed at an executor: KeyError"),
+        pytest.param(lambda c, s: c[0].run(lambda t: {}[1]), "failed at an executor: KeyError", marks=pytest.mark.slow),
         (lambda c, s: c[0].run(lambda t: Path("/none").read_bytes()), "failed at an executor: FileNotFoundError"),
         (lambda c, s: c[0].where(pc.field("fare") / 0 > 1).count(), "divide by zero"),
         (lambda c, s: c[0].where(pc.field("fare").cast("date32") > 1), "where"),
@@ -365,7 +366,7 @@ def test_questions_wait_for_executors_and_not_for_ever(spark: SparkSession, monk
             lambda c, s: c.derive(5, lambda tables: tables[0].select(["fare"]), [c[0]]),
             "gave the columns fare",
         ),
-        (lambda c, s: c.derive(5, lambda tables: {}[1], [c[0]]), "deriving 5"),
+        pytest.param(lambda c, s: c.derive(5, lambda tables: {}[1], [c[0]]), "deriving 5", marks=pytest.mark.slow),
     ],
 )
 def test_whatever_fails_does_so_with_an_error_of_ours(

@@ -187,7 +187,7 @@ def test_a_cut_has_the_windows_that_it_completed() -> None:
     assert [(cut.results, cut.windows) for cut in found] == [(5, 3)]
 
 
-@pytest.mark.parametrize("application", ["first", "second"])
+@pytest.mark.parametrize("application", ["first", pytest.param("second", marks=pytest.mark.slow)])
 def test_spark_says_of_every_eighth_cut_what_its_tasks_did(
     spark: SparkSession, tmp_path: Path, application: str
 ) -> None:

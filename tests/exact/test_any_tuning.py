@@ -155,7 +155,9 @@ def test_a_killed_run_goes_on_with_the_tuning_that_is_logged(spark: SparkSession
             tunes(name)
 
         before = tuned_in(bench)
-        progress = bench.run(app=app, on_step=look, crash_at=(step, 3 + number // 5))  # later than two commits of one turn
+        progress = bench.run(
+            app=app, on_step=look, crash_at=(step, 3 + number // 5)
+        )  # later than two commits of one turn
         if before and found:
             assert found[0].to_json() == before[-1]["tuning"]
             made += found

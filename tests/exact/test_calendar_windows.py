@@ -50,8 +50,8 @@ def by_date(spark: SparkSession, source: PiecewiseSource, rows: list[tuple], uni
     ("zone", "around", "units"),
     [
         ("Europe/Copenhagen", micros(2021, 3, 28), ("day", "week", "month")),
-        ("America/Havana", micros(2021, 11, 7), ("day", "quarter")),
-        ("America/Sao_Paulo", micros(2018, 11, 4), ("day", "year")),
+        pytest.param("America/Havana", micros(2021, 11, 7), ("day", "quarter"), marks=pytest.mark.slow),
+        pytest.param("America/Sao_Paulo", micros(2018, 11, 4), ("day", "year"), marks=pytest.mark.slow),
     ],
 )
 def test_windows_equal_those_of_dates_across_a_change_of_the_clocks(interpreted, tmp_path, zone, around, units):

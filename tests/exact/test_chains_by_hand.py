@@ -66,7 +66,7 @@ def failing(app: App, sink: MemorySink, source: PiecewiseSource) -> None:
     good.results().window("10 seconds").agg(n=tm.sum("n")).to(sink, "of good")
 
 
-@pytest.mark.parametrize("crash", [None, ("committed", 4)])
+@pytest.mark.parametrize("crash", [pytest.param(None, marks=pytest.mark.slow), ("committed", 4)])
 def test_failures_go_down_and_not_up(spark: SparkSession, tmp_path: Path, crash: tuple[str, int] | None) -> None:
     source = PiecewiseSource(SCHEMA, [4])
     source.add([("u", "a", i, i * SECOND) for i in range(30)])
@@ -202,6 +202,7 @@ def test_explain_shows_the_chain(spark: SparkSession, tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_sessions_into_days(spark: SparkSession, tmp_path: Path) -> None:
     """Sessions of each user, then how many ended on each day of a zone, and their longest."""
     source = PiecewiseSource(SCHEMA, [5])

@@ -41,8 +41,15 @@ def bench_of(spark: SparkSession, directory: Path, source: PiecewiseSource, dela
     return Bench(spark, directory, define)
 
 
-@pytest.mark.parametrize("bound", [None, "1 day"])
-@pytest.mark.parametrize("first", [LEAST, MOST])
+@pytest.mark.parametrize(
+    ("first", "bound"),
+    [
+        (LEAST, None),
+        (MOST, "1 day"),
+        pytest.param(LEAST, "1 day", marks=pytest.mark.slow),
+        pytest.param(MOST, None, marks=pytest.mark.slow),
+    ],
+)
 def test_a_row_at_either_end_is_a_dead_letter(
     interpreted: SparkSession, tmp_path: Path, first: int, bound: str | None
 ) -> None:

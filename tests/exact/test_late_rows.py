@@ -168,6 +168,7 @@ def test_a_stream_that_comes_later_takes_what_is_late_from_then_on(spark, tmp_pa
     assert found_in(sink, "again") == whole
 
 
+@pytest.mark.slow
 def test_what_cannot_be(spark, tmp_path):
     app, _, query = application(spark, tmp_path)
     query.to(tm.sinks.memory(), "counts")

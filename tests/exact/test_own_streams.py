@@ -119,6 +119,7 @@ def test_the_least_offset_leaves_out_partitions_that_a_reader_has_not_come_to() 
     assert least([{"a": 4, "b": 1}, {"a": 2, "b": 9, "c": 1}]) == {"a": 2, "b": 1}
 
 
+@pytest.mark.slow
 def test_a_stream_that_comes_at_a_restart_starts_where_the_other_one_is(spark: SparkSession, tmp_path: Path) -> None:
     """What was read before may be deleted by then."""
     source = PiecewiseSource("k int, x bigint, at timestamp", (5,))

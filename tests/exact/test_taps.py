@@ -38,7 +38,7 @@ def written(spark, path, kind="parquet"):
     return sorted(row.n for row in reader.format(kind).load(str(path)).select("n").collect())
 
 
-@pytest.mark.parametrize("kind", ["parquet", pytest.param("json", marks=pytest.mark.slow), "csv"])
+@pytest.mark.parametrize("kind", ["parquet", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("json", "csv"))])
 def test_rows_after_map_and_where(spark, tmp_path, kind):
     app, stream = application(spark, tmp_path)
     sink = getattr(tm.sinks, kind)(tmp_path / "out")
@@ -65,7 +65,14 @@ def test_rows_by_directory(spark, tmp_path):
     assert written(spark, tmp_path / "out") == list(range(20))
 
 
-@pytest.mark.parametrize("step", ["cut logged", "job done", "committed", "before snapshot"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        "job done",
+        "committed",
+        *(pytest.param(step, marks=pytest.mark.slow) for step in ("cut logged", "before snapshot")),
+    ],
+)
 @pytest.mark.parametrize("number", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_kill_at_any_step(spark, tmp_path, step, number):
     app, stream = application(spark, tmp_path)
@@ -146,7 +153,7 @@ def test_a_query_that_comes_back_writes_into_its_new_directory_only(spark, tmp_p
     assert new[0] >= len(former) > 0
 
 
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("late", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_query_is_not_to_blame_for_where_its_rows_go(spark, tmp_path, late):
     """A file is where rows are to be written; when it is away, the next run takes the same rows."""
     where = tmp_path / "checkpoint" / "sources" / "counts.late" if late else tmp_path / "out"

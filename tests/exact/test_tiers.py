@@ -83,6 +83,7 @@ def check_turns(spark: SparkSession, example: Example, turns: list[dict[str, Any
 
 @few_examples(2)
 @given(EXAMPLES, TURNS)
+@pytest.mark.slow
 def test_partials_that_change_their_tier(interpreted: SparkSession, example: Example, turns: list[Any]) -> None:
     check_turns(interpreted, example, turns)
 
@@ -247,6 +248,7 @@ def test_what_no_window_needs_goes(spark: SparkSession, tmp_path: Any, monkeypat
     assert len(list(bench.checkpoint.glob("files/*/*"))) <= 12
 
 
+@pytest.mark.slow
 def test_another_number_of_key_groups_at_a_restart(spark: SparkSession, tmp_path: Any) -> None:
     """As on another cluster: keys lie in other groups then, while their windows are open."""
     source = PiecewiseSource("key bigint, at timestamp", (40,))

@@ -49,6 +49,7 @@ def test_a_full_disk(spark, tmp_path, disk, expected, step):
     stops_and_goes_on(spark, tmp_path, disk, expected, app)
 
 
+@pytest.mark.slow
 def test_a_full_disk_for_dead_letters(spark, tmp_path, disk, expected, monkeypatch):
     """It fills on the thread of the job, which is where they are written: steps of the loop come earlier or later."""
     write, on_step = deadletters.write_dead_letters, at_step("dead letters", 1, lambda: fill(disk))

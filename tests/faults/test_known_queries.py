@@ -114,6 +114,7 @@ def test_a_state_that_nobody_knows_is_an_error(spark, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("snapshot_bytes", [1, pytest.param(1 << 20, marks=pytest.mark.slow)], ids=["snapshots", "log"])
+@pytest.mark.slow
 def test_a_query_that_failed_and_does_not_compile_any_more_stays_out(spark, tmp_path, snapshot_bytes):
     """With what reads its results; the others start, and it is not forgotten however often that happens."""
     rows, sinks = seconds(40), {name: tm.sinks.memory() for name in ("good", "bad", "child")}

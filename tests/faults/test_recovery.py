@@ -87,7 +87,9 @@ def failing_at_close(spark, tmp_path, rows, sinks):
     return app
 
 
-@pytest.mark.parametrize("step", ["cut logged", "windows closed", "none"])
+@pytest.mark.parametrize(
+    "step", ["windows closed", *(pytest.param(step, marks=pytest.mark.slow) for step in ("cut logged", "none"))]
+)
 def test_a_query_that_fails_when_its_window_closes(spark, tmp_path, step):
     """Killed between the cut and the record of the failure, the failure is found again and not forgotten."""
     rows, sinks = source(40), {"good": tm.sinks.memory(), "bad": tm.sinks.memory()}

@@ -37,8 +37,16 @@ def app(spark, root, schema, queries, **settings):
     return made
 
 
-@pytest.mark.parametrize("tier", ["driver", "cluster"])
-@pytest.mark.parametrize("snapshot_bytes", [1, 1 << 20], ids=["snapshots", "log"])
+@pytest.mark.parametrize(
+    ("snapshot_bytes", "tier"),
+    [
+        (1, "driver"),
+        (1 << 20, "cluster"),
+        pytest.param(1, "cluster", marks=pytest.mark.slow),
+        pytest.param(1 << 20, "driver", marks=pytest.mark.slow),
+    ],
+    ids=["snapshots-driver", "log-cluster", "snapshots-cluster", "log-driver"],
+)
 def test_states_and_keys_are_widened(spark, tmp_path, snapshot_bytes, tier):
     options = {"snapshot_bytes": snapshot_bytes, "tier": tier}
     write(tmp_path / "in", 1, row(1, 32_767), row(2, -32_768, 0.125, "-999.99"))

@@ -175,7 +175,9 @@ def test_overload_comes_and_goes(spark: SparkSession, tmp_path: Path) -> None:
     assert sum(row["n"] for row in during) >= 0.8 / 2 * 2_000 * len(during)
 
 
-@pytest.mark.parametrize("rate, noise, most", [(700, 0.1, 0), (2_000, 0.1, 1), (1_100, 0.3, 1)])
+@pytest.mark.parametrize(
+    "rate, noise, most", [(700, 0.1, 0), (2_000, 0.1, 1), pytest.param(1_100, 0.3, 1, marks=pytest.mark.slow)]
+)
 def test_noise_makes_nothing_flap(rate: int, noise: float, most: int, spark: SparkSession, tmp_path: Path) -> None:
     world = World(tmp_path, {0: 400, 8: rate}, 40, noise=noise).run(spark)
     assert len(world.notes) <= 2 * most
@@ -183,7 +185,7 @@ def test_noise_makes_nothing_flap(rate: int, noise: float, most: int, spark: Spa
     assert max(world.took_from(9)) <= LIMIT
 
 
-@pytest.mark.parametrize("other, window", [(300, "1 second"), (300, "10 seconds")])
+@pytest.mark.parametrize("other, window", [(300, "1 second"), pytest.param(300, "10 seconds", marks=pytest.mark.slow)])
 def test_results_are_in_time_beside_another_stream(
     other: int, window: str, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -244,7 +246,7 @@ def test_a_query_that_wants_all_rows_gets_them(spark: SparkSession, tmp_path: Pa
     assert sum("since all wants all rows" in note for note in world.notes) == 1
 
 
-@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("restarted", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_query_that_comes_later_has_no_window_of_which_something_was_left_out(
     restarted: bool, spark: SparkSession, tmp_path: Path
 ) -> None:

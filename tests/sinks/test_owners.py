@@ -94,7 +94,7 @@ CASES = {
 }
 
 
-SOON = ("empty", "another checkpoint", "without a mark")
+SOON = ("another checkpoint",)
 """Cases that are tried with a broker, too, in each run of the tests; all others in the long one."""
 TRIED = [(kind, case) for kind in ("parquet", "json", "sqlite") for case in CASES] + [
     pytest.param("kafka", case, marks=[pytest.mark.kafka, *([] if case in SOON else [pytest.mark.slow])])

@@ -127,7 +127,10 @@ def test_a_query_that_is_new_to_a_checkpoint_is_refused(spark, tmp_path):
         several.app("north", more).run(once=True)
 
 
-@pytest.mark.parametrize("policy", [{"idle_after": "20 ms"}, {"idle_after": "20 ms", "close_on_idle": "40 ms"}])
+@pytest.mark.parametrize(
+    "policy",
+    [pytest.param({"idle_after": "20 ms"}, marks=pytest.mark.slow), {"idle_after": "20 ms", "close_on_idle": "40 ms"}],
+)
 def test_a_site_says_itself_that_it_is_idle(spark, tmp_path, policy):
     """South has no row: windows that north has filled close; the last one only as time goes on."""
     watermark = tm.watermark(0, max_ahead=None, **policy)

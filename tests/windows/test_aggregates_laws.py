@@ -266,7 +266,7 @@ def rows_of(strategy: st.SearchStrategy[Any], kind: pa.DataType) -> st.SearchStr
 
 
 @pytest.mark.parametrize(("aggregate", "name"), CASES, ids=lambda v: v if isinstance(v, str) else v.describe()[:22])
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_split_and_order_of_merging_gives_the_same(aggregate: Aggregate, name: str, data: Any) -> None:
     kind, strategy = INPUTS[name]
