@@ -35,3 +35,21 @@ def test_importing_everything_starts_nothing():
         ]
     )
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
+
+
+def test_what_only_some_need_is_imported_when_it_is_needed():
+    """Each of these takes a tenth of a second or megabytes, or is an extra."""
+    heavy = (
+        "confluent_kafka",
+        "cryptography",
+        "deltalake",
+        "networkx",
+        "obstore",
+        "pandas",
+        "psycopg",
+        "pyarrow.flight",
+        "pyspark",
+        "scipy",
+    )
+    program = f"import transom, sys; found = sorted(set({heavy}) & set(sys.modules)); assert not found, found"
+    subprocess.run([sys.executable, "-c", program], check=True)

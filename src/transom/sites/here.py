@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from transom.checkpoint.store import Checkpoint
 from transom.engine.streams.definition import StreamDefinition
 from transom.errors import DefinitionError
 from transom.model.time import Clock
 from transom.settings import Settings
-from transom.sites.coordinating import Asking
 from transom.sites.flows import SiteStreams, streams_at
 from transom.sites.mail import Mail
 from transom.sites.planning import Bounds, Planning
@@ -20,6 +20,9 @@ from transom.sites.shipping import Self, Shipping
 from transom.sources.base import Source
 from transom.widearea.carriers import Carrier
 from transom.widearea.ticks import Ticks
+
+if TYPE_CHECKING:
+    from transom.sites.coordinating import Asking
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from transom.model.time import MICROS_PER_SECOND, Micros
-from transom.sites.coordinating import Asking
 from transom.sites.measuring import FlowSizes
 from transom.widearea.carriers import Carrier
 from transom.widearea.coordinator import FlowReport, Report, Wanted
 from transom.widearea.parcels import FlowName
 from transom.widearea.routes import Routes
 from transom.widearea.topology import INTERVALS
+
+if TYPE_CHECKING:
+    from transom.sites.coordinating import Asking
 
 TELL: Micros = MICROS_PER_SECOND
 """Between two reports; the coordinator is asked every two seconds."""
