@@ -49,7 +49,7 @@ def test_the_fast_job_gives_what_spark_gives_fused_or_not(spark: object) -> None
         assert sum(right["op4"]["n"].to_pylist()) == rows
         stages = [fused_speed.Stage.of(session, queries) for queries in fused_speed.FORMS["fused2"]]
         assert [len(stage.compiled.components) for stage in stages] == [1, 1, 1]
-        assert fused_speed.differences("fused2", fused_speed.run_form(stages, source, rows), right) == []
+        assert fused_speed.differences("fused2", fused_speed.run_form(stages, source), right) == []
         assert fused_speed.differences("none", {}, right) == [f"none, op{number}" for number in (1, 2, 3, 4)]
     finally:
         source.unpersist()
