@@ -139,6 +139,23 @@ def test_nothing_is_acked_before_it_is_durable() -> None:
 
 
 @pytest.mark.parametrize(
+    "wrong",
+    [part("a", 0, 1), part("a", 1, 2, epoch=2, acked=5), replace(part("a", 1, 2, epoch=2), incarnation="another")],
+    ids=["an older run", "lost", "another checkpoint"],
+)
+def test_no_refusal_says_more_than_is_durable(wrong: Part) -> None:
+    """A source forgets what a refusal says is there."""
+    receiver = Receiver("f")
+    (store,) = receiver.received(parcel(part("a", 0, 1, epoch=2)), "via", 0)
+    (tell,) = receiver.received(parcel(wrong), "via", 0)
+    assert isinstance(tell.message, Refusal)
+    assert tell.message.standings == ()
+    receiver.stored(store)
+    (tell,) = receiver.received(parcel(wrong), "via", 0)
+    assert [each.place.upto for each in tell.message.standings] == [1]
+
+
+@pytest.mark.parametrize(
     ("sent", "reason"),
     [
         (replace(part("a", 5, 6), incarnation="another"), Reason.INCARNATION),

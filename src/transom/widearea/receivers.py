@@ -138,20 +138,21 @@ class Receiver:
         """Return why a parcel cannot be taken ever."""
         for part in parcel.parts:
             known = self._taken.get(part.site)
+            told = self._told(part.site)
             if known is not None and known.incarnation != part.incarnation:
-                return Reason.INCARNATION, (known,), f"{part.site} has another checkpoint than before."
+                return Reason.INCARNATION, told, f"{part.site} has another checkpoint than before."
             if part.epoch < self._epochs.get(part.site, 0):
                 newer = self._epochs[part.site]
                 return (
                     Reason.EPOCH,
-                    () if known is None else (known,),
+                    told,
                     f"{part.site}: run {part.epoch} after {newer}.",
                 )
             if part.acked > self._at(part):
                 has = "nothing" if known is None else f"cut {known.place.upto}"
                 return (
                     Reason.LOST,
-                    () if known is None else (known,),
+                    told,
                     f"{part.site} sent up to cut {part.acked} before; {has} is here.",
                 )
         return None
@@ -235,5 +236,9 @@ class Receiver:
         return Tell(via, Ack(self._durable[site], self.cost, self.deadline))
 
     def _refusal(self, parcel: Parcel, reason: Reason) -> Refusal:
-        known = tuple(self._durable[part.site] for part in parcel.parts if part.site in self._durable)
+        known = tuple(standing for part in parcel.parts for standing in self._told(part.site))
         return Refusal.of(parcel, reason, known)
+
+    def _told(self, site: Site) -> tuple[Standing, ...]:
+        """Return what a refusal says of a site: as an ack, what is durable, as it lets the site forget what it has."""
+        return (self._durable[site],) if site in self._durable else ()
