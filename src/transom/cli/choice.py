@@ -65,6 +65,15 @@ class SparkChoice:
         return settings
 
 
+def spark_of(master: str | None, conf: Iterable[str] | None, packages: str | None) -> SparkChoice:
+    """Return what the options `--master`, `--conf` and `--packages` say.
+
+    Raises:
+        typer.BadParameter: No setting of Spark, or one with an option of its own.
+    """
+    return SparkChoice(master, parse_conf(conf or ()), packages)
+
+
 def parse_conf(pairs: Iterable[str]) -> dict[str, str]:
     """Return the settings that `--conf KEY=VALUE` names; of a key that is given twice the last one counts.
 

@@ -11,18 +11,22 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-from transom.cli.choice import SparkChoice, parse_conf
+from transom.cli.choice import SparkChoice, spark_of
 from transom.cli.options import (
     Application,
     AsJson,
     Checkpoint,
+    CloseAll,
     Conf,
     Job,
     Master,
     Name,
+    Once,
     Packages,
     Timeout,
+    require_an_end,
 )
+from transom.cli.planning import plan, profile
 from transom.cli.signals import RECEIVED, exit_code, interrupted_once
 from transom.errors import TransomError
 
@@ -90,11 +94,8 @@ def _options(
 @cli.command()
 def run(
     job: Job,
-    once: Annotated[bool, typer.Option("--once", help="Process what is there, then end.")] = False,
-    close_all: Annotated[
-        bool,
-        typer.Option("--close-all", help="At the end, also emit windows that are still open; with --once."),
-    ] = False,
+    once: Once = False,
+    close_all: CloseAll = False,
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Checkpoint to use instead of the job's.")
     ] = None,
@@ -112,9 +113,8 @@ def run(
     """
     from transom.cli.running import run_job
 
-    if close_all and not once:
-        raise typer.BadParameter("--close-all goes with --once: a run that goes on never knows the end of its input.")
-    spark = SparkChoice(master, parse_conf(conf or ()), packages)
+    require_an_end(once, close_all)
+    spark = spark_of(master, conf, packages)
     run_job(job, once=once, close_all=close_all, checkpoint=checkpoint, spark=spark, as_json=as_json)
 
 
@@ -124,11 +124,8 @@ def site(
         list[Path],
         typer.Argument(metavar="SITE...", help="The TOML file of a site; of several, all sites run in this process."),
     ],
-    once: Annotated[bool, typer.Option("--once", help="Process what is there at all sites, then end.")] = False,
-    close_all: Annotated[
-        bool,
-        typer.Option("--close-all", help="At the end, also emit windows that are still open; with --once."),
-    ] = False,
+    once: Once = False,
+    close_all: CloseAll = False,
     master: Master = None,
     conf: Conf = None,
     packages: Packages = None,
@@ -140,9 +137,8 @@ def site(
     """
     from transom.cli.sites import run_sites
 
-    if close_all and not once:
-        raise typer.BadParameter("--close-all goes with --once: a run that goes on never knows the end of its input.")
-    spark = SparkChoice(master, parse_conf(conf or ()), packages)
+    require_an_end(once, close_all)
+    spark = spark_of(master, conf, packages)
     run_sites(files, once=once, close_all=close_all, spark=spark, as_json=as_json)
 
 
@@ -197,74 +193,11 @@ def explain(
     """
     from transom.cli.explaining import explain_job
 
-    explain_job(job, spark=SparkChoice(master, parse_conf(conf or ()), packages), as_json=as_json)
+    explain_job(job, spark=spark_of(master, conf, packages), as_json=as_json)
 
 
-@cli.command()
-def profile(
-    job: Job,
-    time: Annotated[str, typer.Option("--for", metavar="TIME", help="How long it runs.")] = "60s",
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where it is written; JOB.profile.json without it.")
-    ] = None,
-    master: Master = None,
-    conf: Conf = None,
-    packages: Packages = None,
-    as_json: AsJson = False,
-) -> None:
-    """Measure what a job costs, phase by phase, on what its source has; its results go nowhere.
-
-    Example: [bold]transom profile job.toml --for 60s[/bold]
-    """
-    from transom.cli.profiling import profile_job
-
-    spark = SparkChoice(master, parse_conf(conf or ()), packages)
-    profile_job(job, time=time, out=out, spark=spark, as_json=as_json)
-
-
-@cli.command()
-def plan(
-    job: Annotated[Path, typer.Argument(metavar="JOB|APP", help="A job; or the checkpoint of what runs.")],
-    profile: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="What transom profile wrote; JOB.profile.json, or of what runs, without it."),
-    ] = None,
-    rate: Annotated[
-        list[str] | None,
-        typer.Option(metavar="N|STREAM=N", help="Rows per second of each source, or of one; may be repeated."),
-    ] = None,
-    within: Annotated[
-        str | None, typer.Option(metavar="TIME", help="The limit; without it those of the job's queries.")
-    ] = None,
-    quantile: Annotated[float, typer.Option(metavar="SHARE", help="Share of the results within it.")] = 0.99,
-    cores: Annotated[
-        int | None, typer.Option(metavar="N", help="The most cores; with --max-executors those of each.")
-    ] = None,
-    max_executors: Annotated[int | None, typer.Option(metavar="N", help="The most executors of a cluster.")] = None,
-    timeout: Timeout = "60 seconds",
-    as_json: AsJson = False,
-) -> None:
-    """Say what it takes to keep a limit at a rate: the smallest machine, its settings, where the time goes.
-
-    Exit code 1 if it cannot be met, with the reason and the nearest that can. Needs no Spark.
-
-    Without a rate: settings, predicted and measured latency, and past changes of the application that runs.
-
-    Example: [bold]transom plan job.toml --rate 50000 --within 2s[/bold]
-    """
-    from transom.cli.plans import plan_job
-
-    plan_job(
-        job,
-        rates=rate or (),
-        within=within,
-        quantile=quantile,
-        cores=cores,
-        executors=max_executors,
-        profile=profile,
-        timeout=timeout,
-        as_json=as_json,
-    )
+cli.command()(profile)
+cli.command()(plan)
 
 
 @cli.command()

@@ -29,6 +29,10 @@ Packages = Annotated[
     str | None,
     typer.Option(metavar="G:A:V,...", help="Jars for Spark by their Maven coordinates, such as connectors."),
 ]
+Once = Annotated[bool, typer.Option("--once", help="Process what is there, then end.")]
+CloseAll = Annotated[
+    bool, typer.Option("--close-all", help="At the end, also emit windows that are still open; with --once.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Application = Annotated[
     Path, typer.Argument(metavar="APP", help="The checkpoint directory of an application, or its TOML job.")
@@ -36,3 +40,13 @@ Application = Annotated[
 Name = Annotated[str, typer.Argument(metavar="QUERY", help="The name of a query.")]
 Timeout = Annotated[str, typer.Option(metavar="TIME", help="How long to wait for the application.")]
 Checkpoint = Annotated[Path, typer.Argument(metavar="DIR", help="The checkpoint directory of an application.")]
+
+
+def require_an_end(once: bool, close_all: bool) -> None:
+    """Refuse to close all windows at the end of a run that has none.
+
+    Raises:
+        typer.BadParameter: `close_all` without `once`.
+    """
+    if close_all and not once:
+        raise typer.BadParameter("--close-all goes with --once: a run that goes on never knows the end of its input.")
