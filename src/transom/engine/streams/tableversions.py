@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +54,7 @@ class _Held:
     version: Version
     rows: pa.Table
     at: Micros
-    """When it was read last and found to be so; wall time."""
+    """When it was read last, or that was tried; wall time."""
 
 
 def in_background(work: Callable[[], None]) -> None:
@@ -65,7 +65,8 @@ def in_background(work: Callable[[], None]) -> None:
 class TableVersions:
     """The tables of a stream: each is read and copied into the checkpoint before the first cut that sees it.
 
-    Used on the loop's thread, but for `frames` and for reading anew.
+    Used on the loop's thread, but for reading anew, and for `frames`: while the job of a cut runs, the loop leaves its
+    stream alone, so that nothing here is locked.
 
     Args:
         session: Transom's session.
@@ -77,10 +78,10 @@ class TableVersions:
         self._make_directory = make_directory
         self._newest: dict[LookupTable, _Held] = {}
         self._reading: dict[LookupTable, Future[_Held]] = {}
-        self._frames: dict[Version, DataFrame] = {}
+        self._frames: dict[LookupTable, tuple[Version | None, DataFrame]] = {}
+        """The rows that the last cut saw, with the version that it named."""
         self._copies: set[Version] = set()
         """Those that this run has made or used."""
-        self._lock = threading.Lock()
 
     @cached_property
     def _directory(self) -> Place:
@@ -102,7 +103,7 @@ class TableVersions:
                 self._keep(table, self._first(table, now))
             self._take(table)
             if self._is_due(table, now):
-                self._read_anew(table, self._newest[table], now)
+                self._read_anew(table, now)
                 self._take(table)
         return {table.name: self._newest[table].version for table in tables}
 
@@ -113,32 +114,27 @@ class TableVersions:
 
         Args:
             tables: The tables.
-            versions: What the cut names. It names none of a table that only queries need which came with a restart.
+            versions: What the cut names. Of a table that only queries need which came with a restart it names none, or
+                one of another table that had its name; then this is the newest.
             now: Wall time.
 
         Raises:
             CheckpointCorruptError: A copy is missing or damaged.
         """
-        found = {}
-        with self._lock:
-            for table in tables:
-                version = versions.get(table.name) or self.newest([table], now)[table.name]
-                self._copies.add(version)
-                if version not in self._frames:
-                    rows = self._copied(version)
-                    self._frames[version] = self._session.createDataFrame(rows, table.schema(self._session))
-                found[table] = self._frames[version]
-        return found
+        for table in tables:
+            named = versions.get(table.name)
+            if table not in self._frames or self._frames[table][0] != named:
+                rows = self._rows(table, named, now)
+                self._frames[table] = named, self._session.createDataFrame(rows, table.schema(self._session))
+        return {table: self._frames[table][1] for table in tables}
 
     def committed(self) -> None:
         """Forget what no cut needs any more, after the commit of the last one that was logged."""
         needed = {held.version for held in self._newest.values()}
-        with self._lock:
-            for version in self._copies - needed if needed else ():
-                self._copies.remove(version)
-                self._frames.pop(version, None)
-                with suppress(OSError):  # the next run removes it
-                    (self._directory / version.file).unlink()
+        for version in self._copies - needed if needed else ():
+            self._copies.remove(version)
+            with suppress(OSError):  # the next run removes it
+                (self._directory / version.file).unlink()
 
     def settle(self, tables: Sequence[LookupTable], needed: Mapping[str, Version], check: Callable[[], None]) -> None:
         """Remove the copies that earlier runs left.
@@ -172,7 +168,8 @@ class TableVersions:
                 "Nothing is computed without it: repair it, and run again.",
             ) from error
 
-    def _read_anew(self, table: LookupTable, held: _Held, now: Micros) -> None:
+    def _read_anew(self, table: LookupTable, now: Micros) -> None:
+        held = self._newest[table] = replace(self._newest[table], at=now)
         future = self._reading[table] = Future[_Held]()
 
         def work() -> None:
@@ -189,7 +186,6 @@ class TableVersions:
         if future is None or not future.done():
             return
         del self._reading[table]
-        held = self._newest[table]
         try:
             self._keep(table, future.result())
         except CheckpointError:
@@ -197,8 +193,6 @@ class TableVersions:
         except Exception as error:
             reason = error.message if isinstance(error, TransomError) else classify(error).reason
             logger.warning("The table %s stays as it was: it cannot be read anew: %s", table.name, reason)
-            again = held.at if table.refresh is None else held.at + table.refresh
-            self._newest[table] = _Held(held.version, held.rows, again)
 
     def _keep(self, table: LookupTable, held: _Held) -> None:
         self._newest[table] = held
@@ -212,7 +206,7 @@ class TableVersions:
             raise SourceError(
                 f"lookup {table.name!r}: {table.table.describe()} has the columns {found.simpleString()} now, and had "
                 f"{wanted.simpleString()}.",
-                "Start the application anew if the queries are to see them.",
+                "Give it the former ones, or let tm.tables.sql name those that the queries need.",
             )
         rows: pa.Table = frame.toArrow()
         if rows.nbytes > MOST_BYTES:
@@ -221,19 +215,37 @@ class TableVersions:
                 f"{MOST_BYTES >> 20} MB, which each executor would have to hold.",
                 "Leave out rows or columns with tm.tables.sql, or let it be a stream and use app.join.",
             )
+        rows = _in_order(rows)
         if held is not None and rows.equals(held.rows):
             return _Held(held.version, held.rows, now)
         file = f"{uuid.uuid4().hex}.tables"
-        written: Written = write_container(self._directory / file, {"name": table.name}, {_ROWS: rows})
+        written: Written = write_container(self._directory / file, _note(table), {_ROWS: rows})
         return _Held(Version(file, written.bytes, written.crc), rows, now)
 
-    def _copied(self, version: Version) -> pa.Table:
-        for held in list(self._newest.values()):
-            if held.version == version:
-                return held.rows
-        content = read_container(self._directory / version.file)
-        if content.written != Written(version.bytes, version.crc):
-            raise CheckpointCorruptError(
-                f"The file {self._directory / version.file} is not the one that the log tells of.", CORRUPT_REMEDY
-            )
-        return content.tables[_ROWS]
+    def _rows(self, table: LookupTable, named: Version | None, now: Micros) -> pa.Table:
+        if named is not None:
+            self._copies.add(named)
+            if table in self._newest and self._newest[table].version == named:
+                return self._newest[table].rows
+            content = read_container(self._directory / named.file)
+            if content.written != Written(named.bytes, named.crc):
+                raise CheckpointCorruptError(
+                    f"The file {self._directory / named.file} is not the one that the log tells of.", CORRUPT_REMEDY
+                )
+            rows = content.tables[_ROWS]
+            if content.meta == _note(table) and rows.column_names == table.schema(self._session).names:
+                return rows
+        self.newest([table], now)
+        return self._newest[table].rows
+
+
+def _note(table: LookupTable) -> dict[str, str]:
+    """Return what a copy says of the table that it is of."""
+    return {"name": table.name, "table": table.table.describe()}
+
+
+def _in_order(rows: pa.Table) -> pa.Table:
+    """Return rows in an order of their own: Spark gives those of one table in another one each time it is read."""
+    once = [field for field in rows.schema if rows.column_names.count(field.name) == 1]
+    keys = [(field.name, "ascending") for field in once if not pa.types.is_nested(field.type)]
+    return rows.sort_by(keys) if keys else rows
