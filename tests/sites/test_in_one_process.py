@@ -74,6 +74,15 @@ def test_two_sources_and_one_destination(spark, tmp_path):
     assert flow["queries"] == ["fine", "zones", "all"]
 
 
+def test_sites_between_which_no_link_is_stated(spark, tmp_path):
+    """What is stated is what plans know; who is not named in it can be connected with all the same."""
+    links = {("north", "south"): 1e6, ("south", "home"): 1e6}
+    several = Several(spark, tmp_path, region(["north", "south"], "home", links=links), define)
+    rows = add(several, 1, 10)
+    several.run()
+    require_exact(several, rows)
+
+
 def test_each_site_may_be_source_and_destination(spark, tmp_path):
     destinations = {"fine": "north", "zones": "south"}
     several = Several(spark, tmp_path, region(["north", "south"], "home", destinations=destinations), define)

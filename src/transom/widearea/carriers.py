@@ -147,7 +147,7 @@ class Carrier:
         return self._neighbours[peer].out
 
     def _of(self, peer: Site) -> _Neighbour:
-        """Return a neighbour; there may be no link to one that has a link to this site."""
+        """Return a site as a neighbour; one to which no link is stated may connect, and be connected with, too."""
         if peer not in self._neighbours:
             self._neighbours[peer] = _Neighbour(0.0, self._packing(peer))
         return self._neighbours[peer]
@@ -156,7 +156,7 @@ class Carrier:
 
     def opening(self, peer: Site) -> Opening:
         """Return what is said first on a new connection to a neighbour."""
-        return Opening(self.boot, tuple(self._neighbours[peer].parcels))
+        return Opening(self.boot, tuple(self._of(peer).parcels))
 
     def opened(self, peer: Site, answer: Opened, now: Micros) -> None:
         """Go on over a new connection to a neighbour."""
@@ -170,7 +170,7 @@ class Carrier:
 
     def closed(self, peer: Site) -> None:
         """Take note that the connection to a neighbour is gone."""
-        each = self._neighbours[peer]
+        each = self._of(peer)
         if each.up:
             each.up = False
             each.packing.broken()
