@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import pytest
-from tests.planning.profiles import stream
+from tests.planning.profiles import profile, stream
 from tests.planning.test_fit import cuts_of
 
 import transom as tm
@@ -15,7 +16,7 @@ from transom.engine.streams.cuts import JobOptions
 from transom.engine.streams.feed import OUTSIDE
 from transom.model.phases import Phase
 from transom.planning.fit import Nature
-from transom.planning.profile import Equipment
+from transom.planning.profile import Equipment, StreamProfile
 from transom.windows.components import Arrangement
 
 CORES = 4
@@ -84,11 +85,36 @@ def test_a_restart_begins_with_what_was_known() -> None:
     assert third.known().unknown
 
 
-@pytest.mark.parametrize("kept", [{}, {"profile": {"format": 99}, "ways": {"s": "a"}}, {"profile": [], "ways": {}}])
-def test_what_cannot_be_read_is_passed_over(kept) -> None:
+READABLE = json.loads(profile().to_json())
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {},
+        None,
+        {"profile": {"format": 99}, "ways": {"s": "a"}},
+        {"profile": [], "ways": {}},
+        {"profile": READABLE},
+        {"profile": READABLE, "ways": ["s"]},
+        {"profile": {**READABLE, "streams": {}}, "ways": {"s": "a"}},
+        {"profile": {**READABLE, "streams": {"s": {**READABLE["streams"]["s"], "tides": 1}}}, "ways": {"s": "a"}},
+    ],
+)
+def test_what_another_transom_wrote_and_this_one_cannot_read_is_passed_over(kept) -> None:
     known = of(running())
     known.restore(kept)
     assert known.known().unknown
+
+
+def test_no_snapshot_fails_by_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> StreamProfile:
+        raise ZeroDivisionError("float division by zero")
+
+    monkeypatch.setattr(digests, "fit", broken)
+    known = of(running())
+    assert "cannot be understood (ZeroDivisionError: float division by zero)" in known.known().unknown["s"]
+    assert known.to_json()["profile"]["streams"] == {}
 
 
 def test_what_another_stream_feeds_is_not_known_before_that(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,3 +82,15 @@ def test_keys_are_those_that_were_measured_and_between_them_by_logarithms():
     assert KeyCurve(((50.0, 1.0), (60.0, 60.0))).keys(1e6) == 1e6
     with pytest.raises(DefinitionError):
         PhaseCost(float("nan"))
+
+
+def test_keys_of_cuts_that_hardly_differ_are_not_taken_for_a_steep_line():
+    """Two bins of cuts lie about a power of two, and one has a tenth more keys, by chance."""
+    curve = KeyCurve(((2_047.99, 500.0), (2_048.01, 550.0)))
+    assert curve.keys(20_480.1) == pytest.approx(5_500)
+    assert curve.keys(1e9) == pytest.approx(550 * 1e9 / 2_048.01)
+
+
+@pytest.mark.parametrize("values", [{"span": 0.0}, {"span": 10.0, "fanout": 0.0}])
+def test_results_of_which_is_not_said_how_they_grow_stay_as_many(values):
+    assert stream(rows=100.0, **values).at(5_000.0).results == stream().results

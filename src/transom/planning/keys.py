@@ -16,8 +16,8 @@ AGAIN = "Make it again: transom profile JOB --out FILE."
 class KeyCurve:
     """How many distinct keys so many rows have: points that were measured, straight lines in logarithms between them.
 
-    The first line begins at one row with one key; behind the last point the last line goes on. There are never more
-    keys than rows.
+    The first line begins at one row with one key; behind the last point the last line goes on, at most as steep as the
+    rows: twice as many have at most twice the keys. There are never more keys than rows.
 
     >>> round(KeyCurve(((100.0, 10.0), (10_000.0, 100.0))).keys(1_000), 2)
     31.62
@@ -47,6 +47,8 @@ def _between(one: tuple[float, float], other: tuple[float, float], rows: float) 
     if other[0] <= one[0]:
         return other[1]
     slope = math.log(other[1] / one[1]) / math.log(other[0] / one[0])
+    if rows > other[0]:
+        return float(other[1] * (rows / other[0]) ** min(1.0, slope))
     return float(one[1] * (rows / one[0]) ** slope)
 
 

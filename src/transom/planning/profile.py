@@ -136,8 +136,8 @@ class StreamProfile:
         if self.flowing:
             more = rate * self.closing / self.rows
         else:
-            then, now = (self.fanout * self.span * each for each in (self.rows / self.closing, rate))
-            more = self.keys.keys(now) / self.keys.keys(then)
+            then, now = (self.keys.keys(self.fanout * self.span * each) for each in (self.rows / self.closing, rate))
+            more = now / then if then else 1.0
         return replace(self, rows=rate * self.closing, merged=more * self.merged, results=more * self.results)
 
 

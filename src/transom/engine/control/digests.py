@@ -73,6 +73,8 @@ class Digests:
                 found[name] = self._profile(stream)
             except DefinitionError as error:
                 unknown[name] = error.message
+            except Exception as error:  # it decides no result, and snapshots have it: no run ends by it
+                unknown[name] = f"what was measured of it cannot be understood ({type(error).__name__}: {error})."
         while missing := [name for name, one in found.items() if one.after is not None and one.after not in found]:
             for name in missing:
                 unknown[name] = f"it reads results of {found.pop(name).after!r}, of which too little is known."
@@ -111,11 +113,10 @@ class Digests:
         """Take in what `to_json` returned; what another Transom wrote and this one cannot read is passed over."""
         try:
             profile = Profile.from_json(json.dumps(kept["profile"]), "the profile in the checkpoint")
-        except (DefinitionError, KeyError):
+            before = {(name, way): profile.streams[name] for name, way in kept["ways"].items() if name in self._streams}
+        except (DefinitionError, KeyError, TypeError, AttributeError):
             return
-        for name, way in kept["ways"].items():
-            if name in self._streams:
-                self._before[name, way] = profile.streams[name]
+        self._before |= before
 
 
 def way_of(stream: RunningStream) -> str:
