@@ -13,6 +13,15 @@ from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitiv
 from transom.windows.aggregates.values import from_values, to_values
 
 
+def mean_sql(x: str) -> str:
+    """Return the SQL of a mean of doubles that is the value where all values are one.
+
+    A sum of equal values, divided by their number, may be next to it; the means of two panes would then differ, and
+    what is of no spread would have one, with a skewness or correlation made of nothing but rounding.
+    """
+    return f"CASE WHEN var_pop({x}) = 0 THEN min({x}) ELSE avg({x}) END"
+
+
 @dataclass(frozen=True)
 class Moments(SmallPrimitive):
     """Number, mean and sum of squared differences from the mean.
@@ -29,7 +38,7 @@ class Moments(SmallPrimitive):
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
         """Return the three moments from Spark's own functions."""
         x = f"cast({inputs[0]} as double)"
-        return {"n": f"count({inputs[0]})", "mean": f"avg({x})", "m2": f"var_pop({x}) * count({inputs[0]})"}
+        return {"n": f"count({inputs[0]})", "mean": mean_sql(x), "m2": f"var_pop({x}) * count({inputs[0]})"}
 
     def decode(self, columns: Mapping[str, pa.Array]) -> State:
         """Return the moments; zero where there are no values."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 from transom.model.expression import Expression
 from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where, at, state_key
 from transom.windows.aggregates.filtered import Filterable
+from transom.windows.aggregates.moments import mean_sql
 from transom.windows.aggregates.values import from_values, to_values
 
 _MEANS, _SUMS = ("mx", "my"), ("sx", "sy", "sxy")
@@ -50,8 +51,8 @@ class PairMoments:
         n = f"count({u})"
         return {
             "n": n,
-            "mx": f"avg({u})",
-            "my": f"avg({v})",
+            "mx": mean_sql(u),
+            "my": mean_sql(v),
             "sx": f"var_pop({u}) * {n}",
             "sy": f"var_pop({v}) * {n}",
             "sxy": f"covar_pop({u}, {v}) * {n}",

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where, at, state_key
+from transom.windows.aggregates.moments import mean_sql
 from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
 from transom.windows.aggregates.values import from_values, to_values
 
@@ -35,7 +36,7 @@ class HigherMoments(SmallPrimitive):
         n, v = f"count({inputs[0]})", f"var_pop({x})"
         return {
             "n": n,
-            "mean": f"avg({x})",
+            "mean": mean_sql(x),
             "m2": f"{v} * {n}",
             "m3": f"coalesce(skewness({x}) * power({v}, 1.5D) * {n}, {v} * 0)",
             "m4": f"coalesce((kurtosis({x}) + 3) * {v} * {v} * {n}, {v} * 0)",
