@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import shutil
+from contextlib import suppress
 
 import pytest
-from several import MOST_LOOKS, SECOND, Several, at_step, region, results, windows
+from several import MOST_LOOKS, SCHEMA, SECOND, Several, at_step, region, results, windows
 
 import transom as tm
-from transom.errors import DefinitionError, JobChangedError, SiteError
+from transom.errors import CheckpointError, DefinitionError, JobChangedError, SiteError
 from transom.sites.status import read_status
 
 pytestmark = pytest.mark.usefixtures("in_memory", "compiled_once")
@@ -175,6 +176,55 @@ def test_who_has_lost_its_checkpoint_is_refused(spark, tmp_path, lost, says):
     assert "checkpoint" in caught.value.remedy
     running["home"].stop()
     running["home"].wait("60 seconds")
+
+
+def test_an_old_copy_of_a_checkpoint_is_refused(spark, tmp_path):
+    """It would make other cuts with numbers that the destination has already, which that would take for known."""
+    several = Several(spark, tmp_path, region(["north"], "home"), define)
+    add(several, 1, 10)
+    several.run(close_all=False)
+    shutil.copytree(tmp_path / "north", tmp_path / "copy")
+    add(several, 2, 30)
+    several.run(close_all=False)
+    shutil.rmtree(tmp_path / "north")
+    (tmp_path / "copy").rename(tmp_path / "north")
+    running = {name: several.start(name, once=True) for name in ("home", "north")}
+    with pytest.raises(SiteError, match="cuts up to") as caught:
+        running["north"].wait("60 seconds")
+    assert "newest checkpoint" in caught.value.remedy
+    running["home"].stop()
+    running["home"].wait("60 seconds")
+
+
+def test_a_flow_that_was_refused_leaves_when_the_destination_knows_it(spark, tmp_path):
+    several = Several(spark, tmp_path, region(["north"], "home"), define)
+    both = region(["north", "south"], "home")
+    several.rows["south"] = tm.sources.memory(SCHEMA, partitions=2)
+    home = several.start("home")
+    several.region = both
+    rows = add(several, 1, 10)
+    running = [several.start(name) for name in ("south", "north")]
+    wait_for(running[0], lambda: read_status(tmp_path / "south")["leaving"][0]["refused"])
+    home.stop()
+    home.wait("60 seconds")
+    running.append(several.start("home"))
+    wait_for(running[0], lambda: several._arrived("south") and several._arrived("north"))
+    for each in running:
+        each.stop()
+        each.wait("60 seconds")
+    several.run()
+    require_exact(several, rows)
+
+
+def wait_for(run, there):
+    """Wait until something is so."""
+    for _ in range(MOST_LOOKS):
+        with suppress(CheckpointError):
+            if there():
+                return
+        with pytest.raises(TimeoutError):
+            run.wait("10 ms")
+    raise AssertionError("It hangs.")
 
 
 @pytest.mark.parametrize(

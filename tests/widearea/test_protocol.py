@@ -260,6 +260,20 @@ def test_a_restart_sends_the_same_ranges_and_ticks_with_its_own_epoch() -> None:
     assert (made.part.after, made.part.upto, made.part.acked) == (5, 9, 2)
 
 
+def test_who_hears_of_cuts_that_have_not_left_rests() -> None:
+    """A destination takes nothing again; so an old copy of a checkpoint would lose what it makes with such numbers."""
+    each = Sender("f", "a", "ck-a", 2, committed=3)
+    each.restored(2, [parcel(part("a", 0, 2))])
+    each.departs(1)
+    assert each.stands(standing("a", 3)) == ()
+    assert each.refusal is not None
+    assert each.refusal.reason is Reason.BEHIND
+    assert each.fix() is None
+    assert each.waiting(100 * S) == []
+    each.reopened("home", forgot=True)
+    assert each.refusal is not None
+
+
 def test_a_refusal_that_needs_somebody_stops_the_flow_and_others_pass() -> None:
     each = sender()
     each.committed(1)

@@ -120,6 +120,8 @@ class Shipping(Beside):
         """By stream, what was last told of it besides its rows."""
         self._ended: set[str] = set()
         """Flows whose last parcel says that this run ends with it."""
+        self._resting: set[str] = set()
+        """Flows that are refused until somebody helps, and of which people have heard so."""
         self._checked: set[tuple[str, Site, str, int]] = set()
         """Flows, sites and runs whose partials have the columns of those here."""
         self._loop: Loop
@@ -189,7 +191,7 @@ class Shipping(Beside):
                 write_status(self._directory, status_of(self, self._loop, self._rates, self._clock.now()))
 
     def _take(self, now: Micros) -> None:
-        while self.carrier.arrivals or self.carrier.news:
+        while self.carrier.arrivals or self.carrier.news or self.carrier.reopened:
             self._take_arrivals(now)
             self._take_news(now)
 
@@ -301,13 +303,13 @@ class Shipping(Beside):
         return Parcel(flow, made.tick, (part,), body)
 
     def _take_news(self, now: Micros) -> None:
-        """Take acks and refusals for what leaves here."""
+        """Take acks and refusals for what leaves here, and that there are new connections."""
         news, self.carrier.news = self.carrier.news, []
         for each in news:
-            if isinstance(each, Refusal):
-                self._take_refusal(each, now)
-            else:
-                self._stands(each.standing)
+            for standing in each.standings if isinstance(each, Refusal) else (each.standing,):
+                self._stands(standing)
+            if isinstance(each, Refusal) and each.flow in self.shipments:
+                self.shipments[each.flow].sender.refused(each, now)
         reopened, self.carrier.reopened = self.carrier.reopened, []
         for peer, forgot in reopened:
             for flow, shipment in self.shipments.items():
@@ -315,6 +317,8 @@ class Shipping(Beside):
                 if forgot and shipment.flow.destination == peer:  # what its run knew besides rows, this one does not
                     shipment.sender.progressed()
                     self._ended.discard(flow)
+        for flow, shipment in self.shipments.items():
+            self._tell_whether_it_rests(flow, shipment)
 
     def _stands(self, standing: Standing) -> None:
         shipment = self.shipments.get(standing.flow)
@@ -326,17 +330,15 @@ class Shipping(Beside):
             self._journal.log(record.to_json(), sync=False)
             self._journal.step("arrived")
 
-    def _take_refusal(self, refusal: Refusal, now: Micros) -> None:
-        for standing in refusal.standings:
-            self._stands(standing)
-        shipment = self.shipments.get(refusal.flow)
-        if shipment is None:
-            return
-        before = shipment.sender.refusal
-        shipment.sender.refused(refusal, now)
-        if shipment.sender.refusal is not None and before is None:
-            what = f"{shipment.flow.destination} does not take the flow {refusal.flow!r}: {refusal.detail}"
-            if self._once:  # it would wait for ever
+    def _tell_whether_it_rests(self, flow: str, shipment: Shipment) -> None:
+        """Tell people once that a flow rests until somebody helps; one that ends with its rows would wait for ever."""
+        refusal = shipment.sender.refusal
+        if refusal is None:
+            self._resting.discard(flow)
+        elif flow not in self._resting:
+            self._resting.add(flow)
+            what = f"{shipment.flow.destination} does not take the flow {flow!r}: {refusal.detail}"
+            if self._once:
                 self._loop.ending.fail(SiteError(what, refusal.reason.remedy))
             else:
                 self._journal.note(f"{what} {refusal.reason.remedy}")

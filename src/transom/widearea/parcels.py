@@ -246,6 +246,8 @@ class Reason(StrEnum):
     """The site has another checkpoint than the one that its cuts came from until now."""
     LOST = "lost"
     """The destination has less than it acked once: its checkpoint is an old copy, or a new one."""
+    BEHIND = "behind"
+    """The destination has more of the site than the site itself knows to have sent: its checkpoint is an old copy."""
     FLOW = "flow"
     """The flow is not known, does not belong to the site, or has other columns."""
     DAMAGED = "damaged"
@@ -270,6 +272,10 @@ _REMEDIES = {
     Reason.LOST: (
         "Give the destination its newest checkpoint back; or give all sites new ones, which begin with the rows that "
         "there are."
+    ),
+    Reason.BEHIND: (
+        "Give the site its newest checkpoint back; or give all sites new ones, which begin with the rows that there "
+        "are."
     ),
     Reason.FLOW: "Run the same job at both sites.",
 }

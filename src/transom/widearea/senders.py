@@ -252,8 +252,17 @@ class Sender:
                 each.via = None
 
     def stands(self, standing: Standing) -> tuple[Parcel, ...]:
-        """Take an ack, or what is in a refusal; return the parcels that are needed no longer."""
+        """Take an ack, or what is in a refusal; return the parcels that are needed no longer.
+
+        If it tells of cuts that have not left, the checkpoint here is an old copy. Then the flow rests: cuts that are
+        made now would be taken for those.
+        """
         if standing.incarnation != self.incarnation:
+            return ()
+        if standing.place.upto > self._fixed:
+            places = ((self.site, standing.place),)
+            detail = f"It has cuts up to {standing.place.upto} of {self.site}, which knows to have sent {self._fixed}."
+            self.refusal = Refusal(self.flow, 0, places, Reason.BEHIND, (standing,), detail)
             return ()
         gone = tuple(each.parcel for each in self._sent if standing.covers(each.parcel.part))
         self._sent = [each for each in self._sent if not standing.covers(each.parcel.part)]
