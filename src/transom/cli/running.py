@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -14,6 +16,11 @@ from transom.cli.quiet import spark_session
 from transom.errors import QueryFailedError
 from transom.model.time import SystemClock
 from transom.views.terminal import make_view
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from transom.engine.loop.progress import Progress
 
 
 def run_job(
@@ -26,11 +33,39 @@ def run_job(
     """
     build = load(job, checkpoint)
     spark = spark.with_kafka() if reads_kafka(job) else spark
+    run_shown(
+        f"transom {job.name}",
+        spark,
+        as_json,
+        lambda session, update: build(session).run(once=once, close_all=close_all, on_progress=update),
+        "Correct it, give it a new name, and run again.",
+    )
+
+
+def run_shown(
+    name: str,
+    spark: SparkChoice,
+    as_json: bool,
+    run: Callable[[SparkSession, Callable[[Progress], None]], Progress],
+    remedy: str,
+) -> None:
+    """Run what is an application with a view of it, and say how it ended.
+
+    Args:
+        name: Names it to Spark.
+        spark: Where Spark is.
+        as_json: Whether the view is lines of JSON.
+        run: Runs it, given a session and what takes its progress; returns the last progress.
+        remedy: What to do about a query that failed.
+
+    Raises:
+        TransomError: It cannot be run, or one of its queries failed.
+    """
     view = make_view(sys.stdout, sys.stderr, as_json)
     view.say("Starting Spark ...")
     try:
-        with spark_session(spark, f"transom {job.name}", view.say) as session, view:
-            final = build(session).run(once=once, close_all=close_all, on_progress=view.update)
+        with spark_session(spark, name, view.say) as session, view:
+            final = run(session, view.update)
             view.finish(final)
     except KeyboardInterrupt:
         print("Stopped at once; the next run goes on from the last committed micro-batch.", file=sys.stderr)
@@ -39,7 +74,7 @@ def run_job(
     if failed:
         raise QueryFailedError(
             "; ".join(f"query {name!r} failed: {why}" for name, why in failed.items()),
-            "The other queries went on. Correct it, give it a new name, and run again.",
+            f"The other queries went on. {remedy}",
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,19 +12,18 @@ from typing import TYPE_CHECKING, cast
 from transom import __version__
 from transom.cli.choice import SparkChoice
 from transom.cli.loading import load, reads_kafka
-from transom.cli.quiet import spark_session
+from transom.cli.running import run_shown
 from transom.engine.loop.interrupts import interrupts
 from transom.engine.loop.progress import Progress
 from transom.engine.spark.session import is_ansi
 from transom.engine.streams.sending import query_of
-from transom.errors import JobFileError, QueryFailedError
+from transom.errors import JobFileError
 from transom.jobs.jobfile import load_job
 from transom.jobs.sitefile import SiteFile, load_site, local_sources
 from transom.sites.coordinating import Asking
 from transom.sites.here import LocalSite
 from transom.sites.inprocess import Hall
 from transom.sites.mail import Mail
-from transom.views.terminal import make_view
 from transom.widearea.hellos import Hello
 
 if TYPE_CHECKING:
@@ -43,22 +41,12 @@ def run_sites(files: Sequence[Path], *, once: bool, close_all: bool, spark: Spar
     sites = [load_site(path) for path in files]
     builds = builds_of(sites)
     spark = spark.with_kafka() if any(reads_kafka(site.job) for site in sites) else spark
-    view = make_view(sys.stdout, sys.stderr, as_json)
-    view.say("Starting Spark ...")
-    try:
-        with spark_session(spark, f"transom {' '.join(builds)}", view.say) as session, view:
-            apps = {name: build(session) for name, build in builds.items()}
-            final = Together(apps, view.update).run(once, close_all)
-            view.finish(final)
-    except KeyboardInterrupt:
-        print("Stopped at once; the next run goes on from the last committed micro-batch.", file=sys.stderr)
-        raise
-    failed = {query.name: query.failure for query in final.queries if query.failure}
-    if failed:
-        raise QueryFailedError(
-            "; ".join(f"query {name!r} failed: {why}" for name, why in failed.items()),
-            "The other queries went on. Correct it, and run all sites again with new checkpoints.",
-        )
+
+    def together(session: SparkSession, update: Callable[[Progress], None]) -> Progress:
+        return Together({name: build(session) for name, build in builds.items()}, update).run(once, close_all)
+
+    remedy = "Correct it, and run all sites again with new checkpoints."
+    run_shown(f"transom {' '.join(builds)}", spark, as_json, together, remedy)
 
 
 def builds_of(sites: Sequence[SiteFile]) -> dict[str, Callable[[SparkSession], App]]:

@@ -13,7 +13,7 @@ from transom.errors import SiteError, SourceError, SourceLostError
 from transom.model.time import Clock, Micros
 from transom.scheduling.arrivals import DelayMoments
 from transom.sites.inbox import Entry, Inbox
-from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset, Waiting
+from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset, OwnRows, Waiting
 from transom.sources.schemas import position
 from transom.storage.places import Place
 from transom.widearea.bodies import from_body
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class ArrivingSource:
+class ArrivingSource(OwnRows):
     """Partials of one flow; an offset is the position of a parcel in the inbox.
 
     Its partitions are those of the sources at all sites, each with a watermark of its own. A site that has not been
@@ -200,18 +200,6 @@ class ArrivingSource:
                 table = table.append_column(ARRIVAL, pa.repeat(pa.scalar(part.arrived or 0, pa.int64()), len(table)))
                 tables.append(table.cast(schema))
         return spark.createDataFrame(pa.concat_tables(tables) if tables else schema.empty_table())
-
-    def unfit(self, start: Offset, end: Offset) -> dict[str, str]:
-        """Return nothing: what did not fit was not taken."""
-        return {}
-
-    def unreadable(self, spark: SparkSession, start: Offset, end: Offset) -> dict[str, str]:
-        """Return nothing: a parcel that is damaged on disk is no row to go without."""
-        return {}
-
-    def same_rows(self, start: Offset, end: Offset, skip: Sequence[str] = ()) -> bool:
-        """Return True: parcels do not change."""
-        return True
 
     def ingested_at(self, start: Offset, end: Offset) -> Micros:
         """Return when the newest row up to `end` arrived in its source, at its site."""

@@ -197,3 +197,22 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Let go of everything."""
+
+
+class OwnRows:
+    """A part of sources that make or keep their rows themselves: all fit the schema, can be read, and stay as they are.
+
+    The same offsets are the same rows for ever.
+    """
+
+    def unfit(self, start: Offset, end: Offset) -> dict[str, str]:
+        """Return nothing: all rows have the schema."""
+        return {}
+
+    def unreadable(self, spark: SparkSession, start: Offset, end: Offset) -> dict[str, str]:
+        """Return nothing: a failure to read is none of single rows."""
+        return {}
+
+    def same_rows(self, start: Offset, end: Offset, skip: Sequence[str] = ()) -> bool:
+        """Return True: nothing comes in the place of a row."""
+        return True

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from transom.errors import CheckpointCorruptError, DefinitionError, SourceError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_time
-from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset, Waiting
+from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset, OwnRows, Waiting
 from transom.sources.schemas import check_reserved, position
 from transom.storage.durable import replacing
 from transom.storage.places import Place
@@ -80,7 +80,7 @@ def generator(
     return GeneratorSource(dict(columns), rate, rows, _moment(start), partitions)
 
 
-class GeneratorSource:
+class GeneratorSource(OwnRows):
     """See `generator`, which makes it. Its directory holds generator.json: the start and the rate."""
 
     def __init__(
@@ -176,18 +176,6 @@ class GeneratorSource:
         first, last = position(start), position(end)
         tasks = 1 if last - first <= _ROWS_PER_TASK else None
         return self._frame(spark, first, last, tasks)
-
-    def unfit(self, start: Offset, end: Offset) -> dict[str, str]:
-        """Return nothing: all rows have the schema."""
-        return {}
-
-    def unreadable(self, spark: SparkSession, start: Offset, end: Offset) -> dict[str, str]:
-        """Return nothing: rows that can be made are readable."""
-        return {}
-
-    def same_rows(self, start: Offset, end: Offset, skip: Sequence[str] = ()) -> bool:
-        """Return True: each offset is one row for ever."""
-        return True
 
     def ingested_at(self, start: Offset, end: Offset) -> Micros:
         """Return when the last row before `end` is scheduled."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from transom.errors import DefinitionError, SourceError
 from transom.model.time import MAX_TIME, MIN_TIME, Clock, Micros, SystemClock
-from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset, Unit, Waiting
+from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset, OwnRows, Unit, Waiting
 from transom.sources.schemas import as_struct, check_reserved, position
 from transom.storage.places import Place
 
@@ -62,7 +62,7 @@ class _Chunk:
         return self.first + (1 if self.table is None else self.table.num_rows)
 
 
-class MemorySource:
+class MemorySource(OwnRows):
     """See `memory`, which makes it.
 
     Each row and each watermark takes one offset, in the order they were added.
@@ -211,18 +211,6 @@ class MemorySource:
         chunks = [chunk for chunk in self._between(first, last) if chunk.table is not None]
         spans = [(max(chunk.first, first), min(chunk.end, last), chunk.partition) for chunk in chunks]
         return [Unit(f"rows {low} to {high - 1}", partition) for low, high, partition in spans]
-
-    def unfit(self, start: Offset, end: Offset) -> dict[str, str]:
-        """Return nothing: all rows have the schema."""
-        return {}
-
-    def unreadable(self, spark: SparkSession, start: Offset, end: Offset) -> dict[str, str]:
-        """Return nothing: rows in memory are readable."""
-        return {}
-
-    def same_rows(self, start: Offset, end: Offset, skip: Sequence[str] = ()) -> bool:
-        """Return True: each offset is one row for ever."""
-        return True
 
     def ingested_at(self, start: Offset, end: Offset) -> Micros:
         """Return when the newest row of [start, end) was added; 0 for none."""

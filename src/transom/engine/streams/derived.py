@@ -17,7 +17,7 @@ from transom.errors import SourceError
 from transom.model.expression import Expression
 from transom.model.time import MIN_TIME, Clock, Micros
 from transom.model.watermark import WatermarkPolicy
-from transom.sources.base import Cut, Mark, Offset, Waiting
+from transom.sources.base import Cut, Mark, Offset, OwnRows, Waiting
 from transom.sources.schemas import position
 from transom.storage.places import Place
 from transom.windows.query import WINDOW_END
@@ -60,7 +60,7 @@ class Item:
     """The rows, where the driver has them."""
 
 
-class DerivedSource(Feed, ABC):
+class DerivedSource(OwnRows, Feed, ABC):
     """A queue of items between streams. Watermarks that arrive without rows take no offset and so cost no job.
 
     Offsets are the positions of items, which only grow. What a stream has not committed is in the checkpoint: its
@@ -204,18 +204,6 @@ class DerivedSource(Feed, ABC):
     @abstractmethod
     def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:
         """Return the rows of the items in (start, end]; the same rows every time."""
-
-    def unfit(self, start: Offset, end: Offset) -> dict[str, str]:
-        """Return nothing: all rows have the schema."""
-        return {}
-
-    def unreadable(self, spark: SparkSession, start: Offset, end: Offset) -> dict[str, str]:
-        """Return nothing: the engine's own rows are readable."""
-        return {}
-
-    def same_rows(self, start: Offset, end: Offset, skip: Sequence[str] = ()) -> bool:
-        """Return True: rows that were kept do not change."""
-        return True
 
     def ingested_at(self, start: Offset, end: Offset) -> Micros:
         """Return when the row arrived in the application that decided the watermark at `end`."""
