@@ -202,25 +202,64 @@ right = "views"
 on = ["k"]
 window = {sliding = "10 seconds", every = "5 seconds"}
 how = "left"
-
-[[query]]
-name = "counts"
-source = "pairs"
-group_by = ["k"]
-windows = ["1 minute"]
-aggregates = ["count(*) as pairs"]
-sink = {parquet = "out/counts"}
 """
 
 
-def test_a_join_of_two_sources(spark, tmp_path):
-    plan = build_job(parse_job(JOINED), spark, str(tmp_path / "checkpoint")).explain().to_dict()
-    assert [(stream["name"], stream["queries"][0]["name"]) for stream in plan["streams"]] == [
-        ("clicks", "pairs.left"),
-        ("views", "pairs.right"),
-        ("pairs", "counts"),
-    ]
-    assert plan["streams"][2]["source"] == "left join of clicks and views on k within 10 seconds every 5 seconds"
+def counting(source: str, key: str) -> str:
+    """Return a query that counts the rows of each key."""
+    return f"""
+[[query]]
+name = "of {source}"
+source = "{source}"
+group_by = ["{key}"]
+windows = ["1 minute"]
+aggregates = ["count(*) as rows"]
+sink = {{parquet = "out/{source}"}}
+"""
+
+
+JOINED += counting("pairs", "k")
+LOOKUP = """
+[[lookup]]
+name = "named"
+source = {source = "pairs", where = "k > 1"}
+table = {sql = "SELECT 1L AS k, 'one' AS word"}
+on = ["k"]
+how = "left"
+refresh = "10 minutes"
+""" + counting("named", "word")
+ONCE = """
+[[union]]
+name = "both"
+sources = [{source = "clicks", select = ["k", "at"]}, {source = "views", select = ["k", "seen AS at", "_event_micros"]}]
+
+[[deduplicate]]
+name = "once"
+source = "both"
+keys = ["k"]
+within = "1 hour"
+""" + counting("once", "k")
+
+
+def planned(text: str, spark, tmp_path: Path) -> dict:
+    return build_job(parse_job(text), spark, str(tmp_path / "checkpoint")).explain().to_dict()
+
+
+def test_rows_made_of_rows(spark, tmp_path):
+    plan = planned(JOINED + LOOKUP + ONCE, spark, tmp_path)
+    assert {stream["name"]: sorted(query["name"] for query in stream["queries"]) for stream in plan["streams"]} == {
+        "clicks": ["both.1", "pairs.left"],
+        "views": ["both.2", "pairs.right"],
+        "pairs": ["of named", "of pairs"],
+        "both": ["once.rows"],
+        "once": ["of once", "once.stayed"],
+    }
+    sources = {stream["name"]: stream["source"] for stream in plan["streams"]}
+    assert sources["pairs"] == "left join of clicks and views on k within 10 seconds every 5 seconds"
+    assert sources["both"] == "union of clicks and views"
+    assert sources["once"] == "first row of each k of both within 1 hour"
+    steps = [step for operator in plan["graph"]["operators"] for step in operator.get("functions", ())]
+    assert "lookup in named (SQL SELECT 1L AS k, 'one' AS word; left on k, read every 10 minutes)" in steps
 
 
 @pytest.mark.parametrize(
@@ -230,45 +269,9 @@ def test_a_join_of_two_sources(spark, tmp_path):
         ('right = "views"', "", "'right' is missing"),
         ('where = "k > 0"', 'wehre = "k"', "'pairs' left: unknown key 'wehre'.*'where'"),
         ("every =", "evry =", "'pairs' window: unknown key 'evry'.*'every'"),
-        ('on = ["k"]', 'on = "k"', "on = 'k' is not a list"),
-        ('name = "pairs"', 'name = "clicks"', "'clicks': there is another source of that name"),
+        ('on = ["k"]\nwindow', 'on = "k"\nwindow', "on = 'k' is not a list"),
+        ('name = "named"', 'name = "clicks"', "'clicks': there is another source of that name"),
         ('source = "pairs"', 'source = "pair"', "no source 'pair'.*clicks, views, pairs"),
-    ],
-)
-def test_mistakes_in_joins(old: str, new: str, message: str):
-    assert old in JOINED
-    with pytest.raises(JobFileError, match=message):
-        parse_job(JOINED.replace(old, new, 1))
-
-
-LOOKUP = """
-[[lookup]]
-name = "named"
-source = {source = "pairs", where = "k > 1"}
-table = {sql = "SELECT 1L AS k, 'one' AS word"}
-on = ["k"]
-how = "left"
-refresh = "10 minutes"
-
-[[query]]
-name = "words"
-source = "named"
-group_by = ["word"]
-windows = ["1 minute"]
-aggregates = ["count(*) as pairs"]
-sink = {parquet = "out/words"}
-"""
-
-
-def test_a_lookup_of_joined_rows(spark, tmp_path):
-    plan = build_job(parse_job(JOINED + LOOKUP), spark, str(tmp_path / "checkpoint")).explain().to_dict()
-    steps = [operator["functions"] for operator in plan["graph"]["operators"] if operator.get("functions")]
-    assert "lookup in named (SQL SELECT 1L AS k, 'one' AS word; left on k, read every 10 minutes)" in steps[-1]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
         ('source = {source = "pairs"', 'source = {source = "paris"', "'named' source: there is no source 'paris'"),
         ("table = {sql = ", "table = {csv = ", "'named' table: unknown key 'csv'"),
         ("table = {sql = ", 'table = {parquet = "zones", sql = ', "'named' table: it needs one table"),
@@ -277,16 +280,31 @@ def test_a_lookup_of_joined_rows(spark, tmp_path):
         ('refresh = "10 minutes"', 'refresh = "often"', "[[lookup]] 'named': lookup refresh.*often"),
         ('{source = "pairs", where = "k > 1"}', '"named"', "'named' read each other in a circle"),
         (
-            'sink = {parquet = "out/words"}',
+            'sink = {parquet = "out/named"}',
             'own_stream = true\nsink = {parquet = "o"}',
             "own_stream: 'named' is no sou",
         ),
+        (
+            ', {source = "views", select = ["k", "seen AS at", "_event_micros"]}',
+            "",
+            "[[union]] 'both': sources: a union has two or more",
+        ),
+        (
+            '{source = "views", select = ["k", "seen AS at", "_event_micros"]}',
+            "3",
+            "'both': sources: 3 is neither a name nor a table",
+        ),
+        ('source = "both"', 'source = "bth"', "[[deduplicate]] 'once' source: there is no source 'bth'"),
+        ('keys = ["k"]', "keys = []", "'once': keys = [] is not a list of texts"),
+        ('within = "1 hour"', 'within = "soon"', "[[deduplicate]] 'once': deduplicate within: 'soon'"),
+        ('within = "1 hour"', "", "'once': the key 'within' is missing"),
     ],
 )
-def test_mistakes_in_lookups(old: str, new: str, message: str):
-    assert old in LOOKUP
+def test_mistakes_in_rows_made_of_rows(old: str, new: str, message: str):
+    text = JOINED + LOOKUP + ONCE
+    assert old in text
     with pytest.raises(JobFileError, match=message.replace("[", r"\[").replace("]", r"\]")):
-        check_job(parse_job(JOINED + LOOKUP.replace(old, new, 1)))
+        check_job(parse_job(text.replace(old, new, 1)))
 
 
 def test_two_queries_of_one_name():

@@ -15,7 +15,8 @@ from transom.errors import JobFileError
 from transom.jobs.keys import Keys, Table, standing_in
 from transom.jobs.kinds import ANY, SOURCES, Types, kinds
 from transom.jobs.queries import QuerySpec, parse_query
-from transom.jobs.rows import KINDS, RowsSpec, parse_rows
+from transom.jobs.rows import KINDS, parse_rows
+from transom.jobs.rowspec import RowsSpec
 
 if TYPE_CHECKING:
     pass

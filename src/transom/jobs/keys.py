@@ -93,6 +93,12 @@ class Keys:
         return tables
 
 
+def named_table(file: str, kind: str, table: Table, known: Sequence[str]) -> Keys:
+    """Return one of the tables `[[kind]]`, which people find by its name; see `Keys`."""
+    name = table.get("name")
+    return Keys(file, f"[[{kind}]] {name!r}" if name else f"[[{kind}]]", table, known)
+
+
 @contextmanager
 def standing_in(file: str, where: str) -> Iterator[None]:
     """Let the error of a definition say where in the file it stands.

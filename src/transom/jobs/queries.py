@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from transom.api.shedding import least_share
 from transom.errors import DefinitionError
-from transom.jobs.keys import Keys, Table
+from transom.jobs.keys import Keys, Table, named_table
 from transom.jobs.kinds import SinkSpec, parse_sinks
 from transom.jobs.windows import check_windows
 
@@ -91,8 +91,7 @@ def parse_query(file: str, table: Table, sources: Sequence[str], above: Sequence
     Raises:
         JobFileError: A key is unknown, missing or of the wrong type, or does not go with another one.
     """
-    name = table.get("name")
-    keys = Keys(file, f"[[query]] {name!r}" if name else "[[query]]", table, KEYS)
+    keys = named_table(file, "query", table, KEYS)
     source, parent, late = _reads(keys, sources, above)
     rows = keys.get("rows", bool, False)
     windows = [] if rows else keys.need("windows", list)

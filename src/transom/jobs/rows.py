@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from transom.jobs.joins import JoinSpec, parse_join
-from transom.jobs.keys import Keys, Table
-from transom.jobs.lookups import LookupSpec, parse_lookup
-from transom.jobs.streams import DeduplicateSpec, UnionSpec, parse_deduplicate, parse_union
+from transom.jobs.joins import JoinSpec
+from transom.jobs.keys import Keys, named_table
+from transom.jobs.lookups import LookupSpec
+from transom.jobs.rowspec import RowsSpec
+from transom.jobs.streams import DeduplicateSpec, UnionSpec
 
-RowsSpec = JoinSpec | LookupSpec | DeduplicateSpec | UnionSpec
-_PARSERS: dict[str, Callable[[str, Table, Sequence[str]], RowsSpec]] = {
-    "join": parse_join,
-    "lookup": parse_lookup,
-    "deduplicate": parse_deduplicate,
-    "union": parse_union,
-}
-KINDS = tuple(_PARSERS)
+_SPECS: tuple[type[RowsSpec], ...] = (JoinSpec, LookupSpec, DeduplicateSpec, UnionSpec)
+KINDS = tuple(spec.kind for spec in _SPECS)
 """Keys of the tables at the top of a file."""
 
 
@@ -30,9 +25,9 @@ def parse_rows(top: Keys, sources: Sequence[str]) -> tuple[RowsSpec, ...]:
     Raises:
         JobFileError: A key is unknown, missing or of the wrong type, a name is taken or unknown, or there is a circle.
     """
-    tables = [(kind, table) for kind in KINDS if kind in top.table for table in top.tables(kind)]
+    tables = [(spec, table) for spec in _SPECS if spec.kind in top.table for table in top.tables(spec.kind)]
     named = [*sources, *(str(table["name"]) for _, table in tables if "name" in table)]
-    waiting = [_PARSERS[kind](top.file, table, named) for kind, table in tables]
+    waiting = [spec.parse(named_table(top.file, spec.kind, table, spec.known), named) for spec, table in tables]
     for spec in waiting:
         if named.count(spec.name) > 1:
             where = f"[[{spec.kind}]] {spec.name!r}"
