@@ -10,6 +10,8 @@ from transom.errors import DefinitionError, did_you_mean
 from transom.model.time import Duration, Micros, format_duration, parse_duration
 from transom.scheduling.policies import LONGEST_WAIT, policy_named
 
+OFF, AUTO = "off", "auto"
+"""The setting `plan` of an application that does not plan, and of one that begins without a profile."""
 TIERS = ("auto", "driver", "cluster")
 _DURATIONS = ("trigger", "poll", "cycle", "longest_wait", "recovery_bound", "stop_timeout")
 _NAMES = {"policy": "klink", "tier": "auto", "plan": "auto"}
@@ -113,7 +115,7 @@ class Settings:
     share: bool = True
     """Whether queries share partials. Without, each is computed by itself: for comparison and for finding faults; the
     results are the same. Must stay what it is while a checkpoint is used."""
-    plan: str = "off"
+    plan: str = OFF
     """With "auto" an application plans while it runs, by what it learns of its costs: trigger, slots, rows of a task
     and tasks after an exchange, as far as they are not given here. The path of a profile is one to begin with."""
 

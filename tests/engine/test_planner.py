@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +13,7 @@ from typing import Any
 import pytest
 
 from transom.engine.control.digests import Known
+from transom.engine.loop import planner
 from transom.engine.loop.planner import AGAIN, EVERY, Planner
 from transom.model.phases import CutPhases, Phase
 from transom.model.time import ManualClock
@@ -29,14 +33,36 @@ class Tuner:
 
     poll = 50_000
 
-    def __init__(self, tuning: Tuning) -> None:
-        self.tuning = tuning
+    def __init__(self, tuning: Tuning, given: tuple[str, ...]) -> None:
+        self.tuning = self.said = tuning
+        self.given = given
         self.changes: list[tuple[Tuning, str]] = []
 
-    def change(self, tuning: Tuning, reason: str) -> bool:
+    def change(self, tuning: Tuning, reason: str, planned: bool) -> bool:
+        assert planned
         self.changes.append((tuning, reason))
         self.tuning = tuning.over(self.tuning)
         return True
+
+
+class AtOnce:
+    """Makes plans at once, or when it is told to."""
+
+    def __init__(self) -> None:
+        self.waits: list[tuple[Future[Any], Callable[[], Any]]] | None = None
+        self.submitted = 0
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        self.submitted += 1
+        made: Future[Any] = Future()
+        if self.waits is not None:
+            self.waits.append((made, partial(function, *arguments)))
+            return made
+        try:
+            made.set_result(function(*arguments))
+        except Exception as error:
+            made.set_exception(error)
+        return made
 
 
 class Running:
@@ -48,13 +74,13 @@ class Running:
         query = SimpleNamespace(target=LatencyTarget(2 * SECOND, 0.9))
         streams: Any = {"s": SimpleNamespace(name="s", state=SimpleNamespace(running=lambda: [query]))}
         each = StreamTuning(tuning.pop("trigger", 1_500_000), 1_000_000, **tuning)
-        self.tuner = Tuner(Tuning(2, {"s": each}))
+        self.tuner, self.threads = Tuner(Tuning(2, {"s": each}), said), AtOnce()
         of: Any = lambda one, now: SimpleNamespace(backlog=SimpleNamespace(rate=self.rates[one.name] / 1e6))  # noqa: E731
         unknown = {} if known is not None else {"s": "too little"}
         digests: Any = SimpleNamespace(known=lambda: Known(self.known or Profile("", profile().equipment, {}), unknown))
         scheduler: Any = SimpleNamespace(of=of)
         journal: Any = SimpleNamespace(note=self.notes.append)
-        self.planner = Planner(streams, digests, scheduler, self.tuner, journal, self.clock, said)  # type: ignore[arg-type]
+        self.planner = Planner(streams, digests, scheduler, self.tuner, journal, self.clock, self.threads)  # type: ignore[arg-type]
 
     def pass_seconds(self, seconds: int) -> Running:
         for _ in range(seconds):
@@ -87,7 +113,7 @@ def test_nothing_changes_before_costs_are_known() -> None:
     running = Running(None).pass_seconds(60)
     assert running.tuner.changes == []
     running.planner.digests = Running(profile()).planner.digests
-    running.pass_seconds(AGAIN // SECOND)
+    running.pass_seconds(AGAIN // SECOND + 1)
     assert len(running.tuner.changes) == 1
 
 
@@ -151,3 +177,32 @@ def test_rates_are_smoothed_and_looked_at_once_a_second(seconds: int) -> None:
         running.clock.advance(EVERY // 10)
         running.planner.look()
     assert running.planner._rates["s"] == pytest.approx(2_000 - 1_000 * 0.9**seconds)
+
+
+def test_the_loop_does_not_wait_for_a_plan() -> None:
+    running = Running(profile())
+    running.threads.waits = []
+    running.pass_seconds(120)
+    assert running.tuner.changes == []
+    ((made, plan),) = running.threads.waits
+    made.set_result(plan())
+    running.pass_seconds(1)
+    assert len(running.tuner.changes) == 1
+
+
+def test_a_plan_that_cannot_be_made_is_told_once_changes_nothing_and_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: Any) -> None:
+        raise OverflowError("math range error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(planner, "decide", broken)
+        running = Running(profile()).pass_seconds(30)
+        running.rates["s"] = 9_000
+        running.pass_seconds(200)
+    assert running.notes == ["No plan can be made, so settings stay: OverflowError: math range error."]
+    assert running.threads.submitted > 1
+    assert running.tuner.changes == []
+    running.rates["s"] = 20_000
+    assert len(running.pass_seconds(200).tuner.changes) >= 1

@@ -6,10 +6,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transom.engine.loop.planner import AUTO, OFF
 from transom.errors import DefinitionError, require_extra
 from transom.model.sessions import is_connect
 from transom.planning.profile import Profile
+from transom.settings import AUTO, OFF
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,7 +26,7 @@ from transom.planning.cuts import AT_ONCE, Cut, Cutting
 from transom.planning.moments import NEVER, Moments, mixed
 from transom.planning.orders import slowest
 from transom.planning.phases import CUT, DRIVER, TASKS, THREAD
-from transom.planning.profile import Profile, StreamProfile
+from transom.planning.profile import Equipment, Profile, StreamProfile
 from transom.planning.queues import Shared, cycle, gate_wait, queueing, slot_wait, waiting_share
 
 ROUNDS = 40
@@ -51,6 +51,11 @@ class Machine:
     """Whether the driver and its JVM run on the same cores."""
     driver: float = 0.0
     """Cores that they keep busy beside what the phases say."""
+
+    @classmethod
+    def measured(cls, equipment: Equipment) -> Machine:
+        """Return the machine that was measured."""
+        return cls(equipment.cores, equipment.shared, equipment.driver)
 
 
 @dataclass(frozen=True)

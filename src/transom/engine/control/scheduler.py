@@ -21,7 +21,7 @@ from transom.scheduling.costs import RunCosts, cycle_seconds, offered
 from transom.scheduling.limits import out_of_reach
 from transom.scheduling.memory import holding
 from transom.scheduling.policies import Policy, StreamView, bounded, freeing, policy_named
-from transom.settings import Settings
+from transom.settings import OFF, Settings
 
 PACE: Micros = MICROS_PER_SECOND
 """Time between two measurements of the cycle, the load and the largest cuts."""
@@ -211,7 +211,7 @@ class Scheduler:
     def _tell_who_misses(self, estimate: StreamEstimate) -> None:
         """Say once of each query when its stream is too slow for its limit; the rows of derived streams come once."""
         stream = estimate.stream
-        if stream.feed.is_derived or self._settings.plan != "off":  # a plan says it better
+        if stream.feed.is_derived or self._settings.plan != OFF:  # a plan says it better
             return
         queries = stream.state.running()
         limits = {query.name: UNSTATED if query.target is None else query.target.limit for query in queries}

@@ -25,7 +25,7 @@ from transom.engine.loop.journal import Journal
 from transom.engine.loop.learning import Learning
 from transom.engine.loop.loop import Beside, Loop
 from transom.engine.loop.metrics import Metrics
-from transom.engine.loop.planner import OFF, Planner
+from transom.engine.loop.planner import Planner
 from transom.engine.loop.progress import Progress
 from transom.engine.loop.quarantine import Quarantine
 from transom.engine.loop.reporting import Reporter
@@ -37,7 +37,7 @@ from transom.engine.streams.stream import RunningStream
 from transom.model.phases import CutPhases
 from transom.model.time import Clock
 from transom.planning.profile import Profile
-from transom.settings import Settings
+from transom.settings import OFF, Settings
 from transom.sinks.base import Sink
 from transom.sinks.outlets import Outlets
 
@@ -102,14 +102,14 @@ def make_loop(
     runner = outside.runner or SparkCutRunner(scheduler.slots, scheduler.pools, len(streams))
     cuts = Cuts(streams, journal, runner, scheduler, adapters, phases, delivery, quarantine, clock, wake)
     tiers = Tiers(streams, settings, journal.note)
-    tuner = Tuner(streams, settings, journal, scheduler, runner, clock)
+    tuner = Tuner(streams, settings, journal, scheduler, runner, clock, outside.said)
     digests = Digests(streams, settings.poll, clock.monotonic)
     phases.on_cut = _both(phases.on_cut, digests.take)
     planner = None
     if settings.plan != OFF:
         if outside.profile is not None:
             digests.begin(outside.profile)
-        planner = Planner(streams, digests, scheduler, tuner, journal, clock, outside.said)
+        planner = Planner(streams, digests, scheduler, tuner, journal, clock)
         phases.on_cut = _both(phases.on_cut, planner.take)
     changer = Changer(streams, sinks, delivery, journal, outside.requests, outside.forget, tuner)
     smallest = settings.snapshot_bytes

@@ -39,13 +39,12 @@ class Expectation:
         """Return it as JSON; seconds, rows per second; null where something is not known."""
         known, tuning = self.digests.known(), self.tuner.tuning
         rates = {name: self._rate(stream) for name, stream in self.streams.items()}
-        measured = known.profile.equipment
-        machine = Machine(measured.cores, measured.shared, measured.driver)
+        machine = Machine.measured(known.profile.equipment)
         planned = {name: rates[name] for name in known.profile.streams}
         expected = Model(known.profile, machine, tuning, planned).predict().streams if planned else {}
         return {
             "slots": tuning.slots,
-            "cores": measured.cores,
+            "cores": machine.cores,
             "streams": {
                 name: {
                     "rate": rates[name],

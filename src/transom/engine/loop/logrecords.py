@@ -62,11 +62,13 @@ class Tuned:
     """Why it changed, for people."""
     at: Micros = 0
     """When; wall time."""
+    planned: bool = False
+    """Whether it follows a plan, so that it holds only as long as the application plans."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as the log keeps it."""
         said = {"tuning": self.tuning.to_json(), "settings": self.settings.to_json(), "reason": self.reason}
-        return {"type": "tuning", **said, "at": self.at}
+        return {"type": "tuning", **said, "at": self.at, "planned": self.planned}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Tuned | None:
@@ -75,7 +77,7 @@ class Tuned:
             tuning, settings = Tuning.from_json(record["tuning"]), Tuning.from_json(record["settings"])
         except DefinitionError:
             return None
-        return cls(tuning, settings, record["reason"], record.get("at", 0))
+        return cls(tuning, settings, record["reason"], record.get("at", 0), record.get("planned", False))
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,8 @@ class Loop:
         self.scheduler.once = once
         with ExitStack() as last:
             last.callback(self.changer.close)
+            if self.planner is not None:
+                last.callback(self.planner.close)
             last.push(lambda kind, error, trace: self.ending.end_threads(error is None))
             self.beginning.begin()
             last.callback(self.beside.end)

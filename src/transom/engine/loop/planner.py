@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 
 from transom.engine.control.digests import Digests
 from transom.engine.control.scheduler import Scheduler
+from transom.engine.execution.threads import Threads
 from transom.engine.loop.journal import Journal
-from transom.engine.loop.tuning import Tuner
+from transom.engine.loop.tuning import Tuner, keeping
 from transom.engine.streams.stream import RunningStream
 from transom.model.phases import CutPhases
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_duration
@@ -18,10 +20,6 @@ from transom.planning.model import Machine
 from transom.planning.profile import Profile
 from transom.planning.solve import Choice, Goal, Search
 
-OFF = "off"
-"""The setting `plan` of an application that does not plan."""
-AUTO = "auto"
-"""The setting of one that begins without a profile."""
 EVERY: Micros = MICROS_PER_SECOND
 """Time between two looks at whether it is time for a plan."""
 SMOOTH = 0.1
@@ -36,9 +34,50 @@ LEAST_TASK = 1_000
 """Rows of a task, at least: when more come than was planned for, tasks must not become too many."""
 
 
+@dataclass(frozen=True)
+class Decision:
+    """What to do at some rates, as the model says."""
+
+    choice: Choice
+    """Settings, and what to expect with them."""
+    changes: bool
+    """Whether they are others than now, and better by so much that it pays."""
+
+
+def decide(profile: Profile, goal: Goal, now: Tuning, said: Tuning, given: Collection[str], poll: Micros) -> Decision:
+    """Return the best settings on the machine that was measured, or those of now if no others pay.
+
+    Args:
+        profile: What phases cost.
+        goal: Rates and limits.
+        now: What is in force.
+        said: What the settings say.
+        given: Settings that the user has given, which stay.
+        poll: Time between two looks at a source, of which triggers are multiples.
+
+    O(streams^2) for each settings that are looked at: a second with 4 streams, ten with 16.
+    """
+    search = Search(profile, Machine.measured(profile.equipment))
+    wanted = search.best(goal).tuning
+    streams = {
+        name: StreamTuning(
+            each.trigger, now.of(name).rows_per_cut, max(LEAST_TASK, each.rows_per_task or LEAST_TASK), each.partitions
+        )
+        for name, each in wanted.streams.items()
+    }
+    here = search.with_settings(goal, now)
+    there = search.with_settings(goal, keeping(Tuning(wanted.slots, streams), said, given).on_looks(poll))
+    better = pays(here.ratio, there.ratio)
+    return Decision(there if better else here, better)
+
+
 @dataclass
 class Planner:
-    """Keeps settings right while an application runs; used on the loop's thread. Results never depend on it."""
+    """Keeps settings right while an application runs; used on the loop's thread. Results never depend on it.
+
+    Plans are made on a thread of their own, as the loop must not wait for them; what goes wrong there is told, and
+    changes nothing.
+    """
 
     streams: Mapping[str, RunningStream]
     digests: Digests
@@ -46,21 +85,25 @@ class Planner:
     tuner: Tuner
     journal: Journal
     clock: Clock
-    said: Collection[str] = ()
-    """Settings that the user has given, which stay."""
+    threads: Threads = field(default_factory=lambda: Threads(1, "transom-plan"))
+    """Make the plans."""
     drift: Drift = field(default_factory=Drift)
     _rates: dict[str, float] = field(default_factory=dict)
     _looks: int = 0
     _next: Micros = 0
     _missed: bool = False
     """Whether the last plan did not keep the limits."""
+    _asked: tuple[Future[Decision], Goal, str] | None = None
+    """The plan that is being made, with what for and why."""
+    _failed: bool = False
+    """Whether the last plan could not be made."""
 
     def take(self, cut: CutPhases) -> None:
         """Take in the phases of a cut."""
         self.drift.took(cut.stream, cut.seconds)
 
     def look(self) -> None:
-        """Make another plan if it is time for one, and follow it if it pays."""
+        """Have another plan made if it is time for one, and follow the one that is made if it pays."""
         now = self.clock.monotonic()
         if now < self._next:
             return
@@ -70,6 +113,9 @@ class Planner:
             before = self._rates.setdefault(name, rate)
             self._rates[name] = before + max(SMOOTH, 1 / (self._looks + 1)) * (rate - before)
         self._looks += 1
+        if self._asked is not None:
+            self._follow(*self._asked, now)
+            return
         known = self._looks >= SETTLED and min(self._rates.values()) >= LEAST_RATE
         reason = self.drift.reason(self._rates, now) if known else None
         if reason is None:
@@ -79,7 +125,13 @@ class Planner:
         if goal is None or costs.unknown:
             self._next = now + AGAIN
             return
-        self._plan(costs.profile, goal, reason, now)
+        tuner = self.tuner
+        made = self.threads.submit(decide, costs.profile, goal, tuner.tuning, tuner.said, tuner.given, tuner.poll)
+        self._asked = made, goal, reason
+
+    def close(self) -> None:
+        """End; nobody waits for a plan that is being made."""
+        self.threads.close(0)
 
     def _goal(self, profile: Profile) -> Goal | None:
         """Return what plans are to keep; None without any limit."""
@@ -88,37 +140,27 @@ class Planner:
         share = max((target.quantile for target in targets if target is not None), default=0.99)
         return Goal(dict(self._rates), limits, share) if limits else None
 
-    def _plan(self, profile: Profile, goal: Goal, reason: str, now: Micros) -> None:
-        measured = profile.equipment
-        search = Search(profile, Machine(measured.cores, measured.shared, measured.driver))
-        here = search.with_settings(goal, self.tuner.tuning)
-        there = search.with_settings(goal, self._kept(search.best(goal).tuning))
-        better = pays(here.ratio, there.ratio)
-        if better:
-            self.tuner.change(there.tuning, f"as {reason}")
-        chosen = there if better else here
+    def _follow(self, made: Future[Decision], goal: Goal, reason: str, now: Micros) -> None:
+        """Follow a plan, if it is made."""
+        if not made.done():
+            return
+        self._asked = None
+        if error := made.exception():
+            self.drift.planned(Basis(now, goal.rates))
+            if not self._failed:
+                self.journal.note(f"No plan can be made, so settings stay: {type(error).__name__}: {error}.")
+            self._failed = True
+            return
+        self._failed, decision = False, made.result()
+        if decision.changes:
+            self.tuner.change(decision.choice.tuning, f"as {reason}", planned=True)
         phases = {
             name: {phase: time.mean for phase, time in each.phases.items()}
-            for name, each in chosen.prediction.streams.items()
+            for name, each in decision.choice.prediction.streams.items()
             if each.result.finite
         }
-        self.drift.planned(Basis(now, dict(self._rates), phases))
-        self._tell(chosen, goal)
-
-    def _kept(self, wanted: Tuning) -> Tuning:
-        """Return a tuning with what the user has set, on looks at the source, as it would be followed."""
-        now = self.tuner.tuning
-        streams = {
-            name: StreamTuning(
-                now.of(name).trigger if "trigger" in self.said else each.trigger,
-                now.of(name).rows_per_cut,
-                max(LEAST_TASK, each.rows_per_task or LEAST_TASK),
-                each.partitions,
-            )
-            for name, each in wanted.streams.items()
-        }
-        slots = now.slots if "slots" in self.said else wanted.slots
-        return replace(wanted, slots=slots, streams=streams).on_looks(self.tuner.poll)
+        self.drift.planned(Basis(now, goal.rates, phases))
+        self._tell(decision.choice, goal)
 
     def _tell(self, chosen: Choice, goal: Goal) -> None:
         """Say once when limits cannot be kept, and once when they can again."""
@@ -129,7 +171,7 @@ class Planner:
             expected = f"{latency:.1f} s are expected" if latency < float("inf") else "a backlog grows"
             self.journal.note(
                 f"{name} cannot keep its limit of {format_duration(round(limit * MICROS_PER_SECOND))} with "
-                f"{self._rates[name]:,.0f} rows/s here: with the best settings {expected}. transom plan says what it "
+                f"{goal.rates[name]:,.0f} rows/s here: with the best settings {expected}. transom plan says what it "
                 "takes."
             )
         if self._missed and not missed:

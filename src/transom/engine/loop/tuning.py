@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from transom.engine.control.scheduler import Scheduler, tuning_of
@@ -15,7 +15,7 @@ from transom.errors import DefinitionError
 from transom.model.sessions import is_connect
 from transom.model.time import Clock, Micros
 from transom.model.tuning import Tuning
-from transom.settings import Settings
+from transom.settings import OFF, Settings
 
 REMEMBERED = 32
 """Changes that are kept for people."""
@@ -31,6 +31,8 @@ class Tuner:
     scheduler: Scheduler
     runner: CutRunner
     clock: Clock
+    given: Collection[str] = ()
+    """Settings that the user has given, which plans leave as they are."""
     changes: deque[Tuned] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     """The last changes, also of earlier runs."""
     tuned: Tuned | None = None
@@ -40,6 +42,11 @@ class Tuner:
     def tuning(self) -> Tuning:
         """What is in force."""
         return self.scheduler.tuning
+
+    @property
+    def said(self) -> Tuning:
+        """What the settings say."""
+        return tuning_of(self.settings, self.streams)
 
     @property
     def poll(self) -> Micros:
@@ -52,27 +59,36 @@ class Tuner:
         Args:
             changes: Those in the checkpoint.
         """
-        said = tuning_of(self.settings, self.streams)
         if not changes:
             return
         self.changes.extend(changes)
-        tuned = changes[-1]
+        said, tuned = self.said, changes[-1]
         if not _same(tuned.settings, said):
-            self.journal.note("The settings are others than before, so what was tuned since then is set by them again.")
-            self.changes.append(Tuned(said, said, "the settings are others", self.clock.now()))
+            self._fall_back("the settings are others than before")
             return
+        if tuned.planned and self.settings.plan == OFF:
+            self._fall_back("the application does not plan any more")
+            return
+        tuning = tuned.tuning.only(self.streams)
+        if tuned.planned:
+            tuning = keeping(tuning, said, self.given)
         try:
-            self._follow(Tuned(self._checked(tuned.tuning.only(self.streams), said), said, tuned.reason, tuned.at))
+            self._follow(replace(tuned, tuning=self._checked(tuning, said), settings=said))
         except DefinitionError as error:  # as on another kind of session
             self.journal.note(f"What was tuned before is set by the settings again: {error}")
 
-    def change(self, tuning: Tuning, reason: str) -> bool:
+    def _fall_back(self, reason: str) -> None:
+        self.journal.note(f"What was tuned before is set by the settings again: {reason}.")
+        self.changes.append(Tuned(self.said, self.said, reason, self.clock.now()))
+
+    def change(self, tuning: Tuning, reason: str, planned: bool = False) -> bool:
         """Set something else from the next cut of each stream on; return whether anything changed.
 
         Args:
             tuning: The slots, and the streams for which something is set anew; the others stay as they are. Triggers
                 become whole numbers of looks at the source.
             reason: Why, for people.
+            planned: Whether it follows a plan.
 
         Raises:
             DefinitionError: There is no such stream, or the session cannot do it.
@@ -82,7 +98,7 @@ class Tuner:
         changes = wanted.changes(self.tuning)
         if not changes:
             return False
-        tuned = Tuned(wanted, tuning_of(self.settings, self.streams), reason, self.clock.now())
+        tuned = Tuned(wanted, self.said, reason, self.clock.now(), planned)
         self.journal.log(tuned.to_json(), sync=False)
         self.journal.step("tuning logged")
         self.changes.append(tuned)
@@ -111,6 +127,21 @@ class Tuner:
         self.runner.allow(self.scheduler.slots)
         for name, stream in self.streams.items():
             stream.options = replace(stream.options, tuning=tuned.tuning.of(name))
+
+
+def keeping(tuning: Tuning, said: Tuning, given: Collection[str]) -> Tuning:
+    """Return a tuning with what the user has given.
+
+    Args:
+        tuning: It.
+        said: What the settings say, of the same streams at least.
+        given: The settings that the user has given.
+    """
+    streams = {
+        name: replace(each, trigger=said.of(name).trigger) if "trigger" in given else each
+        for name, each in tuning.streams.items()
+    }
+    return Tuning(said.slots if "slots" in given else tuning.slots, streams)
 
 
 def _same(before: Tuning, now: Tuning) -> bool:
