@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
-from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where, at, state_key
-from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
-from transom.windows.aggregates.values import Mask, Values, from_values, less, no_values, to_values
+from transom.windows.aggregates.base import Primitive, ResultContext, State, state_key
+from transom.windows.aggregates.oneinput import OneInput, OneInputAggregate
+from transom.windows.aggregates.ranked import RankedRow, chosen_values
 
 
 @dataclass(frozen=True)
-class Edge(SmallPrimitive):
-    """The smallest or largest (event time, value); a null value counts and comes first, as in Spark.
+class Edge(OneInput, RankedRow):
+    """The value of the first or last row by event time. State: that of a `RankedRow`; `time`, int64 microseconds."""
 
-    State: `time` int64 microseconds; `value` and `known` (not null); `valid`, whether there is a row at all.
-    """
+    rank = "time"
 
     last: bool
     ignore_nulls: bool = False
     """Whether only rows count whose value is not null."""
+
+    @property
+    def takes_last(self) -> bool:
+        """Whether it is the latest row."""
+        return self.last
 
     @property
     def key(self) -> str:
@@ -32,57 +35,8 @@ class Edge(SmallPrimitive):
         )
 
     def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
-        """Return the parts of one minimum or maximum of a struct, which Spark computes once."""
-        row = f"named_struct('t', {time}, 'v', {inputs[0]})"
-        row = f"CASE WHEN {inputs[0]} IS NOT NULL THEN {row} END" if self.ignore_nulls else row
-        edge = f"{'max' if self.last else 'min'}({row})"
-        return {"time": f"{edge}.t", "value": f"{edge}.v"}
-
-    def decode(self, columns: Mapping[str, pa.Array]) -> State:
-        """Return times and values; a null time means no row."""
-        moment, valid = to_values(columns["time"])
-        value, known = to_values(columns["value"])
-        return {"time": moment, "value": value, "known": known, "valid": valid}
-
-    def encode(self, state: State, types: Types) -> dict[str, pa.Array]:
-        """Return times and values."""
-        return {
-            "time": from_values(state["time"], state["valid"], types["time"]),
-            "value": from_values(state["value"], state["known"], types["value"]),
-        }
-
-    def empty(self, slots: int, types: Types) -> State:
-        """Return slots without a row."""
-        value = no_values(slots, types["value"])
-        none = np.zeros(slots, dtype=np.bool_)
-        return {"time": np.zeros(slots, np.int64), "value": value, "known": none, "valid": none.copy()}
-
-    def merge_into(self, into: State, slots: Where, other: State) -> None:
-        """Keep the earlier (or later) row of each slot."""
-        rows = np.flatnonzero(other["valid"])
-        places, new = at(slots, rows), {name: column[rows] for name, column in other.items()}
-        old = {name: column[places] for name, column in into.items()}
-        better = ~old["valid"]
-        better |= _before(old, new) if self.last else _before(new, old)
-        for name, column in new.items():
-            into[name][places[better]] = column[better]
-
-
-def _before(left: State, right: State) -> Mask:
-    """Return where (time, value) of `left` is smaller."""
-    before: Mask = left["time"] < right["time"]
-    tie = np.flatnonzero(left["time"] == right["time"])
-    if len(tie):
-        knows, other_knows = left["known"][tie], right["known"][tie]
-        smaller = ~knows & other_knows
-        both = knows & other_knows
-        smaller[both] = _less(left["value"][tie][both], right["value"][tie][both])
-        before[tie] = smaller
-    return before
-
-
-def _less(left: Values, right: Values) -> Mask:
-    return less(left, right) if len(left) else np.zeros(0, dtype=np.bool_)
+        """Return the parts of one minimum or maximum."""
+        return self.parts(time, inputs[0], inputs[0] if self.ignore_nulls else None)
 
 
 @dataclass(frozen=True)
@@ -99,8 +53,7 @@ class EdgeOf(OneInputAggregate):
 
     def result(self, states: Sequence[State], context: ResultContext) -> pa.Array:
         """Return the values."""
-        state = states[0]
-        return from_values(state["value"], state["known"] & state["valid"], context.types[0]["value"])
+        return chosen_values(states[0], context.types[0])
 
     def describe(self) -> str:
         """Return `first(x)`, or for example `last(x, ignore_nulls=True)`."""

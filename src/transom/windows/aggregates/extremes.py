@@ -2,68 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import pyarrow as pa
 
-from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where, at, state_key
-from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
-from transom.windows.aggregates.values import from_values, less, no_values, to_values
+from transom.windows.aggregates.base import Primitive
+from transom.windows.aggregates.onevalue import OneValue, OneValueOf
+from transom.windows.aggregates.values import Values, less
 
 Function = Literal["min", "max", "bool_and", "bool_or"]
 
 
 @dataclass(frozen=True)
-class Extreme(SmallPrimitive):
-    """The smallest or largest value that is not null, in Spark's order.
+class Extreme(OneValue):
+    """The smallest or largest value that is not null, in Spark's order; of equal ones the first that came."""
 
-    State: `value`, of the input's type (decimals as unscaled integers, text as Python objects); `valid`,
-    bool.
-    """
+    kind = "extreme.1"
 
     function: Function
 
-    @property
-    def key(self) -> str:
-        """Name in checkpoints."""
-        return state_key("extreme.1", self.function, self.x.text)
-
-    def sql(self, inputs: Sequence[str], time: str) -> dict[str, str]:
-        """Return the Spark function of the same name."""
-        return {"value": f"{self.function}({inputs[0]})"}
-
-    def decode(self, columns: Mapping[str, pa.Array]) -> State:
-        """Return the values and where there are any."""
-        value, valid = to_values(columns["value"])
-        return {"value": value, "valid": valid}
-
-    def encode(self, state: State, types: Types) -> dict[str, pa.Array]:
-        """Return the values; null where there are none."""
-        return {"value": from_values(state["value"], state["valid"], types["value"])}
-
-    def empty(self, slots: int, types: Types) -> State:
-        """Return slots without a value."""
-        return {"value": no_values(slots, types["value"]), "valid": np.zeros(slots, dtype=np.bool_)}
-
-    def merge_into(self, into: State, slots: Where, other: State) -> None:
-        """Keep the better value of each slot."""
-        rows = np.flatnonzero(other["valid"])
-        places, new = at(slots, rows), other["value"][rows]
-        held = into["valid"][places]
-        better = ~held
-        both = np.flatnonzero(held)
-        old, challenger = into["value"][places[both]], new[both]
+    def joined(self, left: Values, right: Values) -> Values:
+        """Return the better ones."""
         largest = self.function in ("max", "bool_or")
-        better[both] = less(old, challenger) if largest else less(challenger, old)
-        into["value"][places[better]] = new[better]
-        into["valid"][places] = True
+        return np.where(less(left, right) if largest else less(right, left), right, left)
 
 
 @dataclass(frozen=True)
-class ExtremeOf(OneInputAggregate):
+class ExtremeOf(OneValueOf):
     """The aggregates `min`, `max`, `bool_and`, `bool_or`: the input's type; null without values."""
 
     function: Function
@@ -72,11 +38,3 @@ class ExtremeOf(OneInputAggregate):
     def primitives(self) -> tuple[Primitive, ...]:
         """One extreme."""
         return (Extreme(self.x, self.function),)
-
-    def result(self, states: Sequence[State], context: ResultContext) -> pa.Array:
-        """Return the extremes."""
-        return from_values(states[0]["value"], states[0]["valid"], context.types[0]["value"])
-
-    def describe(self) -> str:
-        """Return for example `max(x)`."""
-        return f"{self.function}({self.x})"

@@ -97,17 +97,17 @@ def stddev_pop(x: Input) -> Aggregate:
 
 def corr(x: Input, y: Input) -> Aggregate:
     """Compute Pearson's correlation of pairs. Returns double; null for fewer than two, or where one never changes."""
-    return PairOf("corr", Expression.of(x, "corr"), Expression.of(y, "corr"))
+    return PairOf(Expression.of(x, "corr"), Expression.of(y, "corr"), "corr")
 
 
 def covar_pop(x: Input, y: Input) -> Aggregate:
     """Compute the population covariance of pairs. Returns double; null without any."""
-    return PairOf("covar_pop", Expression.of(x, "covar_pop"), Expression.of(y, "covar_pop"))
+    return PairOf(Expression.of(x, "covar_pop"), Expression.of(y, "covar_pop"), "covar_pop")
 
 
 def covar_samp(x: Input, y: Input) -> Aggregate:
     """Compute the sample covariance of pairs. Returns double; null for fewer than two."""
-    return PairOf("covar_samp", Expression.of(x, "covar_samp"), Expression.of(y, "covar_samp"))
+    return PairOf(Expression.of(x, "covar_samp"), Expression.of(y, "covar_samp"), "covar_samp")
 
 
 def skewness(x: Input) -> Aggregate:

@@ -1,4 +1,4 @@
-"""The common part of primitives and aggregates of one expression."""
+"""The common parts of primitives and aggregates of one expression, or of two."""
 
 from __future__ import annotations
 
@@ -22,20 +22,46 @@ class OneInput:
 
 
 @dataclass(frozen=True)
-class SmallPrimitive(OneInput):
-    """A primitive of one expression whose state is a few numbers."""
+class TwoInputs:
+    """A primitive or an aggregate of two expressions."""
+
+    x: Expression
+    y: Expression
+
+    @property
+    def inputs(self) -> tuple[Expression, ...]:
+        """Both."""
+        return (self.x, self.y)
+
+
+class Small:
+    """A primitive whose state is a few values."""
 
     @property
     def small(self) -> bool:
-        """A few numbers."""
+        """A few values."""
         return True
 
 
-@dataclass(frozen=True)
-class OneInputAggregate(OneInput, Filterable):
-    """An aggregate of one expression; nothing has no mean, spread, quantile, extreme, first or last row."""
+class WithoutZero(Filterable):
+    """An aggregate of which nothing has none: no mean, spread, quantile, extreme, first or last row, no correlation."""
 
     @property
     def zero(self) -> Any:
         """None, unless the aggregate knows what it makes of nothing."""
         return None
+
+
+@dataclass(frozen=True)
+class SmallPrimitive(OneInput, Small):
+    """A primitive of one expression whose state is a few values."""
+
+
+@dataclass(frozen=True)
+class OneInputAggregate(OneInput, WithoutZero):
+    """An aggregate of one expression."""
+
+
+@dataclass(frozen=True)
+class TwoInputAggregate(TwoInputs, WithoutZero):
+    """An aggregate of two expressions."""

@@ -4,40 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
-from transom.model.expression import Expression
 from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where, at, state_key
-from transom.windows.aggregates.filtered import Filterable
 from transom.windows.aggregates.moments import mean_sql
+from transom.windows.aggregates.oneinput import Small, TwoInputAggregate, TwoInputs
 from transom.windows.aggregates.values import from_values, to_values
 
 _MEANS, _SUMS = ("mx", "my"), ("sx", "sy", "sxy")
 
 
 @dataclass(frozen=True)
-class PairMoments:
+class PairMoments(TwoInputs, Small):
     """Of pairs in which neither is null: their number, both means, and sums of products of differences from them.
 
     State: `n` int64; `mx`, `my`, `sx` (of squares of x), `sy` and `sxy`, float64. Merging: Chan, Golub, LeVeque (1979),
     with the product of both differences for `sxy`.
     """
-
-    x: Expression
-    y: Expression
-
-    @property
-    def inputs(self) -> tuple[Expression, ...]:
-        """Both."""
-        return (self.x, self.y)
-
-    @property
-    def small(self) -> bool:
-        """A few numbers."""
-        return True
 
     @property
     def key(self) -> str:
@@ -91,27 +77,15 @@ class PairMoments:
 
 
 @dataclass(frozen=True)
-class PairOf(Filterable):
+class PairOf(TwoInputAggregate):
     """The aggregates `corr`, `covar_pop`, `covar_samp`: double; null for too few pairs."""
 
     function: Literal["corr", "covar_pop", "covar_samp"]
-    x: Expression
-    y: Expression
-
-    @property
-    def inputs(self) -> tuple[Expression, ...]:
-        """Both."""
-        return (self.x, self.y)
 
     @property
     def primitives(self) -> tuple[Primitive, ...]:
         """The moments."""
         return (PairMoments(self.x, self.y),)
-
-    @property
-    def zero(self) -> Any:
-        """Nothing has no covariance."""
-        return None
 
     def result(self, states: Sequence[State], context: ResultContext) -> pa.Array:
         """Return the values, float64."""
