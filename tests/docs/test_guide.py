@@ -17,7 +17,7 @@ from tests.interpreting import CONF
 
 import transom as tm
 from transom.demo.flights import load_flights, to_events, write_events
-from transom.jobs import jobfile, joins, kinds, lookups, queries, selections, streams, windows
+from transom.jobs import jobfile, kinds, lookups, queries, rows, selections, windows
 from transom.jobs.jobfile import parse_job
 from transom.settings import Settings
 
@@ -60,13 +60,13 @@ def test_jobs_in_toml_are_jobs(page: Path):
 
 def test_every_key_of_a_job_is_explained():
     known = {*jobfile._JOB, *jobfile._COMMON, *queries.KEYS, *selections._INPUT}
-    known |= {*joins._JOIN, *lookups._KEYS, *lookups._TABLES, *streams._DEDUPLICATE, *streams._UNION}
+    known |= {*lookups._TABLES, *(key for spec in rows._SPECS for key in spec.known)}
     for group, own in (("sources", kinds.SOURCES), ("sinks", kinds.SINKS)):
         known |= {key for name in own for key in (name, *kinds.kinds(group)[name].options)}
     known |= {key for keys in windows._WINDOWS.values() for key in keys}
     page = (ROOT / "docs/guide/toml.md").read_text()
-    rows = re.findall(r"^\| `(\w+(?:`, `\w+)*)` \|", page, re.MULTILINE)
-    explained = {key for row in rows for key in re.split(r"`, `", row)}
+    lines = re.findall(r"^\| `(\w+(?:`, `\w+)*)` \|", page, re.MULTILINE)
+    explained = {key for line in lines for key in re.split(r"`, `", line)}
     assert explained == known
 
 
