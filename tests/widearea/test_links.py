@@ -1,0 +1,159 @@
+"""Both ends of a link: what goes first, what is under way, and what a broken connection costs."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.widearea.made import S
+
+from transom.errors import SiteError
+from transom.widearea.links import Frame, LinkIn, LinkOut, Receipt
+
+
+def carried(out: LinkOut, into: LinkIn, now: int) -> list[bytes]:
+    """Let everything that may go now go."""
+    got = []
+    for frame in out.frames(now):
+        receipt, data = into.frame(frame)
+        out.receipt(receipt, now)
+        got += [] if data is None else [data]
+    return got
+
+
+def test_what_is_due_first_goes_first_and_little_is_under_way() -> None:
+    out, into = LinkOut(rate=100_000.0), LinkIn()
+    out.queue(b"l" * 200_000, due=9 * S)
+    first = out.frames(0)
+    assert sum(len(frame.payload) for frame in first) <= 25_000
+    assert {len(frame.payload) for frame in first} == {5_000}
+    assert out.frames(0) == []
+    out.queue(b"s" * 100, due=S)
+    for frame in first:
+        out.receipt(into.frame(frame)[0], 0)
+    assert carried(out, into, 0) == [b"s" * 100]
+    got: list[bytes] = []
+    for _ in range(30):
+        got += carried(out, into, 0)
+    assert got == [b"l" * 200_000]
+    assert out.queued == 0
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 60_000), st.integers(0, 5)), min_size=1, max_size=6),
+    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=6),
+)
+def test_after_a_broken_connection_it_goes_on_at_the_last_byte(parcels, breaks) -> None:
+    """Of what was sent some comes, of the receipts some too; then there is a new connection."""
+    out, into = LinkOut(rate=50_000.0), LinkIn()
+    wanted, got, sent = [], [], 0
+    for number, (size, due) in enumerate(parcels):
+        wanted.append(bytes([number]) * size)
+        out.queue(wanted[-1], due)
+    for come, heard in [*breaks, *[(1000, 1000)] * 100]:
+        frames = out.frames(0)
+        sent += sum(len(frame.payload) for frame in frames[:come])
+        receipts = []
+        for frame in frames[:come]:
+            receipt, data = into.frame(frame)
+            receipts.append(receipt)
+            got += [] if data is None else [data]
+        for receipt in receipts[:heard]:
+            out.receipt(receipt, 0)
+        if come < 1000:
+            out.opened(into.received, 0)
+    assert sorted(got) == sorted(wanted)
+    assert sent == sum(map(len, wanted))  # nothing came twice
+    assert out.queued == 0
+
+
+def test_the_rate_of_a_link_is_measured_while_it_is_busy() -> None:
+    """At 40,000 bytes a second, begun with a wrong idea of it; pauses do not count."""
+    out, into, now = LinkOut(rate=1_000.0), LinkIn(), 0
+    for _ in range(3):
+        out.queue(b"x" * 100_000, 0)
+        while out.queued:
+            for frame in out.frames(now):
+                now += len(frame.payload) * S // 40_000
+                out.receipt(into.frame(frame)[0], now)
+        now += 60 * S
+    assert 0.9 * 40_000 <= out.rate <= 1.1 * 40_000
+    assert 0.9 * 40_000 <= out.pace <= 1.1 * 40_000
+    assert out.frame == pytest.approx(2_000, rel=0.1) or out.frame == 2_048
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (Frame(1, 0, 0, 0, b""), "declares 0"),
+        (Frame(1, 0, 1001, zlib.crc32(b"x"), b"x"), "declares 1001"),
+        (Frame(1, 0, 10, 1, b"x"), "checksum"),
+        (Frame(1, 1, 10, zlib.crc32(b"x"), b"x"), "at byte 1"),
+        (Frame(1, 0, 10, 0, b""), "at byte"),
+        (Frame(1, 0, 1, zlib.crc32(b"xx"), b"xx"), "behind its end"),
+    ],
+)
+def test_frames_that_make_no_sense_are_refused(frame: Frame, words: str) -> None:
+    into = LinkIn(most_parcel=1000)
+    with pytest.raises(SiteError, match=words):
+        into.frame(frame)
+    assert into.nbytes == 0
+
+
+def test_unfinished_parcels_are_bounded() -> None:
+    into = LinkIn(most_open=2, most_bytes=30)
+    for number in (1, 2):
+        into.frame(Frame(number, 0, 100, zlib.crc32(b"x" * 10), b"x" * 10))
+    with pytest.raises(SiteError, match="More than 2"):
+        into.frame(Frame(3, 0, 100, zlib.crc32(b"x"), b"x"))
+    with pytest.raises(SiteError, match="more than 30"):
+        into.frame(Frame(1, 10, 100, zlib.crc32(b"x" * 11), b"x" * 11))
+    into.keep_only([2])
+    assert into.received == {2: 10}
+    into.abandon(2)
+    assert into.received == {}
+
+
+def test_a_link_that_is_not_busy_tells_nothing_of_its_rate() -> None:
+    """Two receipts of a small parcel tell how far the other end is, not what the link carries."""
+    out, into = LinkOut(rate=1e6), LinkIn()
+    for now in range(0, 20 * S, S):
+        out.queue(b"x" * 3_000, 0)
+        for place, frame in enumerate(out.frames(now), 1):
+            out.receipt(into.frame(frame)[0], now + place * 150_000)
+    assert out.rate == out.pace == 1e6
+
+
+def test_a_receipt_for_what_was_not_sent_is_refused() -> None:
+    out = LinkOut(rate=1e6)
+    number = out.queue(b"x" * 10, 0)
+    with pytest.raises(SiteError):
+        out.receipt(Receipt(number, 5), 0)
+    out.frames(0)
+    assert out.receipt(Receipt(number, 10), 0)
+    assert not out.receipt(Receipt(number, 10), 0)
+
+
+@pytest.mark.parametrize("megabits", [0.2, 2.0, 10.0])
+@pytest.mark.parametrize("stated", [0.1, 1.0, 10.0])
+def test_a_link_that_is_always_full_is_used(megabits: float, stated: float) -> None:
+    """Over 20 s, with 80 ms from frame to receipt, whatever was stated of it; and little waits on the way."""
+    rate = megabits * 125_000
+    out, into = LinkOut(rate=stated * rate), LinkIn()
+    now, free, got, most = 0, 0, 0, 0.0
+    receipts: list[tuple[int, Receipt]] = []
+    while now < 20 * S:
+        while out.waiting < 2:
+            out.queue(b"x" * 40_000, 0)
+        for frame in out.frames(now):
+            free = max(free, now) + round((len(frame.payload) + 60) * S / rate)
+            got += len(frame.payload)
+            receipts.append((free + 80_000, into.frame(frame)[0]))
+        most = max(most, (free - now) / S) if now > 5 * S else most
+        now, receipt = receipts.pop(0)
+        out.receipt(receipt, now)
+    assert got >= 0.9 * rate * 20
+    assert most <= 0.5
+    assert out.rate == pytest.approx(rate, rel=0.15)

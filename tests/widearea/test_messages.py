@@ -1,0 +1,90 @@
+"""Messages and parcels as bytes, and what two sites say of themselves: what is none is an error of ours."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.widearea.made import parcel, part
+
+from transom.errors import SiteError
+from transom.widearea.hellos import Hello
+from transom.widearea.links import Frame, Receipt
+from transom.widearea.messages import Abandon, Opened, Opening, Unreadable, from_bytes, to_bytes
+from transom.widearea.parcels import Ack, Parcel, PartitionProgress, Place, Reason, Refusal, Standing
+
+STANDINGS = st.builds(
+    Standing, st.text(max_size=5), st.text(max_size=5), st.text(max_size=5), st.builds(Place, *[st.integers(0)] * 3)
+)
+MESSAGES = st.one_of(
+    st.builds(Frame, *[st.integers(0, 2**32 - 1)] * 4, st.binary(max_size=20)),
+    st.builds(Receipt, *[st.integers(0, 2**64 - 1)] * 2),
+    st.builds(Abandon, st.integers(0, 2**64 - 1)),
+    st.builds(Unreadable, st.integers(0, 2**64 - 1)),
+    st.builds(Ack, STANDINGS, st.integers(), st.none() | st.integers()),
+    st.builds(
+        Refusal,
+        st.text(max_size=5),
+        st.integers(0),
+        st.lists(st.tuples(st.text(max_size=3), st.builds(Place, *[st.integers(0)] * 3)), max_size=2).map(tuple),
+        st.sampled_from(Reason),
+        st.lists(STANDINGS, max_size=2).map(tuple),
+        st.text(max_size=5),
+    ),
+    st.builds(Opening, st.text(max_size=5), st.lists(st.integers(), max_size=3).map(tuple)),
+    st.builds(
+        Opened,
+        st.text(max_size=5),
+        st.dictionaries(st.integers(), st.integers(), max_size=3),
+        st.lists(STANDINGS, max_size=2).map(tuple),
+    ),
+)
+
+
+@given(MESSAGES)
+def test_messages_are_read_as_they_were_written(message) -> None:
+    assert from_bytes(to_bytes(message)) == message
+
+
+@given(MESSAGES, st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=3), st.integers(0, 200))
+def test_garbage_is_an_error_of_ours(message, changes, end) -> None:
+    data = bytearray(to_bytes(message))
+    for at, value in changes:
+        data[at % len(data)] = value
+    with suppress(SiteError):
+        from_bytes(bytes(data[:end]))
+
+
+@given(st.binary(max_size=60) | st.just(parcel(part("a", 0, 1)).to_bytes()), st.integers(0, 200), st.integers(1, 255))
+def test_a_parcel_that_was_changed_is_refused(data: bytes, at: int, by: int) -> None:
+    changed = bytearray(data)
+    if changed:
+        changed[at % len(changed)] ^= by
+    with pytest.raises(SiteError):
+        Parcel.from_bytes(bytes(changed))
+
+
+def test_parcels_are_read_as_they_were_written() -> None:
+    whole = replace(
+        part("a", 1, 2, since=1, acked=1), partitions=(PartitionProgress(5, None), PartitionProgress(None, 7)),
+        failed={"q": "no"}, departs=9, injected=4, ended=True,
+    )  # fmt: skip
+    for sent in (parcel(whole, part("b", 0, 0)), parcel(part("b", 0, 3))):
+        assert Parcel.from_bytes(sent.to_bytes()) == sent
+
+
+def test_what_differs_between_two_sites() -> None:
+    here = Hello("a", spark="4.3", flows={"f": "one", "g": "two", "h": "three"})
+    there = replace(here, site="b", transom="0.9", flows={"f": "one", "g": "else", "i": "four"})
+    here.check(there)
+    assert set(here.differs(there)) == {"g", "h", "i"}
+    assert Hello.from_json(there.to_json()) == there
+    with pytest.raises(SiteError, match=r"a has spark 4.3, b has 4.4") as error:
+        here.check(replace(there, spark="4.4"))
+    assert "same minor version" in error.value.remedy
+    for value in (None, [], {"site": "a"}, {**here.to_json(), "flows": 3}):
+        with pytest.raises(SiteError, match="no opening"):
+            Hello.from_json(value)

@@ -1,0 +1,150 @@
+"""Which parcels a destination takes, in which order, and what it tells of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.widearea.made import S, parcel, part, standing
+
+from transom.widearea.parcels import Parcel, Part, PartitionProgress, Reason, Refusal, Standing
+from transom.widearea.receivers import Receiver, Store
+
+
+class Inbox:
+    """Stores at once."""
+
+    def __init__(self, *standings: Standing, **options: int) -> None:
+        self.receiver, self.stored = Receiver("f", standings, **options), []
+
+    def __call__(self, sent: Parcel, now: int = 0) -> list:
+        return self.do(self.receiver.received(sent, "via", now))
+
+    def do(self, actions) -> list:
+        told = []
+        for action in actions:
+            if isinstance(action, Store):
+                self.stored.append(action.parcel.body.decode())
+                told += self.do(self.receiver.stored(action))
+            else:
+                message = action.message
+                told.append(message.reason if isinstance(message, Refusal) else message.standing.place.upto)
+        return told
+
+
+def test_ranges_are_taken_in_order_and_acked_again() -> None:
+    inbox = Inbox()
+    assert inbox(parcel(part("a", 0, 2))) == [2]
+    assert inbox(parcel(part("a", 0, 2))) == [2]
+    assert inbox(parcel(part("a", 2, 3))) == [3]
+    assert inbox(parcel(part("a", 0, 2, epoch=2, acked=0))) == [3]
+    assert inbox.stored == ["a1,a2", "a3"]
+
+
+def test_what_is_ahead_is_held_until_the_rest_has_come() -> None:
+    inbox = Inbox()
+    assert inbox(parcel(part("a", 2, 3))) == []
+    assert inbox(parcel(part("a", 3, 4))) == []
+    assert inbox(parcel(part("a", 3, 4))) == []
+    assert inbox(parcel(part("a", 0, 2))) == [2, 3, 4]
+    assert inbox.stored == ["a1,a2", "a3", "a4"]
+    assert inbox.receiver.held == 0
+
+
+def test_what_is_ahead_is_refused_beyond_a_bound_and_after_a_while() -> None:
+    inbox = Inbox(held_bytes=400, patience=S)
+    assert inbox(parcel(part("a", 2, 3)), 0) == []
+    assert inbox(parcel(part("a", 3, 4)), 0) == [Reason.AHEAD]
+    assert inbox.do(inbox.receiver.expired(S - 1)) == []
+    assert inbox.do(inbox.receiver.expired(S)) == [Reason.AHEAD]
+    assert inbox.receiver.held == 0
+
+
+def test_a_merged_parcel_is_taken_as_a_whole_or_not_at_all() -> None:
+    inbox = Inbox()
+    assert inbox(parcel(part("a", 0, 1), part("b", 0, 2))) == [1, 2]
+    assert inbox(parcel(part("a", 1, 2))) == [2]
+    merged = parcel(part("a", 1, 2), part("b", 2, 3))
+    (action,) = inbox.receiver.received(merged, "via", 0)
+    assert action.message.reason is Reason.OVERLAP
+    assert set(action.message.standings) == {standing("a", 2), standing("b", 2)}
+    assert inbox(parcel(part("b", 2, 3))) == [3]
+    assert inbox(merged) == [2, 3]
+    assert inbox.stored == ["a1,b1,b2", "a2", "b3"]
+
+
+def test_of_a_merged_parcel_that_is_ahead_in_one_part_nothing_is_taken() -> None:
+    inbox = Inbox()
+    assert inbox(parcel(part("a", 0, 1), part("b", 1, 2))) == []
+    assert inbox(parcel(part("b", 0, 1))) == [1, 1, 2]
+    assert inbox.stored == ["b1", "a1,b2"]
+
+
+def test_progress_alone_is_taken_in_order_and_stops_no_rows() -> None:
+    inbox = Inbox()
+    assert inbox(parcel(part("a", 0, 1, step=1))) == [1]
+    assert inbox(parcel(part("a", 1, 1, step=3))) == [1]
+    assert inbox(parcel(part("a", 1, 1, step=2))) == [1]  # older: known
+    assert inbox.receiver.standings == (standing("a", 1, step=3),)
+    assert inbox(parcel(part("a", 1, 1, step=2), part("b", 0, 1))) == [1, 1]
+    assert inbox.stored == ["a1", "", "b1"]
+    assert inbox(parcel(part("a", 2, 2, step=5))) == []  # of rows that have not come
+
+
+def test_rows_that_come_again_from_a_new_run_bring_its_progress() -> None:
+    inbox = Inbox()
+    inbox(parcel(part("a", 0, 1)))
+    again = replace(part("a", 0, 1, epoch=2), partitions=(PartitionProgress(5, 7),))
+    (store,) = inbox.receiver.received(parcel(again), "via", 0)
+    assert store.parcel.body == b""
+    assert store.parcel.part == replace(again, after=1)
+
+
+def test_nothing_is_acked_before_it_is_durable() -> None:
+    receiver = Receiver("f")
+    (store,) = receiver.received(parcel(part("a", 0, 1)), "via", 0)
+    assert receiver.received(parcel(part("a", 0, 1)), "other", 0) == []
+    assert receiver.standings == ()
+    assert [tell.message.standing for tell in receiver.stored(store)] == [standing("a", 1)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [part("a", 0, 1), part("a", 1, 2, epoch=2, acked=5), replace(part("a", 1, 2, epoch=2), incarnation="another")],
+    ids=["an older run", "lost", "another checkpoint"],
+)
+def test_no_refusal_says_more_than_is_durable(wrong: Part) -> None:
+    """A source forgets what a refusal says is there."""
+    receiver = Receiver("f")
+    (store,) = receiver.received(parcel(part("a", 0, 1, epoch=2)), "via", 0)
+    (tell,) = receiver.received(parcel(wrong), "via", 0)
+    assert isinstance(tell.message, Refusal)
+    assert tell.message.standings == ()
+    receiver.stored(store)
+    (tell,) = receiver.received(parcel(wrong), "via", 0)
+    assert [each.place.upto for each in tell.message.standings] == [1]
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (replace(part("a", 5, 6), incarnation="another"), Reason.INCARNATION),
+        (part("a", 5, 6, epoch=1), Reason.EPOCH),
+        (part("a", 8, 9, epoch=2, acked=7), Reason.LOST),
+        (part("b", 3, 4, acked=3), Reason.LOST),
+    ],
+)
+def test_what_would_leave_a_gap_or_come_twice_is_refused(sent: Part, reason: Reason) -> None:
+    inbox = Inbox(standing("a", 5, epoch=2))
+    (action,) = inbox.receiver.received(parcel(sent), "via", 0)
+    assert action.message.reason is reason
+    assert reason.remedy
+    assert not reason.passes
+    inbox.receiver.accept_loss(sent.site)
+    assert inbox(parcel(replace(sent, after=sent.acked, acked=sent.acked))) == [sent.upto]
+
+
+def test_a_flow_that_is_new_at_a_site_begins_later() -> None:
+    inbox = Inbox()
+    assert inbox(parcel(part("a", 9, 10, since=7, acked=7))) == []
+    assert inbox(parcel(part("a", 7, 9, since=7, acked=7))) == [9, 10]

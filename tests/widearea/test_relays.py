@@ -1,0 +1,91 @@
+"""What a relay merges, passes on and forgets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.widearea.made import S, parcel, part, standing
+
+from transom.errors import SiteError
+from transom.widearea.parcels import Ack, Reason, Refusal
+from transom.widearea.relays import Answer, Expected, Forward, Relay
+
+
+def joined(_flow: str, bodies) -> bytes:
+    return b",".join(bodies)
+
+
+ALL = Expected(frozenset("abc"), 2 * S, 10 * S)
+
+
+def test_a_relay_merges_what_it_waits_for() -> None:
+    relay = Relay(joined)
+    assert relay.received(parcel(part("b", 0, 1)), "b", ALL, 0) == []
+    assert relay.received(parcel(part("b", 0, 1)), "b", ALL, 0) == []
+    assert relay.received(parcel(part("a", 0, 1)), "a", ALL, 0) == []
+    (forward,) = relay.received(parcel(part("c", 0, 1)), "c", ALL, 0)
+    assert [each.site for each in forward.parcel.parts] == ["a", "b", "c"]
+    assert forward.parcel.body == b"a1,b1,c1"
+
+
+@pytest.mark.parametrize(("slack", "wait"), [(10 * S, S), (S // 4, S // 4), (0, 0)])
+def test_a_relay_waits_half_an_interval_while_slack_lasts(slack: int, wait: int) -> None:
+    relay = Relay(joined)
+    assert relay.received(parcel(part("a", 0, 1)), "a", replace(ALL, slack=slack), 5) == []
+    assert relay.wakes == 5 + wait
+    assert relay.expired(4 + wait) == []
+    assert relay.expired(5 + wait) == [Forward(parcel(part("a", 0, 1)))]
+
+
+def test_a_relay_passes_on_at_once_what_it_is_not_to_merge() -> None:
+    relay = Relay(joined)
+    for expected in (None, Expected(frozenset("bc"), S, S), Expected(frozenset("a"), S, S)):
+        assert relay.received(parcel(part("a", 0, 1)), "a", expected, 0) == [Forward(parcel(part("a", 0, 1)))]
+    merged = parcel(part("a", 0, 1), part("b", 0, 1))
+    assert relay.received(merged, "c", ALL, 0) == [Forward(merged)]
+
+
+def test_a_relay_sends_apart_what_the_destination_does_not_have() -> None:
+    relay = Relay(joined)
+    sent = [parcel(part(site, 0, 2)) for site in "abc"]
+    for each in sent:
+        done = relay.received(each, each.part.site, ALL, 0)
+    refusal = Refusal.of(done[0].parcel, Reason.OVERLAP, (standing("a", 2),))
+    assert relay.refused(refusal) == [
+        Answer("a", Ack(standing("a", 2))),
+        Forward(sent[1]),
+        Forward(sent[2]),
+    ]
+    assert relay.acked(Ack(standing("b", 2), 5), 7) == [Answer("b", Ack(standing("b", 2), 12))]
+    assert relay.received(sent[1], "b", ALL, 0) == [Answer("b", Ack(standing("b", 2)))]
+    relay.acked(Ack(standing("c", 2)))
+    assert relay.nbytes == 0
+
+
+def test_a_refusal_of_a_single_parcel_goes_back_to_its_site() -> None:
+    relay = Relay(joined)
+    relay.received(parcel(part("a", 0, 1)), "neighbour", None, 0)
+    refusal = Refusal.of(parcel(part("a", 0, 1)), Reason.LOST)
+    assert relay.refused(refusal) == [Answer("neighbour", refusal)]
+    assert relay.nbytes == 0
+
+
+def test_a_relay_without_room_forgets_and_passes_on() -> None:
+    relay = Relay(joined, most_bytes=700)
+    for cut in range(10):
+        sent = parcel(part("a", cut, cut + 1))
+        assert relay.received(sent, "a", None, 0) == [Forward(sent)]
+        assert relay.nbytes <= 700
+    large = replace(parcel(part("b", 0, 1)), body=b"x" * 1000)
+    assert relay.received(large, "b", ALL, 0) == [Forward(large)]
+
+
+def test_partials_that_cannot_be_merged_go_apart() -> None:
+    def no(_flow, _bodies):
+        raise SiteError("They have other columns.")
+
+    relay = Relay(no)
+    relay.received(parcel(part("a", 0, 1)), "a", Expected(frozenset("ab"), S, S), 0)
+    found = relay.received(parcel(part("b", 0, 1)), "b", Expected(frozenset("ab"), S, S), 0)
+    assert [action.parcel for action in found] == [parcel(part("a", 0, 1)), parcel(part("b", 0, 1))]

@@ -1,0 +1,119 @@
+"""What a source gathers, when it leaves, and for how long it is kept."""
+
+from __future__ import annotations
+
+from tests.widearea.made import S, parcel, part, standing
+
+from transom.widearea.parcels import Parcel, Place, Reason, Refusal, Standing
+from transom.widearea.senders import AGAIN, SHORTEST, Sender
+
+
+def sender(**options) -> Sender:
+    return Sender("f", "a", "ck-a", 1, **options)
+
+
+def fixed(each: Sender) -> Parcel:
+    order = each.fix()
+    assert order is not None
+    made = order.parcel(b"x" if order.upto > order.after else b"")
+    each.fixed(made)
+    return made
+
+
+def test_what_was_never_sent_merges_with_later_cuts() -> None:
+    each = sender()
+    assert each.fix() is None
+    for cut in range(1, 6):
+        each.committed(cut)
+        each.departs(cut)
+    made = fixed(each)
+    assert (made.part.after, made.part.upto, made.tick) == (0, 5, 5)
+    assert each.fix() is None
+    each.committed(6)
+    assert each.due is None  # its interval has not ended
+    each.departs(6)
+    assert (fixed(each).part.after, each.acked) == (5, 0)
+
+
+def test_a_parcel_stays_until_the_destination_acks_it_and_takes_another_way() -> None:
+    each = sender()
+    each.prediction = S
+    each.committed(1)
+    each.departs(1)
+    made = fixed(each)
+    assert [tries for _, tries in each.waiting(0)] == [0]
+    each.sent(made, "relay", 0)
+    assert each.waiting(3 * S - 1) == []
+    ((again, tries),) = each.waiting(3 * S)
+    assert tries == 1
+    each.sent(again, "home", 3 * S)
+    assert each.waiting(9 * S - 1) == []  # it waits twice as long
+    assert each.stands(Standing("f", "a", "another", Place(9, 9, 9))) == ()
+    assert len(each.stands(standing("a", 1))) == 1
+    assert (each.unacked, each.acked) == ((), 1)
+
+
+def test_only_the_oldest_are_sent_again() -> None:
+    each = sender()
+    for cut in range(1, 11):
+        each.committed(cut)
+        each.departs(cut)
+        each.sent(fixed(each), "home", 0)
+    assert [p.part.upto for p, _ in each.waiting(100 * S)] == list(range(1, AGAIN + 1))
+    each.reopened("home", forgot=True)
+    assert len(each.waiting(0)) == 10
+
+
+def test_later_progress_makes_earlier_progress_needless() -> None:
+    each = sender()
+    for tick in (1, 2):
+        each.progressed()
+        each.departs(tick)
+        made = fixed(each)
+    assert each.unacked == (made,)
+    assert made.part.empty
+
+
+def test_a_restart_sends_the_same_ranges_and_ticks_with_its_own_epoch() -> None:
+    each = Sender("f", "a", "ck-a", 7, committed=9)
+    each.restored(5, [parcel(part("a", 2, 3), tick=4), parcel(part("a", 3, 5), tick=6)])
+    parts = [(p.part.after, p.part.upto, p.part.epoch, p.part.step, p.tick) for p in each.unacked]
+    assert parts == [(2, 3, 7, 1, 4), (3, 5, 7, 2, 6)]
+    assert each.acked == 2
+    each.departs(10)
+    made = fixed(each)
+    assert (made.part.after, made.part.upto, made.part.acked) == (5, 9, 2)
+
+
+def test_who_hears_of_cuts_that_have_not_left_rests() -> None:
+    """A destination takes nothing again; so an old copy of a checkpoint would lose what it makes with such numbers."""
+    each = Sender("f", "a", "ck-a", 2, committed=3)
+    each.restored(2, [parcel(part("a", 0, 2))])
+    each.departs(1)
+    assert each.stands(standing("a", 3)) == ()
+    assert each.refusal is not None
+    assert each.refusal.reason is Reason.BEHIND
+    assert each.fix() is None
+    assert each.waiting(100 * S) == []
+    each.reopened("home", forgot=True)
+    assert each.refusal is not None
+
+
+def test_a_refusal_that_needs_somebody_stops_the_flow_and_others_pass() -> None:
+    each = sender()
+    each.committed(1)
+    each.departs(1)
+    made = fixed(each)
+    each.sent(made, "home", 0)
+    each.refused(Refusal.of(made, Reason.AHEAD), S)
+    assert each.waiting(S) == []
+    assert len(each.waiting(S + SHORTEST)) == 1
+    each.refused(Refusal.of(parcel(made.part, part("b", 0, 1)), Reason.EPOCH), S)  # of b's part
+    assert each.refusal is None
+    each.refused(Refusal.of(parcel(part("a", 0, 1, step=9)), Reason.LOST), S)  # of another run's
+    assert each.refusal is None
+    each.refused(Refusal.of(made, Reason.FLOW), S)
+    assert each.refusal is not None
+    assert each.waiting(100 * S) == []
+    each.reopened("home", forgot=False)
+    assert each.refusal is None
