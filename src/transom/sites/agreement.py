@@ -37,6 +37,10 @@ def difference(stream: RunningStream, body: bytes) -> str:
         missing = [primitive.key for primitive in primitives if primitive.key not in contents.primitives]
         if missing:
             return f"It lacks {', '.join(missing)}."
+        try:
+            PartialTable(table.slice(0, 0), contents).states({each: each.key for each in primitives}, primitives)
+        except TransomError as error:
+            return error.message
     wrong = [name for name, kind in types.items() if table.schema.field(name).type != kind]
     return f"Its columns {', '.join(wrong)} have other types than here." if wrong else ""
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from transom.engine.partials.late import late_moments
-from transom.engine.partials.tables import PartialTable, state_name
+from transom.engine.partials.tables import PartialTable, state_name, together
 from transom.engine.spark.jobs import CutStats
 from transom.engine.streams.cuts import CutJob, CutOutcome
 from transom.engine.streams.partialsource import PartialSource, Taken
@@ -24,6 +24,7 @@ def take_partials(source: PartialSource, job: CutJob) -> CutOutcome:
 
     Raises:
         SourceLostError: Something that came is gone.
+        JobChangedError: Partials of several sites do not go together.
     """
     cut, queries = job.cut, [known.query for known in job.compiled.queries.values()]
     before = late_moments(queries, cut.watermark)
@@ -38,7 +39,7 @@ def take_partials(source: PartialSource, job: CutJob) -> CutOutcome:
         taken.append(Taken(brought.cuts, mine))
         if brought.table is not None:
             tables.append(brought.table)
-    whole = (pa.concat_tables(tables).combine_chunks(),) if tables else ()
+    whole = (together(tables),) if tables else ()
     return CutOutcome(cut, whole, stats, failures=failed, late=dict(late), taken=tuple(taken))
 
 

@@ -139,6 +139,53 @@ def partial_table(
     return describe_table(pa.table(columns), note)
 
 
+def together(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return tables of partials, each of other rows, one behind the other.
+
+    Columns are told by what they hold: who makes partials numbers states by the order of the aggregates in its job.
+
+    Raises:
+        JobChangedError: They have other keys, or states of other types.
+    """
+    first, *others = map(PartialTable.of, tables)
+    if not all(each.table.schema.equals(first.table.schema, check_metadata=True) for each in others):
+        held = [each.contents.primitives for each in others]
+        shared = [name for name in first.contents.primitives if all(name in names for names in held)]
+        mine = _numbered(first, shared)
+        theirs = [_numbered(each, shared) for each in others]
+        if wrong := [_types(each) for each in theirs if _types(each) != _types(mine)]:
+            raise JobChangedError(
+                f"Partials of one query have the columns {_told(_types(mine))}, and {_told(wrong[0])}.",
+                "Run the same job, and the same version of Transom, everywhere.",
+            )
+        note = json.loads(first.table.schema.metadata[_META]) | {"primitives": shared}
+        meta = {_META: json.dumps(note).encode()}
+        tables = [each.select(mine.column_names).replace_schema_metadata(meta) for each in (mine, *theirs)]
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def _numbered(partials: PartialTable, names: Sequence[str]) -> pa.Table:
+    """Return a table of partials with some of its states, numbered by their place among the names."""
+    prefixes = {state_name(number, ""): name for number, name in enumerate(partials.contents.primitives)}
+    columns = {}
+    for column in partials.table.column_names:
+        prefix = next((prefix for prefix in prefixes if column.startswith(prefix)), None)
+        if prefix is None:
+            columns[column] = partials.table.column(column)
+        elif prefixes[prefix] in names:
+            name = state_name(names.index(prefixes[prefix]), column.removeprefix(prefix))
+            columns[name] = partials.table.column(column)
+    return pa.table(columns)
+
+
+def _types(table: pa.Table) -> dict[str, pa.DataType]:
+    return {field.name: field.type for field in table.schema}
+
+
+def _told(types: Mapping[str, pa.DataType]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in types.items())
+
+
 def _as_now(columns: dict[str, pa.Array], types: Types, name: str) -> dict[str, pa.Array]:
     """Return the columns of a state with the types that they have now."""
     now = {column: widened(array, types.get(column, array.type), name) for column, array in columns.items()}
