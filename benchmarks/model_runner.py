@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from benchmarks.equipment import equipped
 from benchmarks.model_jobs import JOBS, build
+from benchmarks.transom_runner import raise_failures
 from transom.engine.control.phases import PhaseRecorder
 from transom.model.phases import CutPhases
 from transom.model.slopes import line
@@ -86,9 +87,7 @@ class _Run:
         """Stop it; rows that wait are left."""
         self.running.stop()
         final = self.running.wait()
-        failed = [f"{query.name}: {query.failure}" for query in final.queries if query.failure]
-        if failed:
-            raise RuntimeError("; ".join(failed))
+        raise_failures(final)
         return {
             "seen": self.seen,
             "cuts": [cut.to_json() for cut in self.cuts],

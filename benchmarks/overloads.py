@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import shutil
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,14 +19,13 @@ import pyarrow.dataset as ds
 
 from benchmarks.pacing import SCHEMA
 from benchmarks.streams import Recorder
-from benchmarks.transom_runner import session
+from benchmarks.transom_runner import raise_failures, session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
     from transom.api.app import App
-    from transom.engine.loop.progress import Progress
     from transom.scheduling.shedding import Due, Piece
     from transom.sources.base import Offset, Source
 
@@ -100,7 +98,9 @@ def worked(frame: DataFrame, rounds: int) -> DataFrame:
     return frame.where(f"length({work(rounds)}) > 0") if rounds else frame
 
 
-def _app(source: _Watched, place: Path, rounds: int, within: dict[str, Any], costly: bool, **settings: Any) -> Any:
+def _app(
+    source: _Watched, place: Path, rounds: int, within: dict[str, Any], costly: bool, **settings: Any
+) -> tuple[App, Counts]:
     import transom as tm
 
     recorder = Counts()
@@ -133,37 +133,22 @@ def capacity(source: str, place: str, rounds: int, cut: int) -> dict[str, Any]:
 
 
 class _Transom:
-    """An application in a thread of its own."""
+    """An application that runs until it is stopped."""
 
     def __init__(self, source: str, place: Path, rounds: int, within: dict[str, Any], policy: str, **how: Any) -> None:
         _choose(policy)
         self._place = place
         settings = how.pop("settings", {})
         app, self.recorder = _app(_source(source, how.pop("whole", False)), place, rounds, within, **how, **settings)
-        self._app: App = app
         self._notes: list[str] = []
-        self._progress: Progress | None = None
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._progress = self._app.run(on_progress=lambda progress: self._notes.extend(progress.notes))
-        except BaseException as error:  # reported by `stop`
-            self._failure = error
+        self._running = app.start(on_progress=lambda progress: self._notes.extend(progress.notes))
 
     def stop(self) -> dict[str, Any]:
         """End it; return what was read, what was left out, and what was said."""
-        self._app.stop()
-        self._thread.join()
-        if self._failure is not None:
-            raise self._failure
-        assert self._progress is not None
-        failed = [f"{query.name}: {query.failure}" for query in self._progress.queries if query.failure]
-        if failed:
-            raise RuntimeError("; ".join(failed))
-        stream = self._progress.streams[0]
+        self._running.stop()
+        progress = self._running.wait()
+        raise_failures(progress)
+        stream = progress.streams[0]
         return {
             "rows": stream.rows,
             "cuts": stream.cuts,

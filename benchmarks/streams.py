@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,16 +18,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.transom_runner import session
+from benchmarks.transom_runner import raise_failures, session
 from benchmarks.workloads import WORKLOADS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from transom.api.app import App
     from transom.api.gate import Gate
-    from transom.engine.loop.progress import Progress
     from transom.sinks.base import WindowResults
     from transom.sinks.owner import Claim
 
@@ -108,42 +105,28 @@ def _schema(job: Job) -> str:
 
 
 class _Transom:
-    """An application in a thread of its own."""
+    """An application that runs until it is stopped."""
 
     def __init__(self, jobs: Sequence[Job], place: Path, policy: str) -> None:
         import transom as tm
 
         self.recorder = Recorder()
-        self.app: App = tm.App(session(), checkpoint=str(place / "checkpoint"), policy=policy)
+        app = tm.App(session(), checkpoint=str(place / "checkpoint"), policy=policy)
         for job in jobs:
             sources = [tm.sources.files(f"{path}/*.parquet", schema=_schema(job)) for path in job.inputs]
-            WORKLOADS[job.workload].define(self.app, sources, job.name, self.recorder, job.shift)
-        self._progress: Progress | None = None
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._progress = self.app.run()
-        except BaseException as error:  # reported by `stop`
-            self._failure = error
+            WORKLOADS[job.workload].define(app, sources, job.name, self.recorder, job.shift)
+        self._running = app.start()
 
     def stop(self) -> dict[str, Any]:
         """End it; return jobs, rows and the seconds that scheduling took."""
-        self.app.stop()
-        self._thread.join()
-        if self._failure is not None:
-            raise self._failure
-        assert self._progress is not None
-        failed = [f"{query.name}: {query.failure}" for query in self._progress.queries if query.failure]
-        if failed:
-            raise RuntimeError("; ".join(failed))
-        streams = self._progress.streams
+        self._running.stop()
+        progress = self._running.wait()
+        raise_failures(progress)
+        streams = progress.streams
         return {
             "jobs": sum(stream.cuts for stream in streams),
             "rows": sum(stream.rows for stream in streams if not stream.source.startswith(("results", "inner join"))),
-            "scheduling": self._progress.scheduling,
+            "scheduling": progress.scheduling,
         }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import shutil
-import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -97,7 +96,8 @@ def build(files: _Watched, output: Path, queries: Sequence[Query], **settings: A
     return app
 
 
-def _raise_failures(progress: Progress) -> None:
+def raise_failures(progress: Progress) -> None:
+    """Raise when a query of a run failed."""
     failed = [f"{query.name}: {query.failure}" for query in progress.queries if query.failure]
     if failed:
         raise RuntimeError("; ".join(failed))
@@ -111,7 +111,7 @@ def catchup(source: str, output: str, count: int) -> dict[str, Any]:
     started = time.perf_counter()
     final = build(watched(source, None), Path(output), QUERIES[:count]).run(once=True, close_all=True)
     seconds = time.perf_counter() - started
-    _raise_failures(final)
+    raise_failures(final)
     return {"seconds": seconds}
 
 
@@ -124,7 +124,7 @@ def shared(source: str, output: str, count: int) -> dict[str, Any]:
     started = time.perf_counter()
     final = build(watched(source, None), Path(output), queries).run(once=True, close_all=True)
     seconds = time.perf_counter() - started
-    _raise_failures(final)
+    raise_failures(final)
     return {"seconds": seconds}
 
 
@@ -134,45 +134,29 @@ def warm(source: str, output: str, count: int) -> None:
 
 
 class _Live:
-    """An application that runs in a thread of its own until it is stopped."""
+    """An application that runs until it is stopped."""
 
     def __init__(self, app: App) -> None:
-        self._app = app
-        self._progress: Progress | None = None
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="transom")
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._progress = self._app.run(on_progress=self._note)
-        except BaseException as error:  # reported by `stop`
-            self._failure = error
-
-    def _note(self, progress: Progress) -> None:
-        self._progress = progress
+        self._running = app.start()
 
     @property
     def alive(self) -> bool:
         """Whether it runs."""
-        return self._thread.is_alive()
+        return not self._running.done
 
     @property
     def rows(self) -> int:
         """Rows committed so far."""
-        return self._progress.streams[0].rows if self._progress is not None else 0
+        streams = self._running.progress.streams
+        return streams[0].rows if streams else 0
 
     def stop(self, rows: int) -> dict[str, Any]:
         backlog = rows - self.rows
         deadline = time.monotonic() + DRAIN_SECONDS
         while self.rows < rows and self.alive and time.monotonic() < deadline:
             time.sleep(0.05)
-        self._app.stop()
-        self._thread.join()
-        if self._failure is not None:
-            raise self._failure
-        assert self._progress is not None
-        _raise_failures(self._progress)
+        self._running.stop()
+        raise_failures(self._running.wait())
         return {"backlog_rows": backlog}
 
 
@@ -299,7 +283,7 @@ def soak(source: str, output: str, seconds: float | None, samples: int, snapshot
             app.stop()
 
     final = app.run(once=True, on_progress=note)
-    _raise_failures(final)
+    raise_failures(final)
     stream = final.streams[0]
     return {"batches": stream.cuts, "rows": stream.rows, "samples": seen}
 
