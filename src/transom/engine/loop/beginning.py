@@ -59,6 +59,8 @@ class Beginning:
         self.scheduler.restore(recovered.learned, self.clock.monotonic())
         self.tuner.begin(recovered.tunings)
         self.digests.restore(recovered.profile)
+        for name, logged in recovered.unfinished.items():  # new queries do not see the rows that it leaves out
+            self.streams[name].lacks_rows_of(logged)
         changed = self.changer.begin(recovered.fate, quiet=self.checkpoint.is_new)
         self._tell_who_rests()
         for note in recovered.notes:

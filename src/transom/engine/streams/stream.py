@@ -302,6 +302,12 @@ class RunningStream:
         """Return the offset from which on rows may be read again; None when no query can run any more."""
         return self.state.offset if any(query.failure is None for query in self.state.queries.values()) else None
 
+    def lacks_rows_of(self, cut: LoggedCut) -> None:
+        """Note until when rows may lie that a logged cut leaves out; nothing happens the second time."""
+        if cut.shed is not None and cut.shed.leaves_out:
+            shares = self.state.shares
+            shares.until = max(shares.until, MAX_TIME if cut.ahead is None else cut.ahead + 1)
+
     def commit(self, outcome: CutOutcome, tables: Sequence[pa.Table], arrived: Micros | None = None) -> dict[str, str]:
         """Take the outcome of a cut into the state, live or from the log.
 
@@ -331,8 +337,7 @@ class RunningStream:
             watermark = watermark.committed(outcome.stats.newest, injected)
         if cut.shed is not None:
             self.state.shares.add(cut.shed.stretches, cell_of(self.state.running()))
-            if cut.shed.leaves_out:
-                self.state.shares.until = max(self.state.shares.until, MAX_TIME if cut.ahead is None else cut.ahead + 1)
+            self.lacks_rows_of(cut)
         partials = [PartialTable.of(table) for table in tables]
         self.tables.committed()
         if not self.leaves:
