@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from benchmarks.pacing import SCHEMA
-from benchmarks.streams import Recorder
+from benchmarks.streams import Recorder, finished
 from benchmarks.transom_runner import raise_failures, session
 
 if TYPE_CHECKING:
@@ -227,11 +227,7 @@ def start(source: str, place: str, rounds: int, policy: str, limit: str, **how: 
 
 def stop() -> dict[str, Any]:
     """Stop it, save the results, and return what is known of the run."""
-    place, running = _live.pop()
-    found = running.stop()
-    running.recorder.save(place / "results")
-    shutil.rmtree(place / "checkpoint", ignore_errors=True)
-    return found
+    return finished(*_live.pop())
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {

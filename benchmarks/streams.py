@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -87,6 +87,15 @@ class Recorder:
                 by_query.setdefault(query, []).append(plain(table).append_column("visible", visible))
         for query, tables in by_query.items():
             pq.write_table(pa.concat_tables(tables, promote_options="permissive"), directory / f"{query}.parquet")
+
+
+class Recorded(Protocol):
+    """An engine whose results are recorded."""
+
+    recorder: Recorder
+
+    def stop(self) -> dict[str, Any]:
+        """Stop it, and return what is known of the run."""
 
 
 def plain(table: pa.Table) -> pa.Table:
@@ -209,7 +218,11 @@ def _engine(jobs: Sequence[Job], place: Path, policy: str) -> _Transom | _Stock:
 
 def stop() -> dict[str, Any]:
     """Stop them, save the results, and return what is known of the run."""
-    place, running = _live.pop()
+    return finished(*_live.pop())
+
+
+def finished(place: Path, running: Recorded) -> dict[str, Any]:
+    """Stop what runs, save its results below its directory, and return what is known of the run."""
     found = running.stop()
     running.recorder.save(place / "results")
     shutil.rmtree(place / "checkpoint", ignore_errors=True)

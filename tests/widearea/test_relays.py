@@ -8,8 +8,8 @@ import pytest
 from tests.widearea.made import S, parcel, part, standing
 
 from transom.errors import SiteError
-from transom.widearea.parcels import Ack, Reason, Refusal
-from transom.widearea.relays import Answer, Expected, Forward, Relay
+from transom.widearea.parcels import Ack, Reason, Refusal, Tell
+from transom.widearea.relays import Expected, Forward, Relay
 
 
 def joined(_flow: str, bodies) -> bytes:
@@ -53,12 +53,12 @@ def test_a_relay_sends_apart_what_the_destination_does_not_have() -> None:
         done = relay.received(each, each.part.site, ALL, 0)
     refusal = Refusal.of(done[0].parcel, Reason.OVERLAP, (standing("a", 2),))
     assert relay.refused(refusal) == [
-        Answer("a", Ack(standing("a", 2))),
+        Tell("a", Ack(standing("a", 2))),
         Forward(sent[1]),
         Forward(sent[2]),
     ]
-    assert relay.acked(Ack(standing("b", 2), 5), 7) == [Answer("b", Ack(standing("b", 2), 12))]
-    assert relay.received(sent[1], "b", ALL, 0) == [Answer("b", Ack(standing("b", 2)))]
+    assert relay.acked(Ack(standing("b", 2), 5), 7) == [Tell("b", Ack(standing("b", 2), 12))]
+    assert relay.received(sent[1], "b", ALL, 0) == [Tell("b", Ack(standing("b", 2)))]
     relay.acked(Ack(standing("c", 2)))
     assert relay.nbytes == 0
 
@@ -67,7 +67,7 @@ def test_a_refusal_of_a_single_parcel_goes_back_to_its_site() -> None:
     relay = Relay(joined)
     relay.received(parcel(part("a", 0, 1)), "neighbour", None, 0)
     refusal = Refusal.of(parcel(part("a", 0, 1)), Reason.LOST)
-    assert relay.refused(refusal) == [Answer("neighbour", refusal)]
+    assert relay.refused(refusal) == [Tell("neighbour", refusal)]
     assert relay.nbytes == 0
 
 

@@ -302,6 +302,14 @@ class Refusal:
         return cls(parcel.flow, parcel.tick, places, reason, standings, detail)
 
 
+@dataclass(frozen=True)
+class Tell:
+    """Tell a neighbour what became of a parcel of its."""
+
+    peer: Site
+    message: Ack | Refusal
+
+
 def _part_json(part: Part) -> list[Any]:
     return [
         part.site,

@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import TypeAlias
 
 from transom.model.time import Micros
-from transom.widearea.parcels import Ack, FlowName, Parcel, Part, Reason, Refusal, Standing
+from transom.widearea.parcels import Ack, FlowName, Parcel, Part, Reason, Refusal, Standing, Tell
 from transom.widearea.topology import Site
 
 HELD_BYTES = 64 << 20
@@ -32,14 +32,6 @@ class Store:
     """The parcel as it came, with parts that were known already."""
     via: Site
     """The neighbour that brought it."""
-
-
-@dataclass(frozen=True)
-class Tell:
-    """Tell a neighbour something."""
-
-    peer: Site
-    message: Ack | Refusal
 
 
 Action: TypeAlias = "Store | Tell"

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from transom.errors import SiteError
 from transom.model.time import Micros
-from transom.widearea.parcels import Ack, FlowName, Parcel, Part, Reason, Refusal, Standing
+from transom.widearea.parcels import Ack, FlowName, Parcel, Part, Reason, Refusal, Standing, Tell
 from transom.widearea.topology import Site
 
 Merge: TypeAlias = Callable[[FlowName, Sequence[bytes]], bytes]
@@ -44,15 +44,7 @@ class Forward:
     parcel: Parcel
 
 
-@dataclass(frozen=True)
-class Answer:
-    """Tell a neighbour what became of a parcel of its."""
-
-    peer: Site
-    message: Ack | Refusal
-
-
-Action: TypeAlias = "Forward | Answer"
+Action: TypeAlias = "Forward | Tell"
 
 
 @dataclass
@@ -110,7 +102,7 @@ class Relay:
         part = parcel.part
         standing = self._standings.get((parcel.flow, part.site))
         if standing is not None and standing.covers(part):
-            return [Answer(via, Ack(standing))]
+            return [Tell(via, Ack(standing))]
         if not self._has_room(parcel):
             return [Forward(parcel)]
         again = (parcel.flow, part.site, part.upto) in self._passed and not part.empty
@@ -157,7 +149,7 @@ class Relay:
             if (flow, site) == key and standing.covers(single.parcel.part):
                 self._forget((flow, site, upto))
         via = self._via.get(key)
-        return [] if via is None else [Answer(via, Ack(standing, ack.cost + cost, ack.deadline))]
+        return [] if via is None else [Tell(via, Ack(standing, ack.cost + cost, ack.deadline))]
 
     def refused(self, refusal: Refusal) -> list[Action]:
         """Take a refusal: of a merged parcel, send apart what the destination does not have; of a single one, tell."""
@@ -172,7 +164,7 @@ class Relay:
         for site, _ in refusal.places:
             via = self._via.get((refusal.flow, site))
             if via is not None:
-                found.append(Answer(via, refusal))
+                found.append(Tell(via, refusal))
             self._drop(refusal.flow, site)
         return found
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,17 +12,16 @@ from transom.engine.spark import rows as kept_rows
 from transom.engine.spark.columns import TIME
 from transom.engine.spark.rowfiles import Files, KeptRows, checked, files_from_json, files_in, files_to_json
 from transom.engine.state.closing import Closing
-from transom.model.time import MIN_TIME, Micros
+from transom.engine.streams.rowsinput import RowsInput
+from transom.model.time import Micros
 from transom.sources.base import Offset
 from transom.storage.places import Place
 from transom.windows.query import WINDOW_END
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
     from transom.engine.streams.cuts import LoggedCut
-    from transom.engine.streams.stream import RunningStream
     from transom.engine.streams.windowed import WindowedSource
 
 
@@ -41,7 +39,7 @@ class Piece:
     """Where they are; None if nobody has noted that (format 1)."""
 
 
-class JoinInput:
+class JoinInput(RowsInput):
     """One input of a join: reads its query's windows, keeps its rows.
 
     The query counts the rows of each window, so that lateness, dead letters and failures are those of any query.
@@ -54,18 +52,9 @@ class JoinInput:
         query: Name of the query.
     """
 
-    late_of: str | None = None
-    """It needs the rows that are in time."""
-    held_bytes = 0
-    """The rows wait on disk."""
-
     def __init__(self, source: WindowedSource, number: int, name: str, stream: str, query: str) -> None:
-        self.number, self.name, self.stream, self.query = number, name, stream, query
-        self.directory: Place = Path()
-        self.columns: StructType
-        self.running: RunningStream
-        self.until: Micros = MIN_TIME
-        """Windows up to here are closed."""
+        super().__init__(source, number, stream, query)
+        self.name = name
         self.windows: dict[Micros, int] = {}
         """Rows of the closed windows that are not joined, or that matter to later ones, by their end."""
         self.pieces: dict[int, Piece] = {}
@@ -73,32 +62,9 @@ class JoinInput:
         self._source = source
 
     @property
-    def child(self) -> RunningStream:
-        """The stream of the joined rows."""
-        return self._source.child
-
-    @property
     def behind(self) -> Micros:
         """How far the watermark of the joined rows may be behind."""
         return self._source.times.behind
-
-    @property
-    def lost(self) -> str | None:
-        """Why the rows are not whole any more; None while they are."""
-        state = self.running.state.queries.get(self.query)
-        if state is None:
-            return "was removed"
-        return None if state.failure is None else "failed"
-
-    @property
-    def complete_from(self) -> Micros:
-        """The moment from which on its rows are all there."""
-        state = self.running.state.queries.get(self.query)
-        return MIN_TIME if state is None else state.complete_from
-
-    def piece(self, cut: int) -> Place:
-        """Return where the rows of a cut are kept."""
-        return self.directory / f"{cut:012d}"
 
     def store(self, seen: DataFrame, cut: LoggedCut, late_before: Mapping[str, Micros]) -> KeptRows | None:
         """Keep the rows that are not late for all windows; None when there are none."""
@@ -128,10 +94,6 @@ class JoinInput:
         """Take in what `held` returned."""
         self.until, self.windows = values["until"], dict(values["windows"])
         self.pieces = {cut: Piece(end, files_from_json(*files)) for cut, end, *files in values["pieces"]}
-
-    def wants(self, watermark: Micros, now: Micros) -> bool:
-        """Tell whether a watermark without rows would complete a window."""
-        return self._source.side_wants(self, watermark, now)
 
     @property
     def last_end(self) -> Micros:

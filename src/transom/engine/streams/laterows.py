@@ -14,6 +14,7 @@ from transom.engine.spark.compile import Compiled
 from transom.engine.spark.rowfiles import Files, KeptRows, checked, files_from_json, files_to_json, keep_only
 from transom.engine.state.closing import Closing
 from transom.engine.streams.derived import DerivedSource
+from transom.engine.streams.rowsinput import columns_seen
 from transom.model.expression import Expression
 from transom.model.time import MAX_TIME, MIN_TIME, Clock, Micros
 from transom.sources.base import Offset
@@ -65,10 +66,7 @@ class LateRowsSource(DerivedSource):
         """Find out the columns of the rows; their event time is one more."""
         from pyspark.sql.types import LongType, StructField, StructType
 
-        definition, compiled = parents[self.parents[0]]
-        raw = session.createDataFrame([], definition.rows.columns(definition.source.schema))
-        query = next(query for query in definition.queries if query.name == self.query)
-        self._columns = kept_rows.columns_of(kept_rows.rows_of(raw, compiled.plan, query, None))
+        self._columns = columns_seen(parents, self.parents[0], self.query, session)
         check_reserved(self._columns.names, self.describe())
         self._schema = StructType([*self._columns, StructField(TIME, LongType())])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,7 +13,7 @@ from transom.engine.spark.columns import first_line
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.rowfiles import Files, KeptRows, checked, files_from_json, files_to_json, keep_only
 from transom.engine.state.closing import Closing
-from transom.engine.streams.derived import DerivedSource
+from transom.engine.streams.rowsinput import InputsSource, RowsInput, columns_seen
 from transom.errors import DefinitionError
 from transom.model.time import MAX_TIME, MIN_TIME, Clock, Micros
 from transom.sources.base import Offset
@@ -24,14 +23,12 @@ from transom.storage.places import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
     from transom.engine.streams.cuts import LoggedCut
     from transom.engine.streams.definition import StreamDefinition
-    from transom.engine.streams.stream import RunningStream
 
 
-class Part:
+class Part(RowsInput):
     """One of the streams: reads its watermark, keeps all its rows.
 
     Args:
@@ -41,32 +38,14 @@ class Part:
         query: Name of the query on it.
     """
 
-    late_of: str | None = None
-    """It needs all rows; which are late is a matter of the queries that see them."""
-    held_bytes = 0
-    """The rows wait on disk."""
     behind = 0
     """Watermarks stay what they are."""
     last_end = MIN_TIME
     """No window of its own waits for another stream."""
 
     def __init__(self, source: UnionSource, number: int, stream: str, query: str) -> None:
-        self.number, self.stream, self.query = number, stream, query
-        self.directory: Place = Path()
-        self.columns: StructType
-        self.running: RunningStream
-        self.until: Micros = MIN_TIME
-        """Its watermark."""
+        super().__init__(source, number, stream, query)
         self._source = source
-
-    @property
-    def child(self) -> RunningStream:
-        """The stream of all rows."""
-        return self._source.child
-
-    def wants(self, watermark: Micros, now: Micros) -> bool:
-        """Tell whether a watermark without rows would close something further down."""
-        return self._source.part_wants(self, watermark, now)
 
     def has_read(self, cut: int, offset: Offset) -> bool:
         """Return True: it needs no results."""
@@ -77,10 +56,6 @@ class Part:
         self.until = max(self.until, closed)
         self._source.moved(ingested)
 
-    def piece(self, cut: int) -> Place:
-        """Return where the rows of a cut are kept."""
-        return self.directory / f"{cut:012d}"
-
     def store(self, seen: DataFrame, cut: LoggedCut, late_before: Mapping[str, Micros]) -> KeptRows | None:
         """Keep the rows of a cut; None when there are none."""
         return kept_rows.write_rows(seen, "true", cut.watermark, self.piece(cut.number))
@@ -90,7 +65,7 @@ class Part:
         self._source.take(self, cut, rows)
 
 
-class UnionSource(DerivedSource):
+class UnionSource(InputsSource):
     """The rows of several streams, each once, with the lowest of their watermarks.
 
     The position of an item is its number in the order in which the log has the commits of the cuts.
@@ -109,6 +84,11 @@ class UnionSource(DerivedSource):
         self._missed: Micros = MIN_TIME
         """Rows before it may have come while nobody ran who would read them."""
 
+    @property
+    def inputs(self) -> Sequence[RowsInput]:
+        """The parts."""
+        return self.parts
+
     def describe(self) -> str:
         """Return what it is and reads, in one line for people."""
         return f"union of {' and '.join(self.parents)}"
@@ -125,10 +105,7 @@ class UnionSource(DerivedSource):
 
         frames = []
         for part in self.parts:
-            definition, compiled = parents[part.stream]
-            raw = session.createDataFrame([], definition.rows.columns(definition.source.schema))
-            query = next(query for query in definition.queries if query.name == part.query)
-            part.columns = kept_rows.columns_of(kept_rows.rows_of(raw, compiled.plan, query, None))
+            part.columns = columns_seen(parents, part.stream, part.query, session)
             check_reserved(part.columns.names, f"union {self.name!r}")
             frames.append(kept_rows.read_rows(session, [], part.columns).drop(kept_rows.IN_FORCE))
         try:
@@ -144,31 +121,9 @@ class UnionSource(DerivedSource):
         for part in self.parts:
             part.directory = directory / str(part.number)
 
-    def bind(self, stream: RunningStream, streams: Mapping[str, RunningStream]) -> None:
-        """Connect with the running parents."""
-        super().bind(stream, streams)
-        for part in self.parts:
-            part.running = streams[part.stream]
-            part.running.readers.append(part)
-            part.running.buffers.append(part)
-
-    def reads(self, query: str) -> bool:
-        """Tell whether it needs the rows of a query."""
-        return any(part.query == query for part in self.parts)
-
-    def orphaned(self) -> str | None:
-        """Return why not all rows come any more."""
-        for part in self.parts:
-            state = part.running.state.queries.get(part.query)
-            if state is None or state.failure is not None:
-                return f"it reads the rows of {part.query}, which {'was removed' if state is None else 'failed'}"
-        return None
-
     def complete_from(self) -> Micros:
         """Return the moment from which on no row has come before now, nor in a stream that was not there."""
-        states = [part.running.state.queries.get(part.query) for part in self.parts]
-        moments = [state.complete_from for state in states if state is not None]
-        return max([self._watermark, self._missed, *moments])
+        return max(self._watermark, self._missed, *(part.complete_from for part in self.parts))
 
     def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:
         """Return the rows of the cuts that were committed as items in (start, end]."""
@@ -226,11 +181,11 @@ class UnionSource(DerivedSource):
         if self.orphaned() is None:
             self._advance(min(part.until for part in self.parts), ingested)
 
-    def part_wants(self, part: Part, watermark: Micros, now: Micros) -> bool:
+    def input_wants(self, one: RowsInput, watermark: Micros, now: Micros) -> bool:
         """Tell whether a watermark of one part would close something further down."""
         if watermark >= MAX_TIME or self.orphaned() is not None:
             return False
-        joint = min(watermark if other.running is part.running else other.until for other in self.parts)
+        joint = min(watermark if other.running is one.running else other.until for other in self.parts)
         return self._would_close(joint, now)
 
 

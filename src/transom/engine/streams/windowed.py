@@ -12,8 +12,8 @@ from transom.engine.spark import rows as kept_rows
 from transom.engine.spark.columns import TIME
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.rowfiles import keep_only
-from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.joininput import JoinInput
+from transom.engine.streams.rowsinput import InputsSource, RowsInput, columns_seen
 from transom.model.time import MAX_TIME, MIN_TIME, Clock, Micros
 from transom.sources.base import Offset
 from transom.sources.schemas import position
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from transom.engine.streams.stream import RunningStream
 
 
-class WindowedSource(DerivedSource):
+class WindowedSource(InputsSource):
     """Rows made of those of the windows that all sides have closed.
 
     The position of an item is the end of its window: the rows of a window, with all that was in time for it on either
@@ -46,16 +46,18 @@ class WindowedSource(DerivedSource):
         self._given: Micros = MIN_TIME
         """Windows up to here were given out."""
 
+    @property
+    def inputs(self) -> Sequence[RowsInput]:
+        """The sides."""
+        return self.sides
+
     def _empty_sides(
         self, parents: Mapping[str, tuple[StreamDefinition, Compiled]], session: SparkSession
     ) -> list[DataFrame]:
         """Find out the columns of the sides, and return no rows of them."""
         frames = []
         for side in self.sides:
-            definition, compiled = parents[side.stream]
-            raw = session.createDataFrame([], definition.rows.columns(definition.source.schema))
-            query = next(query for query in definition.queries if query.name == side.query)
-            side.columns = kept_rows.columns_of(kept_rows.rows_of(raw, compiled.plan, query, None))
+            side.columns = columns_seen(parents, side.stream, side.query, session)
             frames.append(kept_rows.read_rows(session, [], side.columns))
         return frames
 
@@ -65,24 +67,10 @@ class WindowedSource(DerivedSource):
             side.directory = directory / side.name
 
     def bind(self, stream: RunningStream, streams: Mapping[str, RunningStream]) -> None:
-        """Connect with the running parents."""
+        """Connect with the running parents, which tell when their windows close."""
         super().bind(stream, streams)
         for side in self.sides:
-            side.running = streams[side.stream]
-            side.running.readers.append(side)
-            side.running.buffers.append(side)
             side.running.state.feeding |= {side.query}
-
-    def reads(self, query: str) -> bool:
-        """Tell whether it needs the rows of a query."""
-        return any(side.query == query for side in self.sides)
-
-    def orphaned(self) -> str | None:
-        """Return why there are no more whole windows."""
-        for side in self.sides:
-            if side.lost is not None:
-                return f"it reads the rows of {side.query}, which {side.lost}"
-        return None
 
     def complete_from(self) -> Micros:
         """Return the moment after the windows that are joined, or that a side does not have whole."""
@@ -108,13 +96,13 @@ class WindowedSource(DerivedSource):
         """The end of the last window that may give rows and that both sides have not closed."""
         return max(self.times.pending(self._counts, self._given), default=MIN_TIME)
 
-    def side_wants(self, side: JoinInput, watermark: Micros, now: Micros) -> bool:
+    def input_wants(self, one: RowsInput, watermark: Micros, now: Micros) -> bool:
         """Tell whether a watermark of one side completes a window, or closes one further down."""
         if self.orphaned() is not None:
             return False
-        if any(end <= watermark for end in self.times.pending(self._counts, max(side.until, self._given))):
+        if any(end <= watermark for end in self.times.pending(self._counts, max(one.until, self._given))):
             return True
-        joint = min(watermark if other.running is side.running else other.until for other in self.sides)
+        joint = min(watermark if other.running is one.running else other.until for other in self.sides)
         return watermark < MAX_TIME and self._would_close(self.times.watermark(joint), now)
 
     def moved(self, ingested: Micros) -> None:
