@@ -6,12 +6,13 @@ STAMP := $(VENV)/.installed
 # Tests run in two processes, each with a Spark of its own.
 TWO := -n 2 --dist worksteal
 
-.PHONY: help demo test test-all lint docs java clean
+.PHONY: help demo test test-all testbed lint docs java clean
 
 help:
 	@echo "make demo      replay the flights of New York in 2013 as a stream (one to two minutes)"
 	@echo "make test      the tests, without those marked slow"
 	@echo "make test-all  all tests"
+	@echo "make testbed   four sites on thin links, on this machine (needs root)"
 	@echo "make lint      style, types and import rules"
 	@echo "make docs      the documentation as a site, into site/"
 	@echo "make clean     remove .venv, caches and the demo's output"
@@ -26,6 +27,9 @@ test: $(STAMP) java
 test-all: $(STAMP) java
 	$(BIN)/python -m pytest -q $(TWO) -m "" --durations=25 --hypothesis-profile random --timeout 3600
 	$(BIN)/python -m pytest -q $(TWO) tests/exact --tier cluster
+
+testbed: $(STAMP) java
+	$(BIN)/python -m benchmarks.testbed
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

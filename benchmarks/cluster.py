@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import transom as tm
-from benchmarks import links
+from benchmarks import links, namespaces
 from benchmarks.harness import Run
 from transom.engine.placed import placed
 from transom.engine.placed.files import here
@@ -54,7 +54,7 @@ def networked_cluster(run: Run, executors: int, megabytes: int = MEGABYTES, **se
     Raises:
         TimeoutError: They do not come.
     """
-    if not links.possible():
+    if not namespaces.possible():
         run.say(f"{executors} executors without links of their own: network namespaces need root, `ip` and `tc`")
         with local_cluster(executors, megabytes, **settings) as spark:
             yield spark

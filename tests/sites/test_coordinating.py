@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow.flight as fl
 import pytest
-from tests.sites.certificates import identity
+from benchmarks.certificates import identity
 
 from transom.errors import DefinitionError, SiteError
 from transom.model.time import ManualClock

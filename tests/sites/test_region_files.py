@@ -8,7 +8,7 @@ import pytest
 
 from transom.errors import JobFileError, TransomError
 from transom.jobs.regionfile import parse_rate
-from transom.jobs.sitefile import load_site
+from transom.jobs.sitefile import load_site, local_sources
 from transom.widearea.hellos import Hello
 
 REGION = """
@@ -114,6 +114,12 @@ def test_what_is_wrong_at_a_site(tmp_path, monkeypatch, old, new, says):
     with pytest.raises(TransomError) as caught:
         load(tmp_path, monkeypatch, site=SITE.replace(old, new))
     assert re.search(says, str(caught.value), re.IGNORECASE | re.DOTALL), str(caught.value)
+
+
+def test_a_source_of_a_job_in_python_says_all_of_it(tmp_path, monkeypatch):
+    site = load(tmp_path, monkeypatch)
+    with pytest.raises(JobFileError, match=r"\[sources.trips\].*'schema' is missing"):
+        local_sources(site, None)
 
 
 ADDRESSES = REGION.replace('name = "home"\n', 'name = "home"\naddress = "home.example.org:7470"\n')

@@ -9,7 +9,7 @@ from typing import Any
 from transom.errors import JobFileError
 from transom.jobs.jobfile import JobSpec
 from transom.jobs.keys import Keys, Table, standing_in
-from transom.jobs.kinds import kinds
+from transom.jobs.kinds import ANY, kinds
 from transom.jobs.regionfile import load_region, read_toml
 from transom.sites.coordinating import Asking
 from transom.sites.flight import FlightMail
@@ -160,6 +160,9 @@ def local_sources(site: SiteFile, job: JobSpec | None) -> dict[str, Any]:
         kind, spec = known[named[0]], theirs.get(stream)
         inherited = dict(spec.options) if spec is not None and spec.kind == kind.name else {}
         given = {key: value for key, value in table.items() if key != kind.name}
+        for key in kind.required:
+            if key not in inherited:
+                keys.need(key, ANY)
         with standing_in(site.file, where):
             made[stream] = kind.make(keys.need(kind.name, kind.takes), **{**inherited, **given})
     return made

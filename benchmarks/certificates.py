@@ -1,4 +1,4 @@
-"""Certificates for tests, made when they are needed."""
+"""Certificates of sites, for tests and the testbed: made when they are needed, valid for a day."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from transom.sites.secured import Identity
 
 @cache
 def authority(name: str) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """Return who signs, the same one for a name at each call, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     return _signed(name, key, (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key), ()), key
 

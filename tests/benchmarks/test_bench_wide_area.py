@@ -1,0 +1,31 @@
+"""What the testbed's feed writes is what is expected of the sites; without root it says what is missing."""
+
+import json
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from benchmarks import testbed
+from benchmarks.testbed import NEEDS_ROOT, apart
+from benchmarks.wide_feed import Feed
+
+
+def test_what_is_expected_are_the_counts_of_all_rows(tmp_path):
+    feed = Feed({"A": tmp_path / "A", "B": tmp_path / "B"}, tick=2.0, rows=5, keys=6)
+    found: Counter[tuple[int, int]] = Counter()
+    for number in (7, 8):
+        for draft, path, keys in feed._write(number):
+            feed._count(number * 2_000_000, keys)
+            rows = [json.loads(line) for line in draft.read_text().splitlines()]
+            assert (path.parent.name in "AB", len(rows), rows[0]["at"]) == (True, 6, number * 2_000_000)
+            found.update((row["at"] // 2_000_000 * 2_000_000 + 2_000_000, row["key"]) for row in rows)
+    expected = feed.expected({14_000_000, 16_000_000, 18_000_000})
+    assert {(row["window_end"], row["key"]): row["rows"] for row in expected.to_pylist()} == found
+    assert expected.schema == pa.schema({name: pa.int64() for name in ("window_end", "key", "rows")})
+
+
+def test_without_namespaces_it_says_what_it_needs(tmp_path, monkeypatch):
+    monkeypatch.setattr(testbed, "possible", lambda: False)
+    with pytest.raises(PermissionError, match="root"), apart(tmp_path, tmp_path / "job.py"):
+        pass
+    assert "ip" in NEEDS_ROOT
