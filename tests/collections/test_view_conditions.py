@@ -21,9 +21,10 @@ from pyspark.sql import functions as F
 
 import transom as tm
 from transom.engine.placed.placed import arrow_schema
-from transom.engine.spark.arrowterms import arrow_expression
-from transom.engine.spark.sparkterms import Term, spark_term
+from transom.engine.spark.sparkterms import arrow_condition
 from transom.errors import DefinitionError
+from transom.native.functions import arrow_expression
+from transom.native.terms import Term
 
 COLUMNS = (
     "i int, j bigint, k tinyint, d double, e double, f float, s string, t string, b boolean, c boolean, day date, "
@@ -142,8 +143,7 @@ def session_with(spark: Any, **settings: str) -> Iterator[None]:
 
 def translated(spark: Any, frame: Any, condition: Any) -> pc.Expression:
     """Return a condition over a DataFrame's columns as an Arrow expression."""
-    schema = arrow_schema(frame)
-    return arrow_expression(spark_term(spark, schema, condition), schema)
+    return arrow_condition(spark, arrow_schema(frame), condition)
 
 
 def kept(frame: Any, condition: pc.Expression) -> list[bool]:

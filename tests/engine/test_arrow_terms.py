@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import acero
 
-from transom.engine.spark.arrowterms import arrow_expression
 from transom.engine.spark.sparkterms import spark_term
+from transom.native.functions import arrow_expression
 
 VALUES = {
     "timestamp_seconds(i)": "at",

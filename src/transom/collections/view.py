@@ -26,9 +26,8 @@ from transom.collections.steps import (
     received,
 )
 from transom.engine.placed.mapped import tables_of
-from transom.engine.spark.arrowterms import arrow_expression
 from transom.engine.spark.isolation import explained
-from transom.engine.spark.sparkterms import spark_term
+from transom.engine.spark.sparkterms import arrow_condition
 from transom.errors import DefinitionError
 from transom.model.arguments import column_names, shown
 from transom.model.joinkind import ANTI, FULL, INNER, LEFT, RIGHT, SEMI, join_kind
@@ -113,8 +112,7 @@ class View:
             DefinitionError: It is no condition over the columns, or only Spark computes it.
         """
         if not isinstance(condition, pc.Expression):
-            term = spark_term(self._namespace.spark, self.schema, condition)
-            condition = arrow_expression(term, self.schema)
+            condition = arrow_condition(self._namespace.spark, self.schema, condition)
         return self._filtered("where", condition)
 
     def _filtered(self, what: str, condition: pc.Expression) -> View:

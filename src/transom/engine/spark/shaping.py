@@ -10,11 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transom.engine.spark import rowwise
-from transom.engine.spark.arrowterms import arrow_expression
 from transom.engine.spark.columns import first_line, is_case_sensitive, quoted, to_column, to_condition
 from transom.engine.spark.plan import utc
 from transom.engine.spark.plantext import plan_text
-from transom.engine.spark.sparkterms import spark_term
+from transom.engine.spark.sparkterms import arrow_condition
 from transom.errors import DefinitionError, QueryFailedError
 from transom.failures import classify, require_blame
 from transom.model.sessions import is_connect
@@ -37,7 +36,7 @@ class Shaping:
     """The steps of one query: takes a table of its aggregates, and returns the results.
 
     Columns that are only chosen or renamed stay where they are. Conditions that come first are Arrow's, where there is
-    an expression of Arrow that means the same (`arrowterms`). The rest is asked of Spark: over rows that the driver
+    an expression of Arrow that means the same (`sparkterms`). The rest is asked of Spark: over rows that the driver
     has, its optimizer computes projections and filters at once, so that no job runs.
 
     Args:
@@ -185,7 +184,7 @@ def _first_conditions(session: SparkSession, steps: Sequence[Step], aggregates: 
         if not isinstance(step, Having):
             break
         try:
-            found.append(arrow_expression(spark_term(session, aggregates, step.condition), aggregates))
+            found.append(arrow_condition(session, aggregates, step.condition))
         except DefinitionError:  # only Spark computes it
             break
     return found

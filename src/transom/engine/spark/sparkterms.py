@@ -11,35 +11,38 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from transom.engine.spark.columns import first_line, to_condition
 from transom.errors import DefinitionError
 from transom.model.expression import Expression, Input
+from transom.native.computing import NotKnownError
+from transom.native.functions import arrow_expression
+from transom.native.terms import Term
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@dataclass(frozen=True)
-class Term:
-    """A term of a condition: a column, a constant, or an operation on other terms."""
-
-    kind: str
-    """Spark's name of its class, such as `EqualTo`; `Column` for a column, `Literal` for a constant."""
-    type: pa.DataType
-    """Of its values; null if Arrow has no such type."""
-    text: str
-    """As SQL, for people."""
-    children: tuple[Term, ...] = ()
-    value: Any = None
-    """The name of a column, an Arrow scalar for a constant, the place of a field of a struct, the set of an `InSet`,
-    the character that escapes others in the pattern of a `Like`."""
-    mode: str = ""
-    """The outcome of an operation that cannot be done: `ANSI` (an error), `LEGACY`, `TRY`."""
-
-
 SPARK_ONLY = "Let Spark do it: `view.df().where(...)`; or give an Arrow expression, as pc.field('fare') > 3."
+
+
+def arrow_condition(spark: SparkSession, schema: pa.Schema, condition: Input) -> pc.Expression:
+    """Return a condition over columns as an expression of Arrow that keeps the rows that Spark keeps.
+
+    Args:
+        spark: Its settings decide: time zone, ANSI mode, case of names.
+        schema: The columns.
+        condition: SQL text or a Column.
+
+    Raises:
+        DefinitionError: It is no condition over these columns, or only Spark computes it.
+    """
+    try:
+        return arrow_expression(spark_term(spark, schema, condition), schema)
+    except NotKnownError as error:
+        raise DefinitionError(f"where: {error}.", SPARK_ONLY) from None
 
 
 def spark_term(spark: SparkSession, schema: pa.Schema, condition: Input) -> Term:
@@ -88,6 +91,9 @@ def spark_term(spark: SparkSession, schema: pa.Schema, condition: Input) -> Term
     return next(iter(known.values()))
 
 
+_WITH_MODE = ("Cast", "Add", "Subtract", "Multiply", "Divide", "Remainder", "Pmod", "IntegralDivide")
+
+
 @dataclass
 class _Reader:
     """Reads expressions in the JVM."""
@@ -110,9 +116,10 @@ class _Reader:
             value = node.ordinal()
         elif kind == "Like":
             value = str(node.escapeChar())
-        elif kind in ("Cast", "Add", "Subtract", "Multiply", "Divide", "UnaryMinus", "Abs"):
-            mode = "ANSI" if kind in ("UnaryMinus", "Abs") and node.failOnError() else ""
-            mode = mode or ("LEGACY" if kind in ("UnaryMinus", "Abs") else node.evalMode().toString())
+        elif kind in _WITH_MODE:
+            mode = node.evalMode().toString()
+        elif kind in ("UnaryMinus", "Abs"):
+            mode = "ANSI" if node.failOnError() else "LEGACY"
         return Term(kind, own, node.sql(), children, value, mode)
 
 

@@ -1,0 +1,135 @@
+"""Arithmetic and casts of numbers, as Spark does them.
+
+Whole numbers overflow as the ANSI mode says. An operation that may fail gets null where Spark would not come to it: the
+right side of `a <> 0 AND b / a > 1` where a is 0. A function returns None for a term that only Spark computes.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from transom.native.computing import Computation, Function, Reached, Value, constant, where
+from transom.native.terms import Term
+
+ANSI, LEGACY = "ANSI", "LEGACY"
+DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+"""Digits of the largest whole number, by bits."""
+_ARITHMETIC = {"Add": "add", "Subtract": "subtract", "Multiply": "multiply", "UnaryMinus": "negate", "Abs": "abs"}
+_BITS = {"BitwiseAnd": pc.bit_wise_and, "BitwiseOr": pc.bit_wise_or, "BitwiseXor": pc.bit_wise_xor}
+
+
+def arithmetic(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return a sum, difference, product, negative or absolute value: of floats, or of whole numbers."""
+    name = _ARITHMETIC[term.kind]
+    if any(child.type != term.type for child in term.children) or term.mode not in (ANSI, LEGACY):
+        return None
+    operands = of.values(term, reached)
+    if kinds.is_floating(term.type) or (kinds.is_integer(term.type) and term.mode == LEGACY):
+        return getattr(pc, name)(*operands)
+    if not kinds.is_integer(term.type):
+        return None
+    return getattr(pc, f"{name}_checked")(where(reached, operands[0]), *operands[1:])
+
+
+def quotient(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return a quotient of floats."""
+    if not kinds.is_floating(term.type) or term.mode not in (ANSI, LEGACY):
+        return None
+    a, b = of.values(term, reached)
+    if constant(term.children[1]):
+        return pc.divide(a, b)
+    if term.mode == ANSI:
+        return pc.divide_checked(where(reached, a), b)
+    return pc.divide(a, where(pc.not_equal(b, pa.scalar(0.0, term.type)), b))
+
+
+def whole_quotient(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return what whole numbers divided by a constant give, or leave."""
+    by = term.children[1]
+    if not kinds.is_integer(by.type) or constant(by) in (0, -1, None):
+        return None
+    a, b = of.values(term, reached)
+    whole = pc.divide(a, b)
+    if term.kind == "IntegralDivide":
+        return whole
+    rest = pc.subtract(a, pc.multiply(whole, b))
+    if term.kind == "Remainder":
+        return rest
+    # The remainder that is not negative: with the divisor added to it, and divided again, as Spark does.
+    shifted = pc.add(rest, b)
+    again = pc.subtract(shifted, pc.multiply(pc.divide(shifted, b), b))
+    return pc.case_when(pc.make_struct(pc.less(rest, pa.scalar(0, term.type))), again, rest)
+
+
+def bits(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return two whole numbers as bits, joined."""
+    return _BITS[term.kind](*of.values(term, reached)) if kinds.is_integer(term.type) else None
+
+
+def square_root(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return the square root of a float, NaN of a negative one."""
+    return pc.sqrt(of.value(term.children[0], reached))
+
+
+def extreme(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return the least or greatest of some whole numbers, dates or times, nulls aside."""
+    kind = term.type
+    if not (kinds.is_integer(kind) or kinds.is_date32(kind) or kinds.is_timestamp(kind)):
+        return None
+    function = pc.max_element_wise if term.kind == "Greatest" else pc.min_element_wise
+    return function(*of.values(term, reached), skip_nulls=True)
+
+
+def narrowed(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return a number as a whole number that may not have it: what is too large is an error in ANSI mode.
+
+    What is behind the point is cut off.
+    """
+    (child,) = term.children
+    value = of.value(child, reached)
+    if kinds.is_integer(child.type):
+        if term.mode == LEGACY:
+            return value.cast(term.type, safe=False)
+        return where(reached, value).cast(term.type) if term.mode == ANSI else None
+    if term.mode == LEGACY:
+        # Of NaN and large numbers Spark makes others, without ANSI mode.
+        bound = pa.scalar(float(2 ** (term.type.bit_width - 1)), child.type)
+        value = of.ground.certain(term, value, pc.less(pc.abs(value), bound), reached)
+    return where(reached, pc.trunc(value)).cast(term.type) if term.mode in (ANSI, LEGACY) else None
+
+
+def from_truth(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return true as 1, false as 0."""
+    return of.value(term.children[0], reached).cast(term.type)
+
+
+def as_truth(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return whether a number is not zero."""
+    (child,) = term.children
+    return pc.not_equal(of.value(child, reached), pa.scalar(0, pa.int8()).cast(child.type))
+
+
+def is_wider(kind: pa.DataType, to: pa.DataType) -> bool:
+    """Tell whether a type has all values of another one, or rounds them as Spark does."""
+    if kinds.is_integer(kind) and kinds.is_decimal(to):
+        return bool(to.precision - to.scale >= DIGITS[kind.bit_width])
+    if kinds.is_integer(kind) and kinds.is_integer(to):
+        return bool(to.bit_width > kind.bit_width)
+    if kinds.is_decimal(kind) and kinds.is_decimal(to):
+        return bool(to.scale >= kind.scale and to.precision - to.scale >= kind.precision - kind.scale)
+    return bool(kinds.is_floating(to) and (kinds.is_integer(kind) or kinds.is_floating(kind)))
+
+
+FUNCTIONS: dict[str, Function] = {
+    **dict.fromkeys(_ARITHMETIC, arithmetic),
+    **dict.fromkeys(_BITS, bits),
+    "Divide": quotient,
+    "Remainder": whole_quotient,
+    "Pmod": whole_quotient,
+    "IntegralDivide": whole_quotient,
+    "Sqrt": square_root,
+    "Greatest": extreme,
+    "Least": extreme,
+}
