@@ -50,9 +50,9 @@ def _plan(status: dict[str, Any]) -> str:
 
 
 def _table(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2), header_style="dim")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for heading in headings:
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, overflow="fold", min_width=max(map(len, heading.split()), default=0))
     return table
 
 
@@ -69,13 +69,25 @@ def _links(status: dict[str, Any]) -> Table:
 
 
 def _leaving(status: dict[str, Any]) -> Table:
-    table = _table("leaves", "queries", "way", "every", "cuts arrived", "outbox", "")
+    table = _table("leaves", "queries", "way", "every", "latency", "cuts arrived", "outbox", "")
     for flow in status["leaving"]:
         way = _way(flow, status["site"])
         cuts = f"{flow['arrived_cut']:,} of {flow['committed_cut']:,}"
         every, outbox = format_duration(flow["interval_micros"]), f"{flow['outbox_bytes']:,} B"
-        table.add_row(flow["flow"], ", ".join(flow["queries"]), way, every, cuts, outbox, flow["refused"] or "")
+        names, refused = ", ".join(flow["queries"]), flow["refused"] or ""
+        table.add_row(flow["flow"], names, way, every, _latency(flow), cuts, outbox, refused)
     return table
+
+
+def _latency(flow: dict[str, Any]) -> str:
+    """Return what the plan says of a flow's latency, and its limit.
+
+    >>> _latency({"latency_seconds": 1.25, "limit_micros": 2_000_000})
+    '1.2 s of 2 seconds'
+    """
+    planned = f"{flow['latency_seconds']:.2g} s" if flow["latency_seconds"] else "-"
+    limit = flow["limit_micros"]
+    return planned if limit is None else f"{planned} of {format_duration(limit)}"
 
 
 def _way(flow: dict[str, Any], site: str) -> str:
@@ -92,7 +104,7 @@ def _way(flow: dict[str, Any], site: str) -> str:
 
 
 def _arriving(status: dict[str, Any]) -> Table:
-    table = _table("arrives", "queries", "cuts of sites", "watermark (UTC)", "windows wait for", "inbox", "late rows")
+    table = _table("arrives", "queries", "cuts of sites", "watermark (UTC)", "wait for", "inbox", "late rows")
     for flow in status["arriving"]:
         cuts = ", ".join(f"{site} {cut:,}" for site, cut in sorted(flow["sources"].items()))
         watermark = "-" if flow["watermark"] is None else format_time(flow["watermark"])
