@@ -11,7 +11,7 @@ from transom.model.window import WindowSpec
 from transom.windows.aggregates import functions as tm
 from transom.windows.arranging import Flow, Review
 from transom.windows.components import Arrangement, Component, key_sets_of, plan_components
-from transom.windows.query import Key, LatencyTarget, WindowedQuery
+from transom.windows.query import Fill, Key, LatencyTarget, WindowedQuery
 from transom.windows.splitting import UnitCosts
 
 SECOND = 1_000_000
@@ -64,12 +64,12 @@ def test_only_fixed_windows_of_different_lengths_are_computed_directly():
     able = {
         "sliding": query("a"),
         "uneven": query("b", window=WindowSpec(10 * SECOND, 4 * SECOND)),
-        "filled": query("c", fill_zero=True),
+        "filled": query("c", fill=Fill(zero=True)),
     }
     assert {n: key_sets_of([q])[0].can_be_direct for n, q in able.items()} == {
         "sliding": True,
         "uneven": False,
-        "filled": False,
+        "filled": True,
     }
     same_length = [query("a"), query("d", window=WindowSpec(60 * SECOND, 20 * SECOND))]
     assert not key_sets_of(same_length)[0].can_be_direct

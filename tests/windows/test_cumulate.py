@@ -11,9 +11,8 @@ import transom as tm
 from transom.errors import DefinitionError
 from transom.jobs.keys import Keys
 from transom.jobs.windows import check_windows, make_window
-from transom.model.time import MAX_TIME, MIN_TIME
 from transom.model.window import WindowSpec, window_of, windows_of
-from transom.windows.panes import Grid, all_windows, closing_windows
+from transom.windows.panes import Grid, closing_windows, windows_between
 
 
 def test_they_all_begin_with_their_period() -> None:
@@ -48,7 +47,7 @@ def test_those_close_that_hold_a_row_and_whose_end_was_passed(
         and low < (start + 3 * n) * ms <= high
         and any(start <= row < start + 3 * n for row in rows)
     }
-    every = [span for kind in kinds for span in all_windows(kind, panes, MIN_TIME, MAX_TIME)]
+    every = [span for kind in kinds for span in windows_between(kind, low, high)]
     assert found <= set(every)
 
 

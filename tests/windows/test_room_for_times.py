@@ -13,7 +13,7 @@ from transom.errors import DefinitionError
 from transom.model.time import FIRST_EVENT, LAST_EVENT, LONGEST, MAX_TIME, MIN_TIME, parse_duration
 from transom.model.window import SessionSpec, WindowSpec
 from transom.windows.intervals import TIMES
-from transom.windows.panes import Grid, all_windows, closing_windows
+from transom.windows.panes import Grid, closing_windows, windows_between
 from transom.windows.sessions import SessionStore
 
 TIMES_TAKEN = st.one_of(
@@ -46,7 +46,7 @@ def test_fixed_windows_hold_their_rows(times: list[int], windows: list[WindowSpe
             assert MIN_TIME < window.last_end(times[0]) < MAX_TIME
         assert MIN_TIME < window.late_before(watermark) < MAX_TIME
     close = [max(times) - 2 * windows[0].slide, max(times)]
-    spans = all_windows(windows[0], np.array(close), MIN_TIME, MAX_TIME)
+    spans = windows_between(windows[0], *close)
     assert all(end - start == windows[0].length for start, end in spans)
 
 

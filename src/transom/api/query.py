@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from transom.api.filling import fill_of
 from transom.api.published import Published
 from transom.api.shedding import least_share
 from transom.engine.changes.requests import Change
@@ -16,7 +17,7 @@ from transom.model.time import Duration, format_duration, parse_duration
 from transom.sinks.base import REVISION, Sink
 from transom.sinks.outlets import listed
 from transom.windows.aggregates.base import Aggregate
-from transom.windows.query import WINDOW_END, WINDOW_START, LatencyTarget, WindowedQuery
+from transom.windows.query import WINDOW_END, WINDOW_START, Fill, LatencyTarget, WindowedQuery
 from transom.windows.steps import Having, Rename, Select, Step, columns_after, kept_as
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Query:
     windowed: Windowed
     aggregates: tuple[tuple[str, Aggregate], ...]
     target: LatencyTarget | None = None
-    fill_zero: bool = False
+    filled: Fill | None = None
     steps: tuple[Step, ...] = ()
     """What becomes of the aggregates before they are results."""
     _published: Published = field(default_factory=Published, init=False, repr=False)
@@ -75,20 +76,26 @@ class Query:
         share = least_share(on_overload, keep, self.windowed.windows, self.columns)
         return replace(self, target=LatencyTarget(micros, quantile, share))
 
-    def fill(self, value: str) -> Query:
-        """Emit known keys in windows without rows too; `zero`: counts are 0, other values null.
+    def fill(self, value: Literal["zero", "previous"], for_at_most: Duration | None = None) -> Query:
+        """Emit known keys in windows in which they have no rows, too: with zeros, or with their last results again.
 
-        A key is known from its first row on, for as long as the checkpoint lives.
+        A key is known from its first window with rows on. Windows follow each other by their ends, so that results do
+        not depend on micro-batches. Of each known key the application remembers its last results.
+
+        Args:
+            value: "zero": counts and sums are 0, other values null. "previous": all aggregates are as they were.
+            for_at_most: How long a key goes on after its last window with rows, from end to end, for example "1 day".
+                Later it is forgotten, until it has rows again. "previous" needs it, "zero" goes on for ever without.
+
+        Raises:
+            DefinitionError: The value is unknown, or does not go with the windows.
         """
-        if value != "zero":
-            remedy = "; take the value before where results are read." if value == "previous" else "."
-            raise DefinitionError(f"fill: {value!r} is unknown.", f'Write fill("zero"){remedy}')
         if self.windowed.updates:
             raise DefinitionError(
                 "fill: it does not go with early results or lateness, which emit what changed.",
                 "Leave out fill, or early and lateness.",
             )
-        return replace(self, fill_zero=True)
+        return replace(self, filled=fill_of(value, for_at_most, self.windowed.windows))
 
     def having(self, condition: Input) -> Query:
         """Keep the results that satisfy a condition over keys, window bounds and aggregates: `having("trips > 10")`.
@@ -270,7 +277,7 @@ class Query:
                 self.windowed.windows,
                 self.aggregates,
                 self.target,
-                self.fill_zero,
+                self.filled,
                 self.windowed.early,
                 self.windowed.lateness,
                 rows.condition,

@@ -134,7 +134,7 @@ class _Queries:
         if query.rename:
             result = result.rename(**dict(query.rename))
         if query.fill is not None:
-            result = result.fill(query.fill)
+            result = result.fill(query.fill, query.for_at_most)
         if query.within is not None:
             limit, quantile = query.within
             result = result.within(limit, quantile, on_overload=query.on_overload, keep=query.keep)

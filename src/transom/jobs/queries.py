@@ -16,7 +16,7 @@ from transom.jobs.windows import check_windows
 KEYS = (
     *("name", "source", "from", "late_rows_of", "watermark", "where", "select", "group_by", "windows", "aggregates"),
     *("having", "results", "rename"),
-    *("early", "lateness", "fill", "within", "quantile", "on_overload", "keep"),
+    *("early", "lateness", "fill", "for_at_most", "within", "quantile", "on_overload", "keep"),
     *("rows", "partition_by", "sink", "sinks", "own_stream"),
 )
 _OF_LIMITS = ("quantile", "on_overload", "keep")
@@ -30,6 +30,7 @@ _OF_WINDOWS = (
     "early",
     "lateness",
     "fill",
+    "for_at_most",
     "within",
     *_OF_LIMITS,
 )
@@ -68,6 +69,8 @@ class QuerySpec:
     rename: tuple[tuple[str, str], ...] = ()
     """New and old names."""
     fill: str | None = None
+    for_at_most: str | None = None
+    """How long keys without rows are filled in."""
     within: tuple[str, float] | None = None
     """Latency limit and quantile."""
     on_overload: Literal["delay", "shed"] = "delay"
@@ -100,6 +103,8 @@ def parse_query(file: str, table: Table, sources: Sequence[str], above: Sequence
     given = next((key for key in _OF_LIMITS if limit is None and key in table), None)
     if given is not None:
         raise keys.error(f"{given} is given without within", 'Add for example within = "2 seconds".')
+    if "for_at_most" in table and "fill" not in table:
+        raise keys.error("for_at_most is given without fill", 'Add fill = "previous", or fill = "zero".')
     on_overload, keep = keys.get("on_overload", str, "delay"), keys.get("keep", (float, int))
     try:
         least_share(on_overload, keep, (), ())
@@ -126,6 +131,7 @@ def parse_query(file: str, table: Table, sources: Sequence[str], above: Sequence
         results=tuple(_named(keys, text) for text in keys.texts("results")),
         rename=_renamed(keys),
         fill=keys.get("fill", str),
+        for_at_most=keys.get("for_at_most", str),
         within=None if limit is None else (limit, 0.99 if quantile is None else float(quantile)),
         on_overload=on_overload,
         keep=keep,

@@ -77,22 +77,20 @@ class KeySet:
     def remembers_keys(self) -> bool:
         """Whether the driver knows its keys, wherever the partials are.
 
-        Queries with early or late results remember which keys changed, and those that fill in zeros know all keys.
+        Queries with early or late results remember which keys changed.
         """
-        return any(query.updates or query.fill_zero for query in self.queries)
+        return any(query.updates for query in self.queries)
 
     @property
     def can_be_direct(self) -> bool:
         """Whether its windows can be computed from the rows, without panes.
 
         They must be fixed, with slides that divide the lengths, so that each row is in the same number of them, and no
-        two of one length, so that none is there twice. Keys without rows are known from panes.
+        two of one length, so that none is there twice.
         """
         fixed = [window for window in self.windows if isinstance(window, WindowSpec)]
-        return (
-            len(fixed) == len(self.windows) == len({window.length for window in fixed})
-            and all(window.length % window.slide == 0 for window in fixed)
-            and not any(query.fill_zero for query in self.queries)
+        return len(fixed) == len(self.windows) == len({window.length for window in fixed}) and all(
+            window.length % window.slide == 0 for window in fixed
         )
 
 

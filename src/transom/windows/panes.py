@@ -100,33 +100,18 @@ def closing_windows(
     return _closing_fixed(kind, starts, after, until)
 
 
-def all_windows(
-    kind: WindowKind, panes: Sequence[Micros] | Times, after: Micros, until: Micros
-) -> list[tuple[Micros, Micros]]:
-    """Return every window that ends in (after, until], from the first pane on, rows or not, ordered by end.
-
-    Args:
-        kind: The windows; sessions have none without rows.
-        panes: Starts of the panes that hold rows, ascending.
-        after: Previous watermark; with MIN_TIME the first window is the first that holds a pane.
-        until: Watermark now; with MAX_TIME the last window is the last that holds a pane.
-    """
-    starts = np.asarray(panes, dtype=np.int64)
-    if not len(starts) or until <= after or isinstance(kind, SessionSpec):
+def windows_between(kind: WindowSpec | CalendarSpec, after: Micros, until: Micros) -> list[tuple[Micros, Micros]]:
+    """Return every window that ends in (after, until], rows or not, ordered by end; microseconds."""
+    if until <= after:
         return []
-    head, tail = int(starts[0]), int(starts[-1])
     if isinstance(kind, CalendarSpec):
-        ends = head if after <= MIN_TIME else after, tail if until >= MAX_TIME else until
-        edges = kind.edges_between(min(ends), max(ends))
+        edges = kind.edges_between(after, until)
         low, high = edges[:-1], edges[1:]
-        keep = (high > head) if after <= MIN_TIME else (high > after)
-        keep &= (low <= tail) if until >= MAX_TIME else (high <= until)
+        keep = (high > after) & (high <= until)
         return list(zip(low[keep].tolist(), high[keep].tolist(), strict=True))
-    length, slide, offset = kind.length, kind.slide, kind.offset
-    earliest = head - (head - offset - length) % slide - length + slide if after <= MIN_TIME else after - length + 1
-    first = earliest + (offset - earliest) % slide
-    last = tail if until >= MAX_TIME else until - length
-    return [(start, start + length) for start in range(first, last + 1, slide)]
+    earliest = after - kind.length + 1
+    first = earliest + (kind.offset - earliest) % kind.slide
+    return [(start, start + kind.length) for start in range(first, until - kind.length + 1, kind.slide)]
 
 
 def _closing_fixed(spec: WindowSpec, starts: Times, after: Micros, until: Micros) -> list[tuple[Micros, Micros]]:

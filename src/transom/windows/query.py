@@ -41,6 +41,20 @@ class LatencyTarget:
 
 
 @dataclass(frozen=True)
+class Fill:
+    """The results of known keys in windows in which they have no rows."""
+
+    zero: bool
+    """Whether they are zeros; else the key's last results."""
+    for_at_most: Micros | None = None
+    """How long after its last window with rows a key is filled in, from end to end; None for ever."""
+
+    def __str__(self) -> str:
+        text = "zero" if self.zero else "previous"
+        return text if self.for_at_most is None else f"{text} for at most {format_duration(self.for_at_most)}"
+
+
+@dataclass(frozen=True)
 class WindowedQuery:
     """Aggregates per key and window over one branch of a stream.
 
@@ -56,7 +70,7 @@ class WindowedQuery:
     aggregates: tuple[tuple[str, Aggregate], ...]
     """Result column and aggregate."""
     target: LatencyTarget | None = None
-    fill_zero: bool = False
+    fill: Fill | None = None
     early: Micros | None = None
     """Results of open windows are given so often, in microseconds of wall time; None for never."""
     lateness: Micros = 0
@@ -70,8 +84,8 @@ class WindowedQuery:
 
     def __post_init__(self) -> None:
         sessions = next((window for window in self.windows if isinstance(window, SessionSpec)), None)
-        extra = "fill" if self.fill_zero else "early" if self.early is not None else "lateness"
-        if sessions is not None and (self.fill_zero or self.updates):
+        extra = "fill" if self.fill else "early" if self.early is not None else "lateness"
+        if sessions is not None and (self.fill or self.updates):
             raise DefinitionError(
                 f"query {self.name!r}: {extra} does not go with sessions ({sessions}), which are emitted once and only "
                 "where there are rows.",
@@ -150,7 +164,7 @@ class WindowedQuery:
             "group_by": [str(key) for key in self.keys],
             "windows": sorted(str(window) for window in self.windows),
             "aggregates": {name: aggregate.describe() for name, aggregate in self.aggregates},
-            "fill": "zero" if self.fill_zero else None,
+            "fill": None if self.fill is None else str(self.fill),
             "early": None if self.early is None else format_duration(self.early),
             "lateness": format_duration(self.lateness),
             **sheds,

@@ -75,6 +75,7 @@ def _query(query: WindowedQuery, sink: str) -> dict[str, Any]:
         "windows": windows_text(query.windows),
         "aggregates": {column: a.describe() for column, a in query.aggregates},
         "results": [str(step) for step in query.steps],
+        "fill": None if query.fill is None else str(query.fill),
         "within": None if target is None else _target(target),
         "early": None if query.early is None else format_duration(query.early),
         "lateness": format_duration(query.lateness) if query.lateness else None,

@@ -112,6 +112,8 @@ def _consolidate(query: Plan, feeds: Sequence[str]) -> list[str | tuple[str, str
         column if column == call else f"{column} = {call}" for column, call in query["aggregates"].items()
     )
     text += [("; ", _DIM), values]
+    if query["fill"] is not None:
+        text += [(" filled with ", _DIM), query["fill"]]
     for step in query["results"]:
         word, _, rest = step.partition(" ")
         text += [(f" {word} ", _DIM), rest]

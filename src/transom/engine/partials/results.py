@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -57,10 +56,6 @@ def result_table(
     Raises:
         QueryFailedError: A value cannot be computed, e.g. overflow under ANSI.
     """
-    filled = None
-    if query.fill_zero:
-        filled = np.concatenate([_missing(partial, len(store.keys)) for _, partial in windows])
-        windows = [(span, _with_all_keys(partial, store)) for span, partial in windows]
     counts = np.array([len(partial) for _, partial in windows], dtype=np.int64)
     starts, ends = (np.repeat(np.array([span[side] for span, _ in windows], np.int64), counts) for side in (0, 1))
     states: dict[Primitive, State] = {}
@@ -69,8 +64,6 @@ def result_table(
         states[primitive] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     rows = ResultRows(starts, ends, np.concatenate([partial.ids for _, partial in windows]), states)
     table = table_of(query, store.keys, store.primitives, rows, input_types, ansi)
-    if filled is not None:
-        table = _with_zeros(table, query, filled)
     if revisions is not None:
         table = table.append_column(REVISION, pa.array(np.repeat(np.array(revisions, np.int64), counts)))
     return table
@@ -109,14 +102,39 @@ def table_of(
     }
     values = dict(zip(keys.schema.names, keys.take(rows.ids), strict=True))
     columns.update({key.name: values[key.name] for key in query.keys})
+    columns.update(_values(query, primitives, rows.states, len(rows.ids), input_types, ansi))
+    return pa.table(columns)
+
+
+def zeros_of(
+    query: WindowedQuery,
+    primitives: Mapping[Primitive, Types],
+    input_types: dict[str, tuple[pa.DataType, ...]],
+    ansi: bool,
+) -> pa.Table:
+    """Return the values of a query's aggregates where there is no row, as one row: zero, where that is no lie."""
+    columns = _values(query, primitives, {}, 1, input_types, ansi)
+    for name, aggregate in query.aggregates:
+        if aggregate.zero is not None:
+            columns[name] = pa.array([aggregate.zero]).cast(columns[name].type)
+    return pa.table(columns)
+
+
+def _values(
+    query: WindowedQuery,
+    primitives: Mapping[Primitive, Types],
+    states: Mapping[Primitive, State],
+    rows: int,
+    input_types: dict[str, tuple[pa.DataType, ...]],
+    ansi: bool,
+) -> dict[str, pa.Array]:
+    """Return the values of a query's aggregates by name; a primitive that is missing is neutral."""
+    columns: dict[str, pa.Array] = {}
     for name, aggregate in query.aggregates:
         types = tuple(primitives[p] for p in aggregate.primitives)
-        states = [
-            rows.states.get(primitive) or primitive.empty(len(rows.ids), kinds)
-            for primitive, kinds in zip(aggregate.primitives, types, strict=True)
-        ]
-        columns[name] = aggregate.result(states, ResultContext(input_types[name], types, ansi))
-    return pa.table(columns)
+        of = [states.get(p) or p.empty(rows, kinds) for p, kinds in zip(aggregate.primitives, types, strict=True)]
+        columns[name] = aggregate.result(of, ResultContext(input_types[name], types, ansi))
+    return columns
 
 
 def in_order(tables: Sequence[pa.Table], query: WindowedQuery) -> pa.Table:
@@ -132,32 +150,3 @@ def in_order(tables: Sequence[pa.Table], query: WindowedQuery) -> pa.Table:
     _, first = np.unique(KeyIndex(identity.schema).intern(identity), return_index=True)
     table = table.take(pa.array(first))
     return table.take(pc.sort_indices(table, [(WINDOW_END, "ascending"), (WINDOW_START, "ascending")]))
-
-
-def _with_zeros(table: pa.Table, query: WindowedQuery, filled: Any) -> pa.Table:
-    """Return the table with the aggregates' zeros in the rows that stand for no row, given as booleans."""
-    for name, aggregate in query.aggregates:
-        if aggregate.zero is not None:
-            values = table.column(name)
-            zero = pc.if_else(pa.array(filled), pa.scalar(aggregate.zero).cast(values.type), values)
-            table = table.set_column(table.column_names.index(name), name, zero)
-    return table
-
-
-def _missing(partial: Partial, keys: int) -> Any:
-    """Return which of the known keys have no row in the window, as booleans by key id."""
-    missing = np.ones(keys, np.bool_)
-    missing[partial.ids] = False
-    return missing
-
-
-def _with_all_keys(partial: Partial, store: PaneStore) -> Partial:
-    """Return the partial with neutral states for the known keys that it lacks."""
-    total = len(store.keys)
-    states: dict[Primitive, State] = {}
-    for primitive, types in store.primitives.items():
-        into = primitive.empty(total, types)
-        if primitive in partial.states:
-            primitive.merge_into(into, partial.ids, partial.states[primitive])
-        states[primitive] = into
-    return Partial(np.arange(total, dtype=np.int64), states)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from transom.engine.cluster.files import PartialFiles
 from transom.engine.cluster.merges import GroupExecutors, Here, Merged
 from transom.engine.partials.history import Held, Sources
-from transom.engine.partials.results import Span, in_order, result_table
+from transom.engine.partials.results import Span, in_order, result_table, zeros_of
 from transom.engine.partials.sessions import Ended
 from transom.engine.partials.tables import PartialTable
 from transom.engine.partials.updates import Emission, Updates
@@ -27,6 +27,7 @@ from transom.model.window import SessionSpec
 from transom.sinks.base import WindowResults
 from transom.sources.base import Offset
 from transom.windows.arranging import Flow
+from transom.windows.filling import Filling
 from transom.windows.partials import Partial, restricted
 from transom.windows.query import WindowedQuery
 
@@ -100,6 +101,7 @@ class StreamState:
         self.feeding: frozenset[str] = frozenset()
         """Queries whose final results other queries read."""
         self._updates: dict[str, Updates] = {}
+        self._fillings: dict[str, Filling] = {}
         self._dues: dict[Micros, bool] = {}
         """Watermarks that `has_due` was asked for, and its answers; forgotten with every change."""
 
@@ -141,7 +143,10 @@ class StreamState:
             for query in entry.key_set.queries:
                 if query.updates:
                     self._updates.setdefault(query.name, Updates(query))
+                if query.fill is not None:
+                    self._fillings.setdefault(query.name, Filling(query, query.fill))
         self._updates = {name: updates for name, updates in self._updates.items() if name in self.queries}
+        self._fillings = {name: filling for name, filling in self._fillings.items() if name in self.queries}
         for name, updates in self._updates.items():
             if name not in self.by_query:
                 updates.rest()
@@ -169,7 +174,7 @@ class StreamState:
             now: Wall time of the cut.
             closed: Windows up to here are closed by it; what `closed_by` returned when it was logged.
             settled: Queries whose results of this cut nobody needs any more, at a replay: their state moves on, and
-                nothing is merged for them.
+                nothing is merged for them, unless they fill in results from former ones.
         """
         after, self.cut, self._dues = self.closed, cut, {}
         if watermark <= after and not self._updates:
@@ -178,7 +183,7 @@ class StreamState:
         wanted: dict[str, tuple[list[Emission], list[Span]]] = {}
         for query in self.running():
             wanted[query.name] = (self._emissions(query, after, watermark, now), self._final(query, after, watermark))
-        return asked(self.stores, wanted, after, watermark, settled)
+        return asked(self.stores, wanted, after, watermark, settled - self._fillings.keys())
 
     def finish_close(self, closure: Closure, done: Sequence[Merged]) -> list[Closing]:
         """Return the results of a closure; as of the commits before it began.
@@ -224,7 +229,10 @@ class StreamState:
 
     def _due(self, query: WindowedQuery, after: Micros, until: Micros) -> list[Span]:
         complete_from = self.queries[query.name].complete_from
-        return self.by_query[query.name].due(query, query.closed_by(after), query.closed_by(until), complete_from)
+        after, until = query.closed_by(after), query.closed_by(until)
+        spans = self.by_query[query.name].due(query, after, until, complete_from)
+        filling = self._fillings.get(query.name)
+        return spans if filling is None else filling.due(spans, after, until, complete_from)
 
     def _passed(
         self,
@@ -263,7 +271,11 @@ class StreamState:
             revisions = [emission.revision for emission in emissions] if query.updates else None
             tables.insert(0, result_table(query, entry.store.here, windows, types, self.ansi, revisions))
         if tables:
-            whole = with_shares(in_order(tables, query), self.shares) if query.sheds else in_order(tables, query)
+            whole = in_order(tables, query)
+            if (filling := self._fillings.get(query.name)) is not None:
+                zeros = zeros_of(query, entry.store.here.primitives, types, self.ansi)
+                whole = filling.take(whole, [emission.span for emission in emissions], self.closed, zeros)
+            whole = with_shares(whole, self.shares) if query.sheds else whole
             shaped = shape(whole)
             if shaped.num_rows or not query.steps:
                 results = WindowResults(query.name, self.cut, shaped, query.result_keys)
@@ -359,6 +371,8 @@ class StreamState:
             tables.update(entry.tables())
         for name, updates in self._updates.items():
             queries[name]["updates"], tables[f"changes:{name}"] = updates.snapshot()
+        for name, filling in self._fillings.items():
+            tables[f"fill:{name}"] = filling.snapshot()
         return state, tables
 
     def restore(self, state: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
@@ -377,3 +391,8 @@ class StreamState:
             if "updates" in known_query and name in self.compiled:
                 updates = self._updates.setdefault(name, Updates(self.compiled[name].query))
                 updates.restore(known_query["updates"], tables[f"changes:{name}"])
+        for query in (self.compiled[name].query for name in state["queries"] if name in self.queries):
+            if query.fill is not None:
+                filling = self._fillings.setdefault(query.name, Filling(query, query.fill))
+                origin = self.by_query[query.name].origin.name if query.name in self.by_query else ""
+                filling.restore(tables.get(f"fill:{query.name}"), tables.get(f"keys:{origin}"), self.closed)

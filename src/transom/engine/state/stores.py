@@ -24,7 +24,6 @@ from transom.windows.aggregates.former import current_key
 from transom.windows.arranging import Flow
 from transom.windows.components import KeySet
 from transom.windows.intervals import TIMES
-from transom.windows.panes import all_windows
 from transom.windows.partials import Partial
 from transom.windows.query import WindowedQuery
 from transom.windows.store import PaneStore
@@ -161,7 +160,7 @@ class StoreEntry:
     # ---- windows
 
     def due(self, query: WindowedQuery, after: Micros, until: Micros, complete_from: Micros) -> list[Span]:
-        """Return the windows of a query to emit that end in (after, until], ordered by end and start.
+        """Return the windows of a query that hold rows and end in (after, until], ordered by end and start.
 
         Args:
             query: One of the key set.
@@ -171,10 +170,7 @@ class StoreEntry:
         """
         spans: set[Span] = set()
         for window in query.pane_windows:
-            if query.fill_zero:
-                spans.update(all_windows(window, self.store.start_times(), after, until))
-            else:
-                spans.update(self.store.due(window, after, until))
+            spans.update(self.store.due(window, after, until))
         return sorted((span for span in spans if span[0] >= complete_from), key=lambda span: (span[1], span[0]))
 
     def first_end(self, query: WindowedQuery, closed: Micros) -> Micros | None:

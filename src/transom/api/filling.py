@@ -1,0 +1,46 @@
+"""What a query fills in where keys have no rows, checked when it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from transom.errors import DefinitionError, did_you_mean
+from transom.model.time import Duration, format_duration, parse_duration
+from transom.model.window import WindowKind, WindowSpec, windows_text
+from transom.windows.query import Fill
+
+
+def fill_of(value: str, for_at_most: Duration | None, windows: Sequence[WindowKind]) -> Fill:
+    """Return what is filled in.
+
+    Args:
+        value: What the user wrote.
+        for_at_most: As well.
+        windows: Of the query.
+
+    Raises:
+        DefinitionError: They make no sense, or do not go together.
+    """
+    if value not in ("zero", "previous"):
+        remedy = did_you_mean(str(value), ["zero", "previous"], 'Write fill("zero"), or fill("previous", "1 day").')
+        raise DefinitionError(f"fill: {value!r} is unknown.", remedy)
+    if value == "previous" and for_at_most is None:
+        raise DefinitionError(
+            'fill: "previous" lacks for_at_most, how long a key goes on after its last window with rows.',
+            'Add for example for_at_most="1 day"; then keys are forgotten, until they have rows again.',
+        )
+    if value == "previous" and len(windows) > 1:
+        raise DefinitionError(
+            f'fill: "previous" goes with one kind of window; of these, none is clearly the one before: '
+            f"{', '.join(windows_text(windows))}.",
+            "Write a query for each of them; they share what they compute.",
+        )
+    most = None if for_at_most is None else parse_duration(for_at_most, "for_at_most")
+    slides = [window.slide for window in windows if isinstance(window, WindowSpec)]
+    if most is not None and most < min(slides, default=1):
+        raise DefinitionError(
+            f"fill: for_at_most is {format_duration(most)}, but the next window ends "
+            f"{format_duration(min(slides, default=1))} later, so that nothing would be filled in.",
+            "Give a longer time.",
+        )
+    return Fill(value == "zero", most)
