@@ -122,7 +122,10 @@ class Computation:
         place = id(term), id(reached)
         if place not in self._known:
             function = self.functions.get(term.kind)
-            found = None if function is None else function(self, term, reached)
+            try:
+                found = None if function is None else function(self, term, reached)
+            except pa.ArrowNotImplementedError as error:
+                raise NotKnownError(term.text) from error
             if found is None:
                 raise NotKnownError(term.text)
             self._known[place] = found, term, reached

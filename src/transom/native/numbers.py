@@ -79,7 +79,8 @@ def extreme(of: Computation, term: Term, reached: Reached) -> Value:
     if not (kinds.is_integer(kind) or kinds.is_date32(kind) or kinds.is_timestamp(kind)):
         return None
     function = pc.max_element_wise if term.kind == "Greatest" else pc.min_element_wise
-    return function(*of.values(term, reached), skip_nulls=True)
+    whole = kind if kinds.is_integer(kind) else pa.int32() if kinds.is_date32(kind) else pa.int64()
+    return function(*(value.cast(whole) for value in of.values(term, reached)), skip_nulls=True).cast(kind)
 
 
 def narrowed(of: Computation, term: Term, reached: Reached) -> Value:

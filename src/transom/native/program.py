@@ -74,6 +74,16 @@ class Program:
         return pa.schema(list(found.items()))
 
     @property
+    def kept(self) -> frozenset[str]:
+        """Those of them that are as they were at the beginning, under the same name."""
+        origin = {name: name for name in self.columns.names}
+        for step in self.steps:
+            if isinstance(step, Project):
+                columns = {name: str(term.value) for name, term in step.columns if term.kind == "Column"}
+                origin = {name: origin[source] for name, source in columns.items() if source in origin}
+        return frozenset(name for name, source in origin.items() if name == source)
+
+    @property
     def tables(self) -> frozenset[str]:
         """Names of the tables that it needs."""
         return frozenset(step.table for step in self.steps if isinstance(step, Lookup))

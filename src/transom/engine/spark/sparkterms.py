@@ -72,46 +72,51 @@ def spark_term(spark: SparkSession, schema: pa.Schema, condition: Input) -> Term
             f"where: {expression}: {first_line(error)}.", f"Columns are {', '.join(schema.names)}."
         ) from None
     levels = []
-    while _class(plan) == "Project":
+    while class_of(plan) == "Project":
         levels.append(plan)
         plan = plan.child()
-    if _class(plan) != "LogicalRDD":
+    if class_of(plan) != "LogicalRDD":
         raise DefinitionError(
             f"where: only Spark computes {expression}: it has a subquery or a Python function.", SPARK_ONLY
         )
-    reader = _Reader(str(spark.conf.get("spark.sql.session.timeZone")))
+    reader = reader_of(spark)
     known: dict[int, Term] = {}
-    for attribute, field in zip(_each(plan.output()), schema, strict=True):
+    for attribute, field in zip(each_of(plan.output()), schema, strict=True):
         known[attribute.exprId().id()] = replace(reader.term(attribute, known), kind="Column", value=field.name)
     for level in reversed(levels):
         known = {
-            each.exprId().id(): reader.term(each.children().head() if _class(each) == "Alias" else each, known)
-            for each in _each(level.projectList())
+            each.exprId().id(): reader.term(each.children().head() if class_of(each) == "Alias" else each, known)
+            for each in each_of(level.projectList())
         }
     return next(iter(known.values()))
+
+
+def reader_of(spark: SparkSession) -> Reader:
+    """Return what reads expressions of a session."""
+    return Reader(str(spark.conf.get("spark.sql.session.timeZone")))
 
 
 _WITH_MODE = ("Cast", "Add", "Subtract", "Multiply", "Divide", "Remainder", "Pmod", "IntegralDivide")
 
 
 @dataclass
-class _Reader:
+class Reader:
     """Reads expressions in the JVM."""
 
     zone: str
 
     def term(self, node: Any, known: dict[int, Term]) -> Term:
         """Return the term of an expression; attributes are those that are known, by Spark's number."""
-        kind = _class(node)
+        kind = class_of(node)
         if kind == "AttributeReference" and (number := node.exprId().id()) in known:
             return known[number]
-        children = tuple(self.term(each, known) for each in _each(node.children()))
+        children = tuple(self.term(each, known) for each in each_of(node.children()))
         own = _arrow_type(node.dataType().json(), self.zone)
         value, mode = None, ""
         if kind == "Literal":
             value = _scalar(node.value(), own)
         elif kind == "InSet":
-            value = tuple(_scalar(each, children[0].type) for each in _each(node.hset().toSeq()))
+            value = tuple(_scalar(each, children[0].type) for each in each_of(node.hset().toSeq()))
         elif kind == "GetStructField":
             value = node.ordinal()
         elif kind == "Like":
@@ -139,11 +144,12 @@ def _arrow_type(spark_type: str, zone: str) -> pa.DataType:
         return pa.null()
 
 
-def _class(node: Any) -> str:
+def class_of(node: Any) -> str:
+    """Return the name of the class of a node of a plan or an expression."""
     return str(node.getClass().getSimpleName())
 
 
-def _each(sequence: Any) -> list[Any]:
+def each_of(sequence: Any) -> list[Any]:
     """Return the elements of a sequence of Scala."""
     return [sequence.apply(place) for place in range(sequence.size())]
 
