@@ -28,7 +28,8 @@ from transom.engine.cluster.messages import Done
 from transom.engine.cluster.store import TieredStore
 from transom.engine.partials.contents import Contents, Origin, TableNote
 from transom.engine.partials.tables import LENGTH, PANE, TAG, PartialTable, describe_table, state_name
-from transom.engine.state.state import CompiledQuery, StreamState
+from transom.engine.state.queries import CompiledQuery
+from transom.engine.state.state import StreamState
 from transom.engine.state.watermarks import WatermarkState
 from transom.errors import CheckpointCorruptError
 from transom.model.expression import Expression

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import transom as tm
 from transom.engine.partials.contents import Origin, TableNote
 from transom.engine.partials.tables import PANE, PartialTable, describe_table, state_name
-from transom.engine.state.state import CompiledQuery, StreamState
+from transom.engine.state.queries import CompiledQuery
+from transom.engine.state.state import StreamState
 from transom.engine.state.watermarks import WatermarkState
 from transom.model.expression import Expression
 from transom.model.time import MIN_TIME

@@ -50,6 +50,8 @@ class Several:
     watermark: Any = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     outbox_bytes: int = 1 << 30
+    away: frozenset[str] = frozenset()
+    """Sites that do not run."""
 
     def __post_init__(self) -> None:
         self.hall = Hall()
@@ -92,7 +94,7 @@ class Several:
         self.kills = Counter[str]()
         self._run_on(kill)
         while True:
-            running = {entry.name: self._start(entry.name, kill, once=True, **options) for entry in self.region.sites}
+            running = {name: self._start(name, kill, once=True, **options) for name in self._there()}
             done: dict[str, Any] = {}
             for _ in range(MOST_LOOKS):
                 done.update(self._ended(running.keys() - done.keys(), running))
@@ -106,11 +108,16 @@ class Several:
             if not any(isinstance(each, Killed) for each in done.values()):
                 return done
 
+    def _there(self) -> list[str]:
+        """Return the sites that run."""
+        return [entry.name for entry in self.region.sites if entry.name not in self.away]
+
     def _run_on(self, kill: Kill) -> None:
         """Run all sites until all rows have arrived, those that are killed again and again."""
-        if all(kill(entry.name, 0) is None for entry in self.region.sites):
+        there = self._there()
+        if all(kill(name, 0) is None for name in there):
             return
-        running = {entry.name: self._start(entry.name, kill) for entry in self.region.sites}
+        running = {name: self._start(name, kill) for name in there}
         for _ in range(MOST_LOOKS):
             for name in self._ended([*running], running):
                 running[name] = self._start(name, kill)

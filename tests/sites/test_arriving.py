@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from transom.engine.state.absence import Heard
 from transom.errors import SourceError
 from transom.model.time import ManualClock
 from transom.sites.arriving import ArrivingSource
@@ -82,6 +83,32 @@ def test_stats_have_a_place_for_each_partition_of_each_site(tmp_path):
     assert (brought.stats.rows, brought.stats.newest) == (5, (3, None, 9))
     assert brought.cuts == (("north", "ck-north", 0, 1), ("south", "ck-south", 0, 4))
     assert (brought.table, brought.failed) == (None, {"q": "at south: no"})
+
+
+def test_silence_is_time_in_which_somebody_listened(tmp_path):
+    second, source = 1_000_000, opened(tmp_path)
+    for moment in (1, 2, 100, 101):  # between 2 and 100 nobody did
+        source.listened(7 + moment * second)
+    assert source.heard(0) == Heard(["north", "south"], {}, 4 * second)
+    source.came(["north"])
+    source.listened(7 + 102 * second)
+    assert source.heard(0).silence == {"north": second}
+    source.add(Parcel("fares", 1, (part("south", 0, 1),)))
+    assert source.heard(0).silence == {"north": second, "south": 0}  # rows wait, so they would be late
+    assert source.heard(1).silence == {"north": second}
+
+
+def test_a_run_ends_without_a_site_that_is_left_out(tmp_path):
+    source = opened(tmp_path)
+    source.came(["north"])
+    source.add(Parcel("fares", 1, (part("north", 0, 0, rows=0, ended=True),)))
+    assert not source.exhausted(1)
+    source.leave_out({"south"})
+    assert source.exhausted(1)
+    source.listened(7 + 1_000_000)
+    assert source.heard(1).silence == {"north": 1_000_000}
+    source.once = True  # north has said all
+    assert source.heard(1).silence == {"north": 0}
 
 
 def test_a_site_that_is_gone_is_refused(tmp_path):

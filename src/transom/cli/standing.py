@@ -114,6 +114,8 @@ def _arriving(status: dict[str, Any]) -> Table:
             for site, rows in sorted(sites.items())
         )
         waits = flow["held_back_by"] or "-"
+        if left_out := ", ".join(flow.get("left_out", ())):
+            waits = f"not {left_out}" if waits == "-" else f"{waits}, not {left_out}"
         inbox = f"{flow['inbox_bytes']:,} B"
         table.add_row(flow["flow"], ", ".join(flow["queries"]), cuts, watermark, waits, inbox, late)
     return table

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     pass
 
 _JOB = ("checkpoint", "name", "settings", "source", *KINDS, "query")
-_WATERMARK = ("watermark", "idle_after", "max_ahead", "close_on_idle", "from_source")
+_WATERMARK = ("watermark", "idle_after", "max_ahead", "close_on_idle", "absent_after", "from_source")
 _COMMON = ("name", "event_time", *_WATERMARK)
 _REQUIRED: dict[str, Types] = {"schema": str, "regex": str, "rows_per_second": (int, float), "topic": str}
 """Types of options of sources that must be there."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from transom.errors import DefinitionError
 from transom.model.time import Duration, Micros, format_duration, parse_duration
 
+_SPANS = ("idle_after", "max_ahead", "close_on_idle", "absent_after")
+
 
 @dataclass(frozen=True)
 class WatermarkPolicy:
@@ -22,14 +24,22 @@ class WatermarkPolicy:
     """When the source was found empty for so long, time itself moves the watermark on."""
     from_source: bool = False
     """The source injects the watermarks; `delay` is subtracted from them all the same."""
+    absent_after: Micros | None = None
+    """Where several sites have the rows: one of which nothing was heard for so long is left out of windows."""
 
     def __post_init__(self) -> None:
         if self.delay < 0:
             raise DefinitionError(f"watermark: the delay is {format_duration(self.delay)}.", "Give 0 or more.")
-        for name in ("idle_after", "max_ahead", "close_on_idle"):
+        for name in _SPANS:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise DefinitionError(f"watermark: {name} is {format_duration(value)}.", "Give more than 0, or None.")
+        if self.from_source and self.absent_after is not None:
+            raise DefinitionError(
+                "watermark: absent_after does not go with from_source, whose watermarks do not say how far the rows of "
+                "each site are there.",
+                "Leave out one of them.",
+            )
 
     def ahead_limit(self, now: Micros) -> Micros | None:
         """Return the largest event time that is believed at wall time `now`; None when there is no bound.
@@ -44,7 +54,7 @@ class WatermarkPolicy:
 
     def __str__(self) -> str:
         parts = [f"{'source, ' if self.from_source else ''}{format_duration(self.delay)} behind"]
-        for name in ("idle_after", "max_ahead", "close_on_idle"):
+        for name in _SPANS:
             value = getattr(self, name)
             if value is not None:
                 parts.append(f"{name.replace('_', ' ')} {format_duration(value)}")
@@ -58,6 +68,7 @@ def watermark(
     max_ahead: Duration | None = "1 day",
     close_on_idle: Duration | None = None,
     from_source: bool = False,
+    absent_after: Duration | None = None,
 ) -> WatermarkPolicy:
     """Say when a window is complete.
 
@@ -70,11 +81,14 @@ def watermark(
         close_on_idle: When all of the source was found empty for so long, time itself moves the watermark on, so that
             the last windows appear. None: they wait for the next row.
         from_source: Take the watermarks that the source itself injects.
+        absent_after: Where several sites have the rows, windows wait no longer for one of which nothing was heard for
+            so long; results have a column `missing`, the names of such sites. None: they wait.
     """
     optional = {
         "idle_after": idle_after,
         "max_ahead": max_ahead,
         "close_on_idle": close_on_idle,
+        "absent_after": absent_after,
     }
     return WatermarkPolicy(
         parse_duration(delay, "watermark delay"),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from transom.engine.spark.jobs import CutStats
+from transom.engine.state.absence import Heard
 from transom.engine.streams.partialsource import Brought
 from transom.errors import SiteError, SourceError, SourceLostError
-from transom.model.time import Clock, Micros
+from transom.model.time import MICROS_PER_SECOND, Clock, Micros
 from transom.scheduling.arrivals import DelayMoments
 from transom.sites.inbox import Entry, Inbox
 from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset, OwnRows, Waiting
@@ -23,6 +24,9 @@ from transom.widearea.topology import Site
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+LOOK: Micros = MICROS_PER_SECOND
+"""More than this between two looks is no silence of others: nobody listened."""
 
 
 class ArrivingSource(OwnRows):
@@ -43,6 +47,15 @@ class ArrivingSource(OwnRows):
         self.sites = tuple(sites)
         self._heard: dict[Site, Part] = {}
         """The newest part of each site, of those that came in this run."""
+        self.once = False
+        """Whether this run ends with the rows: a site that has said the same of its own then has said all."""
+        self._waited: Micros = 0
+        """For how long it was listened in this run."""
+        self._looked: Micros = 0
+        """When it was listened last, monotonic."""
+        self._heard_at: dict[Site, Micros] = {}
+        """How long it had been listened when something came of each site."""
+        self._left_out: frozenset[Site] = frozenset()
         self._clock: Clock
         self._inbox: Inbox
 
@@ -65,6 +78,27 @@ class ArrivingSource(OwnRows):
         """
         self._inbox.append(parcel)
         self._heard.update({part.site: part for part in parcel.parts})
+
+    def came(self, sites: Iterable[Site]) -> None:
+        """Take note that something has come of some sites, whether or not it is taken."""
+        self._heard_at.update(dict.fromkeys(sites, self._waited))
+
+    def listened(self, now: Micros) -> None:
+        """Take note that all was looked at that came until a moment, monotonic time."""
+        self._waited += min(LOOK, now - self._looked)
+        self._looked = now
+
+    def heard(self, offset: Offset) -> Heard:
+        """Return what is known of the sites, see `transom.engine.streams.partialsource.PartialSource`."""
+        silence = {site: self._waited - at for site, at in self._heard_at.items()}
+        silence.update(dict.fromkeys((part.site for part in self._parts(offset)), 0))
+        if self.once:
+            silence.update(dict.fromkeys((site for site, part in self._heard.items() if part.ended), 0))
+        return Heard([site for site, _ in self._inbox.known.partitions], silence, self._waited)
+
+    def leave_out(self, sites: Collection[Site]) -> None:
+        """Take note of the sites that are left out and silent in this run."""
+        self._left_out = frozenset(sites)
 
     def waiting_bytes(self, offset: Offset) -> int:
         """Return the bytes of partials that lie behind an offset."""
@@ -147,7 +181,8 @@ class ArrivingSource(OwnRows):
             SourceError: Partials of a site are there that has no rows for the flow any more.
             CheckpointError: The inbox is damaged, or cannot be read.
         """
-        self._clock, self._heard = clock, {}
+        self._clock, self._heard, self._heard_at = clock, {}, {}
+        self._waited, self._looked, self._left_out = 0, clock.monotonic(), frozenset()
         self._inbox = Inbox(self.flow, directory, self.sites)
         gone = sorted({site for site, _ in self._inbox.known.partitions}.difference(self.sites))
         if gone:
@@ -216,8 +251,9 @@ class ArrivingSource(OwnRows):
         return min(known) if known and len(known) == len(injected) else None
 
     def exhausted(self, offset: Offset) -> bool:
-        """Tell whether all sites have said in this run that it ends, and nothing lies behind the offset."""
-        ended = all(site in self._heard and self._heard[site].ended for site in self.sites)
+        """Tell whether all sites that are not left out have said that their runs end, and nothing lies behind."""
+        waited_for = [site for site in self.sites if site not in self._left_out]
+        ended = all(site in self._heard and self._heard[site].ended for site in waited_for)
         return ended and position(offset) >= self._inbox.newest
 
     @property

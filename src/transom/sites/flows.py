@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from transom.engine.spark.lookups import lookup_tables
+from transom.engine.state.absence import MISSING
 from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.results import ResultsSource
@@ -35,6 +36,8 @@ class FlowDefinition:
     destination: Site
     queries: tuple[WindowedQuery, ...]
     """The finest first."""
+    leaves_out: bool = False
+    """Whether windows may close without the rows of a site that is silent."""
 
     @property
     def arriving(self) -> str:
@@ -75,6 +78,8 @@ def flows_of(definition: StreamDefinition, destination: Callable[[str], Site]) -
     groups: dict[tuple[Site, str | None], list[WindowedQuery]] = {}
     for query in definition.queries:
         _check(query)
+        if definition.policy.absent_after is not None:
+            _check_column(query)
         if tables := lookup_tables([definition.rows.branches[query.branch]]):
             raise DefinitionError(
                 f"query {query.name!r}: rows are looked up in {tables[0].name!r}, of which sites would see different "
@@ -88,7 +93,8 @@ def flows_of(definition: StreamDefinition, destination: Callable[[str], Site]) -
         for component in plan_components(queries):
             mine = [query for key_set in component.key_sets for query in key_set.queries]
             first = next(query.name for query in queries if query in mine)
-            found.append(FlowDefinition(first, definition.name, site, tuple(mine)))
+            leaves_out = definition.policy.absent_after is not None
+            found.append(FlowDefinition(first, definition.name, site, tuple(mine), leaves_out))
     return found
 
 
@@ -114,6 +120,20 @@ def _check(query: WindowedQuery) -> None:
         raise DefinitionError(
             f'{what}: on_overload="shed" leaves out rows of one site, and does not go with several.',
             'Leave it out: on_overload="delay" is what happens without it.',
+        )
+
+
+def _check_column(query: WindowedQuery) -> None:
+    """Refuse a query with a column of the name of that which tells what sites results lack.
+
+    Raises:
+        DefinitionError: It has one.
+    """
+    if MISSING in (*query.result_columns, *query.columns):
+        raise DefinitionError(
+            f"query {query.name!r}: with absent_after, results have a column {MISSING!r}, the sites that they lack, "
+            "and there is one of that name.",
+            "Give the other one another name, or leave out absent_after.",
         )
 
 
@@ -208,9 +228,15 @@ def _derived(
                 f"{destination(source.query)!r}.",
                 "Give both one destination.",
             )
+    parent = next((flow for flow in flows if any(q.name == source.query for q in flow.queries)), None)
+    if parent is not None and parent.leaves_out:
+        raise DefinitionError(
+            f"The stream {definition.name!r} reads the results of {source.query!r}, of which rows of sites may be "
+            "missing (absent_after), and its own results would not tell.",
+            "Leave out absent_after, so that windows wait for all sites, or the query over its results.",
+        )
     if destination(source.query) != site:
         return []
-    parent = next((flow.arriving for flow in flows if any(q.name == source.query for q in flow.queries)), None)
     if parent is not None:
-        source.parents = (parent,)
+        source.parents = (parent.arriving,)
     return [definition]

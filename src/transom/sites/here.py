@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from transom.checkpoint.store import Checkpoint
 from transom.engine.streams.definition import StreamDefinition
 from transom.errors import DefinitionError
-from transom.model.time import Clock
+from transom.model.time import Clock, format_duration
 from transom.settings import Settings
 from transom.sites.flows import SiteStreams, streams_at
 from transom.sites.mail import Mail
@@ -73,6 +73,8 @@ class LocalSite:
                     f"The site {self.name!r} is to have rows of the stream {stream!r}, which no query reads.",
                     f"Streams are {', '.join(sorted(known))}.",
                 )
+        for definition in definitions:
+            self._check_absence(definition)
         ticks = Ticks(region.tick, entry.offset)
         found = streams_at(self.name, definitions, region.sources, region.destination, ticks, self.outbox_bytes)
         if not found.definitions:
@@ -81,6 +83,21 @@ class LocalSite:
                 "Give it a source, or make it the destination of a query, in the topology.",
             )
         return found
+
+    def _check_absence(self, definition: StreamDefinition) -> None:
+        """Refuse to leave out sites sooner than one that is there may be heard.
+
+        Raises:
+            DefinitionError: `absent_after` is too short for the topology.
+        """
+        after, longest = definition.policy.absent_after, self.region.most * self.region.tick
+        if after is not None and after < 2 * longest:
+            raise DefinitionError(
+                f"stream {definition.name!r}: absent_after is {format_duration(after)}, and a site may be "
+                f"silent for {format_duration(longest)}, the longest interval of flows, while it is there.",
+                f'Write absent_after = "{format_duration(2 * longest)}" or more, or a shorter most_interval in the '
+                "topology.",
+            )
 
     def check(self, definitions: Sequence[StreamDefinition], settings: Settings) -> None:
         """Find what cannot work over several sites, as far as that is known without Spark.
@@ -113,6 +130,7 @@ class LocalSite:
             region.sources,
             region.rates(self.name),
             region.tick,
+            region.most,
             self.mail(),
             clock,
             checkpoint.check_writer,

@@ -17,11 +17,12 @@ from transom.engine.streams.sending import CutRange, FlowSender, query_of
 from transom.engine.streams.stream import RunningStream
 from transom.errors import JobChangedError, SiteError
 from transom.model.time import Clock, Micros
-from transom.sites.agreement import difference, merged
+from transom.sites.agreement import merged
 from transom.sites.codec import LinkPacking
 from transom.sites.flows import FlowDefinition, SiteStreams
 from transom.sites.mail import Mail
 from transom.sites.planning import Planning
+from transom.sites.receiving import Receiving
 from transom.sites.status import EVERY, status_of, write_status
 from transom.storage.places import Place
 from transom.widearea.bodies import to_body
@@ -31,12 +32,10 @@ from transom.widearea.parcels import (
     Parcel,
     Part,
     PartitionProgress,
-    Reason,
     Refusal,
     RowCounts,
     Standing,
 )
-from transom.widearea.receivers import Action, Receiver, Store
 from transom.widearea.routes import Ends, Routes
 from transom.widearea.senders import Fix, Sender
 from transom.widearea.topology import INTERVALS, Site
@@ -74,6 +73,7 @@ class Shipping(Beside):
         sources: Returns the sites that have rows of a stream.
         rates: Of the links to its neighbours, as stated; bytes per second.
         tick: Length of a tick, microseconds.
+        most: Ticks between two departures of a flow, at most.
         mail: The way to other sites.
         clock: The time.
         check: Returns while no other application has taken over the checkpoint.
@@ -89,6 +89,7 @@ class Shipping(Beside):
         sources: Callable[[str], Iterable[Site]],
         rates: Mapping[Site, float],
         tick: Micros,
+        most: int,
         mail: Mail,
         clock: Clock,
         check: Callable[[], None],
@@ -98,32 +99,31 @@ class Shipping(Beside):
     ) -> None:
         self.here, self._clock, self._mail, self._check = here, clock, mail, check
         self.flows = {flow.name: flow for flow in streams.flows}
-        self.arriving = dict(streams.arriving)
-        self._inbox_bytes, self._rates, self._directory = inbox_bytes, dict(rates), directory
+        self._rates, self._directory = dict(rates), directory
         self._shown: Micros | None = None
         """When it was last written how things stand."""
         ends = {
             flow.name: Ends(tuple(sorted(sources(flow.stream))), flow.destination, flow.limit) for flow in streams.flows
         }
-        self.routes = Routes(here.site, tick, ends)
+        self.routes = Routes(here.site, tick, ends, most)
         self.carrier = Carrier(
             here.site, secrets.token_hex(8), self.routes, self._merged, rates, lambda _: LinkPacking()
         )
+        self.receiving = Receiving(self.flows, streams.arriving, self.carrier, inbox_bytes)
         self.planning = None if planning is None else planning(self.carrier)
         self.shipments: dict[str, Shipment] = {}
-        self.receivers: dict[str, Receiver] = {}
         self._ticks: dict[str, int] = {}
         """By flow, the last tick on which it was looked whether it leaves."""
         self._awaited: dict[str, tuple[int, int]] = {}
         """By flow that is about to leave: the tick, and the cut that it waits for."""
+        self._beats: dict[str, int | None] = {}
+        """By flow, the last time at which it left so that this site is heard."""
         self._told: dict[str, Any] = {}
         """By stream, what was last told of it besides its rows."""
         self._ended: set[str] = set()
         """Flows whose last parcel says that this run ends with it."""
         self._resting: set[str] = set()
         """Flows that are refused until somebody helps, and of which people have heard so."""
-        self._checked: set[tuple[str, Site, str, int]] = set()
-        """Flows, sites and runs whose partials have the columns of those here."""
         self._loop: Loop
 
     # ---- beside a loop
@@ -142,10 +142,8 @@ class Shipping(Beside):
                 sender = Sender(flow, self.here.site, self.here.incarnation, self.here.epoch, gathered.committed)
                 sender.restored(gathered.left, [self._again(stream, flow, each) for each in gathered.ranges.values()])
                 self.shipments[flow] = Shipment(self.flows[flow], stream, gathered, sender)
-        for flow, source in self.arriving.items():
-            source.inbox.check = self._check
-            self.receivers[flow] = Receiver(flow, source.standings())
-        self._mail.begin(self.carrier, self._standings, loop.wakeups.wake)
+        self.receiving.begin(loop, self._check)
+        self._mail.begin(self.carrier, self.receiving.standings, loop.wakeups.wake)
         if self.planning is not None:
             self.planning.begin(loop.wakeups.wake)
 
@@ -158,16 +156,12 @@ class Shipping(Beside):
                 "Queries that travel cannot be added to a checkpoint: give all sites new ones.",
             )
 
-    def _standings(self) -> list[Standing]:
-        return [standing for receiver in self.receivers.values() for standing in receiver.standings]
-
     def look(self) -> None:
         """Take in what came, and let leave what is due."""
         now = self._clock.monotonic()
         self._mail.look(now)
         self.carrier.expired(now)
-        for flow, receiver in self.receivers.items():
-            self._do(receiver.expired(now), flow)
+        self.receiving.expired(now)
         self._take(now)
         for shipment in self.shipments.values():
             self._depart(shipment, now)
@@ -176,6 +170,7 @@ class Shipping(Beside):
             for order in orders:
                 self._ship(order)
         self._take(now)  # what this site owes itself
+        self.receiving.listened(now)
         self._mail.look(now)
         if self.planning is not None:
             for note in self.planning.look(now, self.shipments):
@@ -192,7 +187,7 @@ class Shipping(Beside):
 
     def _take(self, now: Micros) -> None:
         while self.carrier.arrivals or self.carrier.news or self.carrier.reopened:
-            self._take_arrivals(now)
+            self.receiving.take(now)
             self._take_news(now)
 
     def done(self) -> bool:
@@ -239,8 +234,17 @@ class Shipping(Beside):
         if due is not None:
             under_way = self._loop.cuts.logged.get(stream.name) if stream.name in self._loop.cuts.busy else None
             self._awaited[flow] = due, 0 if under_way is None else under_way.number
+        beat = self._beat(stream)
+        if flow in self._awaited and beat != self._beats.get(flow):  # whoever computes for long is there, too
+            self._beats[flow], self._awaited[flow] = beat, (self._awaited[flow][0], 0)
+            sender.progressed()
         if flow in self._awaited and shipment.gathered.committed >= self._awaited[flow][1]:
             sender.departs(self._awaited.pop(flow)[0])
+
+    def _beat(self, stream: RunningStream) -> int | None:
+        """Return a number that changes whenever a destination has to hear of this site, even if there are no news."""
+        after = stream.definition.policy.absent_after
+        return None if after is None else self._clock.monotonic() // max(1, after // 4)
 
     def _due(self, flow: str, tick: int) -> int | None:
         """Return the last tick since the last look on which an interval of a flow ended; None where none did."""
@@ -342,49 +346,6 @@ class Shipping(Beside):
                 self._loop.ending.fail(SiteError(what, refusal.reason.remedy))
             else:
                 self._journal.note(f"{what} {refusal.reason.remedy}")
-
-    # ---- what arrives
-
-    def _take_arrivals(self, now: Micros) -> None:
-        arrivals, self.carrier.arrivals = self.carrier.arrivals, []
-        for parcel, via in arrivals:
-            if (refusal := self._refused(parcel)) is not None:
-                self.carrier.answer(via, refusal)
-            else:
-                self._do(self.receivers[parcel.flow].received(parcel, via, now), parcel.flow)
-
-    def _do(self, actions: Iterable[Action], flow: str) -> None:
-        for action in actions:
-            if isinstance(action, Store):
-                self.arriving[flow].add(action.parcel)
-                self._journal.step("stored")
-                self._do(self.receivers[flow].stored(action), flow)
-            else:
-                self.carrier.answer(action.peer, action.message)
-
-    def _refused(self, parcel: Parcel) -> Refusal | None:
-        """Return why a parcel is not taken whatever came before it; None if it may be."""
-        source = self.arriving.get(parcel.flow)
-        if source is None:
-            return Refusal.of(parcel, Reason.FLOW, detail="It does not end here.")
-        for part in parcel.parts:
-            if part.site not in source.sites:
-                return Refusal.of(parcel, Reason.FLOW, detail=f"{part.site} has no rows for it, as is known here.")
-        stream = self._loop.streams.get(self.flows[parcel.flow].arriving)
-        if stream is None:
-            return Refusal.of(parcel, Reason.FLOW, detail="Its queries failed here, and cannot start any more.")
-        if source.inbox.nbytes > self._inbox_bytes and source.waiting_bytes(stream.state.offset) > self._inbox_bytes:
-            return Refusal.of(parcel, Reason.FULL)
-        runs = {(parcel.flow, part.site, part.incarnation, part.epoch) for part in parcel.parts}
-        if parcel.body and not runs <= self._checked:
-            try:
-                different = difference(stream, parcel.body)
-            except SiteError as error:
-                return Refusal.of(parcel, Reason.DAMAGED, detail=error.message)
-            if different:
-                return Refusal.of(parcel, Reason.FLOW, detail=different)
-            self._checked |= runs
-        return None
 
     def _merged(self, flow: str, bodies: Iterable[bytes]) -> bytes:
         """Return the body of several bodies of a flow merged, at a relay.

@@ -40,9 +40,9 @@ def status_of(shipping: Shipping, loop: Loop, rates: Mapping[Site, float], at: M
         "links": [_link(shipping, there, rate) for there, rate in sorted(rates.items())],
         "leaving": [_leaving(shipping, each, at) for each in shipping.shipments.values()],
         "arriving": [
-            _arriving(loop, loop.streams[flow.arriving], shipping.arriving[flow.name])
+            _arriving(loop, loop.streams[flow.arriving], shipping.receiving.sources[flow.name])
             for flow in shipping.flows.values()
-            if flow.name in shipping.arriving and flow.arriving in loop.streams
+            if flow.name in shipping.receiving.sources and flow.arriving in loop.streams
         ],
     }
 
@@ -87,6 +87,7 @@ def _arriving(loop: Loop, stream: RunningStream, source: ArrivingSource) -> dict
         "queries": [query.name for query in stream.definition.queries],
         "sources": {each.site: each.place.upto for each in source.standings()},
         "silent": list(source.silent),
+        "left_out": left_out(stream),
         "watermark": None if watermark <= MIN_TIME else watermark,
         "held_back_by": held_back_by(stream, source),
         "inbox_bytes": source.waiting_bytes(stream.state.offset),
@@ -101,12 +102,20 @@ def held_back_by(stream: RunningStream, source: ArrivingSource) -> Site | None:
     after, newest = stream.definition.policy.idle_after, stream.state.watermark.newest
     found: list[tuple[Micros, Site]] = []
     idle = source.idle(stream.state.offset)
+    out = left_out(stream)
     for index, (site, _) in enumerate(source.inbox.known.partitions):
         length = idle[index]
+        if site in out:
+            continue
         if after is None or length is None or length < after:
             moment = newest[index] if index < len(newest) else None
             found.append((MIN_TIME if moment is None else moment, site))
     return min(found)[1] if found else None
+
+
+def left_out(stream: RunningStream) -> list[Site]:
+    """Return the sites for whose rows windows do not wait."""
+    return sorted(site for site, each in (stream.state.missing or {}).items() if each.out)
 
 
 def write_status(directory: Path, status: Mapping[str, Any]) -> None:

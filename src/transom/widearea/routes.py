@@ -36,10 +36,11 @@ class Routes:
         site: This site.
         tick: Length of a tick, microseconds.
         flows: Ends of the flows, by name.
+        most: Ticks between two departures of a flow, at most.
     """
 
-    def __init__(self, site: Site, tick: Micros, flows: Mapping[FlowName, Ends]) -> None:
-        self.site, self.tick, self.flows = site, tick, dict(flows)
+    def __init__(self, site: Site, tick: Micros, flows: Mapping[FlowName, Ends], most: int = INTERVALS[-1]) -> None:
+        self.site, self.tick, self.flows, self.most = site, tick, dict(flows), most
         self._plans: list[tuple[Plan, dict[FlowName, Route]]] = []
 
     @property
@@ -66,7 +67,7 @@ class Routes:
             if plan.first_tick <= tick and flow in routes:
                 return routes[flow]
             if plan.first_tick <= tick and any(left.flow == flow for left in plan.left_out):
-                return Route(flow, direct, INTERVALS[-1], 0, 0.0)
+                return Route(flow, direct, self.most, 0, 0.0)
             if plan.first_tick <= tick:
                 break
         return Route(flow, direct, 1, 0, 0.0)

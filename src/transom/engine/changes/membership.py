@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from transom.engine.changes.records import SetChange
 from transom.engine.partials.history import Sources, complete_from, sources_of
 from transom.engine.spark.compile import Compiled
-from transom.engine.state.state import QueryState
+from transom.engine.state.queries import QueryState
 from transom.engine.streams.stream import RunningStream
 from transom.errors import DefinitionError, TransomError
 from transom.model.time import MAX_TIME, MIN_TIME, Micros

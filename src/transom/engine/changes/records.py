@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from transom.engine.partials.contents import branch_of
-from transom.engine.state.state import QueryState
+from transom.engine.state.queries import QueryState
 from transom.model.time import MIN_TIME, Micros
 from transom.sinks.outlets import ONLY
 from transom.windows.aggregates.widening import goes_on, widens

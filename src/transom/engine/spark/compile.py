@@ -20,7 +20,7 @@ from transom.engine.spark.plan import Aggregation, Branch, Needed, Rows, StreamP
 from transom.engine.spark.plantext import plan_text
 from transom.engine.spark.shaping import Shaping
 from transom.engine.spark.zones import check_zones
-from transom.engine.state.state import CompiledQuery
+from transom.engine.state.queries import CompiledQuery
 from transom.engine.state.stores import StoreShape, new_store
 from transom.errors import DefinitionError
 from transom.model.calendar import CalendarSpec

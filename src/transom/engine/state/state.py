@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ from transom.engine.partials.results import Span, in_order, result_table, zeros_
 from transom.engine.partials.sessions import Ended
 from transom.engine.partials.tables import PartialTable
 from transom.engine.partials.updates import Emission, Updates
+from transom.engine.state.absence import Missing, missing_from_json, missing_to_json, with_missing
 from transom.engine.state.closing import Closing, Closure, asked, failure_of, merged
+from transom.engine.state.queries import CompiledQuery, QueryState
 from transom.engine.state.shares import Shares, with_shares
 from transom.engine.state.stores import StoreEntry, StoreShape
 from transom.engine.state.watermarks import WatermarkState
@@ -32,32 +34,6 @@ from transom.windows.partials import Partial, restricted
 from transom.windows.query import WindowedQuery
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class QueryState:
-    """The progress of one query."""
-
-    complete_from: Micros = MIN_TIME
-    """Windows that start earlier miss rows read before the query was added; they are not emitted."""
-    failure: str | None = None
-    paused: bool = False
-
-    @property
-    def runs(self) -> bool:
-        """Whether rows count for it."""
-        return self.failure is None and not self.paused
-
-
-@dataclass(frozen=True)
-class CompiledQuery:
-    """The types of a query, as far as the engine needs them."""
-
-    query: WindowedQuery
-    input_types: dict[str, tuple[pa.DataType, ...]]
-    """Arrow types of each aggregate's inputs, by result column."""
-    shape: Callable[[pa.Table], pa.Table] = lambda aggregates: aggregates
-    """Returns the results that the query's steps make of a table of aggregates."""
 
 
 class StreamState:
@@ -98,6 +74,8 @@ class StreamState:
         self.by_query: dict[str, StoreEntry] = {}
         self.shares = Shares()
         """What was left out of the windows that are open."""
+        self.missing: Missing | None = None
+        """Sites that are left out of windows as of the last logged cut; None where results do not tell of any."""
         self.feeding: frozenset[str] = frozenset()
         """Queries whose final results other queries read."""
         self._updates: dict[str, Updates] = {}
@@ -275,8 +253,7 @@ class StreamState:
             if (filling := self._fillings.get(query.name)) is not None:
                 zeros = zeros_of(query, entry.store.here.primitives, types, self.ansi)
                 whole = filling.take(whole, [emission.span for emission in emissions], self.closed, zeros)
-            whole = with_shares(whole, self.shares) if query.sheds else whole
-            shaped = shape(whole)
+            shaped = shape(self._told(whole, query))
             if shaped.num_rows or not query.steps:
                 results = WindowResults(query.name, self.cut, shaped, query.result_keys)
         if results is not None and not query.updates and query.name in self.feeding:
@@ -285,6 +262,11 @@ class StreamState:
             lasting = [(span, merged[span]) for span in final]
             table = shape(result_table(query, entry.store.here, lasting, types, self.ansi))
         return Closing(query.name, windows_emitted, results, table)
+
+    def _told(self, table: pa.Table, query: WindowedQuery) -> pa.Table:
+        """Return results with the columns that tell what they lack, where they have any."""
+        table = with_shares(table, self.shares) if query.sheds else table
+        return table if self.missing is None else with_missing(table, self.missing)
 
     def first_end(self, query: WindowedQuery) -> Micros | None:
         """Return the end of the next window of a query that a watermark completes; None while there is no row."""
@@ -366,6 +348,8 @@ class StreamState:
         }
         if (shares := self.shares.to_json()) is not None:
             state["shares"] = shares
+        if self.missing:
+            state["missing"] = missing_to_json(self.missing)
         tables: dict[str, pa.Table] = {}
         for entry in self.stores:
             tables.update(entry.tables())
@@ -384,6 +368,7 @@ class StreamState:
         self.cut, self.closed, self.offset = state["cut"], state["closed"], state["offset"]
         self.watermark = WatermarkState.from_json(state["watermark"])
         self.shares.restore(state.get("shares"))
+        self.missing = None if self.missing is None else missing_from_json(state.get("missing", {}))
         for entry in self.stores:
             entry.dropped = state["dropped"].get(entry.origin.name, MIN_TIME)
             entry.restore(tables, state.get("files", {}).get(entry.origin.name, ()), self.closed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -72,7 +72,9 @@ class WatermarkState:
         known = [w for w in (self.injected, injected) if w is not None]
         return replace(self, newest=merged, injected=max(known) if known else None)
 
-    def advanced(self, policy: WatermarkPolicy, idle: Sequence[Micros | None]) -> WatermarkState:
+    def advanced(
+        self, policy: WatermarkPolicy, idle: Sequence[Micros | None], without: Collection[int] = ()
+    ) -> WatermarkState:
         """Return the state with the watermark in force now.
 
         The minimum over the source partitions of (largest event time - delay), without those that have been empty for
@@ -83,11 +85,16 @@ class WatermarkState:
         Args:
             policy: What the user asked for.
             idle: For how long each source partition has been found empty; None where rows wait (`Idleness`).
+            without: Source partitions that are as if they were not there; if all are, the watermark rests.
         """
+        if without:
+            kept = [index for index in range(max(len(idle), len(self.newest))) if index not in without]
+            some, lengths = self.narrowed(idle, kept)
+            return replace(self, value=some.advanced(policy, lengths).value) if kept else self
         if policy.from_source:
             target = None if self.injected is None else self.injected - policy.delay
         else:
-            target = self._derived(policy, idle)
+            target = self.derived(policy, idle)
         seen = [t for t in self.newest if t is not None]
         empty = min((-1 if length is None else length for length in idle), default=-1)
         if policy.close_on_idle is not None and seen and empty >= policy.close_on_idle:
@@ -96,7 +103,25 @@ class WatermarkState:
             return self
         return replace(self, value=target)
 
-    def _derived(self, policy: WatermarkPolicy, idle: Sequence[Micros | None]) -> Micros | None:
+    def narrowed(
+        self, idle: Sequence[Micros | None], partitions: Sequence[int]
+    ) -> tuple[WatermarkState, tuple[Micros | None, ...]]:
+        """Return the state as if some source partitions were all there are, and for how long these were empty."""
+        count = max([len(idle), len(self.newest), *(index + 1 for index in partitions)])
+        newest, lengths = _grown(self.newest, count), _grown(tuple(idle), count)
+        some = replace(self, newest=tuple(newest[index] for index in partitions))
+        return some, tuple(lengths[index] for index in partitions)
+
+    def waits(self, policy: WatermarkPolicy, idle: Sequence[Micros | None]) -> bool:
+        """Tell whether the watermark, where it is, is further than what a source partition has come to."""
+        after = policy.idle_after
+        counted = [
+            t for t, length in zip(self.newest, idle, strict=True) if after is None or length is None or length < after
+        ]
+        return any(t is None or t - policy.delay < self.value for t in counted)
+
+    def derived(self, policy: WatermarkPolicy, idle: Sequence[Micros | None]) -> Micros | None:
+        """Return the watermark that follows from the rows of all source partitions; None while there is none."""
         pairs = list(zip(_grown(self.newest, len(idle)), idle, strict=True))
         counted = pairs
         if policy.idle_after is not None:

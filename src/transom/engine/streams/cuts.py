@@ -13,6 +13,7 @@ from transom.engine.spark.columns import STEPS, Thinning
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.jobs import CutStats
 from transom.engine.spark.rowfiles import KeptRows
+from transom.engine.state.absence import Missing, missing_from_json, missing_to_json
 from transom.engine.state.shares import Stretch
 from transom.engine.streams.partialsource import Taken
 from transom.engine.streams.tableversions import Version
@@ -77,11 +78,15 @@ class LoggedCut:
     """What is left out; None where no query allows that anything is."""
     tables: Mapping[str, Version] = field(default_factory=dict)
     """The version of each table that its rows are looked up in, by name."""
+    missing: Missing = field(default_factory=dict)
+    """Sites that the windows which it closes may lack."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the cut as JSON."""
         value = dict(self.__dict__)
-        del value["shed"], value["tables"]
+        del value["shed"], value["tables"], value["missing"]
+        if self.missing:
+            value["missing"] = missing_to_json(self.missing)
         if self.tables:
             value["tables"] = {name: version.to_json() for name, version in self.tables.items()}
         return value if self.shed is None else {**value, "shed": self.shed.to_json()}
@@ -91,7 +96,9 @@ class LoggedCut:
         """Return what `to_json` wrote."""
         shed = value.get("shed")
         tables = {name: Version(*version) for name, version in value.get("tables", {}).items()}
-        return cls(**{**value, "shed": None if shed is None else Shed.from_json(shed), "tables": tables})
+        missing = missing_from_json(value.get("missing", {}))
+        shed = None if shed is None else Shed.from_json(shed)
+        return cls(**{**value, "shed": shed, "tables": tables, "missing": missing})
 
     def only_closing(self) -> LoggedCut:
         """Return the cut without its rows."""

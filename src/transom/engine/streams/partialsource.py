@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeGuard
 
 import pyarrow as pa
 
 from transom.engine.spark.jobs import CutStats
+from transom.engine.state.absence import Heard
 from transom.model.time import Micros
 from transom.sources.base import Offset, Source
 
@@ -44,6 +45,12 @@ class PartialSource(Source, Protocol):
 
         None for a partition of which something lies behind the offset, or of whose site nothing has been heard.
         """
+
+    def heard(self, offset: Offset) -> Heard:
+        """Return what is known of the sites, given up to where the source was read."""
+
+    def leave_out(self, sites: Collection[str]) -> None:
+        """Take note of the sites that are left out and silent in this run: the source ends without them."""
 
 
 def brings_partials(source: Source) -> TypeGuard[PartialSource]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from transom.engine.cluster.merges import GroupExecutors, Merged
 from transom.engine.partials.tables import PartialTable
 from transom.engine.spark.deadletters import Letters
+from transom.engine.state.absence import missing_now, partitions_out
 from transom.engine.state.closing import Closing, Closure, failure_of
 from transom.engine.state.shares import cell_of
 from transom.engine.state.state import StreamState
@@ -19,6 +20,7 @@ from transom.engine.state.watermarks import WatermarkState
 from transom.engine.streams.compiling import QueryCompiler
 from transom.engine.streams.cuts import CutJob, CutOutcome, JobOptions, LoggedCut, Shed
 from transom.engine.streams.definition import StreamDefinition
+from transom.engine.streams.partialsource import brings_partials
 from transom.engine.streams.readers import Reader, RowBuffer
 from transom.engine.streams.seen import SeenSource
 from transom.engine.streams.sending import FlowSender, query_of
@@ -83,6 +85,8 @@ class RunningStream:
             self.compiled.queries, watermark, self.source.start(), ansi, executors, f"{executors.directory}"
         )
         self.state.arrange(self.compiled.stores)
+        if brings_partials(self.source) and definition.policy.absent_after is not None:
+            self.state.missing = {}
         self.seen = SeenSource(self.source, self.state.offset, now)
         """The source at the last look."""
         self.tables = TableVersions(session, tables)
@@ -167,6 +171,7 @@ class RunningStream:
                 piece, shed = take(self, piece)
                 self.seen.took(piece)
         self._injected()
+        self._leave_out(finish)
         state.watermark = self.foreseen()
         watermark = max(state.closed, MAX_TIME if finish else state.watermark.value) if not self.leaves else MIN_TIME
         if piece is None and not self.has_due(watermark, now):
@@ -184,6 +189,7 @@ class RunningStream:
             mark=self.source.mark(end) if end != state.offset else None,
             shed=shed,
             tables={} if piece is None else self.tables.newest(self.compiled.plan.lookup_tables, now),
+            missing=state.missing or {},
         )
 
     def has_open_windows(self) -> bool:
@@ -199,7 +205,23 @@ class RunningStream:
 
     def foreseen(self) -> WatermarkState:
         """Return the watermark that the next cut has, as far as is known."""
-        return self.state.watermark.advanced(self.definition.policy, self.seen.idle)
+        without = frozenset[int]()
+        if self.state.missing and brings_partials(self.source):
+            without = partitions_out(self.source.heard(self.state.offset).owners, self.state.missing)
+        return self.state.watermark.advanced(self.definition.policy, self.seen.idle, without)
+
+    def _leave_out(self, finish: bool) -> None:
+        """Decide for which sites windows do not wait; it stands in the log with the next cut.
+
+        Who is behind when no more rows are expected has said that all it has is there.
+        """
+        state = self.state
+        if state.missing is not None and brings_partials(self.source):
+            policy, heard = self.definition.policy, self.source.heard(state.offset)
+            missing = missing_now(policy, state.watermark, self.seen.idle, heard, state.missing)
+            state.missing = {site: each for site, each in missing.items() if each.out or not finish}
+            after = policy.absent_after or 0
+            self.source.leave_out({site for site in state.missing if heard.for_how_long(site) >= after})
 
     def _injected(self) -> None:
         """Take the watermarks that came from the source without rows."""
@@ -255,6 +277,8 @@ class RunningStream:
     def begin_close(self, cut: LoggedCut, settled: Set[str] = frozenset()) -> Closure | None:
         """Begin to close the windows that a logged cut completes; the stream rests until `finish_close`."""
         self._closing = True
+        if self.state.missing is not None:
+            self.state.missing = cut.missing
         return self.state.begin_close(cut.watermark, cut.number, cut.at, cut.closed, settled)
 
     def merge(self, closure: Closure) -> Sequence[Merged]:

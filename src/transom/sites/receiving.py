@@ -1,0 +1,129 @@
+"""The flows that end at a site: what comes is checked, and put into their inboxes; used on the loop's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from transom.engine.loop.loop import Loop
+from transom.errors import SiteError
+from transom.model.time import Micros
+from transom.sites.agreement import difference
+from transom.sites.arriving import ArrivingSource
+from transom.sites.flows import FlowDefinition
+from transom.sites.status import left_out
+from transom.widearea.carriers import Carrier
+from transom.widearea.parcels import Parcel, Reason, Refusal, Standing
+from transom.widearea.receivers import Action, Receiver, Store
+from transom.widearea.topology import Site
+
+
+class Receiving:
+    """What arrives at a site.
+
+    Args:
+        flows: All flows of the application, by name.
+        arriving: The sources of those that end here.
+        carrier: Of this site.
+        inbox_bytes: So much may wait for the stream of a flow.
+    """
+
+    def __init__(
+        self,
+        flows: Mapping[str, FlowDefinition],
+        arriving: Mapping[str, ArrivingSource],
+        carrier: Carrier,
+        inbox_bytes: int,
+    ) -> None:
+        self.sources = dict(arriving)
+        """By flow."""
+        self._flows, self._carrier, self._inbox_bytes = flows, carrier, inbox_bytes
+        self._receivers: dict[str, Receiver] = {}
+        self._checked: set[tuple[str, Site, str, int]] = set()
+        """Flows, sites and runs whose partials have the columns of those here."""
+        self._missing: dict[str, frozenset[Site]] = {}
+        """By flow, the sites without which windows go on, as people were told last."""
+        self._loop: Loop
+
+    def begin(self, loop: Loop, check: Callable[[], None]) -> None:
+        """Go on where the inboxes say.
+
+        Args:
+            loop: That of the site.
+            check: Returns while no other application has taken over the checkpoint.
+        """
+        self._loop, self._journal = loop, loop.starter.journal
+        for flow, source in self.sources.items():
+            source.inbox.check, source.once = check, loop.scheduler.once
+            self._receivers[flow] = Receiver(flow, source.standings())
+
+    def standings(self) -> list[Standing]:
+        """Return where the flows stand with each of their sites."""
+        return [standing for receiver in self._receivers.values() for standing in receiver.standings]
+
+    def expired(self, now: Micros) -> None:
+        """Refuse what has been held for too long."""
+        for flow, receiver in self._receivers.items():
+            self._do(receiver.expired(now), flow)
+
+    def listened(self, now: Micros) -> None:
+        """Take note that all was taken that came until a moment, monotonic time."""
+        for flow, source in self.sources.items():
+            source.listened(now)
+            self._tell_who_is_missing(flow)
+
+    def _tell_who_is_missing(self, flow: str) -> None:
+        """Tell people when windows go on without a site, and when they wait for it again."""
+        stream = self._loop.streams.get(self._flows[flow].arriving)
+        out = frozenset[Site]() if stream is None else frozenset(left_out(stream))
+        before = self._missing.get(flow, frozenset())
+        if out == before:
+            return
+        self._missing[flow] = out
+        for site in sorted(out - before):
+            self._journal.note(f"nothing is heard of {site}: the windows of the flow {flow!r} go on without its rows")
+        for site in sorted(before - out):
+            self._journal.note(f"{site} is heard again: the windows of the flow {flow!r} wait for its rows")
+
+    def take(self, now: Micros) -> None:
+        """Take in what the carrier has brought."""
+        arrivals, self._carrier.arrivals = self._carrier.arrivals, []
+        for parcel, via in arrivals:
+            if parcel.flow in self.sources:
+                self.sources[parcel.flow].came(part.site for part in parcel.parts)
+            if (refusal := self._refused(parcel)) is not None:
+                self._carrier.answer(via, refusal)
+            else:
+                self._do(self._receivers[parcel.flow].received(parcel, via, now), parcel.flow)
+
+    def _do(self, actions: Iterable[Action], flow: str) -> None:
+        for action in actions:
+            if isinstance(action, Store):
+                self.sources[flow].add(action.parcel)
+                self._journal.step("stored")
+                self._do(self._receivers[flow].stored(action), flow)
+            else:
+                self._carrier.answer(action.peer, action.message)
+
+    def _refused(self, parcel: Parcel) -> Refusal | None:
+        """Return why a parcel is not taken whatever came before it; None if it may be."""
+        source = self.sources.get(parcel.flow)
+        if source is None:
+            return Refusal.of(parcel, Reason.FLOW, detail="It does not end here.")
+        for part in parcel.parts:
+            if part.site not in source.sites:
+                return Refusal.of(parcel, Reason.FLOW, detail=f"{part.site} has no rows for it, as is known here.")
+        stream = self._loop.streams.get(self._flows[parcel.flow].arriving)
+        if stream is None:
+            return Refusal.of(parcel, Reason.FLOW, detail="Its queries failed here, and cannot start any more.")
+        if source.inbox.nbytes > self._inbox_bytes and source.waiting_bytes(stream.state.offset) > self._inbox_bytes:
+            return Refusal.of(parcel, Reason.FULL)
+        runs = {(parcel.flow, part.site, part.incarnation, part.epoch) for part in parcel.parts}
+        if parcel.body and not runs <= self._checked:
+            try:
+                different = difference(stream, parcel.body)
+            except SiteError as error:
+                return Refusal.of(parcel, Reason.DAMAGED, detail=error.message)
+            if different:
+                return Refusal.of(parcel, Reason.FLOW, detail=different)
+            self._checked |= runs
+        return None
