@@ -38,7 +38,7 @@ class MemorySink:
     def to_table(self, query: str) -> pa.Table | None:
         """Return all results of a query in the order of the cuts; None before the first."""
         tables = [table for (name, _), table in self.tables.items() if name == query]
-        return pa.concat_tables(tables) if tables else None
+        return pa.concat_tables(tables, promote_options="default") if tables else None
 
     def rows(self, query: str) -> list[dict[str, Any]]:
         """Return all results of a query in the order of the cuts, each row as a dictionary.

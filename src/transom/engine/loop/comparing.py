@@ -22,6 +22,8 @@ class Comparison:
     """The fate of the queries that the checkpoint knows and of those of the job."""
     retimed: Set[str]
     """Queries of which only the event time changed."""
+    reshaped: Set[str]
+    """Queries of which only changed what becomes of their aggregates: conditions, columns, names."""
     retyped: bool
     """Whether columns, or the event time, have other types or expressions than in the checkpoint."""
 
@@ -44,10 +46,16 @@ def compare(
     unchanged = {name: register.known[name].whole for name in lost if name in register.known}
     verdict = fate(register, {**job, **unchanged})
     retimed = _retimed(register, job, streams, verdict.changed)
-    verdict = replace(verdict, changed=tuple(name for name in verdict.changed if name not in retimed))
+    reshaped = {
+        name
+        for name in verdict.changed
+        if register.known[name].failure is None and _differ_in(register, job, name) <= {"results"}
+    }
+    changed = tuple(name for name in verdict.changed if name not in retimed | reshaped)
+    verdict = replace(verdict, changed=changed)
     _refuse_changed(register, job, verdict)
     retyped = _refuse_retyped(register, job, streams)
-    return Comparison(verdict, retimed, retyped or bool(retimed))
+    return Comparison(verdict, retimed, reshaped, retyped or bool(retimed) or bool(reshaped))
 
 
 def definitions(streams: Mapping[str, RunningStream], offered: bool = False) -> dict[str, dict[str, Any]]:
@@ -100,11 +108,13 @@ def _retimed(
 ) -> Set[str]:
     """Return those of the queries that changed of which nothing did but the expression of the stream's event time."""
     candidates = {name for stream in streams.values() for name in stream.compiler.retimed}.intersection(changed)
-    return {
-        name
-        for name in candidates
-        if without_types(register.known[name].whole) | {"rows": job[name]["rows"]} == without_types(job[name])
-    }
+    return {name for name in candidates if _differ_in(register, job, name) <= {"rows"}}
+
+
+def _differ_in(register: Register, job: Mapping[str, Any], name: str) -> Set[str]:
+    """Return in what the definitions of a query differ that make it another one."""
+    old, new = without_types(register.known[name].whole), without_types(job[name])
+    return {part for part in old.keys() | new.keys() if old.get(part) != new.get(part)}
 
 
 def refuse_mixed_times(retimed: Set[str], streams: Mapping[str, RunningStream]) -> None:

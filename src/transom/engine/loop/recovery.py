@@ -79,7 +79,7 @@ def recover(
     unfinished = restore(snapshot, streams) if snapshot else {}
     records = [record_of(record) for record in checkpoint.records]
     theirs = {name: query.sinks for name, query in register.known.items()}
-    batches = _replayed(checkpoint, streams, theirs, records, begins, unfinished, job.keys())
+    batches = _replayed(checkpoint, streams, theirs, records, begins, unfinished, job.keys(), compared.reshaped)
     begin_beside(streams, {*saved.get("streams", {}), *(each.stream for each in records if isinstance(each, Begun))})
     _arrange(streams, compared.fate)
     refuse_mixed_times(compared.retimed, streams)
@@ -115,6 +115,7 @@ def _replayed(
     begins: Mapping[str, int],
     unfinished: dict[str, LoggedCut],
     job: Set[str],
+    reshaped: Set[str],
 ) -> list[ResultBatch]:
     """Do again what the log says, and return the results that not all sinks are known to have.
 
@@ -126,11 +127,13 @@ def _replayed(
         begins: The record with which the present life of each query begins.
         unfinished: Cuts that were logged and not committed at the snapshot; at the end of the log afterwards.
         job: The queries of the job.
+        reshaped: Those whose conditions, columns or names of results are other ones than the checkpoint's.
     """
     delivered = delivered_in(records)
     before = pending(checkpoint.snapshot, delivered) if checkpoint.snapshot else ()
     batches = [batch for batch in before if batch.sinks and begins.get(batch.query, 0) < 0]
-    replay = Replay(checkpoint, streams, sinks, delivered, committed_in(records, streams, unfinished), unfinished)
+    read = committed_in(records, streams, unfinished)
+    replay = Replay(checkpoint, streams, sinks, delivered, read, reshaped, unfinished)
     for number, record in enumerate(records):
         batches.extend(replay.apply(record, {name for name in job if begins.get(name, number + 1) <= number}))
     return batches

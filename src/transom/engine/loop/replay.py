@@ -12,7 +12,7 @@ from transom.engine.loop.delivery import ResultBatch
 from transom.engine.loop.logrecords import Arrived, Begun, Committed, Delivered, Failed, LogRecord, Planned, Shipped
 from transom.engine.streams.cuts import LoggedCut
 from transom.engine.streams.stream import RunningStream
-from transom.errors import CheckpointCorruptError
+from transom.errors import CheckpointCorruptError, JobChangedError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.sources.base import Mark, Offset
 
@@ -48,6 +48,8 @@ class Replay:
     """Results that sinks have at the end of the log."""
     read: Mapping[str, Offset]
     """Up to where each stream has committed its rows at the end of the log."""
+    reshaped: Set[str]
+    """Queries whose results are other ones now than those that the log led to."""
     unfinished: dict[str, LoggedCut] = field(default_factory=dict)
     """Cuts that were logged and not committed so far, by stream."""
 
@@ -84,7 +86,10 @@ class Replay:
     def _begin(self, stream: RunningStream, cut: LoggedCut) -> Iterator[ResultBatch]:
         self.unfinished[stream.name] = cut
         require_rows(stream, cut.end, cut.mark)
-        for closing in stream.close(cut, cut.at, self._settled(stream, cut.number)):
+        settled = self._settled(stream, cut.number)
+        for closing in stream.close(cut, cut.at, settled):
+            if closing.query in self.reshaped - settled and closing.windows:
+                raise _reshaped_too_early(closing.query)
             if closing.error is not None:  # perhaps it was killed before it could log that
                 stream.fail(closing.query, str(closing.error))
             elif closing.results is not None and (missing := self._missing(closing.query, cut.number)):
@@ -121,6 +126,15 @@ class Replay:
                 CORRUPT_REMEDY,
             )
         return cut
+
+
+def _reshaped_too_early(query: str) -> JobChangedError:
+    return JobChangedError(
+        f"The query {query!r} has another having, select or rename than in the checkpoint, which has windows that "
+        "closed before the application ended without saying so, as after a kill: some may be written, some not.",
+        "Run once with the former ones (transom run --once), which ends what was under way, and then with the new "
+        "ones; or give the query a new name, which starts afresh.",
+    )
 
 
 def require_rows(stream: RunningStream, offset: Offset, mark: Mark) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -12,7 +12,7 @@ from transom.engine.spark.compile import Compiled
 from transom.engine.state.closing import Closing
 from transom.engine.state.stores import new_store
 from transom.engine.streams.derived import DerivedSource
-from transom.errors import DefinitionError
+from transom.errors import DefinitionError, JobChangedError
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.sources.base import Offset
 from transom.sources.schemas import check_reserved, position
@@ -74,6 +74,22 @@ class ResultsSource(DerivedSource):
     def has_read(self, cut: int, offset: Offset) -> bool:
         """Tell whether the results of a cut of the parent lie before an offset."""
         return cut <= position(offset)
+
+    def restore(self, state: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
+        """Take in what `held` returned.
+
+        Raises:
+            JobChangedError: Results that wait have other columns than the query's.
+        """
+        super().restore(state, tables)
+        for item in self._items:
+            if item.table is not None and item.table.column_names != self.schema.names:
+                raise JobChangedError(
+                    f"Results of {self.query!r} that wait to be read have the columns "
+                    f"{', '.join(item.table.column_names)}; now they would be {', '.join(self.schema.names)}.",
+                    "Run once with the former select or rename (transom run --once), which reads them, and then with "
+                    "the new one.",
+                )
 
     def closed(self, cut: int, closings: Sequence[Closing], closed: Micros, ingested: Micros) -> None:
         """Take the windows that no row can change any more since a logged cut of the parent."""
