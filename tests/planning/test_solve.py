@@ -15,7 +15,7 @@ from transom.errors import DefinitionError
 from transom.planning.model import Machine, Model
 from transom.planning.moments import NORMAL, Residuals, cantelli
 from transom.planning.profile import Profile
-from transom.planning.solve import EXACT, Goal, Plan, Search, solve
+from transom.planning.solve import EXACT, Goal, Plan, Search, Size, solve, told
 
 cluster = partial(Machine, shared=False)
 
@@ -67,6 +67,24 @@ def test_the_smallest_machine_that_keeps_the_limit_is_found():
     assert [size.factor >= 1 for size in plan.sizes] == [False, True]
     again = Model(known, cluster(2), plan.choice.tuning, plan.goal.rates).predict()
     assert again.streams["s"].result.mean <= 1.8
+
+
+def test_the_smallest_of_many_machines_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch):
+    asked = []
+    monkeypatch.setattr("transom.planning.solve._size", lambda *given: Size(given[3], 0, 1.0, given[1]))
+    known, rate = profile(s=stream(row=2e-5)), 900_000.0
+
+    def machine(executors: int) -> Machine:
+        asked.append(executors)
+        return cluster(executors)
+
+    goal = Goal({"s": rate}, {"s": 2.0}, None)
+    plan = solve(known, goal, machine, 100)
+    found = plan.sizes[-1].executors
+    assert plan.kept
+    assert not Search(known, cluster(found - 1)).best(goal).kept
+    assert [size.executors for size in plan.sizes] == told(found)
+    assert len(set(asked) - set(told(found))) <= 8
 
 
 def test_what_cannot_be_met_says_the_nearest_rate_and_limit():

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 
 import pytest
-from tests.planning.profiles import stream
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.planning.profiles import costs_of_streams, stream
 
 from transom.model.phases import Phase
 from transom.model.tuning import StreamTuning
 from transom.planning.cuts import Cutting, clock, units
 from transom.planning.keys import KeyCurve
 from transom.planning.orders import slowest_of
+from transom.planning.phases import CUT
 from transom.planning.profile import PhaseCost, StreamProfile
 
 ROOT = KeyCurve(((100.0, 10.0), (10_000.0, 100.0)))
@@ -111,3 +114,9 @@ def test_a_cut_longer_than_the_time_between_closings_brings_several_together():
     cutting.closings = 3.0
     assert cutting.of(10).work(Phase.DELIVER) == 150
     assert cutting.of(10).work(Phase.CONSOLIDATE) == 210
+
+
+@given(costs_of_streams, st.floats(1, 1e6), st.sampled_from([None, 100, 20_000]), st.floats(0.2, 8), st.floats(0, 1e5))
+def test_the_time_of_a_cut_is_that_of_its_phases(one, rows, rows_per_task, free, rate):
+    cutting = Cutting(one, StreamTuning(0, None, rows_per_task, 3), 8, free, rate)
+    assert cutting.seconds(rows) == pytest.approx(sum(cutting.of(rows).mean(phase) for phase in CUT))

@@ -226,7 +226,11 @@ class Model:
         state.slot = self._slot(state, [each.shared for each in others])
         state.thread = _thread_wait([part for each in others for part in each.thread])
         state.cycle = cycle(
-            self._rates[name], 0.0, state.profile.piece, lambda rows: state.between(self._taken(state, rows))
+            self._rates[name],
+            0.0,
+            state.profile.piece,
+            lambda rows: state.between(self._taken(state, rows)),
+            near=state.cycle if state.shown is not None else math.inf,
         )
         if math.isfinite(state.cycle):
             state.rows = self._rates[name] * state.cycle

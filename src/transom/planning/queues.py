@@ -24,6 +24,8 @@ SECANTS = 6
 """Steps after which a cycle that still moves is looked for by bisection."""
 NEAR = 1e-5
 """Relative step of the secants at which a cycle is reached."""
+AROUND = 2e-3
+"""So far around a cycle that is nearly right it is looked for, as a part of it."""
 CLOSE = 1e-4
 """Relative width of the interval at which bisection ends."""
 LONGEST = 1e3
@@ -59,7 +61,9 @@ def queueing(rate: float, regular: float, service: Moments) -> Moments:
     return Moments(mean, max(0.0, square - mean**2))
 
 
-def cycle(rate: float, trigger: float, piece: float, seconds: Callable[[float], float]) -> float:
+def cycle(
+    rate: float, trigger: float, piece: float, seconds: Callable[[float], float], near: float = math.inf
+) -> float:
     """Return the time from one cut of a stream to the next, T = max(trigger, piece, seconds(rate T)); or infinity.
 
     Args:
@@ -67,6 +71,7 @@ def cycle(rate: float, trigger: float, piece: float, seconds: Callable[[float], 
         trigger: Least time between two starts, seconds.
         piece: Time from one arrival of rows to the next, seconds: no cut is made of nothing.
         seconds: Of a cut with so many rows, and until the next one; infinite if it never ends.
+        near: Where it was when something else was a little different; there it is looked for first.
 
     Found by secants (Steffensen's method), from below; by bisection where the time of a cut has steps, as with the
     number of its tasks. Where the rows of a cut cost more than the time in which they came, however many they are,
@@ -76,6 +81,10 @@ def cycle(rate: float, trigger: float, piece: float, seconds: Callable[[float], 
     def after(length: float) -> float:
         return max(trigger, piece, seconds(rate * length))
 
+    if near < LONGEST:
+        low, high = (1 - AROUND) * near, (1 + AROUND) * near
+        if (above := after(low) - low) > 0 >= (below := after(high) - high):
+            return _between(after, low, above, high, below)
     now = least = after(0.0)
     if least > LONGEST:
         return math.inf
@@ -100,9 +109,23 @@ def _crossing(after: Callable[[float], float], low: float) -> float:
         low, high = high, 3 * high
         if high > LONGEST:
             return math.inf
+    return _between(after, low, after(low) - low, high, after(high) - high)
+
+
+def _between(after: Callable[[float], float], low: float, above: float, high: float, below: float) -> float:
+    """Return such a length between two, given by how much the next cycle exceeds them: the first, not the other."""
+    halve = False
     while high - low > CLOSE * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if after(middle) > middle else (low, middle)
+        # On a line, false position is there at once; at a step it creeps, so that every other look is in the middle.
+        middle = (low + high) / 2 if halve else low + (high - low) * min(0.99, max(0.01, above / (above - below)))
+        halve = not halve
+        off = after(middle) - middle
+        if abs(off) <= NEAR * middle:
+            return middle
+        if off > 0:
+            low, above = middle, off
+        else:
+            high, below = middle, off
     return high
 
 

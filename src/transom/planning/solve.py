@@ -1,15 +1,15 @@
 """From rates and a limit to the smallest machine and the settings that keep it.
 
-For each machine, from the smallest on, the settings with the least latency are sought: whole numbers (jobs at once,
-tasks of a cut) are enumerated, the trigger is minimised over by SciPy's bounded search, and the largest rate within the
-limit is found by bisection. The trigger of each stream is the same share of its limit, so that the least margin over
-the streams is largest.
+On a machine the settings with the least latency are sought: whole numbers (jobs at once, tasks of a cut) are
+enumerated, the trigger is minimised over by SciPy's bounded search. The trigger of each stream is the same share of its
+limit, so that the least margin over the streams is largest. The smallest machine that suffices is found by bisection,
+as latency falls with the cores; and so is the largest rate that a machine does within the limit.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from transom.errors import DefinitionError, require_extra
@@ -24,6 +24,10 @@ SHARES = (0.05, 0.15, 0.35, 0.8)
 """Triggers, as shares of the limit, that all whole numbers are tried with."""
 REFINED = 2
 """As many of them are then looked at closely."""
+PROMISING = 4
+"""As many of them are looked at where another rate is tried that is near."""
+EACH = 4
+"""A plan tells of machines of which each is larger than the one before by one such part, or by one executor."""
 STEPS = 14
 """Steps of the bounded search."""
 EXACT = 0.01
@@ -106,7 +110,7 @@ class Plan:
 
     goal: Goal
     sizes: tuple[Size, ...]
-    """From the smallest machine on, up to the one that suffices or the largest there may be."""
+    """From the smallest machine on, some of those up to the one that suffices or the largest there may be."""
     choice: Choice
     """The settings at the stated rates on the last of them."""
     division: Mapping[str, float] = field(default_factory=dict)
@@ -136,14 +140,50 @@ def solve(profile: Profile, goal: Goal, machines: Callable[[int], Machine], most
         DefinitionError: SciPy is not installed.
     """
     require_extra("planning", ("scipy",), "Planning")
+    searches: dict[int, tuple[Search, Choice]] = {}
+
+    def on(executors: int) -> tuple[Search, Choice]:
+        if executors not in searches:
+            search = Search(profile, machines(executors))
+            searches[executors] = search, search.best(goal)
+        return searches[executors]
+
+    smallest = first(lambda executors: on(executors)[1].kept, most)
     sizes: list[Size] = []
-    for executors in range(1, most + 1):
-        search = Search(profile, machines(executors))
-        choice = search.best(goal)
-        sizes.append(_size(search, goal, executors, choice, sizes[-1].factor if sizes else 0.0))
-        if choice.kept:
-            break
+    for executors in told(smallest or most):
+        sizes.append(_size(*on(executors), goal, executors, sizes[-1] if sizes else None))
+    choice = on(smallest or most)[1]
     return Plan(goal, tuple(sizes), choice, _division(profile, goal, choice.prediction))
+
+
+def first(suffices: Callable[[int], bool], most: int) -> int | None:
+    """Return the smallest number from 1 to `most` that suffices, where all larger ones do, too; None if none does.
+
+    >>> first(lambda number: number >= 11, 40), first(lambda number: False, 40)
+    (11, None)
+    """
+    less, enough = 0, 1
+    while not suffices(enough):
+        if enough == most:
+            return None
+        less, enough = enough, min(2 * enough, most)
+    while enough - less > 1:
+        middle = (less + enough) // 2
+        less, enough = (less, middle) if suffices(middle) else (middle, enough)
+    return enough
+
+
+def told(last: int) -> list[int]:
+    """Return the numbers of executors that a plan tells of: few of many, and the last two.
+
+    >>> told(6), told(21)
+    ([1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 18, 20, 21])
+    """
+    found, number = {last, max(1, last - 1)}, 1
+    while number < last:
+        found.add(number)
+        number += max(1, number // EACH)
+    return sorted(found)
 
 
 class Search:
@@ -159,18 +199,24 @@ class Search:
 
     def best(self, goal: Goal) -> Choice:
         """Return the settings with the least ratio of latency to limit."""
+        return self._among(goal, list(self._whole_numbers()), REFINED)[0]
+
+    def _among(self, goal: Goal, some: Sequence[tuple[int, int]], refined: int) -> tuple[Choice, list[tuple[int, int]]]:
+        """Return the best settings with some whole numbers, and these numbers, the most promising first.
+
+        Args:
+            goal: Rates and limits.
+            some: Slots and tasks.
+            refined: With so many of them the best trigger is looked for.
+        """
         tried = [
-            (self._choice(goal, slots, tasks, share), slots, tasks)
-            for slots, tasks in self._whole_numbers()
-            for share in SHARES
+            (min((self._choice(goal, *each, share) for share in SHARES), key=lambda one: one.ratio), each)
+            for each in some
         ]
-        tried.sort(key=lambda each: each[0].ratio)
-        found, seen = tried[0][0], set[tuple[int, int]]()
-        for _, slots, tasks in tried:
-            if (slots, tasks) not in seen and len(seen) < REFINED:
-                seen.add((slots, tasks))
-                found = min(found, self._refined(goal, slots, tasks), key=lambda each: each.ratio)
-        return found
+        tried.sort(key=lambda one: one[0].ratio)
+        ranked = [each for _, each in tried]
+        choices = [tried[0][0], *(self._refined(goal, *each) for each in ranked[:refined])]
+        return min(choices, key=lambda each: each.ratio), ranked
 
     def largest(self, goal: Goal, low: float, high: float) -> tuple[float, Choice | None]:
         """Return the largest factor of the rates within the limit, by bisection.
@@ -183,19 +229,24 @@ class Search:
         Returns:
             The factor, 0 if no rate is within the limit, and the settings for it.
         """
-        within: Choice | None = None
-        if low == 0 and not (within := self.best(goal.times(LEAST))).kept:
+        if low == 0 and not self.best(goal.times(LEAST)).kept:
             return 0.0, None
-        low = max(low, LEAST)
-        while high < LARGEST and (choice := self.best(goal.times(high))).kept:
-            low, high, within = high, high + 2 * max(high - low, high * EXACT), choice
-        while high - low > EXACT * high:
-            middle = (low + high) / 2
-            if (choice := self.best(goal.times(middle))).kept:
-                low, within = middle, choice
-            else:
-                high = middle
-        return low, within or self.best(goal.times(low))
+        low, every = max(low, LEAST), list(self._whole_numbers())
+        within, ranked = self._among(goal.times(low), every, REFINED)
+        while True:
+            while high < LARGEST:
+                choice, order = self._among(goal.times(high), every, REFINED)
+                if not choice.kept:
+                    break
+                low, high, within, ranked = high, high + 2 * max(high - low, high * EXACT), choice, order
+            while high - low > EXACT * high:
+                middle = (low + high) / 2
+                choice, _ = self._among(goal.times(middle), ranked[:PROMISING], 1)
+                low, high, within = (middle, high, choice) if choice.kept else (low, middle, within)
+            # Other whole numbers may do a little more.
+            high = low * (1 + 2 * EXACT)
+            if high >= LARGEST or not self.best(goal.times(high)).kept:
+                return low, within
 
     def _whole_numbers(self) -> Iterator[tuple[int, int]]:
         cores, streams = self.machine.cores, len(self._profile.streams)
@@ -253,10 +304,11 @@ class Search:
         return self._profile.streams[name].residuals.quantile(result, goal.share)
 
 
-def _size(search: Search, goal: Goal, executors: int, choice: Choice, smaller: float) -> Size:
-    """Return the most that a machine can do; a smaller one could do so many times the rates."""
-    low = max(smaller, 1.0 if choice.kept else 0.0)
-    high = low * (1 + 2 / executors) if smaller > 0 else 1.25
+def _size(search: Search, choice: Choice, goal: Goal, executors: int, smaller: Size | None) -> Size:
+    """Return the most that a machine can do, given what a smaller one can."""
+    before = smaller.factor if smaller is not None else 0.0
+    low = max(before, 1.0 if choice.kept else 0.0)
+    high = low * (1 + 2 * (executors / smaller.executors - 1)) if smaller is not None and before > 0 else 1.25
     factor, within = search.largest(goal, low, high if choice.kept else min(1.0, high))
     return Size(executors, search.machine.cores, factor, within or choice)
 
