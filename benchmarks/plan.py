@@ -3,24 +3,34 @@
 After Table 4 and Figure 6f to i of Li, Diao and Shenoy (2015). For each job and limit the largest rate is planned that
 two cores do. Part `planned` runs it, for the mean and for the 0.99 quantile. Part `rules` looks for the largest rate
 that is really within the limit, in steps of 4 %, for rules of thumb, for Transom's defaults, and for what was planned.
+Part `machines` needs no quiet machine: in virtual time it looks for the smallest number of executors that really keeps
+a limit, for random jobs whose costs are known, and tells how often the planned number is right to within one.
 """
 
 from __future__ import annotations
 
+import random
+import time
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from statistics import median
+from typing import TYPE_CHECKING
 
 from benchmarks.harness import CORES, Run, benchmark
 from benchmarks.model_jobs import JOBS, PIECE
 from benchmarks.model_runs import Seen, measure, profiled
 from benchmarks.rates import Search as RateSearch
 from benchmarks.rates import Trial
+from benchmarks.simulated_plans import Truth, compiled_once, play, random_truth, virtual_session
 from benchmarks.worker import Worker
 from transom.model.tuning import StreamTuning, Tuning
 from transom.planning.model import Machine
 from transom.planning.profile import Profile
-from transom.planning.solve import Choice, Goal, Search
+from transom.planning.solve import Choice, Goal, Search, first, solve
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LIMITS = {"words": 1.0, "windowed": 3.0, "clicks": 1.0}
 """Seconds."""
@@ -30,7 +40,14 @@ STEP = 1.04
 """Of one rate to the next that is looked at."""
 GROWING = 2.0
 """A backlog of so many limits at the end has grown."""
-REDUCED = "one job, one run of 20 s each instead of three of 90, no rules of thumb"
+JOBS_IN_VIRTUAL_TIME = 100
+SECONDS = 30.0
+"""Virtual seconds of each."""
+EXECUTORS = 40
+"""There are so many at most."""
+TIMED = 10
+"""Of so many jobs plans are made in full, and timed."""
+REDUCED = "one job, one run of 20 s each instead of three of 90, no rules of thumb; 10 random jobs instead of 100"
 
 
 @dataclass(frozen=True)
@@ -169,9 +186,89 @@ def keep(run: Run, worker: Worker, plans: list[Planned], seconds: float, repeats
         run.figure(f"{name}.runs", float(repeats * len(some)))
 
 
+@dataclass(frozen=True)
+class Numbers:
+    """The smallest number of executors that keeps the limits of a job; None if there are not so many."""
+
+    planned: int | None
+    real: int | None
+    """In virtual time, with the settings that are planned for each number."""
+
+    @property
+    def right(self) -> bool:
+        """Whether they differ by one at most."""
+        if self.planned is None or self.real is None:
+            return self.planned is self.real
+        return abs(self.planned - self.real) <= 1
+
+
+def of_executors(cores: int, executors: int) -> Machine:
+    """Return the machine with so many executors."""
+    return Machine(executors * cores, shared=False)
+
+
+def numbers(run: Run, session: SparkSession, truth: Truth, cores: int) -> Numbers:
+    """Return the numbers of a job."""
+    goal = Goal(truth.rates, truth.limits, None)
+    chosen, kept = dict[int, Choice](), dict[int, bool]()
+
+    def by_plan(executors: int) -> Choice:
+        if executors not in chosen:
+            chosen[executors] = Search(truth.profile, of_executors(cores, executors)).best(goal)
+        return chosen[executors]
+
+    def really(executors: int) -> bool:
+        if executors not in kept:
+            seen = play(
+                session, run.fresh("virtual"), truth, executors * cores, SECONDS, by_plan(executors).tuning, executors
+            )
+            kept[executors] = all(seen.mean(name) <= (1 - goal.margin) * limit for name, limit in truth.limits.items())
+        return kept[executors]
+
+    planned = first(lambda executors: by_plan(executors).kept, EXECUTORS)
+    real = planned or EXECUTORS
+    while real > 1 and really(real - 1):
+        real -= 1
+    while real <= EXECUTORS and not really(real):
+        real += 1
+    return Numbers(planned, real if real <= EXECUTORS else None)
+
+
+def machines(run: Run, session: SparkSession) -> None:
+    """Plan random jobs, and look how many executors they really need."""
+    found, took = [], []
+    with compiled_once():
+        for number in range(10 if run.quick else JOBS_IN_VIRTUAL_TIME):
+            chance = random.Random(number)
+            cores = chance.choice((1, 2, 4))
+            truth = random_truth(chance, cores, EXECUTORS)
+            found.append(numbers(run, session, truth, cores))
+            if number < TIMED:
+                began = time.process_time()
+                goal = Goal(truth.rates, truth.limits, None)
+                solve(truth.profile, goal, partial(of_executors, cores), EXECUTORS)
+                took.append(time.process_time() - began)
+            run.say(f"job {number}, {len(truth.rates)} streams: {found[-1].planned} planned, {found[-1].real} needed")
+    off = [abs(each.planned - each.real) for each in found if each.planned is not None and each.real is not None]
+    run.table(
+        "executors, planned and needed",
+        ["", "jobs"],
+        [[f"off by {by}", off.count(by)] for by in sorted(set(off))]
+        + [["only one of both is there", sum((each.planned is None) is not (each.real is None) for each in found)]],
+    )
+    run.figure("sim.right", float(sum(each.right for each in found)))
+    run.figure("sim.jobs", float(len(found)))
+    run.figure("plan_s", max(took))
+
+
 def main() -> None:
     """Run the benchmark."""
-    with benchmark("plan", REDUCED, parts=("planned", "rules")) as run:
+    with benchmark("plan", REDUCED, parts=("machines", "planned", "rules")) as run:
+        if "machines" in run.parts:
+            machines(run, virtual_session())
+            run.compared += 1
+        if not {"planned", "rules"} & set(run.parts):
+            return
         jobs = ["words"] if run.quick else list(LIMITS)
         seconds = 20.0 if run.quick else 90.0
         with Worker("model_runner", run.work) as worker:

@@ -170,7 +170,7 @@ def test_other_streams_and_their_driver_leave_the_rest_of_the_cores():
     said = predicted(known, 10_000, Machine(4, driver=0.2), trigger=on_looks(1.0), rows_per_task=1_000)
     cut = Cutting(each, tuning(known, 1.0, rows_per_task=1_000).of("b"), 4, 4).of(10_000)
     tasks, driver = (sum(cut.work(phase) for phase in phases if phase not in OF_WINDOWS) for phases in (TASKS, DRIVER))
-    free = 4 - 0.2 - driver - tasks / 2  # one of the two slots is its own
+    free = 4 - 0.2 - driver - tasks  # one of the two slots is its own, and the other one all that the other needs
     for phase in TASKS:
         assert said.streams["a"].phases[phase].mean == pytest.approx(cut.work(phase) / free)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.planning.moments import Moments
-from transom.planning.queues import LONGEST, Shared, cycle, gate_wait, queueing, slot_wait, third_moment
+from transom.planning.queues import LONGEST, Shared, beside, cycle, gate_wait, queueing, slot_wait, third_moment
 
 LOADS = st.floats(0.01, 0.95)
 
@@ -115,9 +115,31 @@ def test_the_wait_at_the_gate_is_that_of_a_simulated_one(piece: float, regular: 
         upto = int(np.searchsorted(arrivals, start, side="right"))
         waits.extend(start - arrivals[at:upto])
         started, at = start, upto
-    said = gate_wait(length, piece, regular)
+    said = gate_wait(Moments(length), piece, regular)
     assert said.mean == pytest.approx(np.mean(waits), abs=0.02)
     assert said.sigma == pytest.approx(np.std(waits), abs=0.02)
+
+
+@pytest.mark.parametrize("varied", [0.02, 0.1, 0.3])
+@pytest.mark.parametrize("load", [0.6, 0.8, 0.9, 0.97])
+def test_pieces_like_clockwork_wait_for_cuts_that_are_longer_than_others(load: float, varied: float):
+    """A tenth of the time between two of them is what it may be off; before, none waited."""
+    lengths = np.random.default_rng(4).gamma(1 / varied, load * varied, 20_000)
+    waits, free, piece = [], 0.0, 0
+    for length in lengths:
+        start = max(float(piece), free)
+        upto = max(piece, math.floor(start))
+        waits.extend(start - np.arange(piece, upto + 1))
+        piece, free = upto + 1, start + length
+    assert gate_wait(Moments.with_scv(load, varied), 1.0, 0.0).mean == pytest.approx(np.mean(waits), abs=0.1)
+
+
+@pytest.mark.parametrize(("count", "slots"), [(1, 2), (2, 2), (4, 2), (8, 4), (3, 1)])
+def test_what_others_run_beside_a_job_is_what_fits_into_the_other_slots(count: int, slots: int):
+    others = [Shared(Moments(0.3), 1.0)] * count
+    running = np.random.default_rng(4).random((100_000, count)) < 0.3
+    fits = np.minimum(running.sum(axis=1), slots - 1).sum() / running.sum()
+    assert beside(others, slots) == pytest.approx(fits if count >= slots else 1.0, abs=0.01)
 
 
 def simulated_slots(jobs: list[Moments], think: list[float], slots: int) -> Moments:

@@ -27,7 +27,7 @@ from transom.planning.moments import NEVER, Moments, mixed
 from transom.planning.orders import slowest
 from transom.planning.phases import CUT, DRIVER, TASKS, THREAD
 from transom.planning.profile import Equipment, Profile, StreamProfile
-from transom.planning.queues import Shared, cycle, gate_wait, queueing, slot_wait, waiting_share
+from transom.planning.queues import Shared, beside, cycle, gate_wait, queueing, slot_wait, waiting_share
 
 ROUNDS = 40
 """Steps in which the streams' waits for each other must settle."""
@@ -219,7 +219,7 @@ class Model:
         """Let a stream see the others as they are assumed now."""
         state, slots = self._states[name], self._tuning.slots
         others = [each.shown for other, each in self._states.items() if other != name and each.shown is not None]
-        busy = (slots - 1) / slots * sum(each.tasks for each in others)
+        busy = beside([each.shared for each in others], slots) * sum(each.tasks for each in others)
         if self._machine.shared:
             busy += self._machine.driver + sum(each.driver for each in others)
         state.cutting = self._cutting(name, state.profile, busy)
@@ -277,7 +277,12 @@ class Model:
         stream, cut = state.profile, state.cutting.of(rows)
         phases = {phase: cut.phase(phase) for phase in Phase}
         # Arrivals meet long times between two starts more often than short ones.
-        lengths = [(share * length, length) for share, length in state.lengths(self._taken(state, rows)) if share]
+        taken, varied = self._taken(state, rows), sum(phases[phase].variance for phase in CUT)
+        lengths = [
+            (share * length, Moments(length, varied if length == taken else 0.0))
+            for share, length in state.lengths(taken)
+            if share
+        ]
         mixes = [(weight, self._waits(state, length, phases[Phase.LOOK])) for weight, length in lengths]
         phases |= {phase: mixed([(weight, waits[phase]) for weight, waits in mixes]) for phase in WAITS}
         phases[Phase.COMMIT] += state.thread
@@ -286,14 +291,14 @@ class Model:
         return phases
 
     @staticmethod
-    def _waits(state: _State, length: float, look: Moments) -> dict[Phase, Moments]:
+    def _waits(state: _State, between: Moments, look: Moments) -> dict[Phase, Moments]:
         """Return how long rows wait that come between two starts which are so far apart.
 
         A wait for a slot is the last part of it: what comes before waits for all of that part, what comes meanwhile for
         the rest. Only what finds the stream at rest waits for a look, and then for a slot.
         """
-        piece, regular, slot = state.profile.piece, state.profile.regular, state.slot
-        share, gate = waiting_share(length, piece, regular), gate_wait(length, piece, regular)
+        piece, regular, slot, length = state.profile.piece, state.profile.regular, state.slot, between.mean
+        share, gate = waiting_share(between, piece, regular), gate_wait(between, piece, regular)
         part = min(slot.mean, length)
         within = share * ((length - part) * part + min(slot.square, length**2) / 2) / length if length > 0 else 0.0
         within = min(within, gate.mean)

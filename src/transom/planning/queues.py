@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from transom.planning.moments import NEVER, Moments
 
@@ -129,37 +130,43 @@ def _between(after: Callable[[float], float], low: float, above: float, high: fl
     return high
 
 
-def waiting_share(length: float, piece: float, regular: float) -> float:
+def waiting_share(length: Moments, piece: float, regular: float) -> float:
     """Return which share of the arrivals does not find the stream at rest.
 
     If pieces come less often than cuts may start, one that comes late enough does. For pieces at random times, g apart
-    on average, a cycle T takes in T/g + exp(-T/g) of them, and all but the last wait.
+    on average, a cycle T takes in T/g + exp(-T/g) of them, and all but the last wait. Those that come like clockwork
+    all find it at rest if cuts are always shorter than the time between two; as single cuts are longer than others,
+    pieces wait as in a queue, but never longer than a cut, as that takes all that wait. Both bounds of the mean wait go
+    together like resistors side by side.
 
     Args:
         length: Time that must pass between two starts, T: the trigger or the cut, seconds.
         piece: Mean time from one arrival to the next, seconds.
         regular: Squared coefficient of variation of that, 0 to 1.
     """
-    if piece <= 0 or length <= 0:
+    mean = length.mean
+    if piece <= 0 or mean <= 0:
         return 1.0
-    at_random = length / piece / (length / piece + math.exp(-length / piece))
-    like_clockwork = 0.0 if length <= piece else 1.0
+    at_random = mean / piece / (mean / piece + math.exp(-mean / piece))
+    queue = queueing(1 / piece, 0.0, length).mean / (mean / 2)
+    like_clockwork = queue / (1 + queue) if math.isfinite(queue) else 1.0
     return min(1.0, regular) * at_random + (1 - min(1.0, regular)) * like_clockwork
 
 
-def gate_wait(length: float, piece: float, regular: float) -> Moments:
-    """Return how long rows wait for the next cut of their stream, without the spread of the cut's length itself.
+def gate_wait(length: Moments, piece: float, regular: float) -> Moments:
+    """Return how long rows wait for the next cut of their stream.
 
     What arrives while a cut is under way, or the trigger since its start, waits for the next one, anything up to the
     whole cycle with equal chance (E[T^2] / 2 E[T] over cycles of several lengths, see `model`). What finds the stream
     at rest does not wait.
 
     Args:
-        length: Time that must pass between two starts, T: the trigger or the cut, seconds.
+        length: Time that must pass between two starts, T: the trigger or the cut, seconds. Its spread counts only for
+            how many find the stream at rest.
         piece: Mean time from one arrival to the next, seconds.
         regular: Squared coefficient of variation of that, 0 to 1.
     """
-    return Moments.spread(length).in_share(waiting_share(length, piece, regular))
+    return Moments.spread(length.mean).in_share(waiting_share(length, piece, regular))
 
 
 @dataclass(frozen=True)
@@ -184,6 +191,24 @@ class Shared:
         return min(1.0 - self.running, self.wait / self.cycle) if self.cycle > 0 else 0.0
 
 
+def _running(others: Sequence[Shared]) -> npt.NDArray[np.float64]:
+    """Return the chances that none, one, two, ... of the streams run, independent of each other."""
+    chances = np.ones(1)
+    for other in others:
+        chances = np.convolve(chances, (1 - other.running, other.running))
+    return chances
+
+
+def beside(others: Sequence[Shared], slots: int) -> float:
+    """Return which share of what the others run can run beside a job, which has one of the slots itself."""
+    if len(others) < slots:
+        return 1.0
+    chances = _running(others)
+    counts = np.arange(len(chances))
+    running = float(chances @ counts)
+    return float(chances @ np.minimum(counts, slots - 1)) / running if running > 0 else 1.0
+
+
 def slot_wait(others: Sequence[Shared], slots: int) -> Moments:
     """Return how long a job waits for one of the slots, first come first served.
 
@@ -196,9 +221,7 @@ def slot_wait(others: Sequence[Shared], slots: int) -> Moments:
     """
     if len(others) < slots:
         return Moments()
-    chances = np.ones(1)  # that so many of the others run
-    for other in others:
-        chances = np.convolve(chances, (1 - other.running, other.running))
+    chances = _running(others)
     busy = float(chances[slots:].sum())
     if busy <= 0:
         return Moments()

@@ -1,0 +1,77 @@
+"""Jobs with phases in virtual time: tasks share the cores, and what is measured of them is what they cost."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from benchmarks.plan import Numbers
+from benchmarks.simulated_plans import Truth, play, random_truth
+from pyspark.sql import SparkSession
+
+from transom.engine.control.phases import PhaseRecorder
+from transom.model.phases import CutPhases, Phase
+from transom.model.tuning import StreamTuning, Tuning
+from transom.planning.profile import Equipment, PhaseCost, Profile, StreamProfile
+
+COSTS = {
+    Phase.PLAN: PhaseCost(0.05),
+    Phase.LAUNCH: PhaseCost(0.01, 0.002),
+    Phase.MAP: PhaseCost(0.02, 0.0005),
+    Phase.EXCHANGE: PhaseCost(0.03),
+    Phase.COLLECT: PhaseCost(0.01),
+    Phase.COMMIT: PhaseCost(0.008),
+    Phase.CONSOLIDATE: PhaseCost(0.004),
+}
+
+
+def seen(spark: SparkSession, directory: Path, streams: int, cores: int) -> tuple[list[CutPhases], float]:
+    one = StreamProfile(COSTS, piece=1.0, closing=2.0)
+    names = [f"s{number}" for number in range(streams)]
+    truth = Truth(
+        Profile("", Equipment(cores, False), dict.fromkeys(names, one)),
+        dict.fromkeys(names, 400.0),
+        dict.fromkeys(names, 3.0),
+    )
+    cuts: list[CutPhases] = []
+
+    def prepare(app):
+        app._phases = lambda: PhaseRecorder(cuts.append, every=1)
+
+    tuning = Tuning(streams, dict.fromkeys(names, StreamTuning(50_000, None, 100, 2)))
+    played = play(spark, directory / "checkpoint", truth, cores, 20.0, tuning, prepare=prepare)
+    return [cut for cut in cuts if cut.rows and cut.stream == "s0"], played.mean("s0")
+
+
+@pytest.mark.usefixtures("compiled_once")
+def test_phases_take_what_they_cost(spark: SparkSession, tmp_path: Path) -> None:
+    """400 rows in four tasks on two cores: two waves of 70 ms; then two tasks of 30 ms beside each other."""
+    cuts, latency = seen(spark, tmp_path, 1, 2)
+    assert len(cuts) >= 18
+    expected = {"plan": 0.05, "launch": 0.022, "map": 0.14, "exchange": 0.03, "collect": 0.01}
+    for cut in cuts:
+        assert cut.tasks == 4
+        assert {str(phase): cut.seconds[phase] for phase in Phase if str(phase) in expected} == pytest.approx(
+            expected, abs=1e-4
+        )
+        assert cut.seconds[Phase.COMMIT] == pytest.approx(0.008, abs=1e-4)
+    # A row is seen at once, as the grid of looks is that of arrivals; then all phases, commit and consolidation.
+    assert latency == pytest.approx(0.252 + 0.008 + 0.004, abs=0.051)
+
+
+@pytest.mark.usefixtures("compiled_once")
+def test_jobs_share_the_cores_task_by_task(spark: SparkSession, tmp_path: Path) -> None:
+    cuts, _ = seen(spark, tmp_path, 2, 2)
+    assert {round(cut.seconds[Phase.MAP], 3) for cut in cuts} <= {0.28, 0.21}
+
+
+def test_numbers_are_right_to_within_one() -> None:
+    assert Numbers(3, 4).right
+    assert Numbers(None, None).right
+    assert not Numbers(3, 5).right
+    assert not Numbers(40, None).right
+
+
+def test_random_jobs_are_the_same_again() -> None:
+    assert random_truth(random.Random(3), 2, 40) == random_truth(random.Random(3), 2, 40)
