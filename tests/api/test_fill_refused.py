@@ -1,4 +1,4 @@
-"""What `fill` refuses, with the remedy, in Python and TOML; what `explain` says of it."""
+"""What `fill` refuses, with the remedy, in Python and TOML; what `explain` says of it, and of queries for rows."""
 
 from __future__ import annotations
 
@@ -120,3 +120,21 @@ def test_the_plan_says_what_is_filled_in() -> None:
     assert built.definition("x")["fill"] == "previous for at most 1 day"
     shown = "".join(part if isinstance(part, str) else part[0] for part in _consolidate(_query(built, "console"), ()))
     assert shown == "series: 1 minute; n = count(*) filled with previous for at most 1 day → console"
+
+
+def test_rows_that_are_passed_on_have_no_windows_in_the_plan() -> None:
+    """The window in which they are counted is a hundred years long, and nobody's."""
+    app = tm.App(cast("Any", NoSession()), checkpoint="ckpt")
+    stream = app.stream(tm.sources.files("in/*.json", schema="sensor string, at timestamp"), event_time="at")
+    stream.where("sensor <> ''").rows().to(tm.sinks.parquet("out"), "kept")
+    app.join(stream, stream, on="sensor", between=(0, "1 hour")).window("1 day").agg(n=tm.count()).to(
+        tm.sinks.console(), "joined"
+    )
+    shown = {
+        query.name: "".join(part if isinstance(part, str) else part[0] for part in _consolidate(told, ()))
+        for definition in app._definitions()
+        for query in definition.queries
+        for told in [_query(query, "sink")]
+    }
+    assert shown["kept"] == "kept: the rows themselves → sink"
+    assert shown["join1.left"] == "join1.left: the rows themselves in windows of 1 minute → sink"

@@ -103,6 +103,11 @@ class WindowedQuery:
         return self.early is not None or self.lateness > 0
 
     @property
+    def passes_rows(self) -> bool:
+        """Whether it passes on all rows that it sees, and none is late: its window only counts them."""
+        return self.keeps_rows and self.lateness > 0
+
+    @property
     def margin(self) -> Micros:
         """The distance of the watermark beyond the end of its windows, in microseconds, at which they are closed.
 

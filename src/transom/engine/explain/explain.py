@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from transom.engine.explain.explanation import Explanation
@@ -13,7 +13,7 @@ from transom.engine.spark.compile import Compiled
 from transom.engine.streams.definition import StreamDefinition
 from transom.model.time import format_duration
 from transom.model.window import windows_text
-from transom.windows.components import Component
+from transom.windows.components import Component, KeySet
 from transom.windows.operators import Attributes, Fused, Operator, OperatorKind, Schema
 from transom.windows.panes import Grid
 from transom.windows.query import LatencyTarget, WindowedQuery
@@ -72,13 +72,14 @@ def _query(query: WindowedQuery, sink: str) -> dict[str, Any]:
         "name": query.name,
         "where": None if query.condition is None else str(query.condition),
         "group_by": [str(key) for key in query.keys],
-        "windows": windows_text(query.windows),
-        "aggregates": {column: a.describe() for column, a in query.aggregates},
+        "rows": query.keeps_rows,
+        "windows": [] if query.passes_rows else windows_text(query.windows),
+        "aggregates": {} if query.keeps_rows else {column: a.describe() for column, a in query.aggregates},
         "results": [str(step) for step in query.steps],
         "fill": None if query.fill is None else str(query.fill),
         "within": None if target is None else _target(target),
         "early": None if query.early is None else format_duration(query.early),
-        "lateness": format_duration(query.lateness) if query.lateness else None,
+        "lateness": format_duration(query.lateness) if query.lateness and not query.passes_rows else None,
         "sink": sink,
     }
 
@@ -88,7 +89,10 @@ def _target(target: LatencyTarget) -> dict[str, Any]:
     return {"limit": format_duration(target.limit), "quantile": target.quantile, **sheds}
 
 
-def _panes(grid: Grid) -> list[dict[str, str]]:
+def _panes(key_sets: Iterable[KeySet]) -> list[dict[str, str]]:
+    """Return the panes of the windows that users know of; none where rows are only passed on."""
+    queries = [query for key_set in key_sets for query in key_set.queries if not query.passes_rows]
+    grid = Grid.of(window for query in queries for window in query.windows)
     fixed = [{"every": format_duration(slide), "offset": format_duration(offset)} for slide, offset in grid.edges]
     return fixed + [{"every": str(calendar)} for calendar in grid.calendars]
 
@@ -99,7 +103,7 @@ def _component(component: Component, tier: str) -> dict[str, Any]:
         "transformations": component.branch,
         "group_by": [str(key) for key in component.keys],
         "form": (Form.DIRECT if component.direct else Form.SPLIT).value,
-        "panes": [] if component.direct else _panes(component.grid),
+        "panes": [] if component.direct else _panes(component.key_sets),
         "partials": [partial_text(primitive) for primitive in component.primitives],
         "tier": tier,
         "shared": {"aggregates_of_queries": needed, "partials_computed": len(component.primitives)},
@@ -142,7 +146,7 @@ def _notes(stream: StreamGraph, definition: StreamDefinition) -> dict[str, dict[
         notes[compute.name] |= {
             "where": None if key_set.condition is None else str(key_set.condition),
             "form": (Form.DIRECT if component.direct else Form.SPLIT).value,
-            "panes": [] if component.direct else _panes(key_set.grid),
+            "panes": [] if component.direct else _panes([key_set]),
             "partials": [partial_text(primitive) for primitive in wanted],
             "from_partials_of": None if compute is finest else finest.name,
         }

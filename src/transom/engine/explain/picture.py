@@ -9,6 +9,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from transom.sinks.printing import plain_text
+from transom.windows.splitting import Form
 
 _STYLES = {"map": "blue", "compute": "magenta", "consolidate": "green", "join": "yellow"}
 _HEAD = "bold cyan"
@@ -96,7 +97,10 @@ def _compute(operator: Plan, operators: Plan, names: Mapping[str, str]) -> list[
     text: list[str | tuple[str, str]] = [(by, "bold")]
     if operator["where"]:
         text += [(" where ", _DIM), operator["where"]]
-    text += [(" in panes of ", _DIM), panes] if panes else [" window by window"]
+    if panes:
+        text += [(" in panes of ", _DIM), panes]
+    elif operator["form"] == Form.DIRECT.value:
+        text += [" window by window"]
     text += [(": ", _DIM), ", ".join(operator["partials"])]
     source = operator["from_partials_of"]
     if source is not None:
@@ -107,11 +111,14 @@ def _compute(operator: Plan, operators: Plan, names: Mapping[str, str]) -> list[
 
 
 def _consolidate(query: Plan, feeds: Sequence[str]) -> list[str | tuple[str, str]]:
-    text: list[str | tuple[str, str]] = [(query["name"], "bold"), ": ", ", ".join(query["windows"])]
+    text: list[str | tuple[str, str]] = [(query["name"], "bold"), ": "]
+    if query["rows"]:
+        text += ["the rows themselves", *([(" in windows of ", _DIM)] if query["windows"] else [])]
+    text += [", ".join(query["windows"])]
     values = ", ".join(
         column if column == call else f"{column} = {call}" for column, call in query["aggregates"].items()
     )
-    text += [("; ", _DIM), values]
+    text += [("; ", _DIM), values] if values else []
     if query["fill"] is not None:
         text += [(" filled with ", _DIM), query["fill"]]
     for step in query["results"]:
