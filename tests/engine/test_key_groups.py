@@ -81,7 +81,7 @@ def test_sessions_of_a_group_that_moves_smoothly_are_divided_by_their_beginning(
     moved = groups.moved(move(groups, 0, target), Strategy.SMOOTH, cut=3, boundary=30)
 
     def routed(*starts: tuple[int, int], write: str = "") -> dict[str, tuple[tuple[int, int], int]]:
-        sessions = tuple(AskedSessions(gap, b"", each) for gap, each in enumerate(starts))
+        sessions = tuple(AskedSessions(str(gap), b"", each) for gap, each in enumerate(starts))
         merge = replace(merge_of(4, []), request=MergeRequest(b"", sessions=sessions, write=write))
         found = moved.routed(merge.by_group(moved.home), merge)
         return {one.home: (one.starts, len(one.slices)) for one in found if one.group == 0}

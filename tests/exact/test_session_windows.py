@@ -35,6 +35,29 @@ def by_spark(
     return list(plain_rows(result.select("w.start", "w.end", *keys, *values).toArrow()))
 
 
+def cut_by_spark(
+    spark: SparkSession, source: PiecewiseSource, rows: Sequence[Row], gap: int, most: int, keys: Sequence[str]
+) -> list[Row]:
+    """What Spark's batch says of sessions that are cut by whole seconds: a fold over the sorted times of each key."""
+    frame = spark.createDataFrame(source._from_python(rows), source.schema).coalesce(1)
+    one = "named_struct('first', {first}, 'last', t, 'n', {n})"
+    found = frame.groupBy(*keys).agg(
+        F.expr(
+            f"""aggregate(sort_array(collect_list(unix_micros(at))), array(struct(0L as first, 0L as last, 0L as n)),
+            (done, t) -> CASE WHEN done[0].n > 0 AND t <= done[0].last + {gap}
+                AND t < floor(done[0].first / {SECOND}) * {SECOND} + {most}
+            THEN concat(array({one.format(first="done[0].first", n="done[0].n + 1")}), slice(done, 2, size(done)))
+            ELSE concat(array({one.format(first="t", n="1L")}), done) END)"""
+        ).alias("found")
+    )
+    found = found.select(*keys, F.explode("found").alias("s")).where("s.n > 0")
+    end = F.expr(f"least(s.last + {gap}, floor(s.first / {SECOND}) * {SECOND} + {most})")
+    result = found.select(
+        F.timestamp_micros("s.first").alias("start"), F.timestamp_micros(end).alias("end"), *keys, "s.n"
+    )
+    return list(plain_rows(result.toArrow()))
+
+
 def random_rows(draw: random.Random, count: int, spread: int) -> list[Row]:
     """Rows whose times go forward by up to 4 s at a step and lie up to `spread` off; many fall on whole seconds."""
     rows, now = [], 0
@@ -46,7 +69,7 @@ def random_rows(draw: random.Random, count: int, spread: int) -> list[Row]:
 
 
 def test_sessions_equal_those_of_spark_whatever_the_cuts_restarts_and_other_queries(interpreted, tmp_path):
-    """Five queries share one scan: three gaps, sessions and fixed windows in one query, keys that others refine."""
+    """Queries share one scan: three gaps, sessions and fixed windows in one query, keys that others refine, cuts."""
     draw = random.Random(7)
     source = PiecewiseSource(SCHEMA, (40, 25, 60, 35))
     rows = random_rows(draw, 220, 6 * SECOND)
@@ -63,6 +86,9 @@ def test_sessions_equal_those_of_spark_whatever_the_cuts_restarts_and_other_quer
             sink, "coarse"
         )
         stream.window(tm.session_window("2 seconds")).agg(n=tm.count()).to(sink, "global")
+        cut = keyed.window(tm.session_window("5 seconds", at_most="8 seconds")).agg(n=tm.count())
+        cut.to(sink, "cut")
+        cut.results().group_by("k").window("1 minute").agg(n=tm.sum("n"), many=tm.count()).to(sink, "of the cut")
         keyed.window(tm.sliding("6 seconds", every="4 seconds")).agg(n=tm.count()).to(sink, "sliding")
 
     bench = Bench(interpreted, tmp_path, define)
@@ -86,6 +112,15 @@ def test_sessions_equal_those_of_spark_whatever_the_cuts_restarts_and_other_quer
     coarse = spark_says(5 * SECOND, ["k"], n=n, mean=F.avg("x"))
     assert bench.rows("coarse") == sorted(coarse, key=repr)
     assert bench.rows("global") == sorted(spark_says(2 * SECOND, [], n=n), key=repr)
+    cut = cut_by_spark(interpreted, source, rows, 5 * SECOND, 8 * SECOND, ["k", "j"])
+    assert bench.rows("cut") == sorted(cut, key=repr)
+    assert len(cut) > len(bench.rows("short")), "some are cut"
+    minutes: dict[Row, list[int]] = {}
+    for _, end, k, _, rows_of in cut:
+        start = (end - 1) // (60 * SECOND) * 60 * SECOND
+        minutes.setdefault((start, start + 60 * SECOND, k), []).append(rows_of)
+    chained = [(*window, sum(counts), len(counts)) for window, counts in minutes.items()]
+    assert bench.rows("of the cut") == sorted(chained, key=repr), "none is late for those who read them"
     fixed: dict[Row, int] = {}
     for k, j, _, moment in rows:
         start = moment // (5 * SECOND) * 5 * SECOND
@@ -98,12 +133,12 @@ def test_sessions_equal_those_of_spark_whatever_the_cuts_restarts_and_other_quer
 
 
 def simulated(
-    rows: Sequence[Row], cuts: Sequence[LoggedCut], gap: int, key: Callable[[Row], Any]
+    rows: Sequence[Row], cuts: Sequence[LoggedCut], gap: int, key: Callable[[Row], Any], most: float = float("inf")
 ) -> tuple[list[Row], list[Row]]:
     """Return sessions (start, end, key, rows) and late rows, cut by cut and row by row as DESIGN states the rules.
 
     A cut first emits the sessions that end before its watermark; of its rows, those are late whose time plus the gap is
-    before the watermark.
+    before the watermark; where sessions last at most so many whole seconds, those that are before it themselves.
     """
     emitted: list[Row] = []
     late: list[Row] = []
@@ -117,9 +152,10 @@ def simulated(
             mine = sorted((row for row in held if key(row) == name), key=lambda row: row[-1])
             for row, following in zip(mine, [*mine[1:], None], strict=True):
                 run.append(row)
-                if following is None or following[-1] - row[-1] > gap:
-                    if row[-1] + gap < watermark:
-                        emitted.append((run[0][-1], row[-1] + gap, name, len(run)))
+                limit = run[0][-1] // SECOND * SECOND + most
+                if following is None or following[-1] - row[-1] > gap or following[-1] >= limit:
+                    if min(row[-1] + gap, limit) < watermark:
+                        emitted.append((run[0][-1], min(row[-1] + gap, limit), name, len(run)))
                     else:
                         kept += run
                     run = []
@@ -128,7 +164,7 @@ def simulated(
     for cut in cuts:
         close(cut.watermark)
         for row in rows[cut.start : cut.end]:
-            (held if row[-1] + gap >= cut.watermark else late).append(row)
+            (held if row[-1] + (gap if most == float("inf") else 0) >= cut.watermark else late).append(row)
     close(float("inf"))
     return sorted(emitted, key=repr), late
 

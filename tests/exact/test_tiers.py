@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -124,6 +125,8 @@ def check_sessions(spark: SparkSession, directory: Any, seed: int, turns: Sequen
         )
         both.agg(**values).to(sink, "both")
         stream.group_by("k").window(tm.session_window(gaps[1] * SECOND)).agg(n=tm.count()).to(sink, "coarse")
+        cut = tm.session_window(gaps[0] * SECOND, at_most=(2 * gaps[0] + 1) * SECOND)
+        stream.group_by("k").window(cut).agg(n=tm.count()).to(sink, "cut")
         stream.where("x < 50").window(tm.session_window(gaps[0] * SECOND)).agg(n=tm.count()).to(sink, "few")
         early = stream.group_by("k").window("5 seconds", early="2 seconds", lateness="2 seconds")
         early.agg(n=tm.count()).to(sink, "early")
@@ -156,6 +159,7 @@ def check_sessions(spark: SparkSession, directory: Any, seed: int, turns: Sequen
         ("both", gaps[0], rows, lambda row: row[:2]),
         ("coarse", gaps[1], rows, lambda row: row[:1]),
         ("few", gaps[0], None, lambda row: ()),
+        ("cut", gaps[0], rows, lambda row: row[:1]),
     ):
         pieces = [rows[cut.start : cut.end] for cut in cuts]
         if some is None:
@@ -163,7 +167,8 @@ def check_sessions(spark: SparkSession, directory: Any, seed: int, turns: Sequen
         flat = [row for piece in pieces for row in piece]
         ends = list(itertools.accumulate(map(len, pieces)))
         own = [replace(cut, start=end - len(p), end=end) for cut, end, p in zip(cuts, ends, pieces, strict=True)]
-        sessions, out = simulated(flat, own, gap * SECOND, key)
+        most = (2 * gap + 1) * SECOND if query == "cut" else math.inf
+        sessions, out = simulated(flat, own, gap * SECOND, key, most)
         late += len(out)
         if query != "both":
             assert bench.rows(query) == sorted(((a, b, *name, n) for a, b, name, n in sessions), key=repr)

@@ -50,21 +50,23 @@ def test_fixed_windows_hold_their_rows(times: list[int], windows: list[WindowSpe
     assert all(end - start == windows[0].length for start, end in spans)
 
 
-@given(st.lists(TIMES_TAKEN, min_size=1, max_size=6), LENGTHS, WATERMARKS)
-def test_sessions_hold_their_rows(times: list[int], gap: int, watermark: int) -> None:
-    store = SessionStore(SessionSpec(gap), pa.schema([]), {})
+@given(st.lists(TIMES_TAKEN, min_size=1, max_size=6), LENGTHS, WATERMARKS, st.sampled_from([None, LONGEST]))
+def test_sessions_hold_their_rows(times: list[int], gap: int, watermark: int, longest: int | None) -> None:
+    spec = SessionSpec(gap, longest)
+    store = SessionStore(spec, pa.schema([]), {})
     moments = np.array(times, np.int64)
     store.add(pa.table({"_": moments}), {TIMES: {"first": moments, "last": moments}}, MIN_TIME)
     runs: list[list[int]] = []
     for time in sorted(times):
-        if runs and time - runs[-1][1] <= gap:
+        if runs and time - runs[-1][1] <= gap and (longest is None or time < runs[-1][2]):
             runs[-1][1] = time
         else:
-            runs.append([time, time])
+            runs.append([time, time, time // spec.unit * spec.unit + LONGEST])
     ended = store.take(watermark)
-    assert sorted(ended.last.tolist()) == [last for _, last in runs if last + gap < watermark]
+    ends = [min(last + gap, limit) if longest else last + gap for _, last, limit in runs]
+    assert sorted(ended.last.tolist()) == [run[1] for run, end in zip(runs, ends, strict=True) if end < watermark]
     rest = store.take(MAX_TIME)
-    assert sorted(ended.first.tolist() + rest.first.tolist()) == [first for first, _ in runs]
+    assert sorted(ended.first.tolist() + rest.first.tolist()) == [first for first, *_ in runs]
 
 
 @pytest.mark.parametrize("unit", ["day", "week", "month", "quarter", "year"])

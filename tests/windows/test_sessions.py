@@ -1,11 +1,15 @@
 """Sessions as mergeable intervals, against one pass over the sorted rows of each key."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import transom as tm
+from transom.errors import DefinitionError
 from transom.model.expression import Expression
 from transom.model.time import MAX_TIME, MIN_TIME
 from transom.model.window import SessionSpec
@@ -16,7 +20,7 @@ from transom.windows.panes import Grid
 from transom.windows.pieces import SessionPieces
 from transom.windows.sessions import SessionStore
 
-MS = 1_000
+MS, SECOND = 1_000, 1_000_000
 GAP = 10 * MS
 COUNT, HIGH = Count(), Extreme(Expression("x"), "max")
 TYPES = {COUNT: {"count": pa.int64()}, HIGH: {"value": pa.int64()}}
@@ -26,8 +30,12 @@ Row = tuple[str, int, int]
 """Key, time, value."""
 
 
-def store_of(gap: int = GAP) -> SessionStore:
-    return SessionStore(SessionSpec(gap), KEYS, TYPES)
+KINDS = [SessionSpec(GAP), SessionSpec(GAP, GAP), SessionSpec(GAP, 25 * MS), SessionSpec(GAP, 12_500)]
+"""Without a limit, and with limits in whole milliseconds and not."""
+
+
+def store_of(spec: SessionSpec = KINDS[0]) -> SessionStore:
+    return SessionStore(spec, KEYS, TYPES)
 
 
 def partials(rows: list[Row], grid: Grid) -> tuple[pa.Table, dict]:
@@ -51,14 +59,18 @@ def partials(rows: list[Row], grid: Grid) -> tuple[pa.Table, dict]:
     return table, states
 
 
-def sessions_of(rows: list[Row], gap: int = GAP) -> list[tuple]:
+def sessions_of(rows: list[Row], spec: SessionSpec = KINDS[0]) -> list[tuple]:
     """Key, start, end, count and largest value of each session, by one pass over the sorted rows."""
     found: list[list] = []
+    limit = MAX_TIME
     for key, time, value in sorted(rows):
-        if found and found[-1][0] == key and time <= found[-1][2]:
-            found[-1] = [key, found[-1][1], time + gap, found[-1][3] + 1, max(found[-1][4], value)]
+        if found and found[-1][0] == key and time <= found[-1][2] and time < limit:
+            found[-1] = [key, found[-1][1], min(time + spec.gap, limit), found[-1][3] + 1, max(found[-1][4], value)]
         else:
-            found.append([key, time, time + gap, 1, value])
+            if spec.at_most is not None:
+                unit = MS if spec.at_most % MS == 0 else 1
+                limit = time // unit * unit + spec.at_most
+            found.append([key, time, min(time + spec.gap, limit), 1, value])
     return sorted(map(tuple, found))
 
 
@@ -67,66 +79,75 @@ def taken(store: SessionStore, watermark: int) -> list[tuple]:
     if not len(out):
         return []
     names = store.keys.take(out.ids)[0].to_pylist()
-    columns = (out.first, out.last + store.spec.gap, out.states[COUNT]["count"], out.states[HIGH]["value"])
-    assert (np.diff(out.last) >= 0).all()
+    ends = store.spec.ends(out.first, out.last)
+    columns = (out.first, ends, out.states[COUNT]["count"], out.states[HIGH]["value"])
+    assert (np.diff(ends) >= 0).all()
     return [(name, *values) for name, *values in zip(names, *(c.tolist() for c in columns), strict=True)]
 
 
 ROWS = st.lists(
-    st.tuples(st.sampled_from("abc"), st.integers(-60, 60).map(lambda t: t * 2_500), st.integers(0, 9)), max_size=25
+    st.tuples(st.sampled_from("abc"), st.integers(-120, 120).map(lambda t: t * 1_250), st.integers(0, 9)), max_size=25
 )
 
 
 @st.composite
-def grids(draw: st.DrawFn) -> Grid:
+def grids(draw: st.DrawFn, spec: SessionSpec = KINDS[0]) -> Grid:
     finer = [tm.tumbling("3 ms")]
-    return Grid.of([SessionSpec(GAP), *draw(st.sampled_from([[], finer, [tm.sliding("7 ms", every="5 ms")]]))])
+    return Grid.of([spec, *draw(st.sampled_from([[], finer, [tm.sliding("7 ms", every="5 ms")]]))])
 
 
-@given(st.lists(ROWS, max_size=6), grids(), st.data())
-@settings(max_examples=200, deadline=None)
-def test_sessions_are_those_of_the_rows_in_time_whatever_the_cuts_panes_and_restarts(cuts, grid, data):
-    """A row is late when alone its session would be closed; a session that was emitted is never joined again."""
-    store, watermark = store_of(), MIN_TIME
+@given(st.lists(ROWS, max_size=6), st.sampled_from(KINDS), st.data())
+@settings(max_examples=300, deadline=None)
+def test_sessions_are_those_of_the_rows_in_time_whatever_the_cuts_panes_and_restarts(cuts, spec, data):
+    """A row is late when alone its session would be closed; a session that was emitted is never joined again.
+
+    Where sessions are cut, rows behind the watermark are late.
+    """
+    grid = data.draw(grids(spec))
+    store, watermark = store_of(spec), MIN_TIME
     got, open_rows, wanted = [], [], []
     for rows in cuts:
-        in_time = [row for row in rows if row[1] + GAP >= watermark]
-        limit = watermark - GAP
+        limit = watermark - (GAP if spec.at_most is None else 0)
+        in_time = [row for row in rows if row[1] >= limit]
         for piece in ([r for r in rows if r[1] < limit], [r for r in rows if r[1] >= limit]):
             if piece:
                 store.add(*partials(piece, grid), watermark)
         open_rows += in_time
         if data.draw(st.booleans()):
             saved = store.rows()
-            store = store_of()
-            store.add(*saved[1:], watermark) if len(saved[0]) else None
+            store = store_of(spec)
+            store.add(*saved[1:], MIN_TIME) if len(saved[0]) else None
         if data.draw(st.booleans()):
             store.compact()
+        if data.draw(st.booleans()):
+            store.due(watermark + 20 * MS)  # asking changes nothing
         watermark = max(watermark, data.draw(st.integers(-120, 160).map(lambda t: t * 1_250)))
-        due = [s for s in sessions_of(open_rows) if s[2] < watermark]
+        due = [s for s in sessions_of(open_rows, spec) if s[2] < watermark]
         assert sorted(store.due(watermark).tolist()) == sorted(s[1] for s in due)
         wanted += due
         open_rows = [r for r in open_rows if not any(s[0] == r[0] and s[1] <= r[1] < s[2] for s in due)]
+        assert store.first_end() <= min((s[2] for s in sessions_of(open_rows, spec)), default=MAX_TIME)
         now = taken(store, watermark)
         assert sorted(now) == sorted(due)
         got += now
-    last = max((s[2] for s in sessions_of(open_rows)), default=MIN_TIME)
-    assert store.last_end() == last
-    assert sorted(taken(store, MAX_TIME)) == sessions_of(open_rows)
+    last = max((s[2] for s in sessions_of(open_rows, spec)), default=MIN_TIME)
+    assert store.last_end() == last if spec.at_most is None else store.last_end() >= last
+    assert sorted(taken(store, MAX_TIME)) == sessions_of(open_rows, spec)
     assert len(store) == 0
     ends = [(s[0], s[2]) for s in got]
     assert len(set(ends)) == len(ends)
 
 
-@given(ROWS, grids(), st.data())
-@settings(max_examples=300, deadline=None)
-def test_rows_that_are_never_behind_the_watermark_make_the_same_sessions_in_any_cuts(rows, grid, data):
+@given(ROWS, st.sampled_from(KINDS), st.data())
+@settings(max_examples=400, deadline=None)
+def test_rows_that_are_never_behind_the_watermark_make_the_same_sessions_in_any_cuts(rows, spec, data):
     """The delay is the least with which no row is behind the watermark if each row is a cut, so that some are at it."""
     newest, delay = MIN_TIME, 0
     for _, time, _ in rows:
         newest = max(newest, time)
         delay = max(delay, newest - time)
-    store, got, place, newest = store_of(), [], 0, MIN_TIME
+    grid = data.draw(grids(spec))
+    store, got, place, newest = store_of(spec), [], 0, MIN_TIME
     while place < len(rows):
         watermark = newest - delay if place else MIN_TIME
         got += taken(store, watermark)
@@ -134,7 +155,72 @@ def test_rows_that_are_never_behind_the_watermark_make_the_same_sessions_in_any_
         assert min(time for _, time, _ in cut) >= store.spec.late_before(watermark)
         store.add(*partials(cut, grid), watermark)
         place, newest = place + len(cut), max(newest, *(time for _, time, _ in cut), MIN_TIME)
-    assert sorted(got + taken(store, MAX_TIME)) == sessions_of(rows)
+    assert sorted(got + taken(store, MAX_TIME)) == sessions_of(rows, spec)
+
+
+def test_a_session_is_cut_from_its_first_row_on_by_whole_seconds():
+    """An hour of clicks, one each 20 s: at most 2 minutes from 0.7 s on are those up to 100.7 s, and so on."""
+    store = SessionStore(tm.session_window("30 s", at_most="2 minutes"), KEYS, TYPES)
+    rows = [("a", i * 20 * SECOND + 700 * MS, i) for i in range(180)]
+    store.add(*partials(rows, Grid.of([store.spec])), MIN_TIME)
+    cut = taken(store, 3_500 * SECOND)
+    assert cut[0] == ("a", 700 * MS, 120 * SECOND, 6, 5)
+    assert cut[1] == ("a", 120 * SECOND + 700 * MS, 240 * SECOND, 6, 11)
+    assert len(cut) == 29
+    assert len(store) == 1, "it is known where the last one begins"
+    assert len(taken(store, MAX_TIME)) == 1
+
+
+def test_an_earlier_row_moves_the_cuts_that_follow():
+    store = SessionStore(SessionSpec(GAP, 20 * MS), KEYS, TYPES)
+    grid = Grid.of([store.spec])
+    store.add(*partials([("a", time * MS, 1) for time in (10, 18, 24, 32)], grid), MIN_TIME)
+    assert [s[1] for s in taken(store, 9 * MS)] == []
+    store.add(*partials([("a", 9 * MS, 1)], grid), 9 * MS)
+    assert taken(store, 29 * MS) == []
+    assert taken(store, 29 * MS + 1) == [("a", 9 * MS, 29 * MS, 4, 1)]
+    assert taken(store, MAX_TIME) == [("a", 32 * MS, 42 * MS, 1, 1)]
+
+
+def test_what_is_known_of_a_long_session_is_one_interval():
+    """An hour with a row each 10 ms, in 3,600 commits: the store holds what is not decided yet."""
+    store = SessionStore(tm.session_window("1 second", at_most="30 minutes"), KEYS, TYPES)
+    grid, most = Grid.of([store.spec]), 0
+    for second in range(3_600):
+        rows = [("a", second * SECOND + i * 10 * MS, 1) for i in range(100)]
+        store.add(*partials(rows, grid), second * SECOND)
+        assert len(taken(store, second * SECOND)) == (second in (1801,))
+        most = max(most, len(store))
+    assert most < 10
+    assert [row[3] for row in taken(store, MAX_TIME)] == [180_000]
+
+
+@pytest.mark.parametrize(
+    ("gap", "at_most", "said"),
+    [
+        ("30 minutes", "2 minutes", "at_most is 2 minutes, shorter than the gap of 30 minutes"),
+        ("30 minutes", 0, "Give at least the gap of 30 minutes"),
+        ("30 minutes", "-1 hour", "Give at least the gap of 30 minutes"),
+        ("30 minutes", "two hours", "session at_most: 'two hours' is not a duration"),
+        (0, "1 hour", "the gap is 0 seconds"),
+    ],
+)
+def test_limits_that_make_no_sense_are_refused(gap, at_most, said):
+    with pytest.raises(DefinitionError, match=re.escape(said)):
+        tm.session_window(gap, at_most=at_most)
+
+
+@pytest.mark.parametrize(
+    ("gap", "at_most", "unit"),
+    [
+        ("30 minutes", "2 hours", SECOND),
+        ("500 ms", "2 hours", MS),
+        ("30 minutes", "1800.5 seconds", MS),
+        ("1 ms", 1_001, 1),
+    ],
+)
+def test_lengths_are_measured_by_units(gap, at_most, unit):
+    assert tm.session_window(gap, at_most=at_most).grain == unit
 
 
 def test_a_session_is_open_while_the_watermark_is_at_its_end():

@@ -6,9 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
+
 from transom.errors import DefinitionError
-from transom.model.calendar import UNITS, CalendarSpec
-from transom.model.time import MAX_TIME, MIN_TIME, Duration, Micros, format_duration, parse_duration
+from transom.model.calendar import UNITS, CalendarSpec, Numbers
+from transom.model.time import (
+    MAX_TIME,
+    MICROS_PER_SECOND,
+    MIN_TIME,
+    Duration,
+    Micros,
+    format_duration,
+    parse_duration,
+)
 
 MAX_STEPS = 1_500
 """More windows than this of one cumulation are taken for a mistake: each closes by itself."""
@@ -93,37 +103,83 @@ class WindowSpec:
         return text
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class SessionSpec:
     """Windows of activity: the rows of a key, in order of time, up to a pause longer than the gap; microseconds.
 
     A session is [first row, last row + gap). As in Spark, two rows exactly one gap apart are in one session; so a row
     at the session's end can still join it, and a session is closed when the watermark is after its end.
 
+    With `at_most` a session ends that long after it began, by whole units, and the next row begins another one.
+
     Raises:
-        DefinitionError: The gap is not positive.
+        DefinitionError: The gap is not positive, or longer than the longest session.
     """
 
     gap: Micros
+    at_most: Micros | None = None
+    """No session is longer; None for no limit."""
 
     def __post_init__(self) -> None:
         if self.gap < 1_000:
             raise DefinitionError(
                 f"session window: the gap is {format_duration(self.gap)}.", "The shortest gap is 1 ms."
             )
+        if self.at_most is not None and self.at_most < self.gap:
+            most, gap = format_duration(self.at_most), format_duration(self.gap)
+            raise DefinitionError(
+                f"session window: at_most is {most}, shorter than the gap of {gap}, so that no pause would ever end a "
+                "session.",
+                f'Write session_window("{most}", at_most="{gap}") if they were mixed up.'
+                if self.at_most >= 1_000
+                else f"Give at least the gap of {gap}.",
+            )
+
+    @property
+    def unit(self) -> Micros:
+        """The unit by which the length of sessions is measured, never longer than the gap.
+
+        Seconds if `at_most` is whole ones, else milliseconds or microseconds.
+        """
+        most = self.at_most or 0
+        return next(unit for unit in (MICROS_PER_SECOND, 1_000, 1) if most % unit == 0 and unit <= self.gap)
+
+    @property
+    def grain(self) -> Micros:
+        """Rows of a key between two neighbouring multiples of this are in one session, whatever other rows come."""
+        return self.gap if self.at_most is None else self.unit
+
+    @property
+    def key(self) -> str:
+        """Name in checkpoints and files."""
+        return str(self.gap) if self.at_most is None else f"{self.gap}-{self.at_most}"
+
+    def limits(self, first: Numbers) -> Numbers:
+        """Return the moments from which on rows are not in the sessions that begin with these rows, for `at_most`."""
+        return first - first % self.unit + (self.at_most or 0)
+
+    def ends(self, first: Numbers, last: Numbers) -> Numbers:
+        """Return the ends of sessions, given the times of their first and last rows."""
+        ends: Numbers = last + self.gap
+        return ends if self.at_most is None else np.minimum(ends, self.limits(first))
 
     def late_before(self, watermark: Micros) -> Micros:
-        """Return the moment before which a row is late, given the watermark: alone, its session would be closed."""
-        if watermark <= MIN_TIME or watermark >= MAX_TIME:
+        """Return the moment before which a row is late, given the watermark.
+
+        Alone, its session would be closed. With `at_most` every row behind the watermark is late, since it could belong
+        to a session that was cut and is closed.
+        """
+        if watermark <= MIN_TIME or watermark >= MAX_TIME or self.at_most is not None:
             return watermark
         return watermark - self.gap
 
     def last_end(self, moment: Micros) -> Micros:
-        """Return the end of the session whose last row is at the moment."""
+        """Return the end of the session whose last row is at the moment, if it is not cut."""
         return moment + self.gap
 
     def __str__(self) -> str:
-        return f"session {format_duration(self.gap)}"
+        most = "" if self.at_most is None else f", at most {format_duration(self.at_most)}"
+        return f"session {format_duration(self.gap)}{most}"
 
 
 @dataclass(frozen=True)
@@ -227,7 +283,7 @@ def calendar(unit: str, *, zone: str = "UTC", week_start: str | None = None, off
     return CalendarSpec(unit, zone, parse_duration(offset, "calendar window offset"), week_start or "monday")
 
 
-def session_window(gap: Duration) -> SessionSpec:
+def session_window(gap: Duration, *, at_most: Duration | None = None) -> SessionSpec:
     """Return windows of activity: a session of a key ends when no row follows for longer than the gap.
 
     The window of a result is [first row, last row + gap). A session is complete when the watermark is after its end,
@@ -235,10 +291,21 @@ def session_window(gap: Duration) -> SessionSpec:
     that are never behind the watermark make the same sessions. A row that is behind it and not late may join
     sessions that are open, never one that was emitted.
 
+    With `at_most` the rows that follow after so long are in another session, which begins with the first of them: the
+    window is [first row, the earlier of last row + gap and first row + at_most). Lengths are measured by whole seconds:
+    a session that begins at 12:00:00.7 and lasts at most 2 hours takes no row from 14:00:00 on. If the gap is shorter
+    than a second, or `at_most` is not whole seconds, it is milliseconds or microseconds. Every row behind the watermark
+    is late.
+
     Args:
         gap: For example "30 minutes"; at least 1 ms.
+        at_most: The longest session, for example "2 hours"; at least the gap. Not given, a session can go on forever.
+
+    Raises:
+        DefinitionError: The gap is shorter than 1 ms, or longer than `at_most`.
     """
-    return SessionSpec(parse_duration(gap, "session gap"))
+    longest = None if at_most is None else parse_duration(at_most, "session at_most")
+    return SessionSpec(parse_duration(gap, "session gap"), longest)
 
 
 def windows_of(value: Window) -> tuple[WindowKind, ...]:

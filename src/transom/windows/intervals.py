@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transom.model.time import MAX_TIME, MIN_TIME, Micros
+from transom.model.time import MIN_TIME, Micros
 from transom.model.window import SessionSpec
 from transom.windows.aggregates.base import Primitive, Slots, State, Types
 from transom.windows.aggregates.reduce import reduce_slots, take
 from transom.windows.aggregates.times import TimeRange
 from transom.windows.aggregates.values import Mask
+from transom.windows.cutting import apart, starts_of
 from transom.windows.keys import KeyIndex
 from transom.windows.panes import Times
 from transom.windows.partials import bytes_of
@@ -81,9 +82,10 @@ class Intervals:
 class HeldIntervals:
     """Intervals by key, in parts.
 
-    A partial of rows of one key that are at most one gap apart is an interval [first row, last row]; two intervals of
-    a key belong to one session when they overlap, or when the pause between them is at most the gap, if neither was
-    late when it came and no session with either had ended by then. That holds within what is added at once.
+    A partial of rows of one key that are in one grain is an interval [first row, last row]; two intervals of a key
+    belong to one session when they overlap, or when the pause between them is at most the gap, if neither was late when
+    it came and no session with either had ended by then. That holds within what is added at once. Where sessions can be
+    cut, it holds within one grain only, until it is known where they begin (`transom.windows.cutting`).
 
     Args:
         spec: The kind of sessions.
@@ -114,37 +116,36 @@ class HeldIntervals:
             return
         chosen = {p: states[p] for p in self.primitives if p in states}
         rows = Intervals(self.keys.intern(keys.select(self.keys.schema.names)), chosen)
-        in_time = rows.last > self.late_until(closed)
+        in_time = rows.last >= self.spec.late_before(closed)
         self._append(self._joined([rows if in_time.all() else rows.where(in_time)]))
-
-    def late_until(self, watermark: Micros) -> Micros:
-        """Return the time of the last row of the latest sessions that ended by the watermark.
-
-        A row at the watermark is in time, and one that comes exactly a gap after the last row joins it.
-        """
-        return watermark if watermark in (MIN_TIME, MAX_TIME) else self.spec.late_before(watermark) - 1
 
     def _append(self, part: Intervals) -> None:
         """Add a part."""
         if len(part):
             self._parts.append(part)
 
-    def _joined(self, parts: Sequence[Intervals]) -> Intervals:
+    def _joined(self, parts: Sequence[Intervals], watermark: Micros = MIN_TIME) -> Intervals:
         """Return intervals, ordered by key and time, with those joined that belong to one session; O(n log n).
 
         O(n) comparisons when each part is ordered and the parts follow one another in time. What no part has is
         missing.
+
+        Args:
+            parts: The intervals.
+            watermark: All rows before it are there. Where sessions can be cut, those that begin later stay in grains.
         """
         ids = np.concatenate([part.ids for part in parts])
         states = self._concatenated(parts)
         order = np.argsort(ids, kind="stable")
         first, last = (states[TIMES][name] for name in ("first", "last"))
-        fresh = _starts(ids[order])
+        fresh = starts_of(ids[order])
         if not _ascends(first[order], fresh):
             order = np.lexsort((first, ids))
         ids, first, last = ids[order], first[order], last[order]
         reached = last if _ascends(last, fresh) else _running_maximum(last, np.cumsum(fresh) - 1)
         fresh[1:] |= first[1:] > reached[:-1] + self.spec.gap
+        if self.spec.at_most is not None:
+            fresh = apart(self.spec, fresh, first, reached, watermark)
         heads, rest = order[fresh], order[~fresh]
         slots, into = np.unique((np.cumsum(fresh) - 1)[~fresh], return_inverse=True)
         joined = {p: take(state, heads) for p, state in states.items()}
@@ -190,13 +191,6 @@ class HeldIntervals:
         """Return the key columns of some ids."""
         columns = self.keys.take(ids) if len(self.keys.schema) else []
         return pa.Table.from_arrays(columns, schema=self.keys.schema)
-
-
-def _starts(groups: Slots) -> Mask:
-    """Return where a group begins; equal numbers are neighbours."""
-    starts = np.ones(len(groups), np.bool_)
-    starts[1:] = groups[1:] != groups[:-1]
-    return starts
 
 
 def _ascends(values: Times, starts: Mask) -> bool:

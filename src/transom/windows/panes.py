@@ -22,7 +22,7 @@ class Grid:
 
     One rule (no gcd, no "pairs" case): the pane of time t starts at the greatest edge <= t. Fixed windows have the
     edges o + k S and o + L + k S for length L, slide S, offset o; calendar windows begin and end where the calendar
-    says; sessions need panes of at most one gap, so that the rows of a key in one pane are in one session.
+    says; sessions need panes of at most one grain, so that the rows of a key in one pane are in one session.
     """
 
     edges: tuple[tuple[Micros, Micros], ...]
@@ -39,7 +39,7 @@ class Grid:
             if isinstance(kind, CalendarSpec):
                 calendars.add(kind)
             elif isinstance(kind, SessionSpec):
-                pairs.add((kind.gap, 0))
+                pairs.add((kind.grain, 0))
             else:
                 pairs.update((kind.slide, edge % kind.slide) for edge in (kind.offset, kind.offset + kind.length))
         kept = [

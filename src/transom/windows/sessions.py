@@ -8,6 +8,7 @@ import pyarrow as pa
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.windows.aggregates.base import Primitive, State
 from transom.windows.aggregates.reduce import take
+from transom.windows.aggregates.values import Mask
 from transom.windows.intervals import TIMES, HeldIntervals, Intervals
 from transom.windows.panes import Times
 
@@ -42,40 +43,53 @@ class SessionStore(HeldIntervals):
         Only keys with an interval that ended by then are looked at; most of these intervals were joined by later
         rows, and are replaced by what they became, so that each key is looked at about once per gap.
         """
-        limit = self.late_until(watermark)
         touched = np.zeros(len(self.keys), np.bool_)
         for part in self._parts:
-            touched[part.ids[part.last <= limit]] = True
+            touched[part.ids[self._ended(part, watermark)]] = True
         if not touched.any():
             return self._joined([Intervals(np.empty(0, np.int64), {})])
         chosen = [touched[part.ids] for part in self._parts]
-        joined = self._joined([part.where(mask) for part, mask in zip(self._parts, chosen, strict=True) if mask.any()])
+        mine = [part.where(mask) for part, mask in zip(self._parts, chosen, strict=True) if mask.any()]
+        joined = self._joined(mine, watermark)
         rest = [part if not mask.any() else part.where(~mask) for part, mask in zip(self._parts, chosen, strict=True)]
         self._parts = []
-        ended = joined.last <= limit
+        ended = self._ended(joined, watermark)
         for part in sorted([*rest, joined.where(~ended)], key=len, reverse=True):
             self._append(part)
         return joined.where(ended)
 
+    def _ends(self, part: Intervals) -> Times:
+        """Return the end of each interval, were it a session."""
+        return self.spec.ends(part.first, part.last)
+
+    def _ended(self, part: Intervals, watermark: Micros) -> Mask:
+        """Return which intervals, were they sessions, ended by the watermark: not at it, where a row may come."""
+        ended: Mask = self._ends(part) < watermark
+        return ended
+
     def due(self, watermark: Micros) -> Times:
-        """Return the starts of the sessions that ended by the watermark; they stay."""
+        """Return the starts of the sessions that end by the watermark, if it comes into force now; they stay."""
+        parts = list(self._parts)
         ended = self._settle(watermark)
-        self._append(ended)
+        if self.spec.at_most is None:
+            self._append(ended)
+        else:  # rows can come before the watermark does, and change where sessions are cut
+            self._parts = parts
         return ended.first
 
     def take(self, watermark: Micros) -> Intervals:
         """Take out the sessions that ended by the watermark, ordered by end, start and key; they are final."""
         ended = self._settle(watermark)
-        order = np.lexsort((ended.ids, ended.first, ended.last))
+        order = np.lexsort((ended.ids, ended.first, self._ends(ended)))
         return Intervals(ended.ids[order], {p: take(state, order) for p, state in ended.states.items()})
 
     def last_end(self) -> Micros:
         """Return the end of the last session; MIN_TIME without one."""
-        return max((int(part.last.max()) + self.spec.gap for part in self._parts), default=MIN_TIME)
+        return max((int(self._ends(part).max()) for part in self._parts), default=MIN_TIME)
 
     def first_end(self) -> Micros:
         """Return the end of the first session to end unless rows come; MAX_TIME without one. O(intervals)."""
-        return min((int(part.last.min()) + self.spec.gap for part in self._parts if len(part)), default=MAX_TIME)
+        return min((int(self._ends(part).min()) for part in self._parts if len(part)), default=MAX_TIME)
 
     def begun(self, closed: Micros) -> Micros:
         """Return a moment before which no session begins that is open now or comes later; it never goes back.

@@ -38,8 +38,8 @@ class HeldGroup:
         self.store = PaneStore(spec.grid, spec.keys, spec.types, spec.kinds)
         types = spec.types
         self.sessions = {
-            kind.gap: SessionPieces(kind, spec.keys, {p: types[p] for p in primitives})
-            for kind, primitives in spec.sessions
+            sessions.key: SessionPieces(sessions, spec.keys, {p: types[p] for p in primitives})
+            for sessions, primitives in spec.sessions
         }
         self.seen: dict[Seen, tuple[Micros, Micros]] = {}
         """Slices that it holds, with the last start and the last end in them."""
@@ -82,8 +82,8 @@ class HeldGroup:
             self.store.add_windows(starts, lengths, rows.table, states)
         elif feed.has_panes and self.spec.kinds:
             self.store.add(starts, rows.table, states)
-        for gap, pieces in self.sessions.items():
-            if feed.sessions is not None and feed.is_for(gap):
+        for kind, pieces in self.sessions.items():
+            if feed.sessions is not None and feed.is_for(kind):
                 pieces.add(rows.table, states, feed.sessions.closed)
         return (int(starts.max()), int(ends.max())) if len(starts) else (MIN_TIME, MIN_TIME)
 
@@ -104,12 +104,12 @@ class HeldGroup:
             return None
         return partial_table(store.primitives, self.spec.origin, {PANE: starts, LENGTH: lengths}, keys, states)
 
-    def states_of(self, gap: Micros, asked: PartialTable, work: GroupWork) -> pa.Table | None:
+    def states_of(self, kind: str, asked: PartialTable, work: GroupWork) -> pa.Table | None:
         """Return the merged states of those of some sessions that have rows here, by SESSION; None if none has any."""
         times = asked.states({TIMES: self.spec.names[TIMES]}, {})[TIMES]
         mine = np.flatnonzero((times["first"] >= work.starts[0]) & (times["first"] < work.starts[1]))
         keys = asked.table if len(mine) == asked.table.num_rows else asked.table.take(pa.array(mine))
-        pieces = self.sessions[gap]
+        pieces = self.sessions[kind]
         numbers, states = pieces.within(keys, times["first"][mine], times["last"][mine])
         if not len(numbers):
             return None
@@ -117,29 +117,29 @@ class HeldGroup:
         kept = {p: types for p, types in pieces.primitives.items() if p != TIMES}
         return partial_table(kept, self.spec.origin, columns, pa.table({}), states)
 
-    def sessions_of(self, gap: Micros, asked: PartialTable) -> pa.Table:
+    def sessions_of(self, kind: str, asked: PartialTable) -> pa.Table:
         """Return what is here of some sessions as one table of partials, joined by session."""
         times = asked.states({TIMES: self.spec.names[TIMES]}, {})[TIMES]
-        pieces = self.sessions[gap]
+        pieces = self.sessions[kind]
         numbers, states = pieces.within(asked.table, times["first"], times["last"])
         keys = asked.table.select(self.spec.keys.names).take(pa.array(numbers))
         first = states[TIMES]["first"]
-        return partial_table(pieces.primitives, self.spec.origin, {PANE: first - first % gap}, keys, states)
+        return partial_table(pieces.primitives, self.spec.origin, {PANE: first - first % pieces.spec.gap}, keys, states)
 
     def tables(self) -> Iterator[tuple[pa.Table, bool, SessionRows | None]]:
         """Yield all that it holds as tables for `add`, each with whether it is windows, and what it is for sessions."""
         yield store_table(self.store, self.spec.origin), False, None
         yield direct_table(self.store, self.spec.origin), True, None
-        for gap, pieces in self.sessions.items():
+        for kind, pieces in self.sessions.items():
             for first, keys, states in pieces.pieces():
-                rows = SessionRows(MIN_TIME, int(first.max()), gap)
+                rows = SessionRows(MIN_TIME, int(first.max()), kind)
                 table = partial_table(pieces.primitives, self.spec.origin, {PANE: first}, keys, states)
                 yield table, False, rows
 
     def add(self, table: pa.Table, direct: bool, rows: SessionRows | None) -> None:
         """Take in a table that `tables` of another one gave; of which slices it was is for the caller to say."""
         if table.num_rows:
-            primitives = self.spec.types if rows is None or rows.gap is None else self.spec.of_sessions(rows.gap)
+            primitives = self.spec.types if rows is None or rows.kind is None else self.spec.of_sessions(rows.kind)
             contents = self.spec.contents(primitives, direct)
             feed = Feed(contents, self.spec.origin.condition, frozenset(contents.primitives), rows)
             self._take_in(feed, PartialTable(table, contents))

@@ -48,9 +48,9 @@ class StoreSpec:
         """Types of the primitives' columns."""
         return {primitive: types for primitive, types, _ in self.primitives}
 
-    def of_sessions(self, gap: Micros) -> tuple[Primitive, ...]:
+    def of_sessions(self, kind: str) -> tuple[Primitive, ...]:
         """Return what is kept for a kind of sessions, in the order of a table's columns."""
-        return next(primitives for kind, primitives in self.sessions if kind.gap == gap)
+        return next(primitives for spec, primitives in self.sessions if spec.key == kind)
 
     def contents(self, primitives: Iterable[Primitive], direct: bool = False) -> Contents:
         """Return what tables of the store hold, given the primitives in the order of their columns."""
@@ -81,17 +81,18 @@ class SessionRows:
     """The watermark that was in force for them: rows whose own session had ended by then count for nothing."""
     last: Micros
     """Time of the last row."""
-    gap: Micros | None = None
-    """Of which kind of sessions they are, if they are intervals of one kind and no panes; None if they are panes."""
+    kind: str | None = None
+    """The key of their kind of sessions, if they are intervals of one kind and no panes; None if they are panes."""
 
-    def to_json(self) -> list[int | None]:
+    def to_json(self) -> list[int | str | None]:
         """Return it as JSON."""
-        return [self.closed, self.last, self.gap]
+        return [self.closed, self.last, self.kind]
 
     @classmethod
     def from_json(cls, value: Sequence[Any]) -> SessionRows:
-        """Return what `to_json` wrote."""
-        return cls(*value)
+        """Return what `to_json` wrote; in older checkpoints a kind is a number."""
+        closed, last, kind = value
+        return cls(closed, last, None if kind is None else str(kind))
 
 
 @dataclass(frozen=True)
@@ -109,18 +110,19 @@ class Feed:
     @property
     def has_panes(self) -> bool:
         """Whether they are panes or windows."""
-        return self.sessions is None or self.sessions.gap is None
+        return self.sessions is None or self.sessions.kind is None
 
-    def is_for(self, gap: Micros) -> bool:
-        """Tell whether a kind of sessions takes them."""
-        return self.sessions is not None and self.sessions.gap in (None, gap)
+    def is_for(self, kind: str) -> bool:
+        """Tell whether a kind of sessions, given by its key, takes them."""
+        return self.sessions is not None and self.sessions.kind in (None, kind)
 
 
 @dataclass(frozen=True)
 class AskedSessions:
     """Sessions of one kind whose rows are wanted."""
 
-    gap: Micros
+    kind: str
+    """Its key."""
     table: bytes
     """Their keys and TIMES as a table of partials, an Arrow IPC stream."""
     starts: tuple[Micros, Micros]
@@ -190,12 +192,12 @@ class Done:
 
     windows: bytes = b""
     """The merged windows in the form of directly computed ones; empty if there is no row."""
-    sessions: list[tuple[Micros, bytes]] = field(default_factory=list)
-    """For kinds of sessions, given by their gap, states of those that hold rows, by SESSION."""
+    sessions: list[tuple[str, bytes]] = field(default_factory=list)
+    """For kinds of sessions, given by their keys, states of those that hold rows, by SESSION."""
     files: list[dict[str, Any]] = field(default_factory=list)
     """The panes and windows that were written, as JSON."""
-    session_files: list[tuple[Micros, dict[str, Any]]] = field(default_factory=list)
-    """The sessions that were written, as JSON, by gap."""
+    session_files: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    """The sessions that were written, as JSON, by the key of their kind."""
     read: int = 0
     """Rows that had to be read from files."""
     reading: Micros = 0

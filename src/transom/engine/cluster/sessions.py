@@ -48,12 +48,12 @@ class TieredSessions(Sessions):
             if not len(some):
                 continue
             starts = int(some.first.min()), int(some.first.max())
-            if any(f.is_for(spec.gap) and f.sessions is not None and f.sessions.last >= starts[0] for f in known):
+            if any(f.is_for(spec.key) and f.sessions is not None and f.sessions.last >= starts[0] for f in known):
                 store = self.stores[spec]
                 kept: dict[Primitive, Types] = {TIMES: store.primitives[TIMES]}
                 keys = store.key_table(some.ids)
                 table = partial_table(kept, self._origin, {PANE: some.first}, keys, some.states)
-                found.append(AskedSessions(spec.gap, to_bytes(table), starts))
+                found.append(AskedSessions(spec.key, to_bytes(table), starts))
         return tuple(found)
 
     def with_states(self, sessions: Ended, done: Sequence[Done], names: Mapping[Primitive, str]) -> Ended:
@@ -66,7 +66,7 @@ class TieredSessions(Sessions):
         """
         found = dict(sessions)
         for spec, some in sessions.items():
-            tables = [from_bytes(data) for one in done for gap, data in one.sessions if gap == spec.gap]
+            tables = [from_bytes(data) for one in done for kind, data in one.sessions if kind == spec.key]
             if tables:
                 kept = self.stores[spec].primitives
                 wanted = {p: names[p] for p in kept if p != TIMES}
@@ -106,9 +106,9 @@ class TieredSessions(Sessions):
         for spec, store in self.stores.items():
             if store.has_states:
                 whole, table = store.whole(), sessions_table(store, self._origin)
-                name, contents = f"{file}.sessions-{spec.gap}", self._contents(spec, names)
+                name, contents = f"{file}.sessions-{spec.key}", self._contents(spec, names)
                 files = write_partials(directory, name, table, whole.ids % groups, contents, cut)
-                yield files, SessionRows(MIN_TIME, int(whole.last.max()), spec.gap)
+                yield files, SessionRows(MIN_TIME, int(whole.last.max()), spec.key)
                 store.forget_states()
 
     def written(
@@ -117,13 +117,13 @@ class TieredSessions(Sessions):
         """Yield the open sessions that the executors have written, one for each kind (`Done.session_files`)."""
         for spec, store in self.stores.items():
             several = [
-                PartialFiles.from_json(value) for one in done for gap, value in one.session_files if gap == spec.gap
+                PartialFiles.from_json(value) for one in done for kind, value in one.session_files if kind == spec.key
             ]
             if several:
                 slices = tuple(piece for files in several for piece in files.slices)
                 panes = tuple(sorted({start for files in several for start in files.panes[0]}))
                 files = PartialFiles(self._contents(spec, names), cut, slices, (panes,), ((),))
-                yield files, SessionRows(MIN_TIME, int(store.whole().last.max()), spec.gap)
+                yield files, SessionRows(MIN_TIME, int(store.whole().last.max()), spec.key)
 
     def _contents(self, spec: SessionSpec, names: Mapping[Primitive, str]) -> Contents:
         """Return what files of one kind of sessions hold."""

@@ -19,7 +19,7 @@ from transom.engine.cluster.files import from_bytes, to_bytes, write_partials
 from transom.engine.cluster.group import HeldGroup
 from transom.engine.cluster.messages import Done, GroupWork, MergeTask, StoreSpec
 from transom.engine.partials.tables import PartialTable, direct_table, store_table
-from transom.model.time import Micros, SystemClock
+from transom.model.time import SystemClock
 from transom.storage.places import located
 
 _CLOCK = SystemClock()
@@ -44,10 +44,10 @@ def run(task: MergeTask, load: Callable[[bytes], StoreSpec]) -> Done:
     """
     spec, request = load(task.request.spec), task.request
     done = Done()
-    asked = {one.gap: PartialTable.of(from_bytes(one.table)) for one in request.sessions}
+    asked = {one.kind: PartialTable.of(from_bytes(one.table)) for one in request.sessions}
     only = {span: from_bytes(keys) for span, keys in request.only}
     windows: list[pa.Table] = []
-    states: dict[Micros, list[pa.Table]] = {gap: [] for gap in asked}
+    states: dict[str, list[pa.Table]] = {kind: [] for kind in asked}
     holdings = _Holdings(task, spec)
     for work in task.works:
         group = _held(task, spec, work, done)
@@ -55,7 +55,7 @@ def run(task: MergeTask, load: Callable[[bytes], StoreSpec]) -> Done:
             holdings.add(work.group, group, asked)
         else:
             found = [(windows, group.windows(work, request.until, only))]
-            found += [(states[gap], group.states_of(gap, sessions, work)) for gap, sessions in asked.items()]
+            found += [(states[kind], group.states_of(kind, sessions, work)) for kind, sessions in asked.items()]
             for mine, table in found:
                 if table is not None:
                     mine.append(table)
@@ -65,7 +65,7 @@ def run(task: MergeTask, load: Callable[[bytes], StoreSpec]) -> Done:
     _bound(task.memory)
     if windows:
         done.windows = to_bytes(pa.concat_tables(windows))
-    done.sessions = [(gap, to_bytes(pa.concat_tables(tables))) for gap, tables in states.items() if tables]
+    done.sessions = [(kind, to_bytes(pa.concat_tables(tables))) for kind, tables in states.items() if tables]
     holdings.write(done)
     return done
 
@@ -124,36 +124,35 @@ class _Holdings:
     def __init__(self, task: MergeTask, spec: StoreSpec) -> None:
         self._task = task
         self._spec = spec
-        self._parts: dict[str | Micros, list[tuple[int, pa.Table]]] = {}
+        self._parts: dict[tuple[str, str | None], list[tuple[int, pa.Table]]] = {}
+        """What is written, and for sessions the key of their kind: groups and their rows."""
 
-    def add(self, number: int, group: HeldGroup, asked: Mapping[Micros, PartialTable]) -> None:
+    def add(self, number: int, group: HeldGroup, asked: Mapping[str, PartialTable]) -> None:
         """Take in what a group holds, of its sessions those that are asked for."""
         origin = self._spec.origin
-        tables: dict[str | Micros, pa.Table] = {
-            "panes": store_table(group.store, origin),
-            "windows": direct_table(group.store, origin),
-            **{gap: group.sessions_of(gap, sessions) for gap, sessions in asked.items()},
+        tables: dict[tuple[str, str | None], pa.Table] = {
+            ("panes", None): store_table(group.store, origin),
+            ("windows", None): direct_table(group.store, origin),
+            **{(f"sessions-{kind}", kind): group.sessions_of(kind, sessions) for kind, sessions in asked.items()},
         }
-        for kind, table in tables.items():
+        for what, table in tables.items():
             if table.num_rows:
-                self._parts.setdefault(kind, []).append((number, table))
+                self._parts.setdefault(what, []).append((number, table))
 
     def write(self, done: Done) -> None:
         """Write a file for each kind that has rows, and note what is in it."""
         directory, request = located(self._task.directory), self._task.request
-        for kind, parts in self._parts.items():
+        for (ending, kind), parts in self._parts.items():
             table = pa.concat_tables([table for _, table in parts])
             groups = np.repeat(
                 np.array([number for number, _ in parts], np.int64), [each.num_rows for _, each in parts]
             )
-            if isinstance(kind, str):
-                contents = self._spec.contents(self._spec.types, direct=kind == "windows")
-                files = write_partials(directory, f"{request.write}.{kind}", table, groups, contents, request.cut)
+            primitives = self._spec.types if kind is None else self._spec.of_sessions(kind)
+            contents = self._spec.contents(primitives, direct=ending == "windows")
+            files = write_partials(directory, f"{request.write}.{ending}", table, groups, contents, request.cut)
+            if kind is None:
                 done.files.append(files.to_json())
             else:
-                contents = self._spec.contents(self._spec.of_sessions(kind))
-                name = f"{request.write}.sessions-{kind}"
-                files = write_partials(directory, name, table, groups, contents, request.cut)
                 done.session_files.append((kind, files.to_json()))
 
 

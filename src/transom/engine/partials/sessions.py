@@ -119,7 +119,7 @@ class Sessions:
         for spec, mine in _complete_sessions(query, ended, complete_from):
             if len(mine):
                 store = self.stores[spec]
-                rows = ResultRows(mine.first, mine.last + spec.gap, mine.ids, mine.states)
+                rows = ResultRows(mine.first, spec.ends(mine.first, mine.last), mine.ids, mine.states)
                 tables.append(table_of(query, store.keys, store.primitives, rows, input_types, ansi))
         return tables
 
@@ -134,10 +134,8 @@ class Sessions:
             store.compact()
         return {_name(spec, origin): sessions_table(store, origin) for spec, store in self.stores.items()}
 
-    def restore(
-        self, tables: Mapping[str, pa.Table], origin: Origin, names: Mapping[Primitive, str], closed: Micros
-    ) -> None:
-        """Take in what `tables` returned; `closed` is the watermark in force.
+    def restore(self, tables: Mapping[str, pa.Table], origin: Origin, names: Mapping[Primitive, str]) -> None:
+        """Take in what `tables` returned.
 
         Raises:
             CheckpointCorruptError: Sessions, or states of them, are missing.
@@ -149,7 +147,7 @@ class Sessions:
             table = PartialTable.of(held)
             if table.contents.absent is not None:
                 table.contents.require(origin, (names[primitive] for primitive in store.primitives))
-            store.add(table.table, table.states(names, store.primitives), closed)
+            store.add(table.table, table.states(names, store.primitives), MIN_TIME)
 
 
 def sessions_table(store: SessionStore, origin: Origin) -> pa.Table:
@@ -171,7 +169,7 @@ def _complete_sessions(
 
 
 def _name(spec: SessionSpec, origin: Origin) -> str:
-    return f"sessions:{spec.gap}:{origin.name}"
+    return f"sessions:{spec.key}:{origin.name}"
 
 
 def _complete(spec: SessionSpec, complete_from: Micros) -> Micros:

@@ -371,7 +371,7 @@ class StreamState:
         self.missing = None if self.missing is None else missing_from_json(state.get("missing", {}))
         for entry in self.stores:
             entry.dropped = state["dropped"].get(entry.origin.name, MIN_TIME)
-            entry.restore(tables, state.get("files", {}).get(entry.origin.name, ()), self.closed)
+            entry.restore(tables, state.get("files", {}).get(entry.origin.name, ()))
         for name, known_query in state["queries"].items():
             if "updates" in known_query and name in self.compiled:
                 updates = self._updates.setdefault(name, Updates(self.compiled[name].query))

@@ -250,13 +250,12 @@ class StoreEntry:
             found[f"direct:{name}"] = windows
         return {**found, **self.sessions.tables(self.origin)}
 
-    def restore(self, tables: Mapping[str, pa.Table], files: Iterable[Any], closed: Micros) -> None:
+    def restore(self, tables: Mapping[str, pa.Table], files: Iterable[Any]) -> None:
         """Take in what `tables` and `files` returned; what it does not need any more is left out.
 
         Args:
             tables: The tables, perhaps those of other stores, too.
             files: Its files.
-            closed: The watermark in force.
 
         Raises:
             CheckpointCorruptError: States are missing.
@@ -283,4 +282,4 @@ class StoreEntry:
             self.store.attach(part, condition, taken, sessions)
         if self.key_set.remembers_keys and known is None:
             self.store.know_keys()
-        self.sessions.restore(tables, self.origin, self.names, closed)
+        self.sessions.restore(tables, self.origin, self.names)
