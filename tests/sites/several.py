@@ -52,6 +52,8 @@ class Several:
     outbox_bytes: int = 1 << 30
     away: frozenset[str] = frozenset()
     """Sites that do not run."""
+    accept_loss: frozenset[str] = frozenset()
+    """Sites that go on where something was lost."""
 
     def __post_init__(self) -> None:
         self.hall = Hall()
@@ -64,7 +66,8 @@ class Several:
 
     def site(self, name: str) -> LocalSite:
         """Return a site, for its next run."""
-        return LocalSite(name, self.region, lambda: self.hall.desk(name), outbox_bytes=self.outbox_bytes)
+        options = {"outbox_bytes": self.outbox_bytes, "accept_loss": name in self.accept_loss}
+        return LocalSite(name, self.region, lambda: self.hall.desk(name), **options)
 
     def app(self, name: str, define: Any = None) -> tm.App:
         """Return the application of a site, for its next run."""

@@ -144,6 +144,47 @@ def test_what_would_leave_a_gap_or_come_twice_is_refused(sent: Part, reason: Rea
     assert inbox(parcel(replace(sent, after=sent.acked, acked=sent.acked))) == [sent.upto]
 
 
+LOSSES = [
+    (replace(part("a", 5, 6), incarnation="another"), "another checkpoint"),
+    (part("a", 5, 6, epoch=1, acked=5), "run 1 after 2"),
+    (part("a", 7, 9, epoch=2, acked=7), "up to cut 7"),
+    (part("b", 3, 4, acked=3), "up to cut 3"),
+]
+
+
+@pytest.mark.parametrize(("sent", "says"), LOSSES)
+def test_a_loss_is_accepted_once_and_what_comes_behind_it_says_so(sent: Part, says: str) -> None:
+    receiver = Receiver("f", [standing("a", 5, epoch=2)], accepts_loss=True)
+    sent = replace(sent, acked=sent.after)
+    progress = replace(sent, upto=sent.after)
+    (empty,) = receiver.received(parcel(progress), "via", 0)
+    receiver.stored(empty)
+    (first,) = receiver.received(parcel(replace(sent, step=2)), "via", 0)
+    receiver.stored(first)
+    (second,) = receiver.received(parcel(replace(sent, after=sent.upto, upto=12, step=3, anew=True)), "via", 0)
+    # Until rows have come nobody knows what was lost.
+    assert [each.parcel.part.anew for each in (empty, first, second)] == [True, True, False]
+    assert len(receiver.losses) == 1
+    assert says in receiver.losses[0]
+    receiver.stored(second)
+    (again,) = receiver.received(parcel(replace(sent, incarnation="yet another")), "via", 0)
+    assert again.message.reason is Reason.INCARNATION
+
+
+def test_a_run_that_begins_before_rows_have_come_again_knows_that_they_are_the_first() -> None:
+    receiver = Receiver("f", [standing("a", 5)], anew=["a"])
+    (store,) = receiver.received(parcel(part("a", 5, 6)), "via", 0)
+    assert store.parcel.part.anew
+
+
+def test_of_a_merged_parcel_each_loss_is_accepted() -> None:
+    receiver = Receiver("f", [standing("a", 5)], accepts_loss=True)
+    merged = parcel(replace(part("a", 0, 1), incarnation="another"), part("b", 3, 4, acked=3), part("c", 0, 1))
+    (store,) = receiver.received(merged, "via", 0)
+    assert [each.anew for each in store.parcel.parts] == [True, True, False]
+    assert len(receiver.losses) == 2
+
+
 def test_a_flow_that_is_new_at_a_site_begins_later() -> None:
     inbox = Inbox()
     assert inbox(parcel(part("a", 9, 10, since=7, acked=7))) == []

@@ -126,6 +126,13 @@ def site(
     ],
     once: Once = False,
     close_all: CloseAll = False,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss",
+            help="Go on where a site's or a destination's checkpoint was lost: with windows of which nothing is lost.",
+        ),
+    ] = False,
     master: Master = None,
     conf: Conf = None,
     packages: Packages = None,
@@ -139,7 +146,7 @@ def site(
 
     require_an_end(once, close_all)
     spark = spark_of(master, conf, packages)
-    run_sites(files, once=once, close_all=close_all, spark=spark, as_json=as_json)
+    run_sites(files, once=once, close_all=close_all, accept_loss=accept_loss, spark=spark, as_json=as_json)
 
 
 @cli.command()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from transom import __version__
 from transom.cli.choice import SparkChoice
@@ -32,14 +32,16 @@ if TYPE_CHECKING:
     from transom.api.app import App
 
 
-def run_sites(files: Sequence[Path], *, once: bool, close_all: bool, spark: SparkChoice, as_json: bool) -> None:
+def run_sites(
+    files: Sequence[Path], *, once: bool, close_all: bool, accept_loss: bool, spark: SparkChoice, as_json: bool
+) -> None:
     """Run one site, or several in one process, until they end or are interrupted.
 
     Raises:
         TransomError: A site cannot be loaded or run, or one of its queries failed.
     """
     sites = [load_site(path) for path in files]
-    builds = builds_of(sites)
+    builds = builds_of(sites, accept_loss)
     spark = spark.with_kafka() if any(reads_kafka(site.job) for site in sites) else spark
 
     def together(session: SparkSession, update: Callable[[Progress], None]) -> Progress:
@@ -49,22 +51,23 @@ def run_sites(files: Sequence[Path], *, once: bool, close_all: bool, spark: Spar
     run_shown(f"transom {' '.join(builds)}", spark, as_json, together, remedy)
 
 
-def builds_of(sites: Sequence[SiteFile]) -> dict[str, Callable[[SparkSession], App]]:
+def builds_of(sites: Sequence[SiteFile], accept_loss: bool = False) -> dict[str, Callable[[SparkSession], App]]:
     """Return what builds the application of each site.
 
     Raises:
         TransomError: One cannot be built, as far as that is known without Spark.
     """
     mails = _mails(sites)
-    return {site.name: _build(site, mails[site.name]) for site in sites}
+    return {site.name: _build(site, mails[site.name], accept_loss) for site in sites}
 
 
-def _build(site: SiteFile, mail: Callable[[], Mail]) -> Callable[[SparkSession], App]:
+def _build(site: SiteFile, mail: Callable[[], Mail], accept_loss: bool) -> Callable[[SparkSession], App]:
     """Return what builds the application of a site; what needs no Spark is checked before."""
     job = load_job(site.job) if site.job.suffix == ".toml" else None
     asking = site.asking  # read again for each run
     coordinator = cast("Callable[[], Asking]", asking) if asking() is not None else None
-    here = LocalSite(site.name, site.region, mail, local_sources(site, job), **site.limits, coordinator=coordinator)
+    options: dict[str, Any] = {**site.limits, "accept_loss": accept_loss, "coordinator": coordinator}
+    here = LocalSite(site.name, site.region, mail, local_sources(site, job), **options)
     build = load(site.job, Path(site.checkpoint), site=here)
 
     def built(session: SparkSession) -> App:

@@ -70,6 +70,11 @@ class ArrivingSource(OwnRows):
         """Return where the flow stands with each site."""
         return self._inbox.standings()
 
+    @property
+    def anew(self) -> list[Site]:
+        """The sites of which rows were lost, and no row has come since."""
+        return [site for site, part in self._inbox.known.last.items() if part.anew and part.empty]
+
     def add(self, parcel: Parcel) -> None:
         """Take a parcel, durably.
 
@@ -125,6 +130,7 @@ class ArrivingSource(OwnRows):
             stats,
             self._table(entry),
             {query: f"at {part.site}: {why}" for part in parts for query, why in part.failed.items()},
+            any(part.anew for part in parts),
         )
 
     def _table(self, entry: Entry) -> pa.Table | None:

@@ -44,6 +44,8 @@ class LocalSite:
     inbox_bytes: int = 1 << 30
     """So much may wait for the stream of a flow; beyond that, others wait."""
 
+    accept_loss: bool = False
+    """Whether it goes on where something was lost, with windows of which nothing is: in this run only."""
     coordinator: Callable[[], Asking] | None = None
     """Makes the way to who plans, for one run; without one, partials go straight."""
 
@@ -125,7 +127,7 @@ class LocalSite:
         """Return what goes on beside the loop of the application."""
         region = self.region
         return Shipping(
-            Self(self.name, checkpoint.identity.id, checkpoint.epoch),
+            Self(self.name, checkpoint.identity.id, checkpoint.epoch, self.accept_loss),
             streams,
             region.sources,
             region.rates(self.name),

@@ -25,6 +25,7 @@ class Receiving:
         arriving: The sources of those that end here.
         carrier: Of this site.
         inbox_bytes: So much may wait for the stream of a flow.
+        accepts_loss: Whether it goes on with sites of which something was lost.
     """
 
     def __init__(
@@ -33,10 +34,12 @@ class Receiving:
         arriving: Mapping[str, ArrivingSource],
         carrier: Carrier,
         inbox_bytes: int,
+        accepts_loss: bool,
     ) -> None:
         self.sources = dict(arriving)
         """By flow."""
-        self._flows, self._carrier, self._inbox_bytes = flows, carrier, inbox_bytes
+        self._flows, self._carrier = flows, carrier
+        self._inbox_bytes, self._accepts_loss = inbox_bytes, accepts_loss
         self._receivers: dict[str, Receiver] = {}
         self._checked: set[tuple[str, Site, str, int]] = set()
         """Flows, sites and runs whose partials have the columns of those here."""
@@ -54,7 +57,8 @@ class Receiving:
         self._loop, self._journal = loop, loop.starter.journal
         for flow, source in self.sources.items():
             source.inbox.check, source.once = check, loop.scheduler.once
-            self._receivers[flow] = Receiver(flow, source.standings())
+            accepts = self._accepts_loss
+            self._receivers[flow] = Receiver(flow, source.standings(), accepts_loss=accepts, anew=source.anew)
 
     def standings(self) -> list[Standing]:
         """Return where the flows stand with each of their sites."""
@@ -94,6 +98,14 @@ class Receiving:
                 self._carrier.answer(via, refusal)
             else:
                 self._do(self._receivers[parcel.flow].received(parcel, via, now), parcel.flow)
+                self._tell_losses(parcel.flow)
+
+    def _tell_losses(self, flow: str) -> None:
+        """Tell people what was lost and accepted."""
+        losses = self._receivers[flow].losses
+        for detail in losses:
+            self._journal.note(f"the flow {flow!r} begins anew, with windows of which nothing is lost: {detail}")
+        losses.clear()
 
     def _do(self, actions: Iterable[Action], flow: str) -> None:
         for action in actions:

@@ -20,6 +20,7 @@ from transom.model.time import Clock, Micros
 from transom.sites.agreement import merged
 from transom.sites.codec import LinkPacking
 from transom.sites.flows import FlowDefinition, SiteStreams
+from transom.sites.incarnations import Incarnations
 from transom.sites.mail import Mail
 from transom.sites.planning import Planning
 from transom.sites.receiving import Receiving
@@ -32,6 +33,7 @@ from transom.widearea.parcels import (
     Parcel,
     Part,
     PartitionProgress,
+    Reason,
     Refusal,
     RowCounts,
     Standing,
@@ -62,6 +64,8 @@ class Self:
     """Identity of its checkpoint."""
     epoch: int
     """Of its writer."""
+    accepts_loss: bool = False
+    """Whether this run goes on where something was lost."""
 
 
 class Shipping(Beside):
@@ -109,8 +113,9 @@ class Shipping(Beside):
         self.carrier = Carrier(
             here.site, secrets.token_hex(8), self.routes, self._merged, rates, lambda _: LinkPacking()
         )
-        self.receiving = Receiving(self.flows, streams.arriving, self.carrier, inbox_bytes)
+        self.receiving = Receiving(self.flows, streams.arriving, self.carrier, inbox_bytes, here.accepts_loss)
         self.planning = None if planning is None else planning(self.carrier)
+        self._incarnations = Incarnations(here.incarnation, directory, check)
         self.shipments: dict[str, Shipment] = {}
         self._ticks: dict[str, int] = {}
         """By flow, the last tick on which it was looked whether it leaves."""
@@ -139,7 +144,8 @@ class Shipping(Beside):
         for stream in loop.streams.values():
             for flow, gathered in stream.senders.items():
                 self._require_known(stream, gathered)
-                sender = Sender(flow, self.here.site, self.here.incarnation, self.here.epoch, gathered.committed)
+                incarnation = self._incarnations.of(flow)
+                sender = Sender(flow, self.here.site, incarnation, self.here.epoch, gathered.committed)
                 sender.restored(gathered.left, [self._again(stream, flow, each) for each in gathered.ranges.values()])
                 self.shipments[flow] = Shipment(self.flows[flow], stream, gathered, sender)
         self.receiving.begin(loop, self._check)
@@ -303,7 +309,7 @@ class Shipping(Beside):
         """Return the parcel of a range that an earlier run fixed."""
         content = self._content(stream, self.flows[flow], made, made.stats.newest)
         body, here = content.pop("body"), self.here
-        part = Part(here.site, here.incarnation, here.epoch, made.after, made.upto, 1, **content)
+        part = Part(here.site, self._incarnations.of(flow), here.epoch, made.after, made.upto, 1, **content)
         return Parcel(flow, made.tick, (part,), body)
 
     def _take_news(self, now: Micros) -> None:
@@ -329,6 +335,10 @@ class Shipping(Beside):
         if shipment is None or standing.site != self.here.site:
             return
         gone = [parcel.part.upto for parcel in shipment.sender.stands(standing) if not parcel.part.empty]
+        refusal = shipment.sender.refusal
+        if refusal is not None and refusal.reason is Reason.BEHIND and self.here.accepts_loss:
+            shipment.sender.begin_anew(self._incarnations.renew(standing.flow))
+            self._journal.note(f"the flow {standing.flow!r} begins anew: {refusal.detail}")
         if gone and shipment.gathered.arrived_up_to(max(gone)):
             record = Arrived(shipment.stream.name, standing.flow, max(gone))
             self._journal.log(record.to_json(), sync=False)

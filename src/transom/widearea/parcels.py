@@ -97,6 +97,8 @@ class Part:
     """The watermark that the site's source injected itself, up to the range's last cut; None where it injects none."""
     ended: bool = False
     """Whether the site's run ends with its rows, and they are all in cuts up to `upto`."""
+    anew: bool = False
+    """Whether the destination begins anew with the site here, whatever was lost before; it says so itself."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.since <= self.after <= self.upto or self.step < 1 or self.epoch < 0:
@@ -264,19 +266,15 @@ class Reason(StrEnum):
         return _REMEDIES.get(self, "")
 
 
+_ACCEPT = "once with --accept-loss, which goes on with windows of which nothing is lost."
 _REMEDIES = {
-    Reason.EPOCH: "Stop the older of the two applications that run on the site's checkpoint.",
-    Reason.INCARNATION: (
-        "Give the site its old checkpoint back; or give all sites new ones, which begin with the rows that there are."
+    Reason.EPOCH: (
+        "Stop the older of the two applications that run on the site's checkpoint; if there is one only, on an old "
+        f"copy, run the destination {_ACCEPT}"
     ),
-    Reason.LOST: (
-        "Give the destination its newest checkpoint back; or give all sites new ones, which begin with the rows that "
-        "there are."
-    ),
-    Reason.BEHIND: (
-        "Give the site its newest checkpoint back; or give all sites new ones, which begin with the rows that there "
-        "are."
-    ),
+    Reason.INCARNATION: f"Give the site its old checkpoint back; or run the destination {_ACCEPT}",
+    Reason.LOST: f"Give the destination its newest checkpoint back; or run it {_ACCEPT}",
+    Reason.BEHIND: (f"Give the site its newest checkpoint back; or run both, the site and the destination, {_ACCEPT}"),
     Reason.FLOW: "Run the same job at both sites.",
 }
 
@@ -328,12 +326,13 @@ def _part_json(part: Part) -> list[Any]:
         part.departs,
         part.injected,
         int(part.ended),
+        *([1] if part.anew else []),
     ]
 
 
 def _part(value: Any) -> Part:
     site, incarnation, epoch, after, upto, step, since, acked, *rest = value
-    partitions, arrived, counts, delays, failed, departs, injected, ended = rest
+    partitions, arrived, counts, delays, failed, departs, injected, ended, *anew = rest
     return Part(
         _text(site),
         _text(incarnation),
@@ -351,6 +350,7 @@ def _part(value: Any) -> Part:
         _maybe(departs),
         _maybe(injected),
         bool(_whole(ended)),
+        anew == [1],
     )
 
 

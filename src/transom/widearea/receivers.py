@@ -58,6 +58,8 @@ class Receiver:
         standings: What is durable in the inbox, for each site that has sent anything.
         held_bytes: Of parcels that are ahead.
         patience: How long they may be, microseconds.
+        accepts_loss: Whether it begins anew, once in this run, with a site of which something was lost.
+        anew: Sites with which it has begun anew, and of which no row has come since.
     """
 
     def __init__(
@@ -66,6 +68,8 @@ class Receiver:
         standings: Iterable[Standing] = (),
         held_bytes: int = HELD_BYTES,
         patience: Micros = PATIENCE,
+        accepts_loss: bool = False,
+        anew: Iterable[Site] = (),
     ) -> None:
         self.flow = flow
         self.held_bytes, self.patience = held_bytes, patience
@@ -74,7 +78,13 @@ class Receiver:
         """With what is being stored."""
         self._epochs = {each.site: each.place.epoch for each in self._durable.values()}
         """The newest that each site has sent with; what an older one sends is not taken."""
+        self._accepts_loss = accepts_loss
         self._forgiven: set[Site] = set()
+        """Sites with which it began anew in this run."""
+        self._anew = set(anew)
+        """Sites of which the next rows are the first after something was lost."""
+        self.losses: list[str] = []
+        """What was lost and accepted, for people; to be taken from here."""
         self._held: list[tuple[Parcel, Site, Micros]] = []
         self.cost: Micros = 0
         """What remains after a parcel was stored until results are out, as the engine measures it."""
@@ -97,6 +107,7 @@ class Receiver:
         self._taken.pop(site, None)
         self._epochs.pop(site, None)
         self._forgiven.add(site)
+        self._anew.add(site)
         self._held = [each for each in self._held if all(part.site != site for part in each[0].parts)]
 
     def received(self, parcel: Parcel, via: Site, now: Micros) -> list[Action]:
@@ -107,8 +118,8 @@ class Receiver:
             via: The neighbour that brought it.
             now: Monotonic time.
         """
-        if wrong := self._wrong(parcel):
-            return [Tell(via, Refusal.of(parcel, *wrong))]
+        if wrong := self._refused(parcel):
+            return [Tell(via, wrong)]
         fits = self._fits(parcel)
         if _Fit.AHEAD in fits.values() and _Fit.OVERLAPS not in fits.values():
             return self._hold(parcel, via, now)
@@ -126,27 +137,29 @@ class Receiver:
         self._held = [each for each in self._held if now - each[2] < self.patience]
         return [Tell(via, self._refusal(parcel, Reason.AHEAD)) for parcel, via, _ in late]
 
-    def _wrong(self, parcel: Parcel) -> tuple[Reason, tuple[Standing, ...], str] | None:
-        """Return why a parcel cannot be taken ever."""
+    def _refused(self, parcel: Parcel) -> Refusal | None:
+        """Return why a parcel cannot be taken ever; None if it can, perhaps as what is lost is accepted."""
         for part in parcel.parts:
-            known = self._taken.get(part.site)
-            told = self._told(part.site)
-            if known is not None and known.incarnation != part.incarnation:
-                return Reason.INCARNATION, told, f"{part.site} has another checkpoint than before."
-            if part.epoch < self._epochs.get(part.site, 0):
-                newer = self._epochs[part.site]
-                return (
-                    Reason.EPOCH,
-                    told,
-                    f"{part.site}: run {part.epoch} after {newer}.",
-                )
-            if part.acked > self._at(part):
-                has = "nothing" if known is None else f"cut {known.place.upto}"
-                return (
-                    Reason.LOST,
-                    told,
-                    f"{part.site} sent up to cut {part.acked} before; {has} is here.",
-                )
+            if (wrong := self._wrong(part)) is None:
+                continue
+            reason, detail = wrong
+            if not self._accepts_loss or part.site in self._forgiven:
+                return Refusal.of(parcel, reason, self._told(part.site), detail)
+            self.losses.append(detail)
+            self.accept_loss(part.site)
+        return None
+
+    def _wrong(self, part: Part) -> tuple[Reason, str] | None:
+        """Return why nothing that a site sends can be taken ever, and what to tell people."""
+        known = self._taken.get(part.site)
+        if known is not None and known.incarnation != part.incarnation:
+            return Reason.INCARNATION, f"{part.site} has another checkpoint than before."
+        newest = self._epochs.get(part.site, 0)
+        if part.epoch < newest:
+            return Reason.EPOCH, f"{part.site}: run {part.epoch} after {newest}."
+        if part.acked > self._at(part):
+            has = "nothing" if known is None else f"cut {known.place.upto}"
+            return Reason.LOST, f"{part.site} sent up to cut {part.acked} before; {has} is here."
         return None
 
     def _fits(self, parcel: Parcel) -> dict[Site, _Fit]:
@@ -187,6 +200,8 @@ class Receiver:
         if not news:
             known = [part.site for part in parcel.parts if self._is_durable(part)]
             return [self._ack(site, via) for site in known]  # of what is being stored, acks follow
+        news = tuple(replace(part, anew=part.site in self._anew) for part in news)
+        self._anew.difference_update(part.site for part in news if not part.empty)
         for part in news:
             self._taken[part.site] = self._behind(part)
         body = parcel.body if _Fit.NEXT in rows else b""
@@ -212,8 +227,8 @@ class Receiver:
                 if _Fit.AHEAD in fits.values() and _Fit.OVERLAPS not in fits.values():
                     continue
                 self._held.remove(entry)
-                wrong = self._wrong(parcel)
-                found += [Tell(via, Refusal.of(parcel, *wrong))] if wrong else self._take(parcel, fits, via)
+                wrong = self._refused(parcel)
+                found += [Tell(via, wrong)] if wrong else self._take(parcel, self._fits(parcel), via)
                 more = True
         return found
 

@@ -238,18 +238,26 @@ class Sender:
     def reopened(self, peer: Site, forgot: bool) -> None:
         """Take note that there is a new connection to a neighbour: nothing waits longer than after the first try.
 
-        A flow that was refused as it differs between the sites is tried again: one of them may have another job now.
+        A flow that was refused is tried again: somebody may have helped. Not if it is this site that is behind.
 
         Args:
             peer: The neighbour.
             forgot: Whether what it was given is gone; then it is sent again at once.
         """
-        if self.refusal is not None and self.refusal.reason is Reason.FLOW:
+        if self.refusal is not None and self.refusal.reason is not Reason.BEHIND:
             self.refusal = None
         for each in self._sent:
             each.wait = min(each.wait, self._patience)
             if forgot and each.via == peer:
                 each.via = None
+
+    def begin_anew(self, incarnation: str) -> None:
+        """Send as a site with another checkpoint from here on: the destination has cuts with the numbers of ours."""
+        self.incarnation, self.refusal = incarnation, None
+        self._sent = [
+            _Sent(replace(each.parcel, parts=(replace(each.parcel.part, incarnation=incarnation),)))
+            for each in self._sent
+        ]
 
     def stands(self, standing: Standing) -> tuple[Parcel, ...]:
         """Take an ack, or what is in a refusal; return the parcels that are needed no longer.

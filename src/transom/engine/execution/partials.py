@@ -30,9 +30,11 @@ def take_partials(source: PartialSource, job: CutJob) -> CutOutcome:
     before = late_moments(queries, cut.watermark)
     stats, late, failed = CutStats(), Counter[str](), dict[str, str]()
     tables: list[pa.Table] = []
+    anew = False
     taken: list[Taken] = []
     for brought in source.partials(cut.start, cut.end):
         stats += brought.stats
+        anew = anew or brought.anew
         failed.update({query: why for query, why in brought.failed.items() if query in before})
         mine = {} if brought.table is None else _late(PartialTable.of(brought.table), before)
         late.update(mine)
@@ -40,7 +42,7 @@ def take_partials(source: PartialSource, job: CutJob) -> CutOutcome:
         if brought.table is not None:
             tables.append(brought.table)
     whole = (together(tables),) if tables else ()
-    return CutOutcome(cut, whole, stats, failures=failed, late=dict(late), taken=tuple(taken))
+    return CutOutcome(cut, whole, stats, failures=failed, late=dict(late), taken=tuple(taken), anew=anew)
 
 
 def _late(partials: PartialTable, before: Mapping[str, Micros]) -> dict[str, int]:

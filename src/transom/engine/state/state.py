@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 class StreamState:
     """Panes, watermark and position of a stream.
 
-    Changed only by `commit`, `close` (or its halves), `arrange`, `drop_query`, `begin_at` and `restore`.
+    Changed only by `commit`, `close` (or its halves), `arrange`, `drop_query`, `begin_at` and its kin, and `restore`.
 
     Args:
         compiled: The queries with their types.
@@ -324,6 +324,13 @@ class StreamState:
         """Take a query out; its panes go when `arrange` is called with the remaining ones."""
         self._dues = {}
         self.queries[name] = replace(self.queries[name], failure=failure)
+
+    def begin_windows(self, moment: Micros) -> None:
+        """Give results only of windows that begin at a moment or later."""
+        self._dues = {}
+        self.queries = {
+            name: replace(query, complete_from=max(moment, query.complete_from)) for name, query in self.queries.items()
+        }
 
     def begin_at(self, other: StreamState) -> None:
         """Start where another stream of the same source has come to, without its panes."""

@@ -170,6 +170,8 @@ class CutOutcome:
     """Partials that the tasks wrote."""
     taken: tuple[Taken, ...] = ()
     """The cuts of other sites that it brought, where partials come instead of rows."""
+    anew: bool = False
+    """Whether rows were lost before it that are in no window which begins after the newest row now."""
 
     def record(self, stream: str, tables: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the record of its commit for the log.
@@ -190,7 +192,8 @@ class CutOutcome:
             "late": self.late,
             "kept": {query: rows.to_json() for query, rows in self.kept.items()},
         }
-        return record | ({"taken": [each.to_json() for each in self.taken]} if self.taken else {})
+        taken = {"taken": [each.to_json() for each in self.taken]} if self.taken else {}
+        return record | taken | ({"anew": True} if self.anew else {})
 
     @classmethod
     def recorded(cls, cut: LoggedCut, record: Mapping[str, Any]) -> CutOutcome:
@@ -204,4 +207,5 @@ class CutOutcome:
             late=record["late"],
             kept={query: KeptRows.from_json(rows) for query, rows in record["kept"].items()},
             taken=tuple(map(Taken.from_json, record.get("taken", ()))),
+            anew=record.get("anew", False),
         )

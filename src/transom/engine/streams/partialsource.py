@@ -26,6 +26,8 @@ class Brought:
     """The partials, as `store_table` makes them; None for progress alone."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """Queries that have failed at a site, with the reason."""
+    anew: bool = False
+    """Whether rows were lost before it, none of which happened after the newest that is known with it."""
 
 
 class PartialSource(Source, Protocol):

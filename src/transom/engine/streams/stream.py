@@ -359,6 +359,8 @@ class RunningStream:
         if not cut.empty:
             injected = self.source.watermark(cut.end)
             watermark = watermark.committed(outcome.stats.newest, injected)
+        if outcome.anew:
+            self._begin_windows(1 + max((at for at in watermark.newest if at is not None), default=MIN_TIME))
         if cut.shed is not None:
             self.state.shares.add(cut.shed.stretches, cell_of(self.state.running()))
             self.lacks_rows_of(cut)
@@ -369,6 +371,12 @@ class RunningStream:
             return {name: str(error) for name, error in failed.items()}
         self.state.commit((), cut.end, watermark)
         return self._send(outcome, partials, cut.at if arrived is None else arrived)
+
+    def _begin_windows(self, moment: Micros) -> None:
+        """Give results from a moment on only, here and where they are read: windows before it may lack rows."""
+        self.state.begin_windows(moment)
+        for reader in self.readers:
+            reader.child._begin_windows(max(moment, reader.child.feed.complete_from()))
 
     def _send(self, outcome: CutOutcome, partials: Sequence[PartialTable], arrived: Micros) -> dict[str, str]:
         """Give the partials of a cut to the flows; return the queries that are to be taken out, with the reason."""
