@@ -44,7 +44,7 @@ def one_slice(times: IntervalTimes, end: int, left: Sequence, right: Sequence) -
         for i, rows in enumerate((left, right))
     ]
     kept = [
-        {n: r for n, r in side.items() if times.needed_until(i, r[1]) >= end and r[1] < end}
+        {n: r for n, r in side.items() if times.needed_until(i, r[1]) >= end and r[1] < times.needed_before(i, end)}
         for i, side in enumerate(sides)
     ]
     whole = batch(times, list(kept[0].values()), list(kept[1].values()))
@@ -100,6 +100,14 @@ def test_slices_give_each_joined_row_once(left, right, bounds, how, time, looks)
                 del ends[end]
     assert found == batch(times, left, right)
     assert counts == ({}, {})
+
+
+def test_rows_nearer_than_the_lower_bound_are_not_read() -> None:
+    times = IntervalTimes(3_600 * SECOND, 7_200 * SECOND)
+    assert [times.needed_before(side, 10_000 * SECOND) for side in (0, 1)] == [6_400 * SECOND, 10_000 * SECOND]
+    times = IntervalTimes(-7_200 * SECOND, -3_600 * SECOND)
+    assert [times.needed_before(side, 10_000 * SECOND) for side in (0, 1)] == [10_000 * SECOND, 6_400 * SECOND]
+    assert WindowTimes(tumbling("1 hour")).needed_before(0, 5) == 5
 
 
 def test_slices_follow_the_bounds() -> None:

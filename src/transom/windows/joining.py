@@ -46,6 +46,10 @@ class JoinTimes(ABC):
     def needed_from(self, side: int, end: Micros) -> Micros:
         """Return the event time from which on a window needs rows of a side."""
 
+    def needed_before(self, side: int, end: Micros) -> Micros:
+        """Return the event time before which the rows of a side lie that windows up to one need."""
+        return end
+
     @abstractmethod
     def needed_until(self, side: int, moment: Micros) -> Micros:
         """Return the end of the last window that needs a row of a moment."""
@@ -194,6 +198,10 @@ class IntervalTimes(JoinTimes):
     def needed_from(self, side: int, end: Micros) -> Micros:
         """Return the time of the oldest row that could matter."""
         return max(MIN_TIME, self.start_of(end) - self._kept[side])
+
+    def needed_before(self, side: int, end: Micros) -> Micros:
+        """Return the same: rows of a side that is always the earlier one lie before the bound."""
+        return end - max(self.low if side == 0 else -self.high, 0)
 
     def needed_until(self, side: int, moment: Micros) -> Micros:
         """Return the slice of the last row that could match."""

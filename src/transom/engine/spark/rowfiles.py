@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from transom.checkpoint.files import Written, sum_of_file
+from transom.checkpoint.files import Written, required, sum_of_file
 from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Micros
@@ -89,7 +89,42 @@ def checked(directory: Place, files: Files) -> list[Place]:
     """
     for name, written in files.items():
         if sum_of_file(directory / name) != written:
-            raise CheckpointCorruptError(
-                f"The file {directory / name} is not the one that the log tells of.", CORRUPT_REMEDY
-            )
+            raise _other(directory / name)
     return [directory / name for name in files]
+
+
+class Whole:
+    """Paths of files that are read again and again: each is read whole the first time, later its size is looked at.
+
+    They never change once the log names them, and a join reads the rows of its bound with every slice.
+    """
+
+    def __init__(self) -> None:
+        self._known: set[Place] = set()
+        """Directories whose files were found to be what was written."""
+
+    def paths(self, pieces: Sequence[tuple[Place, Files]]) -> list[Place]:
+        """Return the paths of all files of some directories, checked; what is not among them is forgotten.
+
+        Raises:
+            CheckpointCorruptError: One is missing, or not what was written.
+            CheckpointError: The file system does not let us read it.
+        """
+        found: list[Place] = []
+        for directory, files in pieces:
+            found += _of_size(directory, files) if directory in self._known else checked(directory, files)
+        self._known = {directory for directory, _ in pieces}
+        return found
+
+
+def _of_size(directory: Place, files: Files) -> list[Place]:
+    for name, written in files.items():
+        with required(directory / name):
+            size = (directory / name).stat().st_size
+        if size != written.bytes:
+            raise _other(directory / name)
+    return [directory / name for name in files]
+
+
+def _other(path: Place) -> CheckpointCorruptError:
+    return CheckpointCorruptError(f"The file {path} is not the one that the log tells of.", CORRUPT_REMEDY)

@@ -13,7 +13,7 @@ from transom.engine.spark.columns import TIME, first_line
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.firsts import first_rows, keys_in
 from transom.engine.spark.joins import in_time
-from transom.engine.spark.rowfiles import Files, KeptRows, checked, files_from_json, files_to_json, keep_only
+from transom.engine.spark.rowfiles import Files, KeptRows, Whole, files_from_json, files_to_json, keep_only
 from transom.engine.streams.windowed import WindowedSource
 from transom.errors import DefinitionError
 from transom.model.joinkind import INNER
@@ -55,6 +55,7 @@ class Stayed:
         self.columns: StructType
         self.pieces: dict[int, tuple[Micros, Files]] = {}
         """The time of the newest row of each cut, and its files."""
+        self._whole_files = Whole()
 
     def piece(self, cut: int) -> Place:
         """Return where the rows of a cut are kept."""
@@ -71,7 +72,7 @@ class Stayed:
     def since(self, spark: SparkSession, moment: Micros) -> DataFrame:
         """Return the rows after a moment."""
         needed = [cut for cut, (newest, _) in list(self.pieces.items()) if newest > moment]
-        paths = [path for cut in needed for path in checked(self.piece(cut), self.pieces[cut][1])]
+        paths = self._whole_files.paths([(self.piece(cut), self.pieces[cut][1]) for cut in needed])
         return kept_rows.read_rows(spark, paths, self.columns).where(f"{TIME} > {moment}L")
 
     def tidy(self, moment: Micros) -> None:

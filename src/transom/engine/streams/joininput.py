@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from transom.engine.spark import rows as kept_rows
 from transom.engine.spark.columns import TIME
-from transom.engine.spark.rowfiles import Files, KeptRows, checked, files_from_json, files_in, files_to_json
+from transom.engine.spark.rowfiles import Files, KeptRows, Whole, files_from_json, files_in, files_to_json
 from transom.engine.state.closing import Closing
 from transom.engine.streams.rowsinput import RowsInput
 from transom.model.time import Micros
@@ -59,6 +59,7 @@ class JoinInput(RowsInput):
         """Rows of the closed windows that are not joined, or that matter to later ones, by their end."""
         self.pieces: dict[int, Piece] = {}
         """The rows that are kept, by cut."""
+        self._whole_files = Whole()
         self._source = source
 
     @property
@@ -78,7 +79,7 @@ class JoinInput(RowsInput):
     def files(self, first_end: Micros) -> list[Place]:
         """Return the files, checked, with all rows of windows that end at a moment or later."""
         needed = [cut for cut, piece in list(self.pieces.items()) if piece.last_end >= first_end]
-        return [path for cut in needed for path in checked(self.piece(cut), self._named(cut))]
+        return self._whole_files.paths([(self.piece(cut), self._named(cut)) for cut in needed])
 
     def _named(self, cut: int) -> Files:
         """Return the files with the rows of a cut; those that are there where the log names none."""

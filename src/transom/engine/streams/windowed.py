@@ -186,6 +186,7 @@ class WindowedSource(InputsSource):
             rows = kept_rows.read_rows(spark, paths, side.columns)
             if paths:
                 first = self.times.needed_from(side.number, ends[0])
-                rows = rows.where(f"{TIME} >= {first}L AND {TIME} < {ends[-1]}L")
+                before = self.times.needed_before(side.number, ends[-1])
+                rows = rows.where(f"{TIME} >= {first}L AND {TIME} < {before}L")
             frames.append(rows)
         return self._made(frames, windows, ends)
