@@ -100,6 +100,9 @@ def test_settings_that_are_far_from_the_best_are_changed_at_once_and_then_stay()
     assert tuning.of("s").trigger % running.tuner.poll == 0
     assert tuning.of("s").rows_per_cut == 1_000_000
     assert running.notes == []
+    basis = running.planner.drift._basis
+    assert basis is not None
+    assert running.planner.expected == {"s": pytest.approx(1e6 * sum(basis.phases["s"].values()), abs=1)}
 
 
 def test_what_the_user_has_set_stays() -> None:

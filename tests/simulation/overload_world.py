@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 import transom as tm
 from transom.api.app import App
+from transom.engine.loop.progress import Progress
 from transom.model.time import VirtualClock
 from transom.simulation.virtual import JobCosts, SimulatedCutRunner
 from transom.sinks.base import WindowResults
@@ -75,6 +76,8 @@ class World:
     others: MemorySink = field(default_factory=MemorySink)
     offered: int = 0
     notes: list[str] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
+    """Of the rows of the last seconds, those that were left out, each time that progress was shown."""
     done: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -118,8 +121,12 @@ class World:
     def run(self, spark: SparkSession, **settings: Any) -> World:
         app = self.app(spark, **settings)
         self.clock.at(NOON + (self.seconds + 8) * SECOND, app.stop)
-        self.done.append(app.run(on_progress=lambda progress: self.notes.extend(progress.notes)))
+        self.done.append(app.run(on_progress=self._see))
         return self
+
+    def _see(self, progress: Progress) -> None:
+        self.notes.extend(progress.notes)
+        self.shares.append(progress.streams[0].shed_share)
 
     @property
     def dead(self) -> Mapping[str, int]:

@@ -106,6 +106,23 @@ def test_short_memory_is_told():
     assert "memory 40%" in text(render(calm, []))
 
 
+def test_the_plan_and_what_is_left_out_are_told():
+    one = progress(1)
+    tuning = {"trigger": 300_000, "rows_per_task": 5_000}
+    stream = replace(one.streams[0], tuning=tuning, planned=420_000, measured=450_000, shed_share=0.123)
+    seen = replace(one, streams=(stream,))
+    plan = "plan: trigger 300 ms, a task for 5,000 rows, mean latency 420 ms planned and 450 ms measured"
+    for shown in (log_lines(seen)[0], text(render(seen, []))):
+        assert plan in shown
+        assert "12% of the newest rows left out" in shown
+    assert (to_json(seen)["streams"][0]["planned"], to_json(seen)["streams"][0]["shed_share"]) == (420_000, 0.123)
+    assert "left out" not in text(render(one, []))
+    assert "plan" not in text(render(one, []))
+    little = replace(one, streams=(replace(stream, shed_share=0.001, measured=None),))
+    assert "420 ms planned, 1% of" not in log_lines(little)[0]
+    assert "1% of the newest rows left out" in log_lines(little)[0]
+
+
 def test_where_key_groups_are_and_what_a_lost_executor_costs():
     one = progress(1)
     assert "key groups" not in text(render(one, []))

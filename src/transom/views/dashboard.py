@@ -63,6 +63,8 @@ def log_lines(progress: Progress) -> list[str]:
             f"watermark {_moment(stream.watermark)}{_lag(stream)}, "
             f"{_counted(stream.cuts, 'micro-batch')}, last {_seconds(stream.batch_micros)}"
             + (f", {_counted(dead, 'dead letter')}" if dead else "")
+            + (f", {_left_out(stream)}" if stream.shed_share else "")
+            + (f", {_plan(stream)}" if stream.planned is not None else "")
             + (f", {_groups(stream)}" if stream.key_groups else "")
         )
     behind = {stream.name for stream in progress.streams if stream.catching_up}
@@ -108,6 +110,10 @@ def render(
     for stream in progress.streams:
         if stream.key_groups:
             parts.append(Text(plain_text(f"{stream.name}: {_groups(stream)}"), style="dim"))
+        if stream.planned is not None:
+            parts.append(Text(plain_text(f"{stream.name}: {_plan(stream)}"), style="dim"))
+        if stream.shed_share:
+            parts.append(Text(plain_text(f"{stream.name}: {_left_out(stream)}"), style="yellow"))
     parts.extend(Text.assemble(("! ", "bold yellow"), plain_text(note)) for note in notes)
     return Group(*parts)
 
@@ -254,6 +260,24 @@ def _groups(stream: StreamProgress) -> str:
         lost = f" ({', '.join(stream.lost_executors)})" if stream.lost_executors else ""
         text += f", the last one{lost} cost {_seconds(stream.recovery_micros)}"
     return text
+
+
+def _plan(stream: StreamProgress) -> str:
+    """Say what is set by the plan, and the latency that it expects beside the one that is measured."""
+    assert stream.planned is not None
+    text = f"plan: trigger {_seconds(stream.tuning.get('trigger', 0))}"
+    rows = stream.tuning.get("rows_per_task")
+    text += "" if rows is None else f", a task for {_counted(rows, 'row')}"
+    text += f", mean latency {_seconds(stream.planned)} planned"
+    return text + (f" and {_seconds(stream.measured)} measured" if stream.measured is not None else "")
+
+
+def _left_out(stream: StreamProgress) -> str:
+    """Say how much could not be read in time.
+
+    A share of less than one in a hundred is not told as none.
+    """
+    return f"{max(0.01, stream.shed_share):.0%} of the newest rows left out"
 
 
 def _moment(at: Micros) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from transom.engine.spark.stages import JobTimes
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
-from transom.model.phases import CutPhases, Phase, StageTasks
+from transom.model.phases import OF_A_JOB, CutPhases, Phase, StageTasks
 from transom.model.time import MICROS_PER_SECOND, Micros
 from transom.scheduling.waits import mean_waits
 
@@ -278,3 +278,9 @@ class PhaseRecorder:
         """Return the mean time of each phase over the last cuts that had it, and of whole jobs (plan to collect)."""
         self.settle()
         return {name: round(MICROS_PER_SECOND * mean) for name, (_, mean) in self._means[stream].items()}
+
+    def latency(self, stream: str) -> Micros | None:
+        """Return the mean of all phases together; None while no job was measured."""
+        means = self.means(stream)
+        beside = sum(means.get(str(phase), 0) for phase in Phase if phase not in OF_A_JOB)
+        return beside + means[JOB] if JOB in means else None

@@ -160,7 +160,7 @@ def make_loop(
         scheduler=scheduler,
         metrics=metrics,
         reporter=Reporter(
-            streams, metrics, scheduler, phases, delivery, changer, ending, journal, clock, outside.on_progress
+            streams, metrics, scheduler, phases, delivery, changer, ending, journal, clock, outside.on_progress, planner
         ),
         expectation=Expectation(streams, digests, scheduler, phases, metrics, tuner, clock),
         ending=ending,

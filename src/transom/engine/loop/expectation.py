@@ -14,7 +14,7 @@ from transom.engine.control.scheduler import Scheduler
 from transom.engine.loop.metrics import Metrics
 from transom.engine.loop.tuning import Tuner
 from transom.engine.streams.stream import RunningStream
-from transom.model.phases import OF_A_JOB, Phase
+from transom.model.phases import Phase
 from transom.model.time import MICROS_PER_SECOND, Clock
 from transom.planning.model import Machine, Model, StreamLatency
 from transom.planning.profile import StreamProfile
@@ -65,11 +65,11 @@ class Expectation:
 
     def _measured(self, stream: RunningStream) -> dict[str, Any]:
         means = {name: micros / MICROS_PER_SECOND for name, micros in self.phases.means(stream.name).items()}
-        whole = [means.get(str(phase), 0.0) for phase in Phase if phase not in OF_A_JOB]
+        latency = self.phases.latency(stream.name)
         seen = self.metrics.latencies(stream.state.queries)
         return {
             "phases": {str(phase): means.get(str(phase)) for phase in Phase},
-            "mean": sum(whole) + means.get("job", 0.0) if "job" in means else None,
+            "mean": None if latency is None else latency / MICROS_PER_SECOND,
             "results": len(seen),
             "quantile": seen[math.ceil(SHARE * len(seen)) - 1] / MICROS_PER_SECOND if seen else None,
         }

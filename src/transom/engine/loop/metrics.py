@@ -26,7 +26,8 @@ class _StreamCounts:
     cuts: int = 0
     rows: int = 0
     dead: Counter[str] = field(default_factory=Counter)
-    recent: deque[tuple[Micros, int]] = field(default_factory=deque)
+    recent: deque[tuple[Micros, int, int, int]] = field(default_factory=deque)
+    """Commits of the last seconds: when, rows that were read, that were left out, and that there were in all."""
     batch: Micros = 0
     catch_up: CatchUp = field(default_factory=CatchUp)
 
@@ -105,7 +106,9 @@ class Metrics:
         counts.cuts += 1
         counts.rows += stats.rows
         counts.batch = took
-        counts.recent.append((now, stats.rows))
+        shed = outcome.cut.shed
+        unread, thinned = (0, 0) if shed is None else (shed.rows, shed.thinned(stats.rows))
+        counts.recent.append((now, stats.rows, unread + thinned, stats.rows + unread))
         counts.forget(now)
         for reason, number in (
             ("null event time", stats.null_time),
@@ -113,7 +116,7 @@ class Metrics:
             ("event time out of range", stats.out_of_range),
             ("corrupt", stats.corrupt),
             ("unreadable", len(outcome.skipped)),
-            ("overload", 0 if (shed := outcome.cut.shed) is None else shed.rows + shed.thinned(stats.rows)),
+            ("overload", unread + thinned),
         ):
             if number:
                 counts.dead[reason] += number
@@ -170,6 +173,7 @@ class Metrics:
         counts = self._stream(stream.name)
         counts.forget(now)
         span = min(RATE_OVER, max(now - self._started, 1))
+        _, read, left_out, came = map(sum, zip(*counts.recent, strict=True)) if counts.recent else (0, 0, 0, 0)
         late = sum(self._query(name).late for name in stream.state.queries)
         dead = dict(counts.dead)
         backlog = stream.backlog()
@@ -185,7 +189,7 @@ class Metrics:
             source=stream.source.describe(),
             cuts=counts.cuts,
             rows=counts.rows,
-            rows_per_second=sum(rows for _, rows in counts.recent) * MICROS_PER_SECOND / span,
+            rows_per_second=read * MICROS_PER_SECOND / span,
             backlog=backlog,
             watermark=stream.state.watermark.value,
             max_event_time=stream.max_event_time() or stream.state.watermark.value,
@@ -198,6 +202,7 @@ class Metrics:
             recovery_estimate_micros=standing.recovery,
             catching_up=catching_up,
             time_left=counts.catch_up.time_left if catching_up else None,
+            shed_share=left_out / came if came else 0.0,
         )
 
     def _query_progress(

@@ -88,6 +88,8 @@ class Planner:
     threads: Threads = field(default_factory=lambda: Threads(1, "transom-plan"))
     """Make the plans."""
     drift: Drift = field(default_factory=Drift)
+    expected: dict[str, Micros] = field(default_factory=dict)
+    """Mean latency of the streams that keep up, as the last plan says."""
     _rates: dict[str, float] = field(default_factory=dict)
     _looks: int = 0
     _next: Micros = 0
@@ -160,6 +162,7 @@ class Planner:
             if each.result.finite
         }
         self.drift.planned(Basis(now, goal.rates, phases))
+        self.expected = {name: round(MICROS_PER_SECOND * sum(each.values())) for name, each in phases.items()}
         self._tell(decision.choice, goal)
 
     def _tell(self, chosen: Choice, goal: Goal) -> None:

@@ -74,6 +74,13 @@ class StreamProgress:
     plan to collect together, which Spark is asked about for every eighth of them."""
     tuning: dict[str, int] = field(default_factory=dict)
     """What is set of it now: trigger (microseconds); rows_per_cut, rows_per_task and partitions where they are set."""
+    measured: Micros | None = None
+    """Mean time from the arrival of a row to visible results: all phases together, as far as they were measured; None
+    while no micro-batch was."""
+    planned: Micros | None = None
+    """The same as the last plan expects it; None without a plan, or where it expects that a backlog grows."""
+    shed_share: float = 0.0
+    """Share of the rows of the last seconds that was left out, as there was more than could be read in time."""
 
 
 @dataclass(frozen=True, repr=False)

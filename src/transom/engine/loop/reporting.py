@@ -12,6 +12,7 @@ from transom.engine.loop.delivery import Delivery
 from transom.engine.loop.ending import Ending
 from transom.engine.loop.journal import Journal
 from transom.engine.loop.metrics import Metrics
+from transom.engine.loop.planner import Planner
 from transom.engine.loop.progress import Progress
 from transom.engine.streams.stream import RunningStream
 from transom.model.time import Clock, Micros
@@ -33,6 +34,7 @@ class Reporter:
     journal: Journal
     clock: Clock
     on_progress: Callable[[Progress], None] | None
+    planner: Planner | None = None
     shown: Micros | None = None
     """Monotonic time at which progress was shown last."""
 
@@ -56,6 +58,8 @@ class Reporter:
                 rests_until=resting.get(stream.name),
                 phases=self.phases.means(stream.name),
                 tuning=tuning.of(stream.name).to_json(),
+                measured=self.phases.latency(stream.name),
+                planned=None if self.planner is None else self.planner.expected.get(stream.name),
             )
             for stream in progress.streams
         )
