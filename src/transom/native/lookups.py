@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as kinds
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,12 @@ class KeyedRows:
         ours = np.repeat(np.arange(len(found)), made)
         place = np.arange(len(ours)) - np.repeat(np.cumsum(made) - made, made)
         return pa.array(ours), pa.array(self.starts[key[ours]] + place, mask=~known[ours])
+
+
+def is_key(kind: pa.DataType) -> bool:
+    """Tell whether values of a type are equal for Arrow when they are for Spark; of floats they are not."""
+    known = (kinds.is_integer, kinds.is_string, kinds.is_boolean, kinds.is_date32, kinds.is_timestamp)
+    return any(each(kind) for each in known)
 
 
 def _whole(table: pa.Table, name: str) -> pa.Array:

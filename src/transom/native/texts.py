@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from transom.native.computing import Computation, Function, Reached, Value, constant_text
+from transom.native.computing import Computation, Function, Reached, Value, constant, constant_text
 from transom.native.terms import Term
 
 _MATCHES: dict[str, Callable[[Value, str], Value]] = {
@@ -15,6 +16,8 @@ _MATCHES: dict[str, Callable[[Value, str], Value]] = {
     "EndsWith": lambda text, part: pc.ends_with(text, part),
     "Contains": lambda text, part: pc.match_substring(text, part),
 }
+_TRIMMED = {"StringTrim": pc.ascii_trim, "StringTrimLeft": pc.ascii_ltrim, "StringTrimRight": pc.ascii_rtrim}
+_CASES = {"Upper": pc.ascii_upper, "Lower": pc.ascii_lower}
 
 
 def match(of: Computation, term: Term, reached: Reached) -> Value:
@@ -39,4 +42,67 @@ def length(of: Computation, term: Term, reached: Reached) -> Value:
     return pc.utf8_length(of.value(child, reached)) if kinds.is_string(child.type) else None
 
 
-FUNCTIONS: dict[str, Function] = {**dict.fromkeys(_MATCHES, match), "Like": like, "Length": length}
+def case(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return a text in upper or lower case; languages have their own rules for what is beyond ASCII."""
+    text = of.value(term.children[0], reached)
+    known = of.ground.certain(term, text, pc.string_is_ascii(text), reached)
+    return _CASES[term.kind](known)
+
+
+def substring(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return the characters of a text from a place on, which is counted from 1, or from the end if it is negative."""
+    text = term.children[0]
+    place, count = (constant(child) for child in term.children[1:])
+    if not kinds.is_string(text.type) or place is None or count is None:
+        return None
+    start = place - 1 if place > 0 else place
+    stop: int | None = start + max(count, 0)
+    if start < 0 and start + count >= 0:
+        stop = None
+    return pc.utf8_slice_codeunits(of.value(text, reached), start, stop)
+
+
+def joined(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return texts one after the other, null if one is."""
+    if not term.children or not all(kinds.is_string(child.type) for child in term.children):
+        return None
+    return pc.binary_join_element_wise(*of.values(term, reached), pa.scalar(""))
+
+
+def joined_with(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return texts with a constant between them, without those that are null."""
+    by, *parts = term.children
+    between = constant_text(by)
+    if between is None or not parts or not all(kinds.is_string(child.type) for child in parts):
+        return None
+    values = [of.value(part, reached) for part in parts]
+    return pc.binary_join_element_wise(*values, pa.scalar(between), null_handling="skip")
+
+
+def trimmed(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return a text without the blanks at its ends."""
+    if len(term.children) != 1:
+        return None
+    return _TRIMMED[term.kind](of.value(term.children[0], reached), " ")
+
+
+def replaced(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return a text with another one in the place of a constant."""
+    text, *others = term.children
+    wanted, by = map(constant_text, others)
+    if not wanted or by is None:
+        return None
+    return pc.replace_substring(of.value(text, reached), wanted, by)
+
+
+FUNCTIONS: dict[str, Function] = {
+    **dict.fromkeys(_MATCHES, match),
+    **dict.fromkeys(_TRIMMED, trimmed),
+    **dict.fromkeys(_CASES, case),
+    "Like": like,
+    "Length": length,
+    "Substring": substring,
+    "Concat": joined,
+    "ConcatWs": joined_with,
+    "StringReplace": replaced,
+}

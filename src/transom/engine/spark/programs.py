@@ -6,14 +6,17 @@ in its own job. What it is over has no rows yet.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from transom.engine.spark.rowwise import why_not_repeatable
 from transom.engine.spark.sparkterms import Reader, class_of, each_of
+from transom.engine.spark.statictables import NotLastingError, static_table
 from transom.native.evaluate import Runner, why_not
-from transom.native.program import Filter, Program, Project, Step
+from transom.native.lookups import is_key
+from transom.native.program import ANTI, INNER, LEFT, SEMI, Filter, Lookup, Program, Project, Step
 from transom.native.terms import Term, column
 
 if TYPE_CHECKING:
@@ -29,6 +32,19 @@ _CALLED = {
     "Union": "a union",
 }
 """What users call operators."""
+
+
+_THEIRS = "TheirColumn"
+"""The kind of a column of a static table."""
+_JOINS = {
+    ("INNER", True): INNER,
+    ("INNER", False): INNER,
+    ("LEFT OUTER", True): LEFT,
+    ("RIGHT OUTER", False): LEFT,
+    ("LEFT SEMI", True): SEMI,
+    ("LEFT ANTI", True): ANTI,
+}
+"""Lookups, by Spark's joins and whether the stream is on the left."""
 
 
 class OnlySparkError(Exception):
@@ -55,7 +71,10 @@ def runner_of(frame: DataFrame, rows: DataFrame) -> Runner:
     if why := why_not_repeatable(frame, ""):
         raise OnlySparkError(why)
     reading = _Reading(Reader("UTC"), rows, to_arrow_schema(rows.schema, timezone="UTC"))
-    plan = frame._jdf.queryExecution().optimizedPlan()
+    execution = frame._jdf.queryExecution()
+    if any(class_of(leaf) == "LocalRelation" and leaf.data().isEmpty() for leaf in leaves(execution.analyzed())):
+        raise OnlySparkError("only Spark does a lookup")  # without its rows the optimizer would take it for nulls
+    plan = execution.optimizedPlan()
     known = reading.read(plan)
     names = {str(each.name()): each.exprId().id() for each in each_of(plan.output())}
     if len(names) != len(frame.columns):
@@ -64,11 +83,11 @@ def runner_of(frame: DataFrame, rows: DataFrame) -> Runner:
     program = Program(reading.columns, (*reading.steps, chosen))
     if why := why_not(program):
         raise OnlySparkError(why)
-    return Runner(program)
+    return Runner(program, reading.tables)
 
 
 class _Reading:
-    """Reads operators; `steps` are those that were read.
+    """Reads operators; `steps` are those that were read, `tables` those that they look rows up in.
 
     Args:
         reader: Reads expressions.
@@ -79,8 +98,10 @@ class _Reading:
     def __init__(self, reader: Reader, rows: DataFrame, columns: pa.Schema) -> None:
         self.columns = columns
         self.steps: list[Step] = []
+        self.tables: dict[str, pa.Table] = {}
+        self._session = rows.sparkSession
         self._reader = reader
-        self._output = [each.exprId().id() for each in each_of(rows._jdf.queryExecution().analyzed().output())]
+        self._output = _numbers(rows._jdf.queryExecution().analyzed().output())
         self._made = 0
 
     def read(self, node: Any) -> dict[int, Term]:
@@ -90,16 +111,16 @@ class _Reading:
             OnlySparkError: They are not known.
         """
         kind = class_of(node)
-        if kind == "LogicalRDD":
-            output = [each.exprId().id() for each in each_of(node.output())]
-            if output == self._output:
-                return {n: column(field.name, field.type) for n, field in zip(output, self.columns, strict=True)}
+        if self._is_stream(node):
+            return {n: column(f.name, f.type) for n, f in zip(self._output, self.columns, strict=True)}
         if kind == "Filter":
             known = self.read(node.child())
             self.steps.append(Filter(self._reader.term(node.condition(), known)))
             return known
         if kind == "Project":
             return self._project(node, self.read(node.child()))
+        if kind == "Join":
+            return self._join(node)
         raise OnlySparkError(f"only Spark does {_CALLED.get(kind, kind)}")
 
     def _project(self, node: Any, known: dict[int, Term]) -> dict[int, Term]:
@@ -119,3 +140,67 @@ class _Reading:
             kept = {str(term.value): term for term in found.values() if term.value not in made}
             self.steps.append(Project((*kept.items(), *made.items())))
         return found
+
+    def _is_stream(self, leaf: Any) -> bool:
+        """Tell whether an operator is what the others are over."""
+        return (
+            class_of(leaf) == "LogicalRDD" and [each.exprId().id() for each in each_of(leaf.output())] == self._output
+        )
+
+    def _join(self, node: Any) -> dict[int, Term]:
+        """Note a lookup of rows in a static table."""
+        sides = [node.left(), node.right()]
+        streams = [any(map(self._is_stream, leaves(side))) for side in sides]
+        kind = _JOINS.get((str(node.joinType().sql()), streams[0]))
+        if kind is None or all(streams):
+            raise OnlySparkError(f"only Spark does this join ({str(node.joinType().sql()).lower()})")
+        stream, static = sides if streams[0] else sides[::-1]
+        known = self.read(stream)
+        name = f"table {len(self.tables) + 1}"
+        try:
+            self.tables[name] = static_table(self._session, static)
+        except NotLastingError as error:
+            raise OnlySparkError(str(error)) from error
+        theirs = {
+            each.exprId().id(): replace(self._reader.term(each, {}), kind=_THEIRS, value=str(place))
+            for place, each in enumerate(each_of(static.output()))
+        }
+        if node.condition().isEmpty():
+            raise OnlySparkError("only Spark joins without a condition")
+        on = _keys(self._reader.term(node.condition().get(), {**known, **theirs}))
+        if kind in (SEMI, ANTI):
+            self.steps.append(Lookup(name, on, kind))
+            return known
+        added = {number: column(f"{name}: {term.value}", term.type) for number, term in theirs.items()}
+        columns = tuple((str(added[n].value), str(term.value), term.type) for n, term in theirs.items())
+        self.steps.append(Lookup(name, on, kind, columns))
+        return {**known, **added}
+
+
+def _numbers(attributes: Any) -> list[int]:
+    """Return Spark's numbers of columns."""
+    return [each.exprId().id() for each in each_of(attributes)]
+
+
+def leaves(plan: Any) -> list[Any]:
+    """Return what a plan is made of."""
+    return each_of(plan.collectLeaves())
+
+
+def _keys(condition: Term) -> tuple[tuple[Term, str], ...]:
+    """Return the values of a row and the columns of the table that a condition wants to be equal.
+
+    Raises:
+        OnlySparkError: It wants something else.
+    """
+    if condition.kind == "And":
+        return tuple(pair for side in condition.children for pair in _keys(side))
+    if condition.kind == "EqualTo":
+        for ours, its in (condition.children, condition.children[::-1]):
+            if its.kind == _THEIRS and not _names_theirs(ours) and ours.type == its.type and is_key(its.type):
+                return ((ours, str(its.value)),)
+    raise OnlySparkError(f"only Spark joins by {condition.text}")
+
+
+def _names_theirs(term: Term) -> bool:
+    return term.kind == _THEIRS or any(map(_names_theirs, term.children))

@@ -91,6 +91,13 @@ def spark_term(spark: SparkSession, schema: pa.Schema, condition: Input) -> Term
     return next(iter(known.values()))
 
 
+_WITH_ZONE = (
+    *("Cast", "Hour", "Minute", "Second", "TruncTimestamp", "DateFormatClass", "UnixTimestamp", "ToUnixTimestamp"),
+    "TimestampAddInterval",
+)
+"""Terms that depend on a time zone."""
+
+
 def reader_of(spark: SparkSession) -> Reader:
     """Return what reads expressions of a session."""
     return Reader(str(spark.conf.get("spark.sql.session.timeZone")))
@@ -121,7 +128,10 @@ class Reader:
             value = node.ordinal()
         elif kind == "Like":
             value = str(node.escapeChar())
-        elif kind in _WITH_MODE:
+        elif kind in _WITH_ZONE:
+            zone = node.timeZoneId()
+            value = str(zone.get()) if zone.isDefined() else None
+        if kind in _WITH_MODE:
             mode = node.evalMode().toString()
         elif kind in ("UnaryMinus", "Abs"):
             mode = "ANSI" if node.failOnError() else "LEGACY"
@@ -167,7 +177,7 @@ def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar | None:
         return pa.scalar(Decimal(value.toString()), kind)
     if kinds.is_date32(kind):
         return pa.scalar(value, pa.int32()).cast(kind)
-    if kinds.is_timestamp(kind):
+    if kinds.is_timestamp(kind) or kinds.is_duration(kind):
         return pa.scalar(value, pa.int64()).cast(kind)
     if kinds.is_binary(kind):
         return pa.scalar(bytes(value), kind)
