@@ -86,3 +86,19 @@ def test_parcels_of_flows_that_are_not_known_or_not_of_the_site_are_refused():
     assert [(each.flow, each.reason) for each in told] == [("z", Reason.FLOW), ("f", Reason.FLOW), ("g", Reason.FLOW)]
     assert [each.detail for each in told][1:] == ["x has no part in the flow 'f'.", "It differs."]
     assert [came.flow for came, _ in here.arrivals] == ["f"]
+
+
+def test_what_measures_a_link_is_no_parcel():
+    here, home = carrier(home=10_000.0), carrier("home")
+    home.accept("a", here.opening("home"))
+    for now in (0, 100 * S):
+        here.probe(now)
+    size = 0
+    while frames := here.frames("home", 100 * S):
+        size += sum(len(frame.payload) for frame in frames)
+        for frame in frames:
+            home.came("a", frame, 100 * S)
+        for _, receipt in home.answers():
+            here.heard("home", receipt, 100 * S)
+    assert size == 6_000
+    assert home.arrivals == []

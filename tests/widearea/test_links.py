@@ -41,6 +41,61 @@ def test_what_is_due_first_goes_first_and_little_is_under_way() -> None:
     assert out.queued == 0
 
 
+def busy(out: LinkOut, into: LinkIn, rate: float, now: int, until: int) -> tuple[int, list[bytes], int]:
+    """Let a link of a rate carry what there is; return bytes, parcels, and when it was idle."""
+    total, got, way = 0, [], []
+    while now < until:
+        way += out.frames(now)
+        if not way:
+            break
+        frame = way.pop(0)
+        now += int(len(frame.payload) * 1e6 / rate)
+        total += len(frame.payload)
+        receipt, data = into.frame(frame)
+        out.receipt(receipt, now)
+        got += [] if data is None else [data]
+    return total, got, now
+
+
+@pytest.mark.parametrize("rate", [25_000.0, 250_000.0, 1_250_000.0])
+def test_an_unused_link_is_measured_with_a_hundredth_of_its_rate(rate: float) -> None:
+    out, into = LinkOut(rate=2 * rate), LinkIn()
+    total, now, hour = 0, 0, 3_600 * S
+    while now < hour:
+        out.probe(now)
+        some, _, now = busy(out, into, rate, now, hour)
+        total += some
+        now += S
+    assert 0.9 * rate <= out.rate <= 1.1 * rate
+    assert total <= 0.0105 * hour / S * 2 * rate
+    assert out.queued == out.waiting == 0
+
+
+def test_parcels_go_before_a_probe_and_a_link_in_use_has_none() -> None:
+    out, into = LinkOut(rate=100_000.0), LinkIn()
+    assert not out.probe(0)
+    assert out.probe(100 * S)
+    assert not out.probe(100 * S)
+    first = out.frames(100 * S)
+    assert out.waiting == 0
+    out.queue(b"s" * 100, due=S)
+    assert out.waiting == 1
+    for frame in first:
+        out.receipt(into.frame(frame)[0], 100 * S)
+    assert b"s" * 100 in carried(out, into, 100 * S)
+    assert not out.probe(300 * S)  # the other one is under way
+    assert LinkOut().probe(0) is LinkOut().probe(900 * S) is False
+
+
+def test_a_probe_ends_with_its_connection() -> None:
+    out, into = LinkOut(rate=100_000.0), LinkIn()
+    out.probe(0)
+    out.probe(100 * S)
+    into.frame(out.frames(100 * S)[0])
+    assert out.opened(into.received, 101 * S) == []
+    assert out.frames(101 * S) == []
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 60_000), st.integers(0, 5)), min_size=1, max_size=6),
     st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=6),

@@ -80,6 +80,7 @@ class Planning:
             What people may want to know.
         """
         notes = []
+        self._carrier.probe(now)
         for plan in self._asking.plans():
             if self._routes.adopt(plan):
                 notes.append(f"plan {plan.version} holds from tick {plan.first_tick} on")

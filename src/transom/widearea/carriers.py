@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from transom.model.time import MICROS_PER_SECOND, Micros
-from transom.widearea.links import Frame, LinkIn, LinkOut, Receipt
+from transom.widearea.links import PROBE, Frame, LinkIn, LinkOut, Receipt
 from transom.widearea.messages import Abandon, Down, Opened, Opening, Unreadable, Up
 from transom.widearea.parcels import Ack, FlowName, Parcel, Reason, Refusal, Standing
 from transom.widearea.relays import Action as RelayAction
@@ -198,6 +198,12 @@ class Carrier:
             if any(site == self.site for site, _ in message.places):
                 self.news.append(message)
 
+    def probe(self, now: Micros) -> None:
+        """Measure the links that nobody has used for long."""
+        for each in self._neighbours.values():
+            if each.up:
+                each.out.probe(now)
+
     def frames(self, peer: Site, now: Micros) -> list[Frame]:
         """Return what may be sent to a neighbour now."""
         each = self._neighbours[peer]
@@ -307,6 +313,9 @@ class Carrier:
             return
         receipt, data = each.into.frame(message)
         if data is None:
+            self._answers.append((peer, receipt))
+            return
+        if data.startswith(PROBE):
             self._answers.append((peer, receipt))
             return
         parcel = each.packing.unpack(data)

@@ -29,8 +29,16 @@ SAMPLE: Micros = 100_000
 """Rates are measured over that long at least."""
 MOST_PARCEL = 1 << 30
 """The largest parcel that is taken, bytes."""
+PROBE = b"\0"
+"""What is sent only to measure begins with it, and no parcel does."""
+PROBE_SHARE = 0.01
+"""Of the rate of an unused link, probes take so much."""
+PROBE_TIME: Micros = 600_000
+"""A probe keeps the link busy for so long: what may be under way, and some measures."""
 MOST_OPEN = 64
 """Unfinished parcels that the receiving end keeps."""
+NEVER: Micros = 1 << 62
+"""Due after everything else."""
 _REMEDY = "Both sites need the same version of the protocol; if they have it, something between them changes bytes."
 
 
@@ -65,6 +73,8 @@ class _Outgoing:
     """Bytes that were given to the connection."""
     received: int = 0
     """Bytes that were received."""
+    probe: bool = False
+    """Whether it is sent only to measure."""
 
 
 class LinkOut:
@@ -81,13 +91,15 @@ class LinkOut:
         self._rates: deque[float] = deque(maxlen=RATES)
         self._since: tuple[Micros, int] | None = None
         """Since when it has been busy, or was last measured, and the bytes that came since."""
+        self._measured: Micros | None = None
+        """When the rate was measured last, or first asked for."""
         self.heard: Micros = 0
         """When the last receipt came, or something was sent to an idle link; monotonic."""
 
     @property
     def queued(self) -> int:
-        """Bytes that have not been received."""
-        return sum(len(each.data) - each.received for each in self._queue.values())
+        """Bytes of parcels that have not been received."""
+        return sum(len(each.data) - each.received for each in self._queue.values() if not each.probe)
 
     @property
     def begun(self) -> frozenset[int]:
@@ -97,7 +109,7 @@ class LinkOut:
     @property
     def waiting(self) -> int:
         """Parcels of which no byte has left yet; while there is one, nothing needs to be fixed for the link."""
-        return sum(1 for each in self._queue.values() if not each.given)
+        return sum(1 for each in self._queue.values() if not each.given and not each.probe)
 
     @property
     def under_way(self) -> int:
@@ -139,6 +151,21 @@ class LinkOut:
         self._queue[number] = _Outgoing(number, data, due)
         return number
 
+    def probe(self, now: Micros) -> bool:
+        """Send something to measure a link that nobody has used for long; return whether that is so.
+
+        Parcels go before it. In a time without measures it takes `PROBE_SHARE` of what the link can carry.
+        """
+        if self._measured is None or self._queue:
+            self._measured = now if self._measured is None else self._measured
+            return False
+        if (now - self._measured) * PROBE_SHARE < PROBE_TIME or not self.rate:
+            return False
+        self._measured = now
+        number = self.queue(PROBE * max(1, int(self.rate * PROBE_TIME / MICROS_PER_SECOND)), NEVER)
+        self._queue[number].probe = True
+        return True
+
     def abandon(self, number: int) -> bool:
         """Send no more of a parcel; tell whether the other end has to hear of it."""
         gone = self._queue.pop(number, None)
@@ -163,7 +190,7 @@ class LinkOut:
         return found
 
     def receipt(self, receipt: Receipt, now: Micros) -> bool:
-        """Take a receipt; tell whether all of the parcel has been received.
+        """Take a receipt; tell whether it is of a parcel, all of which has been received.
 
         Raises:
             SiteError: It is about bytes that were not sent.
@@ -178,7 +205,7 @@ class LinkOut:
         self._measure(came, now)
         if each.received == len(each.data):
             del self._queue[each.number]
-            return True
+            return not each.probe
         return False
 
     def _measure(self, came: int, now: Micros) -> None:
@@ -191,7 +218,7 @@ class LinkOut:
             self._since = None
         elif took >= SAMPLE:
             self._rates.append(total * MICROS_PER_SECOND / took)
-            self._since = (now, 0)
+            self._since, self._measured = (now, 0), now
         else:
             self._since = (begun, total)
 
@@ -207,6 +234,7 @@ class LinkOut:
             now: Monotonic time.
         """
         done = []
+        self._queue = {number: each for number, each in self._queue.items() if not each.probe}
         for each in list(self._queue.values()):
             each.given = each.received = max(0, min(received.get(each.number, 0), len(each.data)))
             if each.given == len(each.data):
