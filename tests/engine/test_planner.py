@@ -182,6 +182,16 @@ def test_rates_are_smoothed_and_looked_at_once_a_second(seconds: int) -> None:
     assert running.planner._rates["s"] == pytest.approx(2_000 - 1_000 * 0.9**seconds)
 
 
+@pytest.mark.parametrize("by", [-3_600, 3_600])
+def test_a_wall_clock_that_is_set_changes_no_settings(by: int) -> None:
+    running = Running(profile()).pass_seconds(60)
+    before = list(running.tuner.changes)
+    running.clock.step(by * SECOND)
+    running.pass_seconds(120)
+    assert running.tuner.changes == before
+    assert running.planner._rates["s"] == pytest.approx(5_000)
+
+
 def test_the_loop_does_not_wait_for_a_plan() -> None:
     running = Running(profile())
     running.threads.waits = []
