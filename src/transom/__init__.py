@@ -25,6 +25,7 @@ from transom.errors import (
     TransomError,
 )
 from transom.model.formats import avro, csv, json, raw, text
+from transom.model.unbounded import unbounded
 from transom.model.watermark import watermark
 from transom.model.window import Window, calendar, cumulate, session_window, sliding, tumbling
 from transom.settings import Settings
@@ -166,6 +167,7 @@ __all__ = [
     "top_k",
     "tumbling",
     "udaf",
+    "unbounded",
     "var_pop",
     "var_samp",
     "variance",

@@ -1,4 +1,4 @@
-"""What a query fills in where keys have no rows, checked when it is written."""
+"""What a query fills in where keys have no rows, and totals, checked when they are written."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from transom.errors import DefinitionError, did_you_mean
 from transom.model.time import Duration, format_duration, parse_duration
-from transom.model.window import WindowKind, WindowSpec, windows_text
-from transom.windows.query import Fill
+from transom.model.unbounded import Unbounded
+from transom.model.window import Window, WindowKind, WindowSpec, tumbling, windows_text
+from transom.windows.query import Fill, Key, Total
 
 
 def fill_of(value: str, for_at_most: Duration | None, windows: Sequence[WindowKind]) -> Fill:
@@ -44,3 +45,30 @@ def fill_of(value: str, for_at_most: Duration | None, windows: Sequence[WindowKi
             "Give a longer time.",
         )
     return Fill(value == "zero", most)
+
+
+def total_of(windows: Sequence[Window], keys: Sequence[Key], updates: bool) -> tuple[Sequence[Window], Total | None]:
+    """Return the windows that totals are made of, and the totals; or what was given, where it has none.
+
+    Args:
+        windows: What the user wrote.
+        keys: Of the query.
+        updates: Whether there are early results or lateness.
+
+    Raises:
+        DefinitionError: They do not go together.
+    """
+    given = next((window for window in windows if isinstance(window, Unbounded)), None)
+    if given is None or len(windows) > 1:
+        return windows, None  # with others it is refused as no window
+    if updates:
+        raise DefinitionError(
+            "unbounded: it does not go with early results or lateness: each correction would change all later totals.",
+            "Leave them out: every says how often there are results; a watermark that waits longer makes fewer late.",
+        )
+    if keys and given.keys is None:
+        raise DefinitionError(
+            "unbounded: a total for each key is kept for ever, and keys does not say how many there may be.",
+            'Write for example tm.unbounded("1 minute", keys=10_000), or use windows that end.',
+        )
+    return [tumbling(given.every)], Total(given.keys if keys else None)

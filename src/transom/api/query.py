@@ -73,6 +73,10 @@ class Query:
             raise DefinitionError(f"within: the limit is {limit!r}.", "Give more than nothing.")
         if not 0 < quantile < 1:
             raise DefinitionError(f"within: the quantile is {quantile}.", "Give a number between 0 and 1.")
+        if on_overload == "shed" and self.windowed.total is not None:
+            raise DefinitionError(
+                "within: a row that is left out would lack in all later totals.", 'Leave out on_overload="shed".'
+            )
         share = least_share(on_overload, keep, self.windowed.windows, self.columns)
         return replace(self, target=LatencyTarget(micros, quantile, share))
 
@@ -94,6 +98,10 @@ class Query:
             raise DefinitionError(
                 "fill: it does not go with early results or lateness, which emit what changed.",
                 "Leave out fill, or early and lateness.",
+            )
+        if self.windowed.total is not None:
+            raise DefinitionError(
+                "fill: totals have no gaps: each key has a result at each multiple of every.", "Leave out fill."
             )
         return replace(self, filled=fill_of(value, for_at_most, self.windowed.windows))
 
@@ -277,11 +285,12 @@ class Query:
                 self.windowed.windows,
                 self.aggregates,
                 self.target,
-                self.filled,
+                self.filled if self.windowed.total is None else Fill(zero=False),
                 self.windowed.early,
                 self.windowed.lateness,
                 rows.condition,
                 steps=self.steps,
+                total=self.windowed.total,
             )
 
         change = rows.stream._register(rows.stream, sinks, name, query)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from transom.api.filling import total_of
 from transom.api.query import Query, unique
 from transom.api.taps import RowTap
 from transom.engine.changes.requests import Change
@@ -23,7 +24,7 @@ from transom.sinks.base import REVISION, Sink
 from transom.sources.base import Source
 from transom.sources.tables import table_of
 from transom.windows.aggregates.base import Aggregate
-from transom.windows.query import WINDOW_END, WINDOW_START, Key, WindowedQuery
+from transom.windows.query import WINDOW_END, WINDOW_START, Key, Total, WindowedQuery
 
 
 @dataclass(eq=False, repr=False)
@@ -312,8 +313,8 @@ class Grouped:
         and keys with a lower revision.
 
         Args:
-            windows: Lengths ("5 minutes") for tumbling windows, or what `tumbling`, `sliding`, `cumulate`, `calendar`
-                and `session_window` return.
+            windows: Lengths ("5 minutes") for tumbling windows, or what `tumbling`, `sliding`, `cumulate`, `calendar`,
+                `session_window` and, alone, `unbounded` return.
             early: Emit the results so far of open windows so often (wall time), e.g. "10 seconds".
             lateness: Rows that come up to so long after the watermark has closed a window still correct its result.
 
@@ -328,9 +329,9 @@ class Grouped:
         allowed = parse_duration(lateness, "lateness")
         if allowed < 0:
             raise DefinitionError(f"lateness: {lateness!r} is negative.", 'Write for example lateness="1 minute".')
-        return Windowed(
-            self, tuple(dict.fromkeys(one for window in windows for one in windows_of(window))), often, allowed
-        )
+        given, total = total_of(windows, self.keys, often is not None or allowed > 0)
+        kinds = tuple(dict.fromkeys(one for window in given for one in windows_of(window)))
+        return Windowed(self, kinds, often, allowed, total)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -341,6 +342,7 @@ class Windowed:
     windows: tuple[WindowKind, ...]
     early: Micros | None
     lateness: Micros
+    total: Total | None = None
 
     def __repr__(self) -> str:
         return f"{self.grouped!r}.window({', '.join(windows_text(self.windows))})"

@@ -13,6 +13,7 @@ _WINDOWS = {
     "cumulate": ("cumulate", "every", "offset"),
     "calendar": ("calendar", "zone", "week_start", "offset"),
     "session": ("session", "at_most"),
+    "unbounded": ("unbounded", "keys"),
 }
 """Keys of each kind of window; the first is the argument, the others are named."""
 _NEEDED = {"sliding": ("every",), "cumulate": ("every",)}
@@ -37,13 +38,13 @@ def check_windows(keys: Keys, windows: Sequence[Any], field: str = "windows") ->
             every = tuple(sorted({key for keys in _WINDOWS.values() for key in keys}))
             inner = Keys(keys.file, f"{keys.where} {field}", window, _WINDOWS[kinds[0]] if kinds else every)
             for key in (*window, *_NEEDED.get("".join(kinds), ())):
-                inner.need(key, str)
+                inner.need(key, int if key == "keys" else str)
         if not isinstance(window, (str, dict)) or (isinstance(window, dict) and not kinds):
             raise keys.error(
                 f"{field}: {window!r} is not a window",
                 'Write "5 minutes", {tumbling = "1 day", offset = "4 hours"}, {session = "30 minutes"}, '
                 '{sliding = "1 hour", every = "1 minute"}, {cumulate = "1 day", every = "1 hour"} or '
-                '{calendar = "week", zone = "Europe/Copenhagen"}.',
+                '{calendar = "week", zone = "Europe/Copenhagen"}, or alone {unbounded = "1 minute", keys = 1000}.',
             )
 
 

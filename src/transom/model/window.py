@@ -19,6 +19,7 @@ from transom.model.time import (
     format_duration,
     parse_duration,
 )
+from transom.model.unbounded import Unbounded
 
 MAX_STEPS = 1_500
 """More windows than this of one cumulation are taken for a mistake: each closes by itself."""
@@ -216,7 +217,7 @@ class Cumulation:
 WindowKind: TypeAlias = "WindowSpec | CalendarSpec | SessionSpec"
 """Every kind has `late_before(watermark)`, `last_end(moment)` and a text that is part of a query's definition."""
 
-Window: TypeAlias = "str | WindowKind | Cumulation | Duration"
+Window: TypeAlias = "str | WindowKind | Cumulation | Unbounded | Duration"
 """A window as users write it: a length ("5 minutes") for a tumbling one, or what tumbling() and its like return."""
 
 
@@ -342,6 +343,11 @@ def window_of(value: Window) -> WindowKind:
     Raises:
         DefinitionError: It counts rows ("100 rows"), is no duration, or stands for several.
     """
+    if isinstance(value, Unbounded):
+        raise DefinitionError(
+            "window: what unbounded returns never ends, and goes with no other window, nor with a join.",
+            "Give it alone, in a query of its own: window(tm.unbounded(...)).",
+        )
     if isinstance(value, Cumulation):
         raise DefinitionError(
             "window: what cumulate returns is several windows, and here is one.", "Give one window, such as its last."

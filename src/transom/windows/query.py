@@ -55,6 +55,14 @@ class Fill:
 
 
 @dataclass(frozen=True)
+class Total:
+    """Results are of all rows up to the end of each window, not of those in it."""
+
+    keys: int | None = None
+    """How many keys there may be; None where there are none."""
+
+
+@dataclass(frozen=True)
 class WindowedQuery:
     """Aggregates per key and window over one branch of a stream.
 
@@ -81,6 +89,8 @@ class WindowedQuery:
     """Whether the rows that it sees are kept whole, for a join."""
     steps: tuple[Step, ...] = ()
     """What becomes of the aggregates before they are results."""
+    total: Total | None = None
+    """Whether results are of all rows so far; then `fill` gives keys without rows in a window what they had."""
 
     def __post_init__(self) -> None:
         sessions = next((window for window in self.windows if isinstance(window, SessionSpec)), None)
@@ -174,4 +184,5 @@ class WindowedQuery:
             "lateness": format_duration(self.lateness),
             **sheds,
             **steps,
+            **({} if self.total is None else {"total": True}),
         }

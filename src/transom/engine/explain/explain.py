@@ -73,15 +73,23 @@ def _query(query: WindowedQuery, sink: str) -> dict[str, Any]:
         "where": None if query.condition is None else str(query.condition),
         "group_by": [str(key) for key in query.keys],
         "rows": query.keeps_rows,
-        "windows": [] if query.passes_rows else windows_text(query.windows),
+        "windows": _windows(query),
         "aggregates": {} if query.keeps_rows else {column: a.describe() for column, a in query.aggregates},
         "results": [str(step) for step in query.steps],
-        "fill": None if query.fill is None else str(query.fill),
+        "fill": None if query.fill is None or query.total is not None else str(query.fill),
         "within": None if target is None else _target(target),
         "early": None if query.early is None else format_duration(query.early),
         "lateness": format_duration(query.lateness) if query.lateness and not query.passes_rows else None,
         "sink": sink,
     }
+
+
+def _windows(query: WindowedQuery) -> list[str]:
+    """Return the windows that users know of, for people."""
+    if query.passes_rows:
+        return []
+    texts = windows_text(query.windows)
+    return texts if query.total is None else [f"all rows so far, every {text}" for text in texts]
 
 
 def _target(target: LatencyTarget) -> dict[str, Any]:

@@ -13,13 +13,14 @@ import pyarrow as pa
 from transom.engine.cluster.files import PartialFiles
 from transom.engine.cluster.merges import GroupExecutors, Here, Merged
 from transom.engine.partials.history import Held, Sources
-from transom.engine.partials.results import Span, in_order, result_table, zeros_of
+from transom.engine.partials.results import Span, in_order, result_table
 from transom.engine.partials.sessions import Ended
 from transom.engine.partials.tables import PartialTable
 from transom.engine.partials.updates import Emission, Updates
 from transom.engine.state.absence import Missing, missing_from_json, missing_to_json, with_missing
 from transom.engine.state.closing import Closing, Closure, asked, failure_of, merged
 from transom.engine.state.queries import CompiledQuery, QueryState
+from transom.engine.state.remembered import Remembered
 from transom.engine.state.shares import Shares, with_shares
 from transom.engine.state.stores import StoreEntry, StoreShape
 from transom.engine.state.watermarks import WatermarkState
@@ -29,7 +30,6 @@ from transom.model.window import SessionSpec
 from transom.sinks.base import WindowResults
 from transom.sources.base import Offset
 from transom.windows.arranging import Flow
-from transom.windows.filling import Filling
 from transom.windows.partials import Partial, restricted
 from transom.windows.query import WindowedQuery
 
@@ -79,7 +79,7 @@ class StreamState:
         self.feeding: frozenset[str] = frozenset()
         """Queries whose final results other queries read."""
         self._updates: dict[str, Updates] = {}
-        self._fillings: dict[str, Filling] = {}
+        self._remembered = Remembered()
         self._dues: dict[Micros, bool] = {}
         """Watermarks that `has_due` was asked for, and its answers; forgotten with every change."""
 
@@ -121,10 +121,8 @@ class StreamState:
             for query in entry.key_set.queries:
                 if query.updates:
                     self._updates.setdefault(query.name, Updates(query))
-                if query.fill is not None:
-                    self._fillings.setdefault(query.name, Filling(query, query.fill))
         self._updates = {name: updates for name, updates in self._updates.items() if name in self.queries}
-        self._fillings = {name: filling for name, filling in self._fillings.items() if name in self.queries}
+        self._remembered.arrange(self.stores, self.queries)
         for name, updates in self._updates.items():
             if name not in self.by_query:
                 updates.rest()
@@ -152,16 +150,16 @@ class StreamState:
             now: Wall time of the cut.
             closed: Windows up to here are closed by it; what `closed_by` returned when it was logged.
             settled: Queries whose results of this cut nobody needs any more, at a replay: their state moves on, and
-                nothing is merged for them, unless they fill in results from former ones.
+                nothing is merged for them, unless they remember former ones.
         """
         after, self.cut, self._dues = self.closed, cut, {}
         if watermark <= after and not self._updates:
             return None
         self.closed = closed
-        wanted: dict[str, tuple[list[Emission], list[Span]]] = {}
+        wanted: dict[str, tuple[list[Emission], Sequence[Span]]] = {}
         for query in self.running():
             wanted[query.name] = (self._emissions(query, after, watermark, now), self._final(query, after, watermark))
-        return asked(self.stores, wanted, after, watermark, settled - self._fillings.keys())
+        return asked(self.stores, wanted, after, watermark, settled - self._remembered.names)
 
     def finish_close(self, closure: Closure, done: Sequence[Merged]) -> list[Closing]:
         """Return the results of a closure; as of the commits before it began.
@@ -198,19 +196,18 @@ class StreamState:
             return [Emission(span, None, 0) for span in spans]
         return updates.take(spans, after, watermark, now, self.queries[query.name].complete_from)
 
-    def _final(self, query: WindowedQuery, after: Micros, watermark: Micros) -> list[Span]:
+    def _final(self, query: WindowedQuery, after: Micros, watermark: Micros) -> Sequence[Span]:
         """Return the windows of a query that others read which no row can change any more."""
         if query.name not in self.feeding:
             return []
         until = watermark if watermark >= MAX_TIME else watermark - query.lateness
         return self._due(query, max(MIN_TIME, after - query.lateness), until)
 
-    def _due(self, query: WindowedQuery, after: Micros, until: Micros) -> list[Span]:
+    def _due(self, query: WindowedQuery, after: Micros, until: Micros) -> Sequence[Span]:
         complete_from = self.queries[query.name].complete_from
         after, until = query.closed_by(after), query.closed_by(until)
         spans = self.by_query[query.name].due(query, after, until, complete_from)
-        filling = self._fillings.get(query.name)
-        return spans if filling is None else filling.due(spans, after, until, complete_from)
+        return self._remembered.due(query, spans, after, until, complete_from)
 
     def _passed(
         self,
@@ -246,14 +243,13 @@ class StreamState:
                 if emission.ids is not None:
                     partial = restricted(partial, emission.ids, len(entry.store.here.keys))
                 windows.append((emission.span, partial))
-            revisions = [emission.revision for emission in emissions] if query.updates else None
-            tables.insert(0, result_table(query, entry.store.here, windows, types, self.ansi, revisions))
+            if query in self._remembered:
+                tables = [self._remembered.results(query, entry, windows, types, self.ansi, self.closed)]
+            else:
+                revisions = [emission.revision for emission in emissions] if query.updates else None
+                tables.insert(0, result_table(query, entry.store.here, windows, types, self.ansi, revisions))
         if tables:
-            whole = in_order(tables, query)
-            if (filling := self._fillings.get(query.name)) is not None:
-                zeros = zeros_of(query, entry.store.here.primitives, types, self.ansi)
-                whole = filling.take(whole, [emission.span for emission in emissions], self.closed, zeros)
-            shaped = shape(self._told(whole, query))
+            shaped = shape(self._told(in_order(tables, query), query))
             if shaped.num_rows or not query.steps:
                 results = WindowResults(query.name, self.cut, shaped, query.result_keys)
         if results is not None and not query.updates and query.name in self.feeding:
@@ -362,9 +358,7 @@ class StreamState:
             tables.update(entry.tables())
         for name, updates in self._updates.items():
             queries[name]["updates"], tables[f"changes:{name}"] = updates.snapshot()
-        for name, filling in self._fillings.items():
-            tables[f"fill:{name}"] = filling.snapshot()
-        return state, tables
+        return state, tables | self._remembered.tables()
 
     def restore(self, state: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
         """Take in what `snapshot` returned; stores must be arranged. What no store needs any more is left out.
@@ -383,8 +377,5 @@ class StreamState:
             if "updates" in known_query and name in self.compiled:
                 updates = self._updates.setdefault(name, Updates(self.compiled[name].query))
                 updates.restore(known_query["updates"], tables[f"changes:{name}"])
-        for query in (self.compiled[name].query for name in state["queries"] if name in self.queries):
-            if query.fill is not None:
-                filling = self._fillings.setdefault(query.name, Filling(query, query.fill))
-                origin = self.by_query[query.name].origin.name if query.name in self.by_query else ""
-                filling.restore(tables.get(f"fill:{query.name}"), tables.get(f"keys:{origin}"), self.closed)
+        known = [self.compiled[name].query for name in state["queries"] if name in self.queries]
+        self._remembered.restore(known, self.by_query, tables, self.closed)
