@@ -27,6 +27,7 @@ test: $(STAMP) java
 test-all: $(STAMP) java
 	$(BIN)/python -m pytest -q $(TWO) -m "" --durations=25 --hypothesis-profile random --timeout 3600
 	$(BIN)/python -m pytest -q $(TWO) tests/exact --tier cluster
+	$(BIN)/python -m pytest -q $(TWO) tests/exact --lane auto
 
 testbed: $(STAMP) java
 	$(BIN)/python -m benchmarks.testbed

@@ -1,7 +1,7 @@
-"""CPU of making partials without Spark, by several libraries, against all of Spark's lane, and what a bare job costs.
+"""CPU of making partials without Spark, by several libraries, against all of both lanes, and what a bare job costs.
 
-The readers (`native_readers`) run in this process, one thread each; Spark's lane is `catchup` in a process of its own,
-its CPU that of Python and the JVM, sinks and checkpoint included. All run in turn over the same files.
+The readers (`native_readers`) run in this process, one thread each; the lanes are `catchup` in a process of its own,
+their CPU that of Python and the JVM, sinks and checkpoint included. All run in turn over the same files.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ JOBS, WARM_JOBS = 100, 20
 REDUCED = "0.6 M events instead of 1 M, at most 3 repeats instead of 5, and no micro-batches of Spark's lane"
 
 
-def lane(run: Run, worker: Worker, queries: int, files: int) -> float:
-    """Return CPU seconds per million events of Spark's lane, driver and sinks included."""
+def lane(run: Run, worker: Worker, queries: int, files: int, name: str = "spark") -> float:
+    """Return CPU seconds per million events of a whole run in a lane, driver and sinks included."""
     source, output = ysb.prefix(run.data, EVENTS, files), run.fresh("out")
     before = cpu_seconds(worker.pid)
-    worker.call("catchup", source=source, output=output, count=queries)
+    report = worker.call("catchup", source=source, output=output, count=queries, lane=name)
     used = cpu_seconds(worker.pid) - before
     chosen = QUERIES[:queries]
-    run.check(results.check("spark", lambda q: output / q.name, chosen, expected(files), EVENTS.end_ms(files)))
+    run.check(results.check(name, lambda q: output / q.name, chosen, expected(files), EVENTS.end_ms(files)))
+    run.check([] if report["native"] == (name == "auto") else [f"lane {name}: not the one that was asked for"])
     return used / (files * EVENTS.per_file) * 1e6
 
 
@@ -55,6 +56,7 @@ def measure(run: Run, worker: Worker, queries: int, files: int, repeats: int) ->
     used: dict[str, list[float]] = {}
     for number in run.repeats(repeats, reserve=40):
         used.setdefault("spark_lane", []).append(lane(run, worker, queries, files))
+        used.setdefault("native_lane", []).append(lane(run, worker, queries, files, "auto"))
         for name in READERS:
             if not number:
                 reader(run, name, TASKS[queries], paths[:1])
@@ -90,9 +92,10 @@ def main() -> None:
             warm = ysb.prefix(run.data, WARM, WARM_FILES)
             worker.call("warm", source=warm, output=run.fresh("warm"), count=16)
             lane(run, worker, 16, files)
+            lane(run, worker, 16, files, "auto")
             rows = [measure(run, worker, queries, files, repeats) for queries in TASKS]
             bare(run, worker)
-        run.table("CPU seconds per million events", ["queries", "spark_lane", *READERS], rows)
+        run.table("CPU seconds per million events", ["queries", "spark_lane", "native_lane", *READERS], rows)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ for _name in ("SIGINT", "SIGHUP"):
 def pytest_addoption(parser: pytest.Parser) -> None:
     tiers = ["driver", "cluster"]
     parser.addoption("--tier", choices=tiers, help="where the applications of tests/exact keep their partials")
+    parser.addoption("--lane", choices=["auto", "spark"], help="how the applications of tests/exact make partials")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -154,11 +155,11 @@ def compiled_once() -> Iterator[None]:
 def in_memory(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
     """Let applications on memory sources run no Spark jobs: plans, loop, log, state and sinks are the real ones.
 
-    With --tier cluster it does nothing: only Spark has executors.
+    With --tier cluster it does nothing, as only Spark has executors; nor with --lane auto, which needs no Spark jobs.
     """
     from tests.without_jobs import run_without_jobs
 
-    if pytestconfig.getoption("--tier") != "cluster":
+    if pytestconfig.getoption("--tier") != "cluster" and pytestconfig.getoption("--lane") != "auto":
         run_without_jobs(monkeypatch)
 
 

@@ -82,4 +82,4 @@ def ask_once(patch: pytest.MonkeyPatch) -> None:
 def run_without_jobs(patch: pytest.MonkeyPatch) -> None:
     """Let the jobs of cuts be those of `run_in_memory`, which refuses what it does not know."""
     compile_once(patch)
-    patch.setattr(runners, "run_on_spark", lambda stream, job, abandoned: run_in_memory(stream, job))
+    patch.setattr(runners, "run_on_spark", lambda stream, job, *_: run_in_memory(stream, job))

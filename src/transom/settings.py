@@ -13,8 +13,9 @@ from transom.scheduling.policies import LONGEST_WAIT, policy_named
 OFF, AUTO = "off", "auto"
 """The setting `plan` of an application that does not plan, and of one that begins without a profile."""
 TIERS = ("auto", "driver", "cluster")
+LANES = ("auto", "spark")
 _DURATIONS = ("trigger", "poll", "cycle", "longest_wait", "recovery_bound", "stop_timeout")
-_NAMES = {"policy": "klink", "tier": "auto", "plan": "auto"}
+_NAMES = {"policy": "klink", "tier": "auto", "lane": "auto", "plan": "auto"}
 """Settings that are a name, with an example."""
 
 
@@ -47,6 +48,9 @@ class SettingValues(TypedDict, total=False):
     """Size from which on log and partials are replaced by a snapshot: 32 MiB."""
     tier: str
     """Where partials are: "auto", "driver" or "cluster"."""
+    lane: str
+    """How partials are made of rows: "spark" by Spark SQL, "auto" without it where that is known to be the same:
+    "spark"."""
     driver_bytes: int
     """Bytes of partials that the driver holds with tier "auto": 1 GiB."""
     key_groups: int
@@ -98,6 +102,10 @@ class Settings:
     """Where the partials of windows are: driver, cluster (files in the checkpoint, merged on the executors), or auto:
     on the driver as long as it has room for them. Except with driver, the checkpoint must be in a directory that all
     executors see."""
+    lane: str = "spark"
+    """How the jobs of micro-batches make partials: spark, by Spark SQL; or auto, in Python workers without it where all
+    of a stream is known to be the same there (JSON lines of plain columns in local files, rows in memory). Results do
+    not depend on it."""
     driver_bytes: int = 1 << 30
     """With tier auto: bytes of partials that the driver holds, over all streams; more are kept by the executors. With
     any tier: so many bytes in files the driver merges at most when the executors cannot."""
@@ -146,6 +154,8 @@ class Settings:
             raise DefinitionError(f"settings: key_groups is {self.key_groups}.", "Give a number above 0.")
         if self.tier not in TIERS:
             raise DefinitionError(f"settings: tier is {self.tier!r}.", f"Give one of {', '.join(TIERS)}.")
+        if self.lane not in LANES:
+            raise DefinitionError(f"settings: lane is {self.lane!r}.", f"Give one of {', '.join(LANES)}.")
         policy_named(self.policy)
         if self.trigger < 0:
             raise DefinitionError(f"settings: trigger is {format_duration(self.trigger)}.", "Give 0 or more.")

@@ -107,7 +107,7 @@ def test_any_tuning_at_any_cut_on_spark(
         run_without_jobs(patch)
         plain.run()
     monkeypatch.setattr(jobs, "run_cut", run)
-    tuned = Bench(interpreted, tmp_path / "tuned", define_on(sources()))
+    tuned = Bench(interpreted, tmp_path / "tuned", define_on(sources()), lane="spark")
     app = tuned.app()
     ask(app, SETTINGS[0])
     tuned.run(app=app, on_step=tune_at(app, "committed", iter(SETTINGS[1:])))

@@ -257,6 +257,7 @@ def test_rows_on_both_sides_of_the_late_moment_in_one_pane_are_told_apart(interp
     """The job of such a cut runs a second time, with an edge there; other jobs run once."""
     source = PiecewiseSource(SCHEMA, (1, 3, 1))
     bench = session_bench(interpreted, tmp_path, source, minute="1 minute")
+    bench.settings["lane"] = "spark"
     source.add(seconds(("a", 25, 1), ("a", 14, 2), ("a", 16, 3), ("a", 14.5, 5), ("b", 40, 7)))
     runs = []
     run_cut = jobs.run_cut

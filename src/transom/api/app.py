@@ -391,10 +391,12 @@ class App:
             DefinitionError: A query cannot work on its stream.
             SourceError: A source cannot be opened.
         """
+        from transom.engine.execution.lane import why_spark
         from transom.engine.explain.explain import explain
 
         session = private_session(self.spark)
         with active_session_kept(self.spark):
             parts, columns = compile_aside(self._definitions(), session, self._clock, self.settings.share)
+            lanes = {part[0].name: why_spark(session, *part) for part in parts} if self.settings.lane == "auto" else {}
         sinks = {name: outlets.describe() for name, outlets in self._queries.sinks.items()}
-        return explain(self.name, parts, sinks, columns, self.settings.tier)
+        return explain(self.name, parts, sinks, columns, self.settings.tier, lanes)

@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 
 from transom.engine.partials.late import late_moments, late_rows
 from transom.engine.partials.tables import PANE, describe_table, state_name
+from transom.engine.spark.counting import counted
 from transom.engine.spark.jobs import CutStats
 from transom.engine.streams.cuts import CutJob, CutOutcome
 from transom.engine.streams.stream import RunningStream
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
-from transom.model.time import FIRST_EVENT, LAST_EVENT, MICROS_PER_SECOND, Micros
-from transom.scheduling.arrivals import DelayMoments
+from transom.model.time import MICROS_PER_SECOND, Micros
 from transom.sources.base import ARRIVAL, PARTITION
 from transom.sources.inmemory import MemorySource
 from transom.windows.aggregates.base import Primitive, Types
@@ -94,28 +94,11 @@ def _event_time(rows: pa.Table, expression: Expression) -> pa.ChunkedArray:
 
 def _counted(
     rows: pa.Table, time: pa.ChunkedArray, ahead: Micros | None, partitions: int
-) -> tuple[CutStats, pa.ChunkedArray]:
+) -> tuple[CutStats, pa.BooleanArray]:
     """Return the counts over all rows, and which of them the queries see."""
-    known = pc.is_valid(time)
-    last = LAST_EVENT if ahead is None else min(ahead, LAST_EVENT)
-    beyond = pc.fill_null(pc.greater(time, last), False)
-    before = pc.fill_null(pc.less(time, FIRST_EVENT), False)
-    good = pc.and_not(pc.and_not(known, beyond), before)
-    out = pc.sum(before if ahead is not None else pc.or_(before, beyond)).as_py() or 0
-    if PARTITION in rows.column_names:
-        here = [pc.and_(good, pc.equal(rows.column(PARTITION), i)) for i in range(partitions)]
-    else:
-        here = [good] * partitions
-    newest = tuple(pc.max(time.filter(each)).as_py() for each in here)
-    arrived, happened = rows.column(ARRIVAL).filter(good).to_numpy(), time.filter(good).to_numpy()
-    return CutStats(
-        rows=rows.num_rows,
-        newest=newest,
-        null_time=rows.num_rows - pc.sum(known).as_py() if rows.num_rows else 0,
-        ahead=0 if ahead is None else pc.sum(beyond).as_py() or 0,
-        out_of_range=out,
-        delays=DelayMoments.of((arrived - happened).astype(np.float64)) if len(arrived) else DelayMoments(),
-    ), good
+    of = rows.column(PARTITION).to_numpy() if PARTITION in rows.column_names else None
+    stats, good = counted(time.combine_chunks(), ahead, partitions, of, rows.column(ARRIVAL).to_numpy())
+    return stats, pa.array(good)
 
 
 def _partials(component: Component, rows: pa.Table, time: Times, types: Mapping[Primitive, Types]) -> pa.Table:

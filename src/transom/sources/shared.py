@@ -167,6 +167,11 @@ class SourceReader:
         self._shared.close()
 
 
+def source_of(source: Source) -> Source:
+    """Return the source itself, of which a stream may see its own view."""
+    return source._source if isinstance(source, SourceReader) else source
+
+
 def least(offsets: Sequence[Offset]) -> Offset:
     """Return the offset before which none of some readers reads again; at least one is given.
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from transom.causes import worker_traceback
 from transom.engine.cluster.files import PartialFiles
+from transom.engine.execution.lane import Lane, both
 from transom.engine.partials.late import late_for_sessions, late_moments, late_rows, straddled
 from transom.engine.partials.tables import describe_table
 from transom.engine.spark import deadletters, jobs
@@ -45,13 +46,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def run_on_spark(stream: RunningStream, job: CutJob, abandoned: Callable[[], bool] = lambda: False) -> CutOutcome:
+def run_on_spark(
+    stream: RunningStream, job: CutJob, abandoned: Callable[[], bool] = lambda: False, lane: Lane | None = None
+) -> CutOutcome:
     """Return what the job of a cut brings; called on a worker thread, changes no state.
 
     Args:
         stream: The stream.
         job: The job; its cut is in the log already.
         abandoned: Tells whether the application ends at once, so that no further Spark job is to be run.
+        lane: Makes partials without Spark SQL, where it can; None for Spark SQL only.
 
     Raises:
         SourceError: The rows cannot be read, whatever the queries, or others were read in their place.
@@ -62,7 +66,7 @@ def run_on_spark(stream: RunningStream, job: CutJob, abandoned: Callable[[], boo
     if job.cut.empty:
         return CutOutcome(job.cut)
     while True:
-        runs = SparkJob(stream, job, abandoned)
+        runs = SparkJob(stream, job, abandoned, lane)
         try:
             outcome = runs.run()
         finally:
@@ -83,10 +87,17 @@ class SparkJob:
         stream: The stream.
         job: The job.
         abandoned: Tells whether the application ends at once.
+        lane: Makes partials without Spark SQL.
     """
 
-    def __init__(self, stream: RunningStream, job: CutJob, abandoned: Callable[[], bool]) -> None:
+    def __init__(
+        self, stream: RunningStream, job: CutJob, abandoned: Callable[[], bool], lane: Lane | None = None
+    ) -> None:
         self.stream = stream
+        self._job = job
+        self._lane = lane
+        self._judged: int | None = None
+        """Units that the lane left to Spark; None if it made no partials."""
         self.cut = job.cut
         self._compiled = job.compiled
         self._options = job.options
@@ -120,6 +131,7 @@ class SparkJob:
             late,
             kept,
             files,
+            judged=self._judged,
         )
         if partials.stats.bad or outcome.late or partials.timeless or self._skipped or cut.left_out or cut.thinning:
             found = self._write_dead_letters(outcome, compiled, before, partials.timeless)
@@ -193,6 +205,20 @@ class SparkJob:
         ) from error
 
     def partials(self, compiled: Compiled) -> CutPartials:
+        """Return partials: those that need no Spark SQL, and those of the rest."""
+        self._judged = None
+        skip = (*self._skipped, *self.cut.left_out)
+        made = None if self._lane is None else self._lane.run(compiled, self._job, skip)
+        if self._lane is not None and self._abandoned():
+            raise _Abandoned
+        if made is None or made.partials is None:
+            return self._by_spark(compiled)
+        if straddled(made.partials.tables, compiled.components, self.cut.watermark):
+            return self._by_spark(compiled)
+        self._judged = made.judged
+        return both(made.partials, self._by_spark(compiled, made.certain)) if made.judged else made.partials
+
+    def _by_spark(self, compiled: Compiled, done: Sequence[str] = ()) -> CutPartials:
         """Run the Spark job; a second time with another edge where late and timely rows met in a session's partial."""
         stream, cut = self.stream, self.cut
         executors = stream.state.executors
@@ -204,7 +230,7 @@ class SparkJob:
             return Packing(executors.directory, cut.number, executors.groups, late)
 
         def once(plan: StreamPlan) -> CutPartials:
-            rows = self._rows()
+            rows = self._rows(done)
             return jobs.run_cut(
                 rows if self._options.measures_delays or plan.arrival else rows.drop(ARRIVAL),
                 plan,
@@ -218,9 +244,13 @@ class SparkJob:
         moments = straddled(found.tables, compiled.components, cut.watermark)
         return once(whole.split_at(moments)) if moments else found
 
-    def _rows(self) -> DataFrame:
-        """Return the rows of the cut; when several jobs read them in any case, they are parsed once."""
-        skip = (*self._skipped, *self.cut.left_out)
+    def _rows(self, done: Sequence[str] = ()) -> DataFrame:
+        """Return the rows of the cut; when several jobs read them in any case, they are parsed once.
+
+        Args:
+            done: Units that are done with.
+        """
+        skip = (*self._skipped, *self.cut.left_out, *done)
         if all(buffer.late_of is not None for buffer in self.stream.buffers):
             return self._read(skip)
         if self._held is None or self._held[0] != skip:

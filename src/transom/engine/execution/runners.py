@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
+from transom.engine.execution.lane import Lane
 from transom.engine.execution.onspark import run_on_spark
 from transom.engine.execution.partials import take_partials
 from transom.engine.execution.threads import Threads
@@ -68,14 +69,17 @@ class SparkCutRunner:
         slots: Jobs that run at once.
         pools: Whether each stream has a FAIR pool of its own.
         streams: Number of streams: each may merge files while jobs have all slots.
+        lane: Whether partials are made without Spark SQL where they can be.
     """
 
     in_real_time = True
 
-    def __init__(self, slots: int, pools: bool, streams: int) -> None:
+    def __init__(self, slots: int, pools: bool, streams: int, lane: bool = False) -> None:
         self._streams = streams
         self._threads = Threads(slots + streams, "transom-job")
         self._pools = pools
+        self._takes_lane = lane
+        self._lanes: dict[str, Lane] = {}
         self._abandoned = threading.Event()
 
     def submit(self, stream: RunningStream, job: CutJob) -> Future[CutOutcome]:
@@ -87,7 +91,12 @@ class SparkCutRunner:
             return take_partials(stream.source, job)
         pool = in_pool(stream.session, stream.name if self._pools else None)
         with pool, watched(stream.session, job.group):
-            return run_on_spark(stream, job, self._abandoned.is_set)
+            return run_on_spark(stream, job, self._abandoned.is_set, self._lane(stream))
+
+    def _lane(self, stream: RunningStream) -> Lane | None:
+        if not self._takes_lane:
+            return None
+        return self._lanes.setdefault(stream.name, Lane(stream))
 
     def times(self, stream: RunningStream, group: str) -> Future[JobTimes | None] | None:
         """Begin to find out what became of the Spark jobs of a cut."""

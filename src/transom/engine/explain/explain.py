@@ -28,6 +28,7 @@ def explain(
     sinks: Mapping[str, str],
     columns: Mapping[str, Schema],
     tier: str = "auto",
+    lanes: Mapping[str, str | None] | None = None,
 ) -> Explanation:
     """Return streams, queries, what their queries share, and the graph of operators.
 
@@ -37,7 +38,9 @@ def explain(
         sinks: What each query's sink is.
         columns: What each stream's source gives.
         tier: The setting.
+        lanes: For each stream why partials are made by Spark SQL; None where they are made without.
     """
+    lanes = lanes or {}
     graphs = [
         StreamGraph(
             compiled,
@@ -57,6 +60,8 @@ def explain(
                 "event_time": definition.rows.event_time.text,
                 "watermark": str(definition.policy),
                 "scans_per_cut": 1,
+                "lane": "spark" if lanes.get(definition.name, "") is not None else "native",
+                "lane_why": lanes.get(definition.name),
                 "queries": [_query(query, sinks[query.name]) for query in definition.queries],
                 "components": [_component(component, tier) for component in compiled.components],
             }

@@ -21,9 +21,10 @@ class Explanation:
     """Name of the application."""
     streams: list[Mapping[str, Any]]
     """Each stream: `name`, `source`, `shares_source_with` (a stream or None), `event_time`, `watermark`,
-    `scans_per_cut`, `queries` (`name`, `where`, `group_by`, `rows`, `windows`, `aggregates`, `results`, `fill`,
-    `within`, `early`, `lateness`, `sink`), and `components`, the aggregations of its job (`group_by`, `panes`,
-    `partials`, `tier`, `shared`, `key_sets`). `rows` says that the rows themselves are passed on."""
+    `scans_per_cut`, `lane` (`native` or `spark`) and `lane_why` (why it is Spark's), `queries` (`name`, `where`,
+    `group_by`, `rows`, `windows`, `aggregates`, `results`, `fill`, `within`, `early`, `lateness`, `sink`), and
+    `components`, the aggregations of its job (`group_by`, `panes`, `partials`, `tier`, `shared`, `key_sets`). `rows`
+    says that the rows themselves are passed on."""
     graph: Mapping[str, Any]
     """The `operators` (map, compute, consolidate, join), the `edges` between them (`from`, `to`), and the `components`
     that they are fused into."""

@@ -31,7 +31,7 @@ def tree(title: str, plan: Plan) -> Tree:
         branch.add(
             Text.assemble(
                 ("event time ", _DIM), stream["event_time"], ("; watermark ", _DIM), stream["watermark"],
-                ("; one scan per micro-batch", _DIM), (_tier(stream), _DIM),
+                ("; one scan per micro-batch", _DIM), (_tier(stream) + _lane(stream), _DIM),
             )
         )  # fmt: skip
         queries = {query["name"]: query for query in stream["queries"]}
@@ -57,6 +57,13 @@ def _tier(stream: Plan) -> str:
     """Say where partials are, if that is not left to their size."""
     tiers = {component["tier"] for component in stream["components"]}
     return "; partials on the executors" if "cluster" in tiers else ""
+
+
+def _lane(stream: Plan) -> str:
+    """Say how partials are made, if that is not settled by the settings."""
+    if stream["lane"] == "native":
+        return "; partials without Spark SQL"
+    return f"; partials by Spark SQL: {stream['lane_why']}" if stream["lane_why"] else ""
 
 
 def _feeds(plan: Plan, operators: Plan, names: Mapping[str, str]) -> dict[str, list[str]]:

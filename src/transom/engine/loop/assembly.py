@@ -99,7 +99,8 @@ def make_loop(
     backpressure = Backpressure(streams, delivery, journal, metrics, phases, quarantine, most_bytes)
     gauge = MemoryGauge(session, settings.memory_limit, settings.memory_bound)
     scheduler = Scheduler(streams, settings, gauge.measure, journal.note)
-    runner = outside.runner or SparkCutRunner(scheduler.slots, scheduler.pools, len(streams))
+    without_sql = settings.lane == "auto"
+    runner = outside.runner or SparkCutRunner(scheduler.slots, scheduler.pools, len(streams), without_sql)
     cuts = Cuts(streams, journal, runner, scheduler, adapters, phases, delivery, quarantine, clock, wake)
     tiers = Tiers(streams, settings, journal.note)
     tuner = Tuner(streams, settings, journal, scheduler, runner, clock, outside.said)

@@ -29,6 +29,8 @@ class _StreamCounts:
     recent: deque[tuple[Micros, int, int, int]] = field(default_factory=deque)
     """Commits of the last seconds: when, rows that were read, that were left out, and that there were in all."""
     batch: Micros = 0
+    native: int = 0
+    judged: int = 0
     catch_up: CatchUp = field(default_factory=CatchUp)
 
     def forget(self, now: Micros) -> None:
@@ -109,6 +111,8 @@ class Metrics:
         shed = outcome.cut.shed
         unread, thinned = (0, 0) if shed is None else (shed.rows, shed.thinned(stats.rows))
         counts.recent.append((now, stats.rows, unread + thinned, stats.rows + unread))
+        counts.native += outcome.judged is not None
+        counts.judged += outcome.judged or 0
         counts.forget(now)
         for reason, number in (
             ("null event time", stats.null_time),
@@ -200,6 +204,8 @@ class Metrics:
             lost_executors=recovered.lost if recovered else (),
             recovery_micros=recovered.took if recovered else None,
             recovery_estimate_micros=standing.recovery,
+            native_cuts=counts.native,
+            judged_files=counts.judged,
             catching_up=catching_up,
             time_left=counts.catch_up.time_left if catching_up else None,
             shed_share=left_out / came if came else 0.0,

@@ -81,6 +81,10 @@ class StreamProgress:
     """The same as the last plan expects it; None without a plan, or where it expects that a backlog grows."""
     shed_share: float = 0.0
     """Share of the rows of the last seconds that was left out, as there was more than could be read in time."""
+    native_cuts: int = 0
+    """Micro-batches whose partials were made without Spark SQL, with `lane="auto"`."""
+    judged_files: int = 0
+    """Files in these that were left to Spark SQL, as they hold something of which only Spark can tell what it is."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -172,6 +172,8 @@ class CutOutcome:
     """The cuts of other sites that it brought, where partials come instead of rows."""
     anew: bool = False
     """Whether rows were lost before it that are in no window which begins after the newest row now."""
+    judged: int | None = None
+    """Files that a cut left to Spark SQL whose other partials were made without; None where Spark SQL made all."""
 
     def record(self, stream: str, tables: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the record of its commit for the log.

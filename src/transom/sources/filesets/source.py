@@ -48,6 +48,17 @@ class _Opened(NamedTuple):
     clock: Clock
 
 
+class Lines(NamedTuple):
+    """A file of lines."""
+
+    path: str
+    size: int
+    """Bytes when it was discovered."""
+    partition: int | None
+    """Index of its source partition; None where there is one."""
+    arrived: Micros
+
+
 class FileSource:
     """See `files`, which makes it.
 
@@ -185,6 +196,22 @@ class FileSource:
         return read_files(
             spark, paths, self.schema, self._files.kind, self._files.options, partition, self._remade(entries)
         )
+
+    @property
+    def has_plain_lines(self) -> bool:
+        """Whether its files are JSON lines on this machine, read without options."""
+        return self._files.kind == "json" and not self._files.options and self._files.local
+
+    def lines(self, start: Offset, end: Offset, skip: Sequence[str] = ()) -> Sequence[Lines]:
+        """Return the files of lines at [start, end), for readers without Spark.
+
+        Raises:
+            SourceError: A file vanished; the message names it.
+        """
+        entries = [entry for entry in self._between(start, end) if entry.path not in skip]
+        _at_once(_check_unchanged, entries)
+        parted, number = self._files.by_directory, self._log.directory_index
+        return [Lines(each.path, each.size, number(each.path) if parted else None, each.mtime) for each in entries]
 
     def units(self, start: Offset, end: Offset) -> Sequence[Unit]:
         """Return the files at [start, end)."""

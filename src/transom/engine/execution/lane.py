@@ -1,0 +1,244 @@
+"""The lane without Spark SQL: the partials of a cut, made in Python workers by a job of one stage, or where rows are.
+
+Spark is the judge: what is not certain here goes to Spark's lane, file by file, in the same cut.
+"""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import itertools
+import logging
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+
+from transom.engine.execution.splits import Answer, Asked, Found, Gathering, Part, answer
+from transom.engine.spark.compile import Compiled
+from transom.engine.spark.jobs import CutPartials, CutStats
+from transom.engine.spark.lane import lane_plan
+from transom.engine.spark.laneplan import LanePlan
+from transom.engine.spark.plan import StreamPlan
+from transom.engine.spark.programs import OnlySparkError
+from transom.engine.streams.cuts import CutJob
+from transom.engine.streams.definition import StreamDefinition
+from transom.engine.streams.stream import RunningStream
+from transom.failures import classify, require_blame
+from transom.native.values import UncertainError, is_readable
+from transom.sources.base import ARRIVAL, PARTITION, Source
+from transom.sources.filesets.source import FileSource, Lines
+from transom.sources.inmemory import MemorySource
+from transom.sources.shared import source_of
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+
+PART_BYTES = 32 << 20
+"""A larger file is read in parts of about so many bytes."""
+TASK_BYTES = 4 << 20
+"""A task has at least about so many bytes to read, where there are so many."""
+MOST_TASKS = 256
+LONGEST_REST = 64
+"""Cuts that go to Spark after one in which most had to, at most; twice as many each time."""
+
+
+@dataclass(frozen=True)
+class LaneOutcome:
+    """What the lane made of a cut."""
+
+    partials: CutPartials | None
+    """Of what was certain; None if nothing was."""
+    certain: tuple[str, ...]
+    """The units of the source of which it made them."""
+    judged: int
+    """Units that are left to Spark."""
+
+
+def known_plan(session: SparkSession, definition: StreamDefinition, compiled: Compiled) -> LanePlan:
+    """Return how partials of a stream's queries are made without Spark SQL.
+
+    Raises:
+        OnlySparkError: They are not; says why.
+    """
+    source = source_of(definition.source)
+    reads_files = isinstance(source, FileSource) and source.has_plain_lines
+    if not reads_files and not _has_rows(source):
+        raise OnlySparkError(f"it reads {source.describe()}")
+    plan = lane_plan(session, definition.schema, definition.rows, compiled)
+    if reads_files and (unknown := [f"{f.name} ({f.type})" for f in plan.columns if not is_readable(f.type)]):
+        raise OnlySparkError(f"only Spark reads {', '.join(unknown)}")
+    return plan
+
+
+def why_spark(session: SparkSession, definition: StreamDefinition, compiled: Compiled) -> str | None:
+    """Return why partials of a stream's queries are made by Spark SQL, in plain words; None where they are not."""
+    try:
+        known_plan(session, definition, compiled)
+    except OnlySparkError as reason:
+        return str(reason)
+    return None
+
+
+def _has_rows(source: Source) -> bool:
+    """Tell whether the rows of a source are in memory, as it gives them to Spark."""
+    return isinstance(source, MemorySource) and type(source).read is MemorySource.read
+
+
+class Lane:
+    """The lane of a stream.
+
+    Args:
+        stream: The stream.
+    """
+
+    def __init__(self, stream: RunningStream) -> None:
+        self._stream = stream
+        self._source = source_of(stream.source)
+        self._plans: WeakKeyDictionary[StreamPlan, tuple[LanePlan, bytes] | None] = WeakKeyDictionary()
+        """Also pickled; None where only Spark knows something."""
+        self._rest, self._rests = 0, 0
+        """The length of the last rest, and the cuts that are left of it."""
+
+    def run(self, compiled: Compiled, job: CutJob, skip: Sequence[str]) -> LaneOutcome | None:
+        """Return what the lane makes of a cut; None for nothing.
+
+        Args:
+            compiled: The queries.
+            job: The job.
+            skip: Units of the source that are not read.
+
+        Raises:
+            SourceError: The rows are gone.
+            SessionError: Spark is gone.
+        """
+        plan = self._plan(compiled) if self._takes(compiled, job) else None
+        if plan is None:
+            return None
+        if self._rests:
+            self._rests -= 1
+            return None
+        found = self._in_memory(plan[0], job, skip) if _has_rows(self._source) else self._in_tasks(*plan, job, skip)
+        if found.judged > len(found.certain):
+            self._rest = self._rests = min(2 * self._rest or 1, LONGEST_REST)
+        elif not found.judged:
+            self._rest = 0
+        return found
+
+    def _takes(self, compiled: Compiled, job: CutJob) -> bool:
+        """Tell whether nothing but partials is wanted of the rows, and these on the driver."""
+        elsewhere = any(map(job.options.puts_in_files, compiled.components))
+        kept = any(buffer.late_of is None for buffer in self._stream.buffers)
+        return not elsewhere and not kept and job.cut.thinning is None
+
+    def _plan(self, compiled: Compiled) -> tuple[LanePlan, bytes] | None:
+        if compiled.plan not in self._plans:
+            try:
+                plan = known_plan(self._stream.session, self._stream.definition, compiled)
+                self._plans[compiled.plan] = plan, pickle.dumps(plan)
+            except OnlySparkError as reason:
+                logger.info("Partials of the stream %s are made by Spark SQL: %s.", self._stream.name, reason)
+                self._plans[compiled.plan] = None
+        return self._plans[compiled.plan]
+
+    def _in_memory(self, plan: LanePlan, job: CutJob, skip: Sequence[str]) -> LaneOutcome:
+        """Make partials of rows where they are."""
+        source, cut = self._source, job.cut
+        assert isinstance(source, MemorySource)
+        gathering = Gathering(plan, cut.ahead, len(source.partitions))
+        try:
+            for rows in source.rows(cut.start, cut.end, skip).to_batches():
+                of = rows.column(PARTITION).to_numpy() if PARTITION in rows.schema.names else None
+                arrived = rows.column(ARRIVAL).to_numpy() if job.options.measures_delays else None
+                gathering.take(rows.select(plan.columns.names), of, arrived)
+            return LaneOutcome(_together([gathering.found()]), ("",), 0)
+        except UncertainError:
+            return LaneOutcome(None, (), 1)
+
+    def _in_tasks(self, plan: LanePlan, pickled: bytes, job: CutJob, skip: Sequence[str]) -> LaneOutcome:
+        """Make partials of files in Python workers."""
+        source, cut, spark = self._source, job.cut, self._stream.session
+        assert isinstance(source, FileSource)
+        files = source.lines(cut.start, cut.end, skip)
+        tasks = job.options.tuning.tasks(cut.rows) or spark.sparkContext.defaultParallelism
+        work = divided([part for file in files for part in parts_of(file, job.options.measures_delays)], tasks)
+        asked = Asked(pickled, cut.ahead, len(self._stream.source.partitions))
+        try:
+            given = _run(
+                spark, functools.partial(_answers, asked, [[part for _, part in each] for each in work]), len(work)
+            )
+        except Exception as error:
+            require_blame(error, f"The job of the stream {self._stream.name!r}")
+            logger.warning(
+                "Partials of the stream %s are made by Spark SQL: %s.", self._stream.name, classify(error).reason
+            )
+            return LaneOutcome(None, (), len(files))
+        answers: list[Answer] = list(map(pickle.loads, given))
+        judged = frozenset[str]().union(*(each.judged for each in answers))
+        found = [each.whole for each in answers if each.whole is not None]
+        found += [part for each in answers for path, part in each.parts if path not in judged]
+        certain = tuple(file.path for file in files if file.path not in judged)
+        return LaneOutcome(_together(found) if certain else None, certain, len(judged))
+
+
+def _together(found: Sequence[Found]) -> CutPartials:
+    """Return partials of several rows as those of all; a pane and key may be there several times."""
+    tables = zip(*(each.tables for each in found), strict=True)
+    return CutPartials(tuple(map(pa.concat_tables, tables)), sum((each.stats for each in found), CutStats()))
+
+
+def both(one: CutPartials, other: CutPartials) -> CutPartials:
+    """Return the partials of the lane and those that Spark made of other rows, with Spark's types."""
+    tables = [
+        pa.concat_tables([mine.select(theirs.column_names).cast(theirs.schema), theirs])
+        for mine, theirs in zip(one.tables, other.tables, strict=True)
+    ]
+    return replace(other, tables=tuple(tables), stats=one.stats + other.stats)
+
+
+def parts_of(file: Lines, measures_delays: bool) -> list[tuple[int, Part]]:
+    """Return the parts in which a file is read, each with about its bytes."""
+    count = 1 if file.path.endswith(".gz") else max(1, -(-file.size // PART_BYTES))
+    arrived = file.arrived if measures_delays else None
+    edges: list[int | None] = [*(file.size * place // count for place in range(count)), None]
+    pairs = itertools.pairwise(edges)
+    return [(file.size // count, Part(file.path, start or 0, end, file.partition, arrived)) for start, end in pairs]
+
+
+def divided(parts: Sequence[tuple[int, Part]], tasks: int) -> list[list[tuple[int, Part]]]:
+    """Return the parts of each task: at most so many tasks, and none with few bytes beside others.
+
+    >>> [len(task) for task in divided([(9 << 20, Part("a")), (5 << 20, Part("b")), (3 << 20, Part("c"))], 2)]
+    [1, 2]
+    """
+    total = sum(size for size, _ in parts)
+    count = max(1, min(tasks, len(parts), -(-total // TASK_BYTES), MOST_TASKS))
+    loads = [(0, number) for number in range(count)]
+    found: list[list[tuple[int, Part]]] = [[] for _ in loads]
+    for part in sorted(parts, key=lambda part: -part[0]):
+        load, number = heapq.heappop(loads)
+        found[number].append(part)
+        heapq.heappush(loads, (load + part[0], number))
+    return found
+
+
+def _answers(asked: Asked, work: Sequence[Sequence[Part]], numbers: Iterable[int]) -> Iterator[bytes]:
+    return (answer(asked, work[number]) for number in numbers)
+
+
+@functools.lru_cache(1)
+def _numbers(context: SparkContext) -> RDD[int]:
+    """Return the number of each task; jobs run on the first ones."""
+    return context.parallelize(range(MOST_TASKS), MOST_TASKS)
+
+
+def _run(spark: SparkSession, function: Callable[[Iterable[int]], Iterator[bytes]], tasks: int) -> list[bytes]:
+    """Return what tasks give; one job of one stage."""
+    context = spark.sparkContext
+    return list(context.runJob(_numbers(context), function, list(range(tasks))))

@@ -1,0 +1,234 @@
+"""The task of a cut in a Python worker: reads its parts of files, and gives their partials and counts.
+
+A worker imports this module: what it imports has to be little.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import gzip
+import pickle
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+import pyarrow as pa
+
+from transom.engine.spark.columns import TIME
+from transom.engine.spark.counting import counted
+from transom.engine.spark.jobs import CutStats
+from transom.engine.spark.laneplan import LanePlan
+from transom.model.time import FIRST_EVENT, LAST_EVENT, Micros
+from transom.native.evaluate import Runner
+from transom.native.lines import LineReader
+from transom.native.program import Judge
+from transom.native.values import UncertainError
+from transom.sources.base import CORRUPT
+
+BLOCK = 4 << 20
+"""Bytes of lines that are read together."""
+GATHERED = 1 << 20
+"""Rows that are aggregated together at most."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The lines of a file that begin in a range of its bytes."""
+
+    path: str
+    start: int = 0
+    end: int | None = None
+    """None for the end of the file."""
+    partition: int | None = None
+    """The source partition; None where rows do not say."""
+    arrived: Micros | None = None
+    """When it arrived; None where nobody asks."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is all of the file."""
+        return self.start == 0 and self.end is None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What tasks need to know besides their parts."""
+
+    plan: bytes
+    """Of the job, pickled: workers keep what they make of it."""
+    ahead: Micros | None
+    partitions: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """Partials and counts of some rows."""
+
+    tables: tuple[pa.Table, ...]
+    """For each component."""
+    stats: CutStats
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a task gives."""
+
+    whole: Found | None
+    """Of the parts that are whole files."""
+    parts: tuple[tuple[str, Found], ...]
+    """Of each of the others, with the file's path."""
+    judged: frozenset[str]
+    """Files that Spark has to judge; of those nothing is in `whole`."""
+
+
+def answer(asked: Asked, parts: Sequence[Part]) -> bytes:
+    """Return what a task gives for its parts, pickled."""
+    job = _job(asked.plan)
+    judged: set[str] = set()
+    together = Gathering(job.plan, asked.ahead, asked.partitions)
+    apart: list[tuple[str, Found]] = []
+    for part in parts:
+        mine = Gathering(job.plan, asked.ahead, asked.partitions)
+        try:
+            for block in lines_of(part):
+                rows = job.reader.read(block)
+                if rows is None:
+                    raise UncertainError(f"lines of {part.path}")
+                mine.take(rows, part.partition, part.arrived)
+            if part.whole:
+                together.join(mine)
+            else:
+                apart.append((part.path, mine.found()))
+        except (UncertainError, OSError, EOFError, zlib.error):
+            judged.add(part.path)
+    try:
+        whole = together.found()
+    except UncertainError:
+        whole, judged = None, judged | {part.path for part in parts if part.whole}
+    given = pickle.dumps(Answer(whole, tuple(apart), frozenset(judged)))
+    gc.freeze()  # Spark's daemon collects garbage after each task, over all that was imported
+    return given
+
+
+@dataclass(frozen=True)
+class _Job:
+    plan: LanePlan
+    reader: LineReader
+
+
+@functools.lru_cache(4)
+def _job(plan: bytes) -> _Job:
+    made: LanePlan = pickle.loads(plan)
+    return _Job(made, LineReader(made.columns, (CORRUPT,)))
+
+
+class Gathering:
+    """Rows that come one batch after the other, until their partials are made.
+
+    Args:
+        plan: The job.
+        ahead: Largest event time that is believed.
+        partitions: Number of source partitions.
+    """
+
+    def __init__(self, plan: LanePlan, ahead: Micros | None, partitions: int) -> None:
+        self._plan, self._ahead, self._partitions = plan, ahead, partitions
+        self._stats = CutStats()
+        self._rows: list[list[pa.RecordBatch]] = [[] for _ in plan.branches]
+        self._made: list[list[pa.Table]] = [[] for _ in range(plan.components)]
+
+    def take(self, rows: pa.RecordBatch, partition: Any, arrived: Any) -> None:
+        """Take some rows; their source partition and arrival are those of all or of each.
+
+        Raises:
+            UncertainError: Spark has to judge.
+        """
+        times = _made(self._plan.time, rows).column(TIME)
+        stats, good = counted(times, self._ahead, self._partitions, partition, arrived)
+        self._stats += stats
+        timed = pa.RecordBatch.from_arrays([*rows.columns, times], names=[*rows.schema.names, TIME])
+        if stats.bad:
+            timed = timed.filter(pa.array(good))
+        for (runner, _), gathered in zip(self._plan.branches, self._rows, strict=True):
+            made = _made(runner, timed)
+            check_times(made.column(TIME))
+            gathered.append(made)
+        if any(sum(batch.num_rows for batch in gathered) >= GATHERED for gathered in self._rows):
+            self._aggregate()
+
+    def join(self, other: Gathering) -> None:
+        """Take what another one has."""
+        self._stats += other._stats
+        for mine, theirs in zip(self._rows + self._made, other._rows + other._made, strict=True):
+            mine += theirs
+
+    def found(self) -> Found:
+        """Return the partials and counts of all rows.
+
+        Raises:
+            UncertainError: Spark has to judge.
+        """
+        self._aggregate()
+        return Found(tuple(pa.concat_tables(tables) for tables in self._made), self._stats)
+
+    def _aggregate(self) -> None:
+        for number, (runner, groupings) in enumerate(self._plan.branches):
+            rows = pa.Table.from_batches(self._rows[number], runner.program.schema).combine_chunks().to_batches()
+            batch = rows[0] if rows else pa.RecordBatch.from_pylist([], runner.program.schema)
+            self._rows[number] = []
+            for place, grouping in groupings:
+                self._made[place].append(grouping.of(batch))
+
+
+def check_times(times: pa.Array) -> None:
+    """See that all rows have a time that can be used, also after a map, which may compute it once more.
+
+    Raises:
+        UncertainError: Spark has to tell how many do not.
+    """
+    if times.null_count:
+        raise UncertainError
+    micros = times.to_numpy()
+    if len(micros) and (micros.min() < FIRST_EVENT or micros.max() > LAST_EVENT):
+        raise UncertainError
+
+
+def _made(runner: Runner, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return what a program makes of rows.
+
+    Raises:
+        UncertainError: Spark has to judge.
+    """
+    made = runner(rows)
+    if isinstance(made, Judge):
+        raise UncertainError(made.why)
+    return made
+
+
+def lines_of(part: Part, size: int = BLOCK) -> Iterator[bytes]:
+    """Yield the lines of a part, each with its newline, about `size` bytes at a time."""
+    with gzip.open(part.path) if part.path.endswith(".gz") else open(part.path, "rb") as file:
+        place = _line_from(file, part.start)
+        until = None if part.end is None else _line_from(file, part.end)
+        file.seek(place)
+        rest = b""
+        while block := file.read(size if until is None else min(size, until - place)):
+            place += len(block)
+            lines = block.rfind(b"\n") + 1
+            if lines:
+                yield rest + block[:lines]
+                rest = block[lines:]
+            else:
+                rest += block
+        if rest:
+            yield rest + b"\n"
+
+
+def _line_from(file: IO[bytes] | gzip.GzipFile, place: int) -> int:
+    """Return where the first line begins that begins at a place of a file or behind it."""
+    if not place:
+        return 0
+    file.seek(place - 1)
+    return place - 1 + len(file.readline())

@@ -1,0 +1,55 @@
+"""Parts of files in tasks without Spark: each line is read once, whatever the parts are."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transom.engine.execution.lane import PART_BYTES, divided, parts_of
+from transom.engine.execution.splits import Part, lines_of
+from transom.sources.filesets.source import Lines
+
+
+@given(
+    st.lists(st.sampled_from([b"", b"a", b"bcd", b"efghijklm"]), max_size=8),
+    st.booleans(),
+    st.sets(st.integers(0, 60)),
+    st.integers(1, 9),
+)
+def test_lines_are_read_once_in_any_parts(
+    tmp_path_factory, lines: list[bytes], ends: bool, edges: set[int], size: int
+) -> None:
+    """Also where a part has no line, or begins behind the end; a last line without an end gets one."""
+    path = tmp_path_factory.mktemp("parts") / "lines"
+    text = b"\n".join(lines) + (b"\n" if ends else b"")
+    path.write_bytes(text)
+    ranges = itertools.pairwise([0, *sorted(edges - {0}), None])
+    blocks = [block for begin, end in ranges for block in lines_of(Part(f"{path}", begin or 0, end), size)]
+    assert all(block.endswith(b"\n") for block in blocks)
+    assert b"".join(blocks) == text + (b"\n" if text and not text.endswith(b"\n") else b"")
+
+
+def test_packed_files_are_whole(tmp_path: Path) -> None:
+    """Nobody can begin in the middle of them."""
+    path = tmp_path / "lines.json.gz"
+    path.write_bytes(gzip.compress(b"a\nb"))
+    ((_, part),) = parts_of(Lines(f"{path}", PART_BYTES * 5, 3, 77), measures_delays=False)
+    assert part == Part(f"{path}", partition=3)
+    assert list(lines_of(part)) == [b"a\n", b"b\n"]
+
+
+@given(st.lists(st.integers(0, 3 * PART_BYTES), min_size=1, max_size=9), st.integers(1, 8))
+def test_tasks_have_all_parts_once(sizes: list[int], tasks: int) -> None:
+    """And are no more than asked for; small files are read together."""
+    files = [Lines(f"{number}", size, None, 0) for number, size in enumerate(sizes)]
+    parts = [part for file in files for part in parts_of(file, measures_delays=True)]
+    work = divided(parts, tasks)
+    assert len(work) <= tasks
+    assert all(work)
+    assert sorted(map(repr, itertools.chain(*work))) == sorted(map(repr, parts))
+    if sum(sizes) < 1 << 20:
+        assert len(work) == 1
