@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from certificates import identity
+from benchmarks.certificates import identity
 from datasketches import compact_theta_sketch
 from several import SECOND, Killed, Several, at_step, region, results, windows
 

@@ -28,7 +28,7 @@ from transom.widearea.routes import Ends, Routes
 from transom.widearea.senders import Sender
 
 FLOWS = {"f": Ends(("paris", "rome"), "home"), "g": Ends(("paris",), "home")}
-HELLO = Hello("home", transom="0.2", spark="4.3", zone="UTC", flows={"f": "one", "g": "two"})
+HELLO = Hello("home", transom="0.2", spark="4.3", zone="UTC", flows={"f": {"keys": "a"}, "g": {"keys": "b"}})
 clock = SystemClock()
 
 
@@ -52,7 +52,10 @@ class Place:
         }
         self.got: list = []
         self.refusals: list[Refusal] = []
-        self.mail.begin(self.carrier, lambda: [s for r in self.receivers.values() for s in r.standings], self.woken.set)
+        self.mail.begin(self.carrier, self.standings, self.woken.set, hello.flows)
+
+    def standings(self):
+        return [standing for receiver in self.receivers.values() for standing in receiver.standings]
 
     def knows(self, *others: Place) -> None:
         for other in others:
@@ -156,7 +159,8 @@ def test_a_site_that_comes_back_goes_on(places) -> None:
 
 
 def test_what_agrees_flows_and_the_rest_is_refused_with_the_difference(places) -> None:
-    home, paris = places("home"), places("paris", hello=replace(HELLO, flows={"f": "one", "g": "else"}))
+    others = {"f": {"keys": "a"}, "g": {"keys": "a, b"}}
+    home, paris = places("home"), places("paris", hello=replace(HELLO, flows=others))
     connected(home, paris)
     send(paris, 1)
     send(paris, 1, "g")
@@ -164,7 +168,7 @@ def test_what_agrees_flows_and_the_rest_is_refused_with_the_difference(places) -
     assert {parcel.flow for parcel in home.got} == {"f"}
     (refusal,) = paris.refusals
     assert (refusal.flow, refusal.reason) == ("g", Reason.FLOW)
-    assert "'g' is two at home, and else at paris" in refusal.detail
+    assert refusal.detail == "The flow 'g' differs: keys are b at home, and a, b at paris."
 
 
 @pytest.mark.parametrize(
@@ -287,4 +291,4 @@ def test_an_address_that_is_taken(places) -> None:
     home = places("home")
     mail = FlightMail(HELLO, f"127.0.0.1:{home.mail.port}", {}, identity("home"))
     with pytest.raises(SiteError, match="cannot take connections"):
-        mail.begin(home.carrier, list, lambda: None)
+        mail.begin(home.carrier, list, lambda: None, {})

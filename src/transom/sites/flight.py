@@ -12,19 +12,20 @@ import logging
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from transom.errors import SiteError
 from transom.model.time import Micros
+from transom.sites.mail import Flows, Standings
 from transom.sites.secured import Identity, authority_options, check_address, client_options, plain
 from transom.widearea.carriers import Carrier
 from transom.widearea.hellos import Hello
 from transom.widearea.messages import MOST_MESSAGE, Opened, Opening, from_bytes, to_bytes
-from transom.widearea.parcels import Standing
 from transom.widearea.topology import Site
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what is wrong with a connection is said by us
@@ -126,7 +127,7 @@ class FlightMail:
         """By site: when to try next, and how long to wait after that."""
         self._server: _Server | None = None
         self._carrier: Carrier
-        self._standings: Callable[[], Iterable[Standing]]
+        self._standings: Standings
         self.wake: Callable[[], None] = lambda: None
 
     @property
@@ -138,13 +139,14 @@ class FlightMail:
 
     # ---- on the loop's thread
 
-    def begin(self, carrier: Carrier, standings: Callable[[], Iterable[Standing]], wake: Callable[[], None]) -> None:
+    def begin(self, carrier: Carrier, standings: Standings, wake: Callable[[], None], flows: Flows) -> None:
         """Begin to take connections, and to connect with the others.
 
         Raises:
             SiteError: The address cannot be taken.
         """
         self._carrier, self._standings, self.wake = carrier, standings, wake
+        self.hello = replace(self.hello, flows=flows)
         scheme = "grpc+tcp" if self.identity is None else "grpc+tls"
         try:
             self._server = _Server(self, f"{scheme}://{self.listen}", **authority_options(self.identity))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from transom.model.time import Micros
+from transom.sites.mail import Flows, Standings
 from transom.widearea.carriers import Carrier
 from transom.widearea.messages import Down, Opened, Opening, Up
-from transom.widearea.parcels import Standing
 from transom.widearea.topology import Site
 
 
@@ -77,11 +77,11 @@ class Desk:
     _opening: set[Site] = field(default_factory=set)
     """Those that were asked to open a connection."""
     _carrier: Carrier = field(init=False)
-    _standings: Callable[[], Iterable[Standing]] = field(init=False)
+    _standings: Standings = field(init=False)
     _wake: Callable[[], None] = field(init=False)
 
-    def begin(self, carrier: Carrier, standings: Callable[[], Iterable[Standing]], wake: Callable[[], None]) -> None:
-        """Enter the hall, and connect with those who are there."""
+    def begin(self, carrier: Carrier, standings: Standings, wake: Callable[[], None], flows: Flows) -> None:
+        """Enter the hall, and connect with those who are there, who run the same job."""
         self._carrier, self._standings, self._wake = carrier, standings, wake
         for site in self.hall.enter(self):
             self._connect(site)

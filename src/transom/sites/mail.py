@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TypeAlias
 
 from transom.model.time import Micros
 from transom.widearea.carriers import Carrier
-from transom.widearea.parcels import Standing
+from transom.widearea.hellos import FlowParts
+from transom.widearea.parcels import FlowName, Standing
+
+Standings: TypeAlias = Callable[[], Iterable[Standing]]
+Flows: TypeAlias = Mapping[FlowName, FlowParts]
 
 
 class Mail(Protocol):
     """Moves what a carrier has to say, and brings it what others say. Its methods are called on the loop's thread."""
 
-    def begin(self, carrier: Carrier, standings: Callable[[], Iterable[Standing]], wake: Callable[[], None]) -> None:
+    def begin(self, carrier: Carrier, standings: Standings, wake: Callable[[], None], flows: Flows) -> None:
         """Begin to connect with the neighbours.
 
         Args:
             carrier: Of this site; nobody else calls what is about connections.
             standings: Returns where this site stands with the flows that end here, for those who connect.
             wake: Called from any thread when there is something for `look`.
+            flows: What partials of each flow are here; who has others is not understood.
 
         Raises:
             SiteError: The site cannot be reached under its address.

@@ -25,6 +25,7 @@ from transom.sites.mail import Mail
 from transom.sites.planning import Planning
 from transom.sites.receiving import Receiving
 from transom.sites.status import EVERY, status_of, write_status
+from transom.sites.telling import told_of
 from transom.storage.places import Place
 from transom.widearea.bodies import to_body
 from transom.widearea.carriers import Carrier
@@ -149,7 +150,8 @@ class Shipping(Beside):
                 sender.restored(gathered.left, [self._again(stream, flow, each) for each in gathered.ranges.values()])
                 self.shipments[flow] = Shipment(self.flows[flow], stream, gathered, sender)
         self.receiving.begin(loop, self._check)
-        self._mail.begin(self.carrier, self.receiving.standings, loop.wakeups.wake)
+        flows = told_of(self.flows.values(), loop.streams)
+        self._mail.begin(self.carrier, self.receiving.standings, loop.wakeups.wake, flows)
         if self.planning is not None:
             self.planning.begin(loop.wakeups.wake)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from transom.errors import SiteError
 from transom.widearea.parcels import FlowName
@@ -20,6 +20,13 @@ _WHOLE = {
 }
 """What has to agree before anything goes over a link, with what to do where it does not."""
 
+FlowParts: TypeAlias = Mapping[str, str]
+"""What the partials of a flow are, as texts by what they are about, such as keys and windows."""
+PLAN = "plan"
+"""The part that is shown and not compared: the plan by which rows are made. Equal rows have one name."""
+SHOWN = 120
+"""So much is shown of a long text, from a little before where it differs."""
+
 
 @dataclass(frozen=True)
 class Hello:
@@ -33,8 +40,8 @@ class Hello:
     """Minor version."""
     zone: str = ""
     ansi: bool = True
-    flows: Mapping[FlowName, str] = field(default_factory=dict)
-    """What the partials of each flow are: origin, primitives and columns, as text."""
+    flows: Mapping[FlowName, FlowParts] = field(default_factory=dict)
+    """What the partials of each flow are."""
 
     def check(self, other: Hello) -> None:
         """Refuse another site with which nothing can be exchanged.
@@ -48,22 +55,32 @@ class Hello:
                 raise SiteError(f"{self.site} has {name} {mine}, {other.site} has {theirs}.", remedy)
 
     def differs(self, other: Hello) -> dict[FlowName, str]:
-        """Return the flows that cannot go between two sites, each with the difference; all others can."""
+        """Return the flows that cannot go between two sites, each with the difference; all others can.
+
+        Who tells of no flow at all passes on those of others, and differs in none.
+        """
         found = {}
-        for flow, mine in self.flows.items():
-            theirs = other.flows.get(flow)
-            if theirs is None:
-                found[flow] = f"{other.site} does not know the flow {flow!r}."
-            elif theirs != mine:
-                found[flow] = f"the flow {flow!r} is {mine} at {self.site}, and {theirs} at {other.site}."
-        for flow in other.flows:
-            if flow not in self.flows:
-                found[flow] = f"{self.site} does not know the flow {flow!r}."
+        for flow in {**self.flows, **other.flows} if self.flows and other.flows else ():
+            mine, theirs = self.flows.get(flow), other.flows.get(flow)
+            if mine is None or theirs is None:
+                found[flow] = f"{self.site if mine is None else other.site} does not know the flow {flow!r}."
+            elif parts := [part for part in mine if part in theirs and part != PLAN and mine[part] != theirs[part]]:
+                told = (self._apart(other, part, mine, theirs) for part in parts)
+                found[flow] = f"The flow {flow!r} differs: {'; '.join(told)}."
         return found
+
+    def _apart(self, other: Hello, part: str, mine: FlowParts, theirs: FlowParts) -> str:
+        """Return in words how a part of a flow differs; of rows, how their plans do, which tell more than names."""
+        shown = PLAN if part == "rows" and mine.get(PLAN) != theirs.get(PLAN) else part
+        here, there = (each.get(shown, "") for each in (mine, theirs))
+        if max(len(here), len(there)) > SHOWN:
+            same = next((at for at, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), 0)
+            here, there = (f"... {each[max(0, same - SHOWN // 4) :][:SHOWN]} ..." for each in (here, there))
+        return f"{part} are {here or 'none'!s} at {self.site}, and {there or 'none'!s} at {other.site}"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
-        return {**self.__dict__, "flows": dict(self.flows)}
+        return {**self.__dict__, "flows": {flow: dict(parts) for flow, parts in self.flows.items()}}
 
     @classmethod
     def from_json(cls, value: Any) -> Hello:
@@ -73,7 +90,10 @@ class Hello:
             SiteError: It is something else.
         """
         try:
-            flows = {str(flow): str(text) for flow, text in value["flows"].items()}
+            flows = {
+                str(flow): {str(part): str(text) for part, text in parts.items()}
+                for flow, parts in value["flows"].items()
+            }
             return cls(
                 str(value["site"]),
                 int(value["protocol"]),
