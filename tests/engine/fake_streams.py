@@ -12,6 +12,7 @@ from transom.engine.state.watermarks import WatermarkState
 from transom.engine.streams.cuts import CutOutcome, JobOptions, LoggedCut
 from transom.engine.streams.feed import OUTSIDE, Feed
 from transom.engine.streams.results import ResultsSource
+from transom.engine.streams.sending import Elsewhere
 from transom.engine.streams.stream import RunningStream
 from transom.model.time import MIN_TIME, Micros
 from transom.model.watermark import watermark
@@ -84,6 +85,8 @@ class FakeStream:
             watermark=WatermarkState.start(1),
         )
         self.readers: list[Any] = []
+        self.leaves = False
+        self.elsewhere: dict[str, Elsewhere] = {}
         self.seen = FakeSeen(self.source)
         self.options = JobOptions()
         self.compiled = name

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from transom.engine.control.estimates import UNSTATED
 from transom.engine.control.scheduler import VIEWED, Scheduler
+from transom.engine.streams.sending import Elsewhere
 from transom.model.time import Micros
 from transom.model.window import WindowSpec, tumbling
 from transom.settings import Settings
@@ -65,6 +66,25 @@ def test_the_tightest_of_several_queries_decides() -> None:
     seen = view(stream, decides, at)
     wanted = min(early + 8 * SECOND, late + SECOND)
     assert abs(seen.slack + seen.total + at - wanted) < 50_000
+
+
+def test_a_stream_whose_partials_leave_has_the_deadline_that_it_was_told_of_and_does_not_rest() -> None:
+    here, stated = FakeStream("here", [], []), FakeStream("stated", [], [])
+    decides = scheduler(here, stated)
+    window = NOON + 10 * SECOND
+    for stream, limit in ((here, 0), (stated, 2 * SECOND)):
+        stream.leaves = True
+        stream.elsewhere["fares"] = Elsewhere(window, limit, 3 * SECOND)
+        stream.source.arrivals.append(NOON)
+        stream.run(decides, NOON, NOON)
+    (deadline,) = decides._deadlines(decides.of(fake(here), NOON), NOON)
+    assert (deadline.end, deadline.limit, deadline.below) == (window, UNSTATED, 3 * SECOND)
+    cost, end = decides.remains(fake(stated), NOON)
+    assert (cost, end) == (decides.of(fake(stated), NOON).next_run() + 3 * SECOND, window)
+    views = [decides._view(decides.of(fake(each), NOON), NOON) for each in (here, stated)]
+    assert all(view.expected <= NOON for view in views)
+    assert views[1].slack == views[0].slack - 8 * SECOND, "what is due first there goes first here"
+    assert decides.remains(fake(FakeStream("idle", [], [])), NOON)[1] is None
 
 
 def test_a_stream_has_the_deadlines_of_those_that_wait_for_it() -> None:

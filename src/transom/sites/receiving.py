@@ -73,6 +73,9 @@ class Receiving:
         """Take note that all was taken that came until a moment, monotonic time."""
         for flow, source in self.sources.items():
             source.listened(now)
+            if (stream := self._loop.streams.get(self._flows[flow].arriving)) is not None:
+                receiver = self._receivers[flow]
+                receiver.cost, receiver.deadline = self._loop.scheduler.remains(stream, now)
             self._tell_who_is_missing(flow)
 
     def _tell_who_is_missing(self, flow: str) -> None:

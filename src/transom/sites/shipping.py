@@ -13,7 +13,7 @@ from typing import Any
 from transom.engine.loop.logrecords import Arrived, Shipped
 from transom.engine.loop.loop import Beside, Loop
 from transom.engine.spark.jobs import CutStats
-from transom.engine.streams.sending import CutRange, FlowSender, query_of
+from transom.engine.streams.sending import CutRange, Elsewhere, FlowSender, query_of
 from transom.engine.streams.stream import RunningStream
 from transom.errors import JobChangedError, SiteError
 from transom.model.time import Clock, Micros
@@ -30,6 +30,7 @@ from transom.storage.places import Place
 from transom.widearea.bodies import to_body
 from transom.widearea.carriers import Carrier
 from transom.widearea.parcels import (
+    Ack,
     Delays,
     Parcel,
     Part,
@@ -318,6 +319,8 @@ class Shipping(Beside):
         """Take acks and refusals for what leaves here, and that there are new connections."""
         news, self.carrier.news = self.carrier.news, []
         for each in news:
+            if isinstance(each, Ack) and each.standing.site == self.here.site:
+                self._told_of(each)
             for standing in each.standings if isinstance(each, Refusal) else (each.standing,):
                 self._stands(standing)
             if isinstance(each, Refusal) and each.flow in self.shipments:
@@ -331,6 +334,15 @@ class Shipping(Beside):
                     self._ended.discard(flow)
         for flow, shipment in self.shipments.items():
             self._tell_whether_it_rests(flow, shipment)
+
+    def _told_of(self, ack: Ack) -> None:
+        """Take note of the window that waits at the destination, and of what remains to be done for it."""
+        shipment = self.shipments.get(ack.standing.flow)
+        if shipment is not None:
+            waiting = shipment.stream.elsewhere
+            waiting.pop(ack.standing.flow, None)
+            if ack.deadline is not None:
+                waiting[ack.standing.flow] = Elsewhere(ack.deadline, shipment.flow.limit, ack.cost)
 
     def _stands(self, standing: Standing) -> None:
         shipment = self.shipments.get(standing.flow)

@@ -158,6 +158,8 @@ class StreamEstimate:
                 (float(oldest), Deadline(oldest, UNSTATED))
             ]
         expected = min(moment for moment, _ in known)
+        if self.stream.leaves:  # at ticks, whenever windows close
+            expected = min(expected, float(now))
         moment, tightest = min(known, key=lambda one: one[0] + one[1].limit - one[1].below)
         limit = moment + tightest.limit - expected
         period = min((each.period for each in deadlines if each.period), default=0)

@@ -279,6 +279,16 @@ class Scheduler:
         self._views[name] = now, of_what, estimate.backlog.rows, view
         return view
 
+    def remains(self, stream: RunningStream, now: Micros) -> tuple[Micros, Micros | None]:
+        """Return what remains to be done with rows that come to a stream, and the end of the window that waits for it.
+
+        Microseconds until results are out; event time, None where no window waits.
+        """
+        estimate = self.of(stream, now)
+        tightest = min(self._deadlines(estimate, now), key=lambda one: one.end + one.limit - one.below, default=None)
+        below, end = (0, None) if tightest is None else (tightest.below, tightest.end)
+        return round(estimate.next_run() + below), end
+
     def _waits_in_memory(self, cycle: float, now: Micros) -> bool:
         """Tell whether a stream frees memory with the rows that it reads now or next."""
         return any(self.of(stream, now).freed(False, cycle) > 0 for stream in self._streams.values())
@@ -290,6 +300,7 @@ class Scheduler:
         each input of a join has the join's deadlines, so that the slack of the join is the least over its inputs.
         """
         found = list(estimate.deadlines())
+        found += [Deadline(each.end, each.limit or UNSTATED, each.cost) for each in estimate.stream.elsewhere.values()]
         for reader in estimate.stream.readers:
             below = self.of(reader.child, now)
             cost = below.next_run()

@@ -37,6 +37,18 @@ class Leaving:
     """So much may wait to be sent; beyond that, rows wait in the source."""
 
 
+@dataclass(frozen=True)
+class Elsewhere:
+    """The window that waits at the destination of a flow for what leaves here, as far as it was told."""
+
+    end: Micros
+    """The watermark that completes it, event time."""
+    limit: Micros
+    """Time from the arrival of that watermark until the result should be there; 0 where nobody said."""
+    cost: Micros
+    """What remains after the partials have left: their way, merging, and results."""
+
+
 def query_of(flow: str) -> str:
     """Return the name of the query that makes the partials of a flow, at their source."""
     return f"{flow}.partials"

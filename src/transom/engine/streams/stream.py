@@ -23,7 +23,7 @@ from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.partialsource import brings_partials
 from transom.engine.streams.readers import Reader, RowBuffer
 from transom.engine.streams.seen import SeenSource
-from transom.engine.streams.sending import FlowSender, query_of
+from transom.engine.streams.sending import Elsewhere, FlowSender, query_of
 from transom.engine.streams.tableversions import TableVersions
 from transom.engine.streams.taps import publish_left
 from transom.errors import TransomError
@@ -100,6 +100,8 @@ class RunningStream:
         # One whose query failed in an earlier run, and cannot be compiled any more, has said so then.
         self.senders = {flow: FlowSender(flow, shape) for flow, shape in shapes.items() if shape is not None}
         """The flows that take its partials elsewhere. Where there are some nothing is late here, and nothing closes."""
+        self.elsewhere: dict[str, Elsewhere] = {}
+        """By flow, the window that waits for it."""
         self._closing = False
         """Whether results of windows that a cut closed are being made."""
         self.halted: TransomError | None = None
