@@ -197,9 +197,8 @@ class Numbers:
     @property
     def right(self) -> bool:
         """Whether they differ by one at most."""
-        if self.planned is None or self.real is None:
-            return self.planned is self.real
-        return abs(self.planned - self.real) <= 1
+        planned, real = (EXECUTORS + 1 if number is None else number for number in (self.planned, self.real))
+        return abs(planned - real) <= 1
 
 
 def of_executors(cores: int, executors: int) -> Machine:

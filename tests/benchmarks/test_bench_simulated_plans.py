@@ -70,7 +70,8 @@ def test_numbers_are_right_to_within_one() -> None:
     assert Numbers(3, 4).right
     assert Numbers(None, None).right
     assert not Numbers(3, 5).right
-    assert not Numbers(40, None).right
+    assert Numbers(40, None).right, "it may be one more"
+    assert not Numbers(38, None).right
 
 
 def test_random_jobs_are_the_same_again() -> None:

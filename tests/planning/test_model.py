@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.planning.profiles import costs_of_streams, profile, stream, tuning
 
 from transom.model.phases import OF_WINDOWS, WAITS, Phase
-from transom.planning.cuts import Cutting
+from transom.planning.cuts import Cutting, clock
 from transom.planning.model import Machine, Model, Prediction
 from transom.planning.moments import NEVER, Moments
 from transom.planning.phases import CUT, DRIVER, TASKS, THREAD
@@ -161,7 +161,7 @@ def test_the_cores_of_a_job_are_what_all_else_leaves():
     alone = predicted(known, 10_000, Machine(2, False), trigger=1.0, rows_per_task=1_000)
     beside = predicted(known, 10_000, Machine(2, True, driver=1.0), trigger=1.0, rows_per_task=1_000)
     map_alone, map_beside = (each.streams["s"].phases[Phase.MAP].mean for each in (alone, beside))
-    assert map_beside == pytest.approx(2 * map_alone)
+    assert map_beside == pytest.approx(clock(11, 1.0, 0.0) / clock(11, 2.0, 0.0) * map_alone)  # six waves in pairs
 
 
 def test_other_streams_and_their_driver_leave_the_rest_of_the_cores():
@@ -171,8 +171,8 @@ def test_other_streams_and_their_driver_leave_the_rest_of_the_cores():
     cut = Cutting(each, tuning(known, 1.0, rows_per_task=1_000).of("b"), 4, 4).of(10_000)
     tasks, driver = (sum(cut.work(phase) for phase in phases if phase not in OF_WINDOWS) for phases in (TASKS, DRIVER))
     free = 4 - 0.2 - driver - tasks  # one of the two slots is its own, and the other one all that the other needs
-    for phase in TASKS:
-        assert said.streams["a"].phases[phase].mean == pytest.approx(cut.work(phase) / free)
+    for phase, number in ((Phase.MAP, cut.tasks), (Phase.EXCHANGE, cut.behind)):
+        assert said.streams["a"].phases[phase].mean == pytest.approx(cut.work(phase) * clock(number, free, 0.0))
 
 
 def test_a_stream_without_a_trigger_goes_round_with_its_waits_and_its_cut():

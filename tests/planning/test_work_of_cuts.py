@@ -27,7 +27,10 @@ def test_units_are_those_of_a_cut_with_and_without_an_exchange():
     assert units(10_000, 1, 0, ROOT, 70.0, 50.0)["shuffled"] == 0
 
 
-@pytest.mark.parametrize(("tasks", "cores", "even"), [(4, 8.0, 0.25), (4, 2.0, 0.5), (4, 0.5, 2.0), (1, 0.5, 2.0)])
+@pytest.mark.parametrize(
+    ("tasks", "cores", "even"),
+    [(4, 8.0, 0.25), (4, 2.0, 0.5), (4, 3.0, 0.5), (4, 3.5, 0.375), (4, 0.5, 2.0), (1, 0.5, 2.0)],
+)
 def test_the_clock_is_that_of_as_many_cores_as_can_work_and_of_the_slowest_task(tasks, cores, even):
     alone = 1 / tasks / min(1.0, cores)
     assert clock(tasks, cores, 0.0) == pytest.approx(even)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from transom.scheduling.shedding import Due, Piece, chosen, fits, thinned
+from transom.scheduling.shedding import TO_SPARE, Due, Piece, chosen, fits, thinned
 
 KEEPS = st.sampled_from([0.01, 0.1, 0.5, 1.0])
 
@@ -160,10 +160,18 @@ def test_of_what_is_too_late_the_last_piece_is_read() -> None:
     assert chosen([Piece(10, 0)] * 3, [Due(0.0)], 0.1) == [False, False, True]
 
 
-@pytest.mark.parametrize("times", [1.0, 1.2])
-def test_what_fits_with_time_to_spare(times: float) -> None:
-    pieces, dues = [Piece(10, 0)] * 8, [Due(80.0)]
-    assert fits(pieces, dues, times) == (times == 1.0)
+@pytest.mark.parametrize(("room", "spares"), [(79.0, None), (80.0, False), (95.0, False), (96.0, True)])
+def test_what_fits_and_what_does_with_a_fifth_to_spare(room: float, spares: bool | None) -> None:
+    pieces, dues = [Piece(10, 0)] * 8, [Due(room)]
+    assert fits(pieces, dues) == (spares is not None)
+    assert fits(pieces, dues, TO_SPARE) == bool(spares)
+
+
+def test_what_is_coming_takes_its_part_of_the_room() -> None:
+    """As many rows are to come as wait, and half of all can be read: half of what waits is, the rest for the others."""
+    pieces = [Piece(1, 0) for _ in range(100)]
+    assert sum(chosen(pieces, [Due(100.0, coming=100.0)], 0.1)) == 50
+    assert sum(chosen(pieces, [Due(100.0)], 0.1)) == 100
 
 
 def test_windows_that_are_overdue_give_way_to_those_that_are_not() -> None:
