@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
@@ -153,13 +153,24 @@ def about(name: str, second: float) -> float:
     return 2_000.0 * (1 + random.Random(second).uniform(-0.1, 0.1))
 
 
+def recovered(late: Sequence[float], newest: float) -> float:
+    """Return the seconds from the change to the last late result; infinite if results are late, or missing, to the end.
+
+    Args:
+        late: When late results were there.
+        newest: When the last result was there: while a long cut is under way none is.
+    """
+    seconds = late[-1] - CHANGE if late else 0.0
+    end = CHANGE + AFTER - LIMIT
+    return math.inf if newest < end or (late and late[-1] > end) else seconds
+
+
 def recover(run: Run, session: Any, name: str, **changing: Any) -> int:
     """Change something, and note when the last result was late; return how often settings changed from then on."""
     seen = run_one(run, session, CHANGE + AFTER, **changing)
     late, changes = seen.late(CHANGE), seen.changes(CHANGE)
-    seconds = late[-1] - CHANGE if late else 0.0
-    if seconds > AFTER - LIMIT:  # it is late to the end
-        seconds = math.inf
+    newest = max(at for at, _ in seen.played.sink.seen[STREAM])
+    seconds = recovered(late, newest)
     run.figure(f"{name}.recover_s", seconds)
     run.say(f"{name}: {len(late)} late results, the last after {seconds:.1f} s; {changes} changes of settings since")
     return changes

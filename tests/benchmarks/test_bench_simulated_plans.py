@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 
 import pytest
 from benchmarks.plan import Numbers
+from benchmarks.replan import recovered
 from benchmarks.simulated_plans import Truth, play, random_truth
 from pyspark.sql import SparkSession
 
@@ -76,3 +78,16 @@ def test_numbers_are_right_to_within_one() -> None:
 
 def test_random_jobs_are_the_same_again() -> None:
     assert random_truth(random.Random(3), 2, 40) == random_truth(random.Random(3), 2, 40)
+
+
+@pytest.mark.parametrize(
+    ("late", "newest", "seconds"),
+    [
+        ([], 299.0, 0.0),
+        ([130.0, 160.5], 299.0, 40.5),
+        ([130.0, 298.5], 299.0, math.inf),
+        ([130.0, 160.5], 160.5, math.inf),
+    ],
+)
+def test_results_that_are_missing_at_the_end_are_late(late: list[float], newest: float, seconds: float) -> None:
+    assert recovered(late, newest) == seconds
