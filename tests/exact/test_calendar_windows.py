@@ -24,8 +24,9 @@ FIRST_DAYS = {
     "month": ("trunc(s, 'month')", "add_months(trunc(s, 'month'), 1)"),
     "quarter": ("trunc(s, 'quarter')", "add_months(trunc(s, 'quarter'), 3)"),
     "year": ("trunc(s, 'year')", "add_months(trunc(s, 'year'), 12)"),
+    "hour": ("date_trunc('hour', at)", "date_trunc('hour', at) + INTERVAL 1 HOUR"),
 }
-"""First day of a date's unit and of the next one."""
+"""First day of a date's unit and of the next one, or the hour of a time where clocks change by whole hours."""
 
 
 def micros(*date: int) -> int:
@@ -49,7 +50,7 @@ def by_date(spark: SparkSession, source: PiecewiseSource, rows: list[tuple], uni
 @pytest.mark.parametrize(
     ("zone", "around", "units"),
     [
-        ("Europe/Copenhagen", micros(2021, 3, 28), ("day", "week", "month")),
+        ("Europe/Copenhagen", micros(2021, 10, 31), ("day", "week", "month", "hour")),
         pytest.param("America/Havana", micros(2021, 11, 7), ("day", "quarter"), marks=pytest.mark.slow),
         pytest.param("America/Sao_Paulo", micros(2018, 11, 4), ("day", "year"), marks=pytest.mark.slow),
     ],
@@ -125,4 +126,14 @@ def test_clocks_on_which_java_and_python_disagree_are_an_error(spark, monkeypatc
     other = np.int64(micros(2033, 5, 1))
     monkeypatch.setattr(type(spec), "windows", lambda self, times: windows(self, times + (times == other) * HOUR * 24))
     with pytest.raises(DefinitionError, match=r"do not agree when days begin in Asia/Tashkent, first on 2033-05-01"):
+        zones.check_zones(spark, [spec])
+
+
+def test_hours_are_compared_on_days_when_clocks_change(spark, monkeypatch):
+    spec = tm.calendar("hour", zone="Australia/Lord_Howe")
+    monkeypatch.setattr(zones, "_checked", {tm.calendar("day", zone="Australia/Lord_Howe")})
+    windows = type(spec).windows
+    other = np.int64(micros(2033, 4, 2, 15, 30))
+    monkeypatch.setattr(type(spec), "windows", lambda self, times: windows(self, times - (times == other) * HOUR))
+    with pytest.raises(DefinitionError, match=r"do not agree when hours begin in Australia/Lord_Howe, first on 2033"):
         zones.check_zones(spark, [spec])

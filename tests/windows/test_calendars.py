@@ -42,6 +42,7 @@ ODD_ZONES = (
     "Africa/Casablanca",  # four changes a year
     "Antarctica/Troll",  # clocks that change by two hours
     "Australia/Lord_Howe",  # and by half an hour
+    "America/Montevideo",  # and once by an hour and a half
     "Europe/Dublin",
     "Asia/Kathmandu",
 )
@@ -51,7 +52,8 @@ ZONES = st.sampled_from(("UTC", "Europe/Berlin", "America/New_York", *ODD_ZONES,
 @st.composite
 def calendars(draw: st.DrawFn) -> CalendarSpec:
     unit = draw(st.sampled_from(sorted(UNITS)))
-    offset = draw(st.sampled_from([0, 0, 1, 4 * HOUR, 2 * HOUR + HOUR // 2, DAY - 1]))
+    offsets = [0, 0, 1, HOUR // 2, HOUR - 1] if unit == "hour" else [0, 0, 1, 4 * HOUR, 2 * HOUR + HOUR // 2, DAY - 1]
+    offset = draw(st.sampled_from(offsets))
     return CalendarSpec(unit, draw(ZONES), offset, draw(st.sampled_from(WEEKDAYS)) if unit == "week" else "monday")
 
 
@@ -60,6 +62,7 @@ CHANGES = st.sampled_from(
         *(micros(2018, 11, 4), micros(2021, 3, 14), micros(2021, 11, 7), micros(2010, 11, 7), micros(1919, 3, 31)),
         *(micros(2011, 12, 30), micros(1892, 7, 4), micros(1867, 10, 18), micros(1844, 12, 31), micros(1993, 8, 21)),
         *(micros(2024, 3, 31), micros(2024, 10, 27), micros(2023, 4, 28), micros(2023, 3, 26), micros(1969, 9, 30)),
+        *(micros(1974, 1, 13, 3), micros(2024, 4, 6, 15), micros(2024, 10, 5, 15, 30)),
     ]
 )
 MOMENTS = st.one_of(
@@ -77,16 +80,33 @@ def first_of(spec: CalendarSpec, day: datetime) -> datetime:
     return day if spec.unit == "day" else day.replace(month=month, day=1)
 
 
-def brute_window(spec: CalendarSpec, moment: int) -> tuple[int, int]:
-    """The window of a moment, from an edge for every day around it."""
-    zone = ZoneInfo(spec.zone)
-    reach = UNITS[spec.unit] + 10
+def brute_edges(spec: CalendarSpec, moment: int) -> set[datetime]:
+    """An edge for every day or hour around a moment."""
+    zone, offset = ZoneInfo(spec.zone), timedelta(microseconds=spec.offset)
     midnight = (EPOCH + timedelta(microseconds=moment - spec.offset)).replace(
         hour=0, minute=0, second=0, microsecond=0, tzinfo=None
     )
-    firsts = {first_of(spec, midnight + timedelta(days=n)) for n in range(-reach, reach)}
-    offset = timedelta(microseconds=spec.offset)
-    edges = {((first + offset).replace(tzinfo=zone) - EPOCH) // timedelta(microseconds=1) for first in firsts}
+    if spec.unit != "hour":
+        reach = UNITS[spec.unit] // DAY + 10
+        firsts = {first_of(spec, midnight + timedelta(days=n)) for n in range(-reach, reach)}
+        return {(first + offset).replace(tzinfo=zone) for first in firsts}
+    hours = [midnight + timedelta(hours=n) + offset for n in range(-72, 96)]
+    first = [hour.replace(tzinfo=zone) for hour in hours]
+    second = [clock.replace(fold=1) for clock in first]
+    both = list(zip(first, second, strict=True))
+    shown = {clock.astimezone(UTC) for a, b in both for clock in (a, b) if a.utcoffset() >= b.utcoffset()}
+    skipped = {a.astimezone(UTC) for a, b in both if a.utcoffset() < b.utcoffset()}
+
+    def ahead(edge: datetime) -> timedelta | None:
+        return edge.astimezone(zone).utcoffset()
+
+    near = {m: {e for e in shown if m - timedelta(hours=1) < e < m and ahead(e) == ahead(m)} for m in skipped}
+    return shown | {moved for moved in skipped if not near[moved]}
+
+
+def brute_window(spec: CalendarSpec, moment: int) -> tuple[int, int]:
+    """The window of a moment, from an edge for every day or hour around it."""
+    edges = {(edge - EPOCH) // timedelta(microseconds=1) for edge in brute_edges(spec, moment)}
     return max(e for e in edges if e <= moment), min(e for e in edges if e > moment)
 
 
@@ -148,6 +168,18 @@ def test_the_windows_that_close_are_those_with_rows_that_end_between_two_waterma
             (2024, 3, 10, 7, 59),
             (2024, 3, 3, 9),
             (2024, 3, 10, 8),
+        ),
+        (tm.calendar("hour", zone="Asia/Kolkata"), (2024, 5, 1, 12, 29), (2024, 5, 1, 11, 30), (2024, 5, 1, 12, 30)),
+        # 01:00 to 02:00 came twice in New York.
+        (tm.calendar("hour", zone="America/New_York"), (2024, 11, 3, 5, 59), (2024, 11, 3, 5), (2024, 11, 3, 6)),
+        (tm.calendar("hour", zone="America/New_York"), (2024, 11, 3, 6), (2024, 11, 3, 6), (2024, 11, 3, 7)),
+        # 01:30 to 02:00 came twice on Lord Howe Island, 02:00 to 02:30 did not come in October.
+        (tm.calendar("hour", zone="Australia/Lord_Howe"), (2024, 4, 6, 15, 10), (2024, 4, 6, 14), (2024, 4, 6, 15, 30)),
+        (
+            tm.calendar("hour", zone="Australia/Lord_Howe"),
+            (2024, 10, 5, 15, 30),
+            (2024, 10, 5, 15, 30),
+            (2024, 10, 5, 16),
         ),
         (tm.calendar("month"), (2024, 2, 29, 23), (2024, 2, 1), (2024, 3, 1)),
         (tm.calendar("quarter"), (1969, 12, 31), (1969, 10, 1), (1970, 1, 1)),
@@ -235,8 +267,11 @@ def test_spark_has_the_same_edges_whatever_the_zone_of_its_session(spark, drawn,
         (lambda: tm.calendar("day", zone="../etc/passwd"), "no time zone"),
         (lambda: tm.calendar("Day"), "unit 'Day' is unknown.*'day'"),
         (lambda: tm.calendar("decade"), "unit 'decade' is unknown.*day, week, month"),
+        (lambda: tm.calendar("hours"), "unit 'hours' is unknown.*'hour'"),
+        (lambda: tm.calendar("minutes"), "the unit 'minutes' is as long in every zone"),
+        (lambda: tm.calendar("hour", offset="1 hour"), "offset of 1 hour is not between.*15 minutes"),
         (lambda: tm.calendar("week", week_start="sonntag"), "first day of the week 'sonntag' is unknown"),
-        (lambda: tm.calendar("month", week_start="monday"), "a month has no first day"),
+        (lambda: tm.calendar("month", week_start="monday"), "months have no first day"),
         (lambda: tm.calendar("day", offset="1 day"), "offset of 1 day is not between"),
         (lambda: tm.calendar("day", offset="-1 hour"), "offset of -1 hour is not between"),
         (lambda: tm.session_window("0 seconds"), "shortest gap is 1 ms"),

@@ -69,7 +69,7 @@ def test_sessions_hold_their_rows(times: list[int], gap: int, watermark: int, lo
     assert sorted(ended.first.tolist() + rest.first.tolist()) == [first for first, *_ in runs]
 
 
-@pytest.mark.parametrize("unit", ["day", "week", "month", "quarter", "year"])
+@pytest.mark.parametrize("unit", ["hour", "day", "week", "month", "quarter", "year"])
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kathmandu"])
 def test_calendar_windows_hold_their_rows(unit: str, zone: str) -> None:
     window = tm.calendar(unit, zone=zone)

@@ -1,4 +1,4 @@
-"""Windows along a calendar as values: days, weeks, months, quarters and years of a named time zone."""
+"""Windows along a calendar as values: hours, days, weeks, months, quarters and years of a named time zone."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from transom.model.time import MAX_TIME, MICROS_PER_SECOND, MIN_TIME, Micros, fo
 Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 DAY: Micros = 86_400 * MICROS_PER_SECOND
-UNITS = {"day": 1, "week": 7, "month": 28, "quarter": 90, "year": 365}
-"""The units, with the days of the shortest one."""
+HOUR: Micros = DAY // 24
+UNITS = {"hour": HOUR, "day": DAY, "week": 7 * DAY, "month": 28 * DAY, "quarter": 90 * DAY, "year": 365 * DAY}
+"""The units, with the length of the shortest one while no clocks change."""
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 MARGIN: Micros = 2 * DAY
 """More than wall clocks differ from UTC (16 hours) and jump (24 hours, where the date line moved)."""
@@ -35,11 +36,13 @@ _LAST_SECOND = (datetime(9999, 12, 30, tzinfo=UTC) - _EPOCH) // timedelta(second
 class CalendarSpec:
     """Windows from one beginning of a unit to the next, by the wall clock of a time zone.
 
-    The n-th edge is the moment at which the zone's clocks show the first midnight of the n-th unit plus the offset;
-    n is 0 for the unit of 1970-01-01, weeks count from the first `week_start` of 1970. A wall time that the clocks
-    skip is moved forward by what they skip, which is the first moment after it when they skip from that time on; of a
-    wall time that comes twice the earlier moment counts. Windows are the spans between neighbouring edges: a day has
-    23 or 25 hours when the clocks change, and a day that a zone skipped (Samoa, 2011-12-30) is no window.
+    The n-th edge is the moment at which the zone's clocks show the first midnight of the n-th unit plus the offset, or
+    of hours the full hour plus the offset; n is 0 for the unit of 1970-01-01, weeks count from the first `week_start`
+    of 1970. A wall time that the clocks skip is moved forward by what they skip, which is the first moment after it
+    when they skip from that time on; of a wall time that comes twice the earlier moment counts, but an hour that comes
+    twice is two. Windows are the spans between neighbouring edges: a day has 23 or 25 hours when the clocks change, and
+    a day that a zone skipped (Samoa, 2011-12-30) is no window. Hours have 60 minutes, except where clocks change by a
+    part of one (Lord Howe Island).
 
     Raises:
         DefinitionError: Unit, zone or first day of the week are unknown, or the offset is as long as the unit.
@@ -53,16 +56,16 @@ class CalendarSpec:
     """Of weeks only."""
 
     def __post_init__(self) -> None:
-        if str(self.unit).lower().rstrip("s") in ("hour", "minute", "second"):
+        if str(self.unit).lower().rstrip("s") in ("minute", "second"):
             raise DefinitionError(
-                f"calendar window: the unit {self.unit!r} is as long every day.",
-                'Write tumbling("1 hour"), with offset="30 minutes" for zones that differ from UTC by half an hour.',
+                f"calendar window: the unit {self.unit!r} is as long in every zone.",
+                'Write tumbling("1 minute"), or the unit "hour".',
             )
         _known(self.unit, tuple(UNITS), "unit", "day")
         _known(self.week_start, WEEKDAYS, "first day of the week", "sunday")
         if self.week_start != "monday" and self.unit != "week":
             raise DefinitionError(
-                f"calendar window: a {self.unit} has no first day of the week.", "Leave week_start out."
+                f"calendar window: {self.unit}s have no first day of the week.", "Leave week_start out."
             )
         try:
             ZoneInfo(self.zone)
@@ -73,15 +76,17 @@ class CalendarSpec:
                 f"calendar window: there is no time zone {self.zone!r}.",
                 f"Did you mean {' or '.join(near)}?" if near else 'Write for example zone="Europe/Copenhagen".',
             ) from error
-        if not 0 <= self.offset < UNITS[self.unit] * DAY:
+        if not 0 <= self.offset < UNITS[self.unit]:
             raise DefinitionError(
                 f"calendar window: an offset of {format_duration(self.offset)} is not between nothing and the shortest "
-                f"{self.unit}, {format_duration(UNITS[self.unit] * DAY)}.",
-                'Write for example offset="4 hours".',
+                f"{self.unit}, {format_duration(UNITS[self.unit])}.",
+                f'Write for example offset="{"15 minutes" if self.unit == "hour" else "4 hours"}".',
             )
 
     def numbers(self, walls: Numbers) -> Numbers:
         """Return the number of the unit that holds each wall time, given in microseconds as if it were UTC."""
+        if self.unit == "hour":
+            return (walls - self.offset) // HOUR
         days = (walls - self.offset) // DAY
         if self.unit == "day":
             return days
@@ -91,7 +96,9 @@ class CalendarSpec:
         return months // {"month": 1, "quarter": 3, "year": 12}[self.unit]
 
     def edges(self, numbers: Numbers) -> Numbers:
-        """Return the moments at which the units with these numbers begin; ascending if the numbers are."""
+        """Return the moments at which the units with these numbers begin; in no order if some hour comes twice."""
+        if self.unit == "hour":
+            return self._hours(numbers * HOUR + self.offset)
         if self.unit == "day":
             days = numbers
         elif self.unit == "week":
@@ -100,8 +107,25 @@ class CalendarSpec:
             months = numbers * {"month": 1, "quarter": 3, "year": 12}[self.unit]
             days = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
         walls = days * DAY + self.offset
-        ahead = [_ahead_of_utc(self.zone, second) for second in (walls // MICROS_PER_SECOND).tolist()]
-        return walls - np.array(ahead, dtype=np.int64) * MICROS_PER_SECOND
+        return walls - self._ahead(walls)
+
+    def _hours(self, walls: Numbers) -> Numbers:
+        """Return the moments at which the clock shows these times, all of those that it shows twice.
+
+        A time that it skips counts, moved, if no full hour is shown between the jump and then.
+        """
+        first, second = self._ahead(walls), self._ahead(walls, again=True)
+        twice, skipped = first > second, first < second
+        moved = walls[skipped] + (second - first)[skipped]
+        before = moved - (moved - self.offset) % HOUR
+        kept = ~skipped
+        kept[skipped] = self._ahead(before) < self._ahead(before, again=True)
+        return np.concatenate([(walls - first)[kept], (walls - second)[twice]])
+
+    def _ahead(self, walls: Numbers, again: bool = False) -> Numbers:
+        """Return by how much the zone's clock is ahead of UTC when it shows some times."""
+        seconds = (walls // MICROS_PER_SECOND).tolist()
+        return np.array([_ahead_of_utc(self.zone, second, again) for second in seconds], np.int64) * MICROS_PER_SECOND
 
     def edges_between(self, low: Micros, high: Micros) -> Numbers:
         """Return every edge between two moments, ascending and each once, and some before and after."""
@@ -114,9 +138,10 @@ class CalendarSpec:
         O(moments + units between the first and the last of them), or O(moments * log(moments)) if those are more.
         """
         low, high = moments.min(), moments.max()
-        if (high - low) // (UNITS[self.unit] * DAY) <= 1_000 + 4 * len(moments):
+        if (high - low) // UNITS[self.unit] <= 1_000 + 4 * len(moments):
             return self.edges_between(int(low), int(high))
-        numbers = np.concatenate([self.numbers(moments + step) for step in range(-MARGIN, MARGIN + 1, DAY)])
+        steps = range(-MARGIN, MARGIN + 1, min(DAY, UNITS[self.unit]))
+        numbers = np.concatenate([self.numbers(moments + step) for step in steps])
         return np.unique(self.edges(np.unique(np.concatenate([numbers, numbers + 1]))))
 
     def windows(self, moments: Numbers) -> tuple[Numbers, Numbers]:
@@ -161,14 +186,15 @@ def _known(value: str, known: tuple[str, ...], field: str, example: str) -> None
 
 
 @lru_cache(maxsize=200_000)
-def _ahead_of_utc(zone: str, wall: int) -> int:
+def _ahead_of_utc(zone: str, wall: int, again: bool = False) -> int:
     """Return the seconds by which a zone's clock is ahead of UTC when it shows a time.
 
     Args:
         zone: Name of the zone.
-        wall: What the clock shows, in seconds since the epoch as if it were UTC; the first time if it comes twice.
+        wall: What the clock shows, in seconds since the epoch as if it were UTC.
+        again: Whether the second time counts if it comes twice, and not the first one.
     """
     if wall > _LAST_SECOND:
         wall -= -((_LAST_SECOND - wall) // _CYCLE) * _CYCLE
-    clock = (_EPOCH + timedelta(seconds=max(wall, _FIRST_SECOND))).replace(tzinfo=ZoneInfo(zone))
+    clock = (_EPOCH + timedelta(seconds=max(wall, _FIRST_SECOND))).replace(tzinfo=ZoneInfo(zone), fold=int(again))
     return (clock.utcoffset() or timedelta()) // timedelta(seconds=1)

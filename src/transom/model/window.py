@@ -268,10 +268,12 @@ def cumulate(length: Duration, every: Duration, *, offset: Duration = 0) -> Cumu
 
 
 def calendar(unit: str, *, zone: str = "UTC", week_start: str | None = None, offset: Duration = 0) -> CalendarSpec:
-    """Return windows from one local midnight to another: the days, weeks, months, quarters or years of a time zone.
+    """Return windows of a time zone: its days, weeks, months, quarters and years from midnight to midnight, its hours.
+
+    When clocks go back, an hour that comes twice is two windows; a day is one, of 25 hours.
 
     Args:
-        unit: "day", "week", "month", "quarter" or "year".
+        unit: "hour", "day", "week", "month", "quarter" or "year".
         zone: Name of the time zone, for example "Europe/Copenhagen".
         week_start: First day of weeks, "monday" if not given.
         offset: Moves the edges along the wall clock; with "4 hours" a day runs from 04:00 to 04:00 local time.
@@ -280,7 +282,7 @@ def calendar(unit: str, *, zone: str = "UTC", week_start: str | None = None, off
         DefinitionError: Unit, zone or first day of the week are unknown, or the offset is as long as the unit.
     """
     if week_start is not None and unit != "week" and unit in UNITS:
-        raise DefinitionError(f"calendar window: a {unit} has no first day of the week.", "Leave week_start out.")
+        raise DefinitionError(f"calendar window: {unit}s have no first day of the week.", "Leave week_start out.")
     return CalendarSpec(unit, zone, parse_duration(offset, "calendar window offset"), week_start or "monday")
 
 

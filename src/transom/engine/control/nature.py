@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.derived import DerivedSource
-from transom.model.calendar import DAY, UNITS, CalendarSpec
+from transom.model.calendar import UNITS, CalendarSpec
 from transom.model.time import MICROS_PER_SECOND, Micros
 from transom.model.window import SessionSpec, WindowKind, WindowSpec
 from transom.planning.fit import Nature
@@ -70,7 +70,7 @@ def _period(window: WindowKind) -> Micros:
     if isinstance(window, SessionSpec):
         return window.gap
     if isinstance(window, CalendarSpec):
-        return UNITS[window.unit] * DAY
+        return UNITS[window.unit]
     return window.slide
 
 
