@@ -13,7 +13,7 @@ import pyarrow.types as kinds
 from transom.native.computing import Computation, Function, Reached, Value, constant, where
 from transom.native.terms import Term
 
-ANSI, LEGACY = "ANSI", "LEGACY"
+ANSI, LEGACY, TRY = "ANSI", "LEGACY", "TRY"
 DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 """Digits of the largest whole number, by bits."""
 _ARITHMETIC = {"Add": "add", "Subtract": "subtract", "Multiply": "multiply", "UnaryMinus": "negate", "Abs": "abs"}
@@ -23,19 +23,19 @@ _BITS = {"BitwiseAnd": pc.bit_wise_and, "BitwiseOr": pc.bit_wise_or, "BitwiseXor
 def arithmetic(of: Computation, term: Term, reached: Reached) -> Value:
     """Return a sum, difference, product, negative or absolute value: of floats, or of whole numbers."""
     name = _ARITHMETIC[term.kind]
-    if any(child.type != term.type for child in term.children) or term.mode not in (ANSI, LEGACY):
+    if any(child.type != term.type for child in term.children):
         return None
     operands = of.values(term, reached)
     if kinds.is_floating(term.type) or (kinds.is_integer(term.type) and term.mode == LEGACY):
         return getattr(pc, name)(*operands)
-    if not kinds.is_integer(term.type):
+    if not kinds.is_integer(term.type) or term.mode != ANSI:
         return None
     return getattr(pc, f"{name}_checked")(where(reached, operands[0]), *operands[1:])
 
 
 def quotient(of: Computation, term: Term, reached: Reached) -> Value:
     """Return a quotient of floats."""
-    if not kinds.is_floating(term.type) or term.mode not in (ANSI, LEGACY):
+    if not kinds.is_floating(term.type) or term.mode not in (ANSI, LEGACY, TRY):
         return None
     a, b = of.values(term, reached)
     if constant(term.children[1]):
@@ -83,6 +83,16 @@ def extreme(of: Computation, term: Term, reached: Reached) -> Value:
     return function(*(value.cast(whole) for value in of.values(term, reached)), skip_nulls=True).cast(kind)
 
 
+def rounded(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return the whole number at or below a float, or at or above it; what is too large has another one in Spark."""
+    (child,) = term.children
+    if not kinds.is_float64(child.type) or not kinds.is_int64(term.type):
+        return None
+    value = of.value(child, reached)
+    value = of.ground.certain(term, value, pc.less(pc.abs(value), pa.scalar(2.0**63)), reached)
+    return (pc.floor if term.kind == "Floor" else pc.ceil)(value).cast(term.type)
+
+
 def narrowed(of: Computation, term: Term, reached: Reached) -> Value:
     """Return a number as a whole number that may not have it: what is too large is an error in ANSI mode.
 
@@ -93,7 +103,12 @@ def narrowed(of: Computation, term: Term, reached: Reached) -> Value:
     if kinds.is_integer(child.type):
         if term.mode == LEGACY:
             return value.cast(term.type, safe=False)
-        return where(reached, value).cast(term.type) if term.mode == ANSI else None
+        if term.mode == TRY:
+            most = pa.scalar(2 ** (term.type.bit_width - 1) - 1, child.type)
+            least = pa.scalar(-(2 ** (term.type.bit_width - 1)), child.type)
+            fits = pc.and_kleene(pc.less_equal(value, most), pc.greater_equal(value, least))
+            return where(pc.coalesce(fits, False), value).cast(term.type)
+        return where(reached, value).cast(term.type)
     if term.mode == LEGACY:
         # Of NaN and large numbers Spark makes others, without ANSI mode.
         bound = pa.scalar(float(2 ** (term.type.bit_width - 1)), child.type)
@@ -131,6 +146,8 @@ FUNCTIONS: dict[str, Function] = {
     "Pmod": whole_quotient,
     "IntegralDivide": whole_quotient,
     "Sqrt": square_root,
+    "Floor": rounded,
+    "Ceil": rounded,
     "Greatest": extreme,
     "Least": extreme,
 }

@@ -62,6 +62,17 @@ def substring(of: Computation, term: Term, reached: Reached) -> Value:
     return pc.utf8_slice_codeunits(of.value(text, reached), start, stop)
 
 
+def place_of(of: Computation, term: Term, reached: Reached) -> Value:
+    """Return the place of a constant in a text, counted from 1, 0 where it is not; of ASCII a byte is a character."""
+    text, part = term.children
+    wanted = constant_text(part)
+    if not wanted:
+        return None
+    value = of.value(text, reached)
+    known = of.ground.certain(term, value, pc.string_is_ascii(value), reached)
+    return pc.add(pc.find_substring(known, wanted), pa.scalar(1, pa.int32()))
+
+
 def joined(of: Computation, term: Term, reached: Reached) -> Value:
     """Return texts one after the other, null if one is."""
     if not term.children or not all(kinds.is_string(child.type) for child in term.children):
@@ -102,6 +113,7 @@ FUNCTIONS: dict[str, Function] = {
     "Like": like,
     "Length": length,
     "Substring": substring,
+    "StringInstr": place_of,
     "Concat": joined,
     "ConcatWs": joined_with,
     "StringReplace": replaced,

@@ -61,7 +61,7 @@ _WRITTEN = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": 
 _PART = re.compile("|".join(_WRITTEN))
 _FORM = re.compile(rf"(?:{_PART.pattern}|'T'|[-/:., _])+")
 """Patterns of times as texts that are known here: two letters that are next to each other are one part for Spark."""
-_YEAR_1900, _YEAR_19000 = pa.scalar(-2_208_988_800_000_000), pa.scalar(253_402_300_800_000_000)
+_YEAR_1900, _YEAR_10000 = pa.scalar(-2_208_988_800), pa.scalar(253_402_300_800)
 _OF_DATES = frozenset(["year", "quarter", "month", "week"])
 
 
@@ -131,15 +131,17 @@ def later(of: Computation, term: Term, reached: Reached) -> Value:
 
 
 def written(of: Computation, term: Term, reached: Reached) -> Value:
-    """Return a moment as a text of numbers: years have four of them, and all calendars are one."""
+    """Return a moment, or seconds from the epoch, as a text: years have four digits, and all calendars are one."""
     time, by = term.children
     form = constant_text(by) or ""
-    if not is_moment(time.type) or term.value not in UTC or not _FORM.fullmatch(form):
+    if term.value not in UTC or not _FORM.fullmatch(form):
         return None
-    micros = of.value(time, reached).cast(pa.int64())
-    known = pc.and_kleene(pc.greater_equal(micros, _YEAR_1900), pc.less(micros, _YEAR_19000))
-    micros = of.ground.certain(term, micros, known, reached)
-    seconds = floored(micros, 1_000_000).cast(pa.timestamp("s"))
+    if not is_moment(time.type) and not kinds.is_int64(time.type):
+        return None
+    value = of.value(time, reached)
+    seconds = floored(value, 1_000_000) if is_moment(time.type) else value
+    known = pc.and_kleene(pc.greater_equal(seconds, _YEAR_1900), pc.less(seconds, _YEAR_10000))
+    seconds = of.ground.certain(term, seconds, known, reached).cast(pa.timestamp("s"))
     return pc.strftime(seconds, _PART.sub(lambda found: _WRITTEN[found[0]], form).replace("'", ""), locale="C")
 
 
@@ -170,4 +172,5 @@ FUNCTIONS: dict[str, Function] = {
     "DateDiff": days_between,
     "TimestampAddInterval": later,
     "DateFormatClass": written,
+    "FromUnixTime": written,
 }

@@ -34,6 +34,8 @@ _CALLED = {
 """What users call operators."""
 
 
+_NO_ROWS = "only Spark does a lookup, whose table has its rows when a micro-batch begins"
+"""Also of a static table that is empty: nothing tells them apart."""
 _THEIRS = "TheirColumn"
 """The kind of a column of a static table."""
 _JOINS = {
@@ -73,7 +75,7 @@ def runner_of(frame: DataFrame, rows: DataFrame) -> Runner:
     reading = _Reading(Reader("UTC"), rows, to_arrow_schema(rows.schema, timezone="UTC"))
     execution = frame._jdf.queryExecution()
     if any(class_of(leaf) == "LocalRelation" and leaf.data().isEmpty() for leaf in leaves(execution.analyzed())):
-        raise OnlySparkError("only Spark does a lookup")  # without its rows the optimizer would take it for nulls
+        raise OnlySparkError(_NO_ROWS)  # the optimizer leaves nothing of the join
     plan = execution.optimizedPlan()
     known = reading.read(plan)
     names = {str(each.name()): each.exprId().id() for each in each_of(plan.output())}
@@ -161,6 +163,8 @@ class _Reading:
             self.tables[name] = static_table(self._session, static)
         except NotLastingError as error:
             raise OnlySparkError(str(error)) from error
+        if not self.tables[name].num_rows:
+            raise OnlySparkError(_NO_ROWS)
         theirs = {
             each.exprId().id(): replace(self._reader.term(each, {}), kind=_THEIRS, value=str(place))
             for place, each in enumerate(each_of(static.output()))

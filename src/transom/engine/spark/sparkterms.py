@@ -91,9 +91,11 @@ def spark_term(spark: SparkSession, schema: pa.Schema, condition: Input) -> Term
     return next(iter(known.values()))
 
 
-_WITH_ZONE = (
-    *("Cast", "Hour", "Minute", "Second", "TruncTimestamp", "DateFormatClass", "UnixTimestamp", "ToUnixTimestamp"),
-    "TimestampAddInterval",
+_WITH_ZONE = frozenset(
+    [
+        *("Cast", "Hour", "Minute", "Second", "TruncTimestamp", "DateFormatClass", "UnixTimestamp", "ToUnixTimestamp"),
+        *("FromUnixTime", "TimestampAddInterval"),
+    ]
 )
 """Terms that depend on a time zone."""
 
