@@ -15,3 +15,8 @@ def test_prose_ends_at_120_columns():
         lines = [line for line in prose.splitlines() if len(line) > 120 and not line.startswith("|")]
         long += [f"{page.relative_to(ROOT)}: {line}" for line in lines]
     assert long == []
+
+
+def test_decisions_have_numbers_of_their_own():
+    numbers = [int(page.name[:4]) for page in sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))]
+    assert numbers == list(range(1, len(numbers) + 1))
