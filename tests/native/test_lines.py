@@ -93,7 +93,7 @@ doubles = st.floats(allow_nan=False, allow_infinity=False) | st.none()
 
 @given(st.lists(st.tuples(texts, numbers, doubles, st.booleans()), min_size=1, max_size=6), st.booleans())
 def test_what_is_read_is_what_was_written(values: list[tuple[Any, ...]], spaced: bool) -> None:
-    """Of what Python writes; only escapes, and marks of byte order, are left to Spark."""
+    """Of what Python writes; only escapes, marks of byte order, and numbers like 5e-324 are left to Spark."""
     schema = pa.schema([("s", pa.string()), ("a", pa.int64()), ("d", pa.float64()), ("b", pa.bool_())])
     separators = (", ", ": ") if spaced else (",", ":")
     given_rows = [dict(zip(schema.names, value, strict=True)) for value in values]
@@ -107,7 +107,7 @@ def test_what_is_read_is_what_was_written(values: list[tuple[Any, ...]], spaced:
         )
     else:
         assert any(letter in lines for letter in "\\\ufeff\x00\x7f") or any(
-            abs(row["d"] or 1) > 1e15 for row in given_rows
+            "." not in repr(row["d"] or 1.0) for row in given_rows
         )
 
 

@@ -77,8 +77,9 @@ def test_parcels_are_read_as_they_were_written() -> None:
 
 
 def test_what_differs_between_two_sites() -> None:
-    here = Hello("a", spark="4.3", flows={"f": "one", "g": "two", "h": "three"})
-    there = replace(here, site="b", transom="0.9", flows={"f": "one", "g": "else", "i": "four"})
+    one, two = {"keys": "one"}, {"keys": "two"}
+    here = Hello("a", spark="4.3", flows={"f": one, "g": two, "h": one})
+    there = replace(here, site="b", transom="0.9", flows={"f": one, "g": one, "i": two})
     here.check(there)
     assert set(here.differs(there)) == {"g", "h", "i"}
     assert Hello.from_json(there.to_json()) == there

@@ -19,7 +19,7 @@ _WHOLE = r"^-?[0-9]{1,18}$"
 _REAL = r"^-?[0-9]{1,17}(\.[0-9]{1,17})?([eE][+-]?[0-9]{1,2})?$"
 _DATE = r"^[1-9][0-9]{3}-[01][0-9]-[0-3][0-9]$"
 _TIME = r"^[1-9][0-9]{3}-[01][0-9]-[0-3][0-9]([T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?Z?)?$"
-_TRUE, _FALSE = pa.array(["true", "t", "yes", "y", "1"]), pa.array(["false", "f", "no", "n", "0"])
+_TRUE, _FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
 
 
 def cast(of: Computation, term: Term, reached: Reached) -> Value:
@@ -47,8 +47,8 @@ def number_in(of: Computation, term: Term, reached: Reached) -> Value:
 def truth_in(of: Computation, term: Term, reached: Reached) -> Value:
     """Return the truth that a text says."""
     text = of.value(term.children[0], reached)
-    true = pc.is_in(text, _TRUE)
-    known = pc.or_kleene(true, pc.is_in(text, _FALSE))
+    true = pc.is_in(text, pa.array(_TRUE))
+    known = pc.or_kleene(true, pc.is_in(text, pa.array(_FALSE)))
     return of.ground.certain(term, pc.case_when(pc.make_struct(pc.is_valid(text)), true), known, reached)
 
 

@@ -61,7 +61,7 @@ _WRITTEN = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": 
 _PART = re.compile("|".join(_WRITTEN))
 _FORM = re.compile(rf"(?:{_PART.pattern}|'T'|[-/:., _])+")
 """Patterns of times as texts that are known here: two letters that are next to each other are one part for Spark."""
-_YEAR_1900, _YEAR_10000 = pa.scalar(-2_208_988_800), pa.scalar(253_402_300_800)
+_YEAR_1900, _YEAR_10000 = -2_208_988_800, 253_402_300_800  # pa.scalar imports pandas, which takes half a second
 _OF_DATES = frozenset(["year", "quarter", "month", "week"])
 
 
@@ -140,7 +140,7 @@ def written(of: Computation, term: Term, reached: Reached) -> Value:
         return None
     value = of.value(time, reached)
     seconds = floored(value, 1_000_000) if is_moment(time.type) else value
-    known = pc.and_kleene(pc.greater_equal(seconds, _YEAR_1900), pc.less(seconds, _YEAR_10000))
+    known = pc.and_kleene(pc.greater_equal(seconds, pa.scalar(_YEAR_1900)), pc.less(seconds, pa.scalar(_YEAR_10000)))
     seconds = of.ground.certain(term, seconds, known, reached).cast(pa.timestamp("s"))
     return pc.strftime(seconds, _PART.sub(lambda found: _WRITTEN[found[0]], form).replace("'", ""), locale="C")
 
