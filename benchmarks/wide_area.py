@@ -3,7 +3,7 @@
     python -m benchmarks.wide_area [--quick] [--only PART ...]
 
 Four sites in network namespaces of this machine, each with its own Spark, and the coordinator (`testbed.py`; needs
-root). Each of three sources has 6,000 rows in every tick of 2 s; their partials go to the fourth, whose windows are as
+root). Each of three sources has 7,500 rows in every tick of 2 s; their partials go to the fourth, whose windows are as
 long as a tick and due 2 s after it. The processing time is from the end of a window until its results are there, with
 the job at the source, links, relays, merging and the sink.
 
