@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.errors import SiteError
-from transom.model.time import Micros
+from transom.model.time import Micros, SystemClock
 from transom.sites.mail import Flows, Standings
 from transom.sites.secured import Identity, authority_options, check_address, client_options, plain
 from transom.widearea.carriers import Carrier
@@ -40,6 +40,8 @@ TIMEOUT = 2.0
 """Seconds that are waited for threads to end."""
 WAITING = 64
 """Messages of one connection that wait for the loop; the other end is not read meanwhile."""
+_CLOCK = SystemClock()
+"""Links take real time, also where an application is given another one."""
 _END = b""
 _BYE = b"."
 """Said by the end that takes connections: only the other one can close one."""
@@ -54,15 +56,16 @@ class _Connection:
         self.peer = peer
         self.said: queue.Queue[bytes] = queue.Queue()
         """To be sent; `_END` ends it."""
-        self.came: queue.Queue[object] = queue.Queue(WAITING)
-        """Messages, then an error or None at the end."""
+        self.came: queue.Queue[tuple[object, Micros]] = queue.Queue(WAITING)
+        """Messages, then an error or None at the end, each with when it came, by this process's clock."""
         self.ended = False
 
     def put(self, message: object) -> None:
         """Give something to the loop, as soon as there is room; nothing once the connection has ended."""
+        at = _CLOCK.monotonic()
         while not self.ended:
             with suppress(queue.Full):
-                self.came.put(message, timeout=0.2)
+                self.came.put((message, at), timeout=0.2)
                 return
 
     def end(self, why: SiteError | None = None) -> None:
@@ -197,7 +200,7 @@ class FlightMail:
         connection.said.put(to_bytes(answer))
         self._tries.pop(peer, None)  # it is there: connect at once
 
-    def _heard(self, peer: Site, message: Any, now: Micros) -> None:
+    def _heard(self, peer: Site, message: Any, now: Micros, at: Micros) -> None:
         if isinstance(message, Opened):
             self._tries.pop(peer, None)
             self._noted.pop(peer, None)
@@ -209,19 +212,19 @@ class FlightMail:
         self,
         connection: _Connection,
         among: dict[Site, _Connection],
-        give: Callable[[Site, Any, Micros], None],
+        give: Callable[[Site, Any, Micros, Micros], None],
         now: Micros,
     ) -> None:
         """Give what came on a connection; close it when it ends or says what makes no sense."""
         while not connection.came.empty():
-            message = connection.came.get()
+            message, at = connection.came.get()
             if message is None or isinstance(message, Exception):
                 if message is not None:
                     self._refuse(connection.peer, message)
                 self._drop(among, connection, message if isinstance(message, SiteError) else None)
                 return
             try:
-                give(connection.peer, message, now)
+                give(connection.peer, message, now, at)
             except SiteError as error:
                 self._refuse(connection.peer, error)
                 self._drop(among, connection, error)

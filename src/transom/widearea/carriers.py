@@ -301,8 +301,14 @@ class Carrier:
         each.into.keep_only(opening.numbers)
         return Opened(self.boot, each.into.received, tuple(standings))
 
-    def came(self, peer: Site, message: Up, now: Micros) -> None:
+    def came(self, peer: Site, message: Up, now: Micros, at: Micros | None = None) -> None:
         """Take what a neighbour sends.
+
+        Args:
+            peer: The neighbour.
+            message: What it sends.
+            now: Monotonic time.
+            at: When it came, by any clock that is not set; None for now.
 
         Raises:
             SiteError: It is damaged, or too large; the connection has to be closed.
@@ -311,7 +317,7 @@ class Carrier:
         if isinstance(message, Abandon):
             each.into.abandon(message.number)
             return
-        receipt, data = each.into.frame(message)
+        receipt, data = each.into.frame(message, now if at is None else at)
         if data is None:
             self._answers.append((peer, receipt))
             return

@@ -1,9 +1,9 @@
 """Both ends of a link: parcels as frames, several under way at once, the one with the least slack first.
 
 A link may be thin, and TCP and queues of the system can hold a minute of it. So little is given to them: what is not
-received yet is at most a quarter of a second of the link's rate, or two frames. Receipts tell what has come, and so the
-rate. When a connection breaks the receiving end keeps what it has of unfinished parcels, and the next connection goes
-on behind the last received byte.
+received yet is at most a quarter of a second of the link's rate, or two frames. Receipts tell what has come and when,
+and so the rate. When a connection breaks the receiving end keeps what it has of unfinished parcels, and the next
+connection goes on behind the last received byte.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ class Receipt:
 
     number: int
     received: int
+    at: Micros = 0
+    """When the last of them came, by the clock of who says so; only differences mean anything."""
 
 
 @dataclass
@@ -89,8 +91,15 @@ class LinkOut:
         self._queue: dict[int, _Outgoing] = {}
         self._next = 1
         self._rates: deque[float] = deque(maxlen=RATES)
-        self._since: tuple[Micros, int] | None = None
-        """Since when it has been busy, or was last measured, and the bytes that came since."""
+        self._on_way: deque[tuple[int, int, int, bool]] = deque()
+        """Of frames that were given and not received yet: parcel, its bytes up to there, bytes of the frame, and
+        whether something was on the link right before it, so that it came as soon as the link allows."""
+        self._full = False
+        """Whether more waited than could be given."""
+        self._came: Micros = 0
+        """When the last frame came, by the other end's clock."""
+        self._sample: tuple[Micros, int] = (0, 0)
+        """How long the link took for some bytes, until that is long enough to tell a rate."""
         self._measured: Micros | None = None
         """When the rate was measured last, or first asked for."""
         self.heard: Micros = 0
@@ -175,8 +184,9 @@ class LinkOut:
         """Return the frames that may be given to the connection now."""
         if not self._queue:
             return []
-        found = []
+        found: list[Frame] = []
         under_way, size, window = self.under_way, self.frame, self.window
+        behind = self._full and under_way > 0
         if not under_way:
             self.heard = now
         for each in sorted(self._queue.values(), key=lambda one: (one.due, one.number)):
@@ -185,8 +195,8 @@ class LinkOut:
                 found.append(Frame(each.number, each.given, len(each.data), zlib.crc32(payload), payload))
                 each.given += len(payload)
                 under_way += len(payload)
-        if self._since is None and self._saturated:
-            self._since = (now, 0)
+                self._on_way.append((each.number, each.given, len(payload), behind or len(found) > 1))
+        self._full = any(each.given < len(each.data) for each in self._queue.values())
         return found
 
     def receipt(self, receipt: Receipt, now: Micros) -> bool:
@@ -195,36 +205,37 @@ class LinkOut:
         Raises:
             SiteError: It is about bytes that were not sent.
         """
+        self._measure(receipt, now)
         each = self._queue.get(receipt.number)
         if each is None:
             return False  # abandoned
         if not each.received <= receipt.received <= each.given:
             raise SiteError(f"A receipt tells of {receipt.received} bytes of a parcel, of {each.given}.", _REMEDY)
-        came, each.received = receipt.received - each.received, receipt.received
-        self.heard = now
-        self._measure(came, now)
+        each.received, self.heard = receipt.received, now
         if each.received == len(each.data):
             del self._queue[each.number]
             return not each.probe
         return False
 
-    def _measure(self, came: int, now: Micros) -> None:
-        """Note the rate while more waits than may be under way; else the link could have carried more."""
-        if self._since is None:
-            return
-        begun, before = self._since
-        took, total = now - begun, before + came
-        if not self._saturated:
-            self._since = None
-        elif took >= SAMPLE:
-            self._rates.append(total * MICROS_PER_SECOND / took)
-            self._since, self._measured = (now, 0), now
-        else:
-            self._since = (begun, total)
+    def _measure(self, receipt: Receipt, now: Micros) -> None:
+        """Note how long the link took for a frame that came right behind another one; of others it says nothing.
 
-    @property
-    def _saturated(self) -> bool:
-        return any(each.given < len(each.data) for each in self._queue.values())
+        When frames came is what the other end saw, so that it does not matter when either end comes to look.
+        """
+        known = any(frame[:2] == (receipt.number, receipt.received) for frame in self._on_way)
+        size, behind = 0, False
+        while known:
+            number, upto, size, behind = self._on_way.popleft()
+            if (number, upto) == (receipt.number, receipt.received):
+                break
+            self._came = NEVER  # there was no receipt of that one: it could not be read
+        took, total = self._sample
+        if behind and self._came < NEVER:
+            took, total = took + max(0, receipt.at - self._came), total + size
+        self._came, self._sample = receipt.at, (took, total)
+        if took >= SAMPLE:
+            self._rates.append(total * MICROS_PER_SECOND / took)
+            self._measured, self._sample = now, (0, 0)
 
     def opened(self, received: Mapping[int, int], now: Micros) -> list[int]:
         """Go on over a new connection; return the parcels of which all has been received.
@@ -240,7 +251,8 @@ class LinkOut:
             if each.given == len(each.data):
                 done.append(each.number)
                 del self._queue[each.number]
-        self._since, self.heard = None, now
+        self._full, self.heard = False, now
+        self._on_way.clear()
         return done
 
 
@@ -271,8 +283,12 @@ class LinkIn:
         """Bytes of unfinished parcels."""
         return sum(len(data) for _, data in self._open.values())
 
-    def frame(self, frame: Frame) -> tuple[Receipt, bytes | None]:
+    def frame(self, frame: Frame, at: Micros) -> tuple[Receipt, bytes | None]:
         """Take a frame; return the receipt, and the parcel when all of it is there.
+
+        Args:
+            frame: What came.
+            at: When it did, by any clock that is not set.
 
         Raises:
             SiteError: It is damaged, larger than it may be, or does not go on where the last one ended; the connection
@@ -299,7 +315,7 @@ class LinkIn:
         if self.nbytes + len(frame.payload) > self.most_bytes:
             raise SiteError(f"Unfinished parcels take more than {self.most_bytes} bytes.", "Send more often.")
         data += frame.payload
-        receipt = Receipt(frame.number, len(data))
+        receipt = Receipt(frame.number, len(data), at)
         if len(data) < total:
             return receipt, None
         del self._open[frame.number]
