@@ -26,7 +26,7 @@ from transom.engine.explain.explanation import Explanation
 from transom.engine.loop.assembly import Outside, make_loop
 from transom.engine.loop.interrupts import run_until_told
 from transom.engine.loop.loop import Beside, Loop
-from transom.engine.loop.opening import compile_aside, open_streams
+from transom.engine.loop.opening import open_streams
 from transom.engine.loop.progress import Progress
 from transom.engine.spark.pulse import Pulse
 from transom.engine.spark.session import active_session_kept, private_session, require_pools
@@ -391,12 +391,7 @@ class App:
             DefinitionError: A query cannot work on its stream.
             SourceError: A source cannot be opened.
         """
-        from transom.engine.execution.lane import why_spark
-        from transom.engine.explain.explain import explain
+        from transom.api.explaining import explained
 
-        session = private_session(self.spark)
-        with active_session_kept(self.spark):
-            parts, columns = compile_aside(self._definitions(), session, self._clock, self.settings.share)
-            lanes = {part[0].name: why_spark(session, *part) for part in parts} if self.settings.lane == "auto" else {}
         sinks = {name: outlets.describe() for name, outlets in self._queries.sinks.items()}
-        return explain(self.name, parts, sinks, columns, self.settings.tier, lanes)
+        return explained(self.spark, self.name, self._definitions(), sinks, self._clock, self.settings)

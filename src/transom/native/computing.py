@@ -117,15 +117,12 @@ class Computation:
         Raises:
             NotKnownError: Only Spark computes it.
             DoubtError: It may be something else in Spark for some row.
-            pyarrow.ArrowException: It cannot be computed for some row.
+            pyarrow.ArrowException: It cannot be computed for some row, or for any value of its type.
         """
         place = id(term), id(reached)
         if place not in self._known:
             function = self.functions.get(term.kind)
-            try:
-                found = None if function is None else function(self, term, reached)
-            except pa.ArrowNotImplementedError as error:
-                raise NotKnownError(term.text) from error
+            found = None if function is None else function(self, term, reached)
             if found is None:
                 raise NotKnownError(term.text)
             self._known[place] = found, term, reached

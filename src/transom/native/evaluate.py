@@ -101,7 +101,10 @@ class _Rows:
 
 
 def why_not(program: Program) -> str | None:
-    """Return why a program cannot run without Spark, in plain words; None when it can."""
+    """Return why a program cannot run without Spark, in plain words; None when it can.
+
+    It is tried on no rows: what Arrow does not compute for a type fails there, too.
+    """
     tables = {step.table: _empty(step) for step in program.steps if isinstance(step, Lookup)}
     try:
         found = Runner(program, tables)(pa.RecordBatch.from_pylist([], program.columns))
