@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
+from tests.small_jobs import NoSession, small_job
 
 import transom as tm
 from transom.engine.explain.explain import _query
@@ -13,27 +14,15 @@ from transom.errors import JobFileError
 from transom.jobs.building import check_job
 from transom.jobs.jobfile import parse_job
 
-JOB = """
-checkpoint = "ckpt"
-
-[source]
-files = "in/*.json"
-schema = "sensor string, at timestamp"
-event_time = "at"
-
-[[query]]
+SCHEMA = "sensor string, at timestamp"
+SERIES = """
 name = "series"
 group_by = ["sensor"]
 windows = ["1 minute"]
 aggregates = ["count(*) as n"]
 sink = {parquet = "out"}
 """
-
-
-class NoSession:
-    """Building an application asks nothing of it."""
-
-    createDataFrame = None
+JOB = small_job(SERIES, SCHEMA)
 
 
 def query_of(*windows: Any, **more: Any) -> Any:
@@ -41,7 +30,7 @@ def query_of(*windows: Any, **more: Any) -> Any:
 
 
 def query_in(app: tm.App, *windows: Any, **more: Any) -> Any:
-    stream = app.stream(tm.sources.files("in/*.json", schema="sensor string, at timestamp"), event_time="at")
+    stream = app.stream(tm.sources.files("in/*.json", schema=SCHEMA), event_time="at")
     return stream.group_by("sensor").window(*(windows or ("1 minute",)), **more).agg(n=tm.count())
 
 
@@ -125,7 +114,7 @@ def test_the_plan_says_what_is_filled_in() -> None:
 def test_rows_that_are_passed_on_have_no_windows_in_the_plan() -> None:
     """The window in which they are counted is a hundred years long, and nobody's."""
     app = tm.App(cast("Any", NoSession()), checkpoint="ckpt")
-    stream = app.stream(tm.sources.files("in/*.json", schema="sensor string, at timestamp"), event_time="at")
+    stream = app.stream(tm.sources.files("in/*.json", schema=SCHEMA), event_time="at")
     stream.where("sensor <> ''").rows().to(tm.sinks.parquet("out"), "kept")
     app.join(stream, stream, on="sensor", between=(0, "1 hour")).window("1 day").agg(n=tm.count()).to(
         tm.sinks.console(), "joined"

@@ -5,38 +5,27 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
+from tests.small_jobs import NoSession, small_job
 
 import transom as tm
 from transom.errors import JobFileError
 from transom.jobs.building import check_job
 from transom.jobs.jobfile import parse_job
 
-JOB = """
-checkpoint = "ckpt"
-
-[source]
-files = "in/*.json"
-schema = "zone string, fare double, at timestamp"
-event_time = "at"
-
-[[query]]
+SCHEMA = "zone string, fare double, at timestamp"
+FARES = """
 name = "fares"
 group_by = ["zone"]
 windows = ["1 minute"]
 aggregates = ["count(*) as trips", "sum(fare) as total"]
 sink = {parquet = "out/fares"}
 """
-
-
-class NoSession:
-    """Building an application asks nothing of it."""
-
-    createDataFrame = None
+JOB = small_job(FARES, SCHEMA)
 
 
 def fares(**updates: Any) -> Any:
     app = tm.App(cast("Any", NoSession()), checkpoint="ckpt")
-    stream = app.stream(tm.sources.files("in/*.json", schema="zone string, fare double, at timestamp"), event_time="at")
+    stream = app.stream(tm.sources.files("in/*.json", schema=SCHEMA), event_time="at")
     return stream.group_by("zone").window("1 minute", **updates).agg(trips=tm.count(), total=tm.sum("fare"))
 
 

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 import pytest
+from tests.small_jobs import small_job
 from typer.testing import CliRunner
 
 import transom as tm
@@ -61,19 +62,13 @@ def test_wrong_usage_is_code_2(invoke, tmp_path):
     ],
 )
 def test_what_is_wrong_with_a_job_is_said_before_spark_starts(invoke, tmp_path, right, wrong, message):
-    text = """
-        checkpoint = "ckpt"
-        [source]
-        files = "in/*.json"
-        schema = "a int, at timestamp"
-        event_time = "at"
-        watermark = "1 second"
-        [[query]]
+    clicks = """
         name = "clicks"
         windows = ["10 seconds"]
         aggregates = ["count(*) as n"]
         sink = {parquet = "out"}
     """
+    text = small_job(clicks, "a int, at timestamp", 'watermark = "1 second"')
     job = tmp_path / "job.toml"
     job.write_text(text)
     load(job)

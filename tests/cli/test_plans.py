@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.planning.profiles import stream
+from tests.small_jobs import small_job
 from typer.testing import CliRunner
 
 from transom.cli.main import cli
@@ -19,18 +20,13 @@ from transom.errors import DefinitionError
 from transom.jobs.digest import job_digest
 from transom.planning.profile import Equipment, Profile
 
-JOB = """
-checkpoint = "ckpt"
-[source]
-files = "in/*.json"
-schema = "a int, at timestamp"
-event_time = "at"
-[[query]]
+CLICKS = """
 name = "clicks"
 windows = ["10 seconds"]
 aggregates = ["count(*) as n"]
 sink = {json = "out"}
 """
+JOB = small_job(CLICKS, "a int, at timestamp")
 
 
 @pytest.fixture

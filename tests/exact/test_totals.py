@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from exact_helpers import SECOND, Bench, PiecewiseSource
 from pyspark.sql import functions as F
+from tests.small_jobs import NoSession, small_job
 
 import transom as tm
 from transom.api.app import App
@@ -74,12 +75,6 @@ def named(bench: Bench, query: str) -> list[dict[str, Any]]:
     return [dict(zip(table.column_names, row, strict=True)) for row in bench.rows(query)]
 
 
-class NoSession:
-    """Building an application asks nothing of it."""
-
-    createDataFrame = None
-
-
 def windowed(*windows: Any, keys: tuple[str, ...] = ("k",), **more: Any) -> Any:
     app = tm.App(cast("Any", NoSession()), checkpoint="ckpt")
     stream = app.stream(tm.sources.files("in/*.json", schema=SCHEMA), event_time="at")
@@ -128,13 +123,7 @@ def test_mistakes_are_named(make: Any, says: str) -> None:
     assert str(caught.value).startswith(says)
 
 
-JOB = """
-checkpoint = "ckpt"
-[source]
-files = "in/*.json"
-schema = "k string, at timestamp"
-event_time = "at"
-[[query]]
+TOTALS = """
 name = "totals"
 group_by = ["k"]
 aggregates = ["count(*) as n"]
@@ -143,11 +132,11 @@ windows = """
 
 
 def test_jobs_say_the_same() -> None:
-    check_job(parse_job(JOB + '[{unbounded = "1 minute", keys = 10}]'))
+    check_job(parse_job(small_job(TOTALS + '[{unbounded = "1 minute", keys = 10}]', SCHEMA)))
     for windows, says in {
         '[{unbounded = "1 minute"}]': "unbounded: a total for each key is kept",
         '[{unbounded = "1 minute", keys = "10"}]': "keys = '10' is not a whole number",
         '[{unbounded = "1 minute", keys = 10}, "1 hour"]': "goes with no other window",
     }.items():
         with pytest.raises(JobFileError, match=rf"\[\[query\]\] 'totals'.*{says}"):
-            check_job(parse_job(JOB + windows))
+            check_job(parse_job(small_job(TOTALS + windows, SCHEMA)))

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests.small_jobs import small_job
 
 import transom as tm
 from transom.errors import JobFileError
@@ -16,21 +17,14 @@ from transom.jobs.kinds import kinds
 from transom.testing import SinkCase, SinkSuite
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "package"
-JOB = """
-checkpoint = "checkpoint"
-
-[source]
-files = "trips/*.json"
-schema = "zone string, at timestamp"
-event_time = "at"
-
-[[query]]
+FARES = """
 name = "fares"
 group_by = ["zone"]
 windows = ["1 minute"]
 aggregates = ["count(*) as n"]
 sink = {lines = "out/fares.txt", separator = ";"}
 """
+JOB = small_job(FARES, "zone string, at timestamp")
 
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, points: str) -> None:
@@ -67,8 +61,8 @@ class TestLines(SinkSuite):
 
 def test_a_job_names_a_sink_of_a_package(package, spark, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("trips").mkdir()
-    Path("trips/1.json").write_text('{"zone": "Soho", "at": "2026-03-01T12:00:00Z"}\n')
+    Path("in").mkdir()
+    Path("in/1.json").write_text('{"zone": "Soho", "at": "2026-03-01T12:00:00Z"}\n')
     app = build_job(parse_job(JOB), spark)
     assert isinstance(app, tm.App)
     app.run(once=True, close_all=True)
@@ -103,7 +97,7 @@ def test_a_package_cannot_take_the_name_of_ours_and_may_be_broken(tmp_path, monk
 def test_a_source_of_a_package(tmp_path, monkeypatch):
     (tmp_path / "acme_rows.py").write_text("def rows(place, *, limit, often=1):\n    return (place, limit, often)\n")
     install(tmp_path, monkeypatch, "[transom.sources]\nacme = acme_rows:rows\n")
-    job = JOB.replace('files = "trips/*.json"\nschema = "zone string, at timestamp"', 'acme = "x"\nlimit = 3')
+    job = JOB.replace('files = "in/*.json"\nschema = "zone string, at timestamp"', 'acme = "x"\nlimit = 3')
     job = job.replace("lines", "csv").replace(', separator = ";"', "")
     (source,) = parse_job(job).sources
     assert (source.kind, source.reads, source.options) == ("acme", "x", {"limit": 3})

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.small_jobs import small_job
 
 import transom as tm
 from transom.errors import DefinitionError, JobFileError, SinkError
@@ -204,17 +205,7 @@ def test_no_password_is_shown(postgres):
 
 
 def test_no_password_is_in_the_errors_of_a_job_file():
-    job = """
-        checkpoint = "c"
-        [source]
-        files = "x/*.json"
-        schema = "at timestamp"
-        event_time = "at"
-        [[query]]
-        name = "q"
-        windows = ["1 minute"]
-        aggregates = ["count(*) as n"]
-        """
+    job = small_job('name = "q"\nwindows = ["1 minute"]\naggregates = ["count(*) as n"]')
     address = f"postgresql://me:{SECRET}@host/db"
     job_of = parse_job(job + f'sink = {{postgres = "{address}", table = "t"}}')
     assert job_of.queries[0].sinks[0].options == {"table": "t"}

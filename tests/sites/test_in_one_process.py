@@ -170,12 +170,17 @@ def test_who_has_lost_its_checkpoint_is_refused(spark, tmp_path, lost, says):
     add(several, 1, 10)
     several.run(close_all=False)
     shutil.rmtree(tmp_path / lost)
-    running = {name: several.start(name, once=True) for name in ("north", "home")}
+    assert "checkpoint" in refused_remedy(several, ("north", "home"), says)
+
+
+def refused_remedy(several: Several, begin: tuple[str, str], says: str) -> str:
+    """Begin two sites, of which north is refused; return what it is told to do."""
+    running = {name: several.start(name, once=True) for name in begin}
     with pytest.raises(SiteError, match=says) as caught:
         running["north"].wait("60 seconds")
-    assert "checkpoint" in caught.value.remedy
     running["home"].stop()
     running["home"].wait("60 seconds")
+    return caught.value.remedy
 
 
 def test_an_old_copy_of_a_checkpoint_is_refused(spark, tmp_path):
@@ -188,12 +193,7 @@ def test_an_old_copy_of_a_checkpoint_is_refused(spark, tmp_path):
     several.run(close_all=False)
     shutil.rmtree(tmp_path / "north")
     (tmp_path / "copy").rename(tmp_path / "north")
-    running = {name: several.start(name, once=True) for name in ("home", "north")}
-    with pytest.raises(SiteError, match="cuts up to") as caught:
-        running["north"].wait("60 seconds")
-    assert "newest checkpoint" in caught.value.remedy
-    running["home"].stop()
-    running["home"].wait("60 seconds")
+    assert "newest checkpoint" in refused_remedy(several, ("home", "north"), "cuts up to")
 
 
 def test_a_flow_that_was_refused_leaves_when_the_destination_knows_it(spark, tmp_path):
