@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from transom.checkpoint import files as checkpoint_files
 from transom.engine.spark import rowfiles
-from transom.engine.spark.rowfiles import Files, Whole, files_in
+from transom.engine.spark.rowfiles import KeptFiles, Whole, files_in
 from transom.errors import CheckpointCorruptError
 
 
-def pieces(root: Path, *names: str) -> list[tuple[Path, Files]]:
+def pieces(root: Path, *names: str) -> list[KeptFiles]:
     for name in names:
         (root / name).mkdir()
-        (root / name / "part").write_bytes(name.encode())
+        pq.write_table(pa.table({"c0": [name]}), root / name / "part")
     return [(root / name, files_in(root / name)) for name in names]
 
 
@@ -36,12 +38,18 @@ def test_files_are_read_whole_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert read[-1] == "one"  # it was not among them, and is forgotten
 
 
-def test_later_ones_are_looked_at(tmp_path: Path) -> None:
-    whole, (one, other) = Whole(), pieces(tmp_path, "one", "other")
-    whole.paths([one, other])
-    (tmp_path / "one" / "part").write_bytes(b"longer")
-    with pytest.raises(CheckpointCorruptError, match="one/part is not the one that the log tells of"):
+@pytest.mark.parametrize("damage", ["first byte of the footer", "longer", "shorter", "empty", "gone"])
+def test_the_ends_of_later_ones_are_looked_at(tmp_path: Path, damage: str) -> None:
+    whole, (one,) = Whole(), pieces(tmp_path, "one")
+    whole.paths([one])
+    path = tmp_path / "one" / "part"
+    data = path.read_bytes()
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    if damage == "gone":
+        path.unlink()
+    else:
+        flipped = data[:footer] + bytes([data[footer] ^ 1]) + data[footer + 1 :]
+        path.write_bytes({"longer": data + b"1", "shorter": data[:-1], "empty": b""}.get(damage, flipped))
+    expected = "is missing" if damage == "gone" else "is not the one that the log tells of"
+    with pytest.raises(CheckpointCorruptError, match=f"one/part {expected}"):
         whole.paths([one])
-    (tmp_path / "other" / "part").unlink()
-    with pytest.raises(CheckpointCorruptError, match="other/part is missing"):
-        whole.paths([other])

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from exact_helpers import SECOND, Bench, PiecewiseSource
 from joined import LEFT, RIGHT, Join, define, define_rows, join_of
@@ -16,6 +17,7 @@ from pyspark.sql import functions as F
 
 import transom as tm
 from transom.api.app import App
+from transom.engine.spark.rowfiles import Whole
 from transom.errors import CheckpointCorruptError, DefinitionError
 from transom.sinks.inmemory import MemorySink
 
@@ -318,3 +320,30 @@ def test_rows_that_are_not_those_that_were_kept(
         file.write_bytes(data)
         bench.run()
         assert len(texts(bench)) == 2
+
+
+def test_a_page_that_is_damaged_after_it_was_checked(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, left, right = small(spark, tmp_path)
+    left.add([("a", 1, 5 * SECOND), ("a", 2, 6 * SECOND)])
+    right.add([("a", 7, 6 * SECOND)])
+    checked, whole_ones = Whole.paths, {}
+
+    def damaged(whole: Whole, pieces: Any) -> Any:
+        paths = checked(whole, pieces)
+        data = whole_ones[paths[0]] = paths[0].read_bytes()
+        column = pq.ParquetFile(paths[0]).metadata.row_group(0).column(1)
+        last = (column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 1
+        paths[0].write_bytes(data[:last] + bytes([data[last] ^ 1]) + data[last + 1 :])
+        return paths
+
+    monkeypatch.setattr(Whole, "paths", damaged)
+    with pytest.raises(CheckpointCorruptError, match=r"join1.* is not the one that the log tells of"):
+        bench.run()
+    assert texts(bench) == []
+    monkeypatch.undo()
+    for path, data in whole_ones.items():
+        path.write_bytes(data)
+    bench.run()
+    assert len(texts(bench)) == 2

@@ -122,8 +122,8 @@ class _Ranges(io.RawIOBase):
         return len(data)
 
 
-def read_part(path: Place, start: int, length: int) -> bytes:
-    """Return a part of a file; shorter when the file ends before."""
+def read_part(path: Place, start: int, length: int | None = None) -> bytes:
+    """Return a part of a file; shorter when the file ends before, to its end if no length is given."""
     if not isinstance(path, Path):
         return path.read_part(start, length)
     with open(path, "rb") as file:

@@ -162,7 +162,7 @@ class SparkJob:
             compiled = stream.compiler.apart(queries)
         elif len(queries) < len(compiled.queries):
             compiled = stream.compiler.compile(queries)
-        with self._unless_abandoned():
+        with self._blaming():
             return compiled, self.partials(compiled)
 
     @property
@@ -307,11 +307,13 @@ class SparkJob:
         buffers = self.stream.buffers
         if not buffers:
             return {}, {}
-        with self._unless_abandoned():
+        with self._blaming():
             whole = replace(compiled, plan=self._plan(compiled))
             kept, failures = keep_rows(buffers, self._rows(), whole, self.cut, late_before, late)
         if failures and self._abandoned():
             raise _Abandoned
+        if failures:
+            self._require_whole()
         return kept, failures
 
     def _write_dead_letters(
@@ -328,7 +330,7 @@ class SparkJob:
         units = {unit: f"unreadable: {why}" for unit, why in outcome.skipped.items()}
         units |= dict.fromkeys([*self.cut.left_out, *self._thinned()], OVERLOAD)
         try:
-            with self._unless_abandoned():
+            with self._blaming():
                 if not bad and not lost:
                     deadletters.write_units(units, self._has_origin, directory, letters.check)
                     return {}
@@ -359,11 +361,19 @@ class SparkJob:
             ) from error
 
     @contextmanager
-    def _unless_abandoned(self) -> Iterator[None]:
-        """Let errors pass unless the application ends at once: its cancelled jobs fail, and no query is to blame."""
+    def _blaming(self) -> Iterator[None]:
+        """Let errors pass for which a query may be to blame.
+
+        None is when the application ends at once, whose cancelled jobs fail, or when the rows that a stream has in the
+        checkpoint are damaged.
+        """
         try:
             yield
         except Exception as error:
             if self._abandoned():
                 raise _Abandoned from error
+            self._require_whole()
             raise
+
+    def _require_whole(self) -> None:
+        self.stream.feed.require_whole(self.cut.start, self.cut.end)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -11,11 +11,13 @@ from transom.checkpoint.files import Written, required, sum_of_file
 from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Micros
-from transom.storage.durable import names_in, remove_tree
+from transom.storage.durable import names_in, read_part, remove_tree
 from transom.storage.places import Place
 
 Files: TypeAlias = "dict[str, Written]"
 """Files of a directory, by name."""
+KeptFiles: TypeAlias = "tuple[Place, Files]"
+"""A directory, and the files in it that are read."""
 
 
 @dataclass(frozen=True)
@@ -94,36 +96,48 @@ def checked(directory: Place, files: Files) -> list[Place]:
 
 
 class Whole:
-    """Paths of files that are read again and again: each is read whole the first time, later its size is looked at.
+    """Paths of Parquet files that are read again and again: the first time each is read whole, later its end.
 
-    They never change once the log names them, and a join reads the rows of its bound with every slice.
+    They never change once the log names them, and a join reads the rows of its bound with every slice. Damage that
+    comes later in a run is found all the same: Spark compares the checksum of each page as it reads it (`read_rows`).
+    What has none is the footer, which says where pages are, and which rows need not be looked at.
     """
 
     def __init__(self) -> None:
-        self._known: set[Place] = set()
-        """Directories whose files were found to be what was written."""
+        self._ends: dict[Place, bytes] = {}
+        """The footer, and what is behind it, of each file that was found to be what was written."""
 
-    def paths(self, pieces: Sequence[tuple[Place, Files]]) -> list[Place]:
+    def paths(self, pieces: Iterable[KeptFiles]) -> list[Place]:
         """Return the paths of all files of some directories, checked; what is not among them is forgotten.
 
         Raises:
             CheckpointCorruptError: One is missing, or not what was written.
             CheckpointError: The file system does not let us read it.
         """
-        found: list[Place] = []
+        ends: dict[Place, bytes] = {}
         for directory, files in pieces:
-            found += _of_size(directory, files) if directory in self._known else checked(directory, files)
-        self._known = {directory for directory, _ in pieces}
-        return found
+            for name, written in files.items():
+                path = directory / name
+                known = self._ends.get(path)
+                if known is None:
+                    checked(directory, {name: written})
+                    length = _read(path, written.bytes - _TRAILER, 4)
+                    known = _read(path, written.bytes - _TRAILER - int.from_bytes(length, "little"))
+                elif _read(path, written.bytes - len(known)) != known:
+                    raise _other(path)
+                ends[path] = known
+        self._ends = ends
+        return list(ends)
 
 
-def _of_size(directory: Place, files: Files) -> list[Place]:
-    for name, written in files.items():
-        with required(directory / name):
-            size = (directory / name).stat().st_size
-        if size != written.bytes:
-            raise _other(directory / name)
-    return [directory / name for name in files]
+_TRAILER = 8
+"""Bytes behind the footer of a Parquet file: its length, and four letters."""
+
+
+def _read(path: Place, start: int, length: int | None = None) -> bytes:
+    """Return a part of a file, to its end if no length is given."""
+    with required(path):
+        return read_part(path, start, length)
 
 
 def _other(path: Place) -> CheckpointCorruptError:

@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+_WRITING = {"parquet.page.write-checksum.enabled": "true"}
+_READING = {
+    "parquet.page.verify-checksum.enabled": "true",
+    "parquet.filter.columnindex.enabled": "false",  # the one part of a file that nobody checks
+}
+"""Spark compares the checksum of each page, so that damage fails the job, whenever it comes; see `rowfiles.Whole`."""
+
 IN_FORCE = "_in_force"
 """Column of kept rows with the watermark in force at their cut: the row is in time for windows that end later."""
 
@@ -66,7 +73,7 @@ def write_rows(seen: DataFrame, condition: str, watermark: Micros, piece: Place)
     counts = F.max(TIME).alias("newest"), F.count(F.lit(1)).alias("rows")
     numbered = _numbered(seen).where(condition)
     kept = numbered.withColumn(IN_FORCE, F.lit(watermark).cast("bigint")).observe(observation, *counts)
-    kept.write.parquet(spark_uri(directory))
+    kept.write.options(**_WRITING).parquet(spark_uri(directory))
     newest: Micros | None = observation.get["newest"]
     if newest is None:
         remove_tree(piece)
@@ -109,7 +116,7 @@ def read_rows(spark: SparkSession, paths: Sequence[Place], columns: StructType) 
     stored = StructType([StructField(f"c{i}", field.dataType) for i, field in enumerate(columns)])
     stored = StructType([*stored, StructField(TIME, LongType()), StructField(IN_FORCE, LongType())])
     rows = (
-        spark.read.schema(stored).parquet(*[escape_glob(spark_uri(path)) for path in paths])
+        spark.read.schema(stored).options(**_READING).parquet(*[escape_glob(spark_uri(path)) for path in paths])
         if paths
         else spark.createDataFrame([], stored)
     )

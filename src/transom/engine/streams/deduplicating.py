@@ -13,12 +13,13 @@ from transom.engine.spark.columns import TIME, first_line
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.firsts import first_rows, keys_in
 from transom.engine.spark.joins import in_time
-from transom.engine.spark.rowfiles import Files, KeptRows, Whole, files_from_json, files_to_json, keep_only
+from transom.engine.spark.rowfiles import Files, KeptFiles, KeptRows, Whole, files_from_json, files_to_json, keep_only
 from transom.engine.streams.windowed import WindowedSource
 from transom.errors import DefinitionError
 from transom.model.joinkind import INNER
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_duration
 from transom.model.window import tumbling
+from transom.sources.base import Offset
 from transom.sources.schemas import check_reserved
 from transom.storage.durable import remove_tree
 from transom.storage.places import Place
@@ -69,10 +70,13 @@ class Stayed:
         """Remember that the rows of a committed cut are kept."""
         self.pieces[cut] = rows.newest, rows.files or {}
 
+    def kept(self, moment: Micros) -> list[KeptFiles]:
+        """Return the files with the rows after a moment."""
+        return [(self.piece(cut), files) for cut, (newest, files) in list(self.pieces.items()) if newest > moment]
+
     def since(self, spark: SparkSession, moment: Micros) -> DataFrame:
         """Return the rows after a moment."""
-        needed = [cut for cut, (newest, _) in list(self.pieces.items()) if newest > moment]
-        paths = self._whole_files.paths([(self.piece(cut), self.pieces[cut][1]) for cut in needed])
+        paths = self._whole_files.paths(self.kept(moment))
         return kept_rows.read_rows(spark, paths, self.columns).where(f"{TIME} > {moment}L")
 
     def tidy(self, moment: Micros) -> None:
@@ -160,7 +164,7 @@ class FirstRowsSource(WindowedSource):
         super()._tidy()
         next_end = self._items[0].position if self._items else self._given
         if next_end > self._start:
-            self.stayed.tidy(self.times.start_of(next_end) - self.within)
+            self.stayed.tidy(self._since(next_end))
 
     def held(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         """Return what the snapshot must hold, as JSON and tables."""
@@ -173,11 +177,23 @@ class FirstRowsSource(WindowedSource):
         super().restore(state, tables)
         self.stayed.pieces = {cut: (newest, files_from_json(files) or {}) for cut, newest, files in state["stayed"]}
 
+    def kept(self, start: Offset, end: Offset) -> list[KeptFiles]:
+        """Return the files with the rows of the slices that end in (start, end], and with what may keep them away."""
+        slices = self._between(start, end)
+        return super().kept(start, end) + (self.stayed.kept(self._since(slices[0].position)) if slices else [])
+
+    def _since(self, end: Micros) -> Micros:
+        """Return the moment after which rows that stayed may keep away some of the slice with an end."""
+        return self.times.start_of(end) - self.within
+
     def _made(self, frames: Sequence[DataFrame], windows: DataFrame, ends: Sequence[Micros]) -> DataFrame:
         """Return the rows that stay."""
         spark = frames[0].sparkSession
-        since = self.times.start_of(ends[0]) - self.within if ends else 0
-        kept = self.stayed.since(spark, since) if ends else kept_rows.read_rows(spark, [], self.stayed.columns)
+        kept = (
+            self.stayed.since(spark, self._since(ends[0]))
+            if ends
+            else kept_rows.read_rows(spark, [], self.stayed.columns)
+        )
         return self._first(frames[0], kept)
 
     def _first(self, rows: DataFrame, kept: DataFrame) -> DataFrame:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from transom.engine.spark.compile import Compiled
+from transom.engine.spark.rowfiles import KeptFiles, checked
 from transom.model.time import MIN_TIME, Micros
 from transom.sources.base import Offset
 
@@ -63,6 +64,20 @@ class Feed:
             arrived: When the newest row before it arrived, as far as its own source tells.
         """
         return arrived
+
+    def kept(self, start: Offset, end: Offset) -> Iterable[KeptFiles]:
+        """Return the files in the checkpoint that the rows in (start, end] are made of."""
+        return ()
+
+    def require_whole(self, start: Offset, end: Offset) -> None:
+        """Return if these files are what was written. Asked when a job failed, before others are blamed.
+
+        Raises:
+            CheckpointCorruptError: One is missing, or not what was written.
+            CheckpointError: The file system does not let us read it.
+        """
+        for directory, files in self.kept(start, end):
+            checked(directory, files)
 
     def held(self) -> tuple[dict[str, Any], dict[str, pa.Table]] | None:
         """Return what the snapshot must hold, as JSON and tables; None for nothing."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from transom.engine.spark import rows as kept_rows
 from transom.engine.spark.columns import TIME
-from transom.engine.spark.rowfiles import Files, KeptRows, Whole, files_from_json, files_in, files_to_json
+from transom.engine.spark.rowfiles import Files, KeptFiles, KeptRows, Whole, files_from_json, files_in, files_to_json
 from transom.engine.state.closing import Closing
 from transom.engine.streams.rowsinput import RowsInput
 from transom.model.time import Micros
@@ -76,10 +76,14 @@ class JoinInput(RowsInput):
         """Remember that the rows of a committed cut are kept."""
         self.pieces[cut] = Piece(self._source.times.needed_until(self.number, rows.newest), rows.files)
 
-    def files(self, first_end: Micros) -> list[Place]:
-        """Return the files, checked, with all rows of windows that end at a moment or later."""
+    def kept(self, first_end: Micros) -> list[KeptFiles]:
+        """Return the files with all rows of windows that end at a moment or later."""
         needed = [cut for cut, piece in list(self.pieces.items()) if piece.last_end >= first_end]
-        return self._whole_files.paths([(self.piece(cut), self._named(cut)) for cut in needed])
+        return [(self.piece(cut), self._named(cut)) for cut in needed]
+
+    def files(self, first_end: Micros) -> list[Place]:
+        """Return their paths, checked."""
+        return self._whole_files.paths(self.kept(first_end))
 
     def _named(self, cut: int) -> Files:
         """Return the files with the rows of a cut; those that are there where the log names none."""

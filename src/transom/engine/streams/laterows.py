@@ -11,7 +11,7 @@ import pyarrow as pa
 from transom.engine.spark import rows as kept_rows
 from transom.engine.spark.columns import TIME
 from transom.engine.spark.compile import Compiled
-from transom.engine.spark.rowfiles import Files, KeptRows, checked, files_from_json, files_to_json, keep_only
+from transom.engine.spark.rowfiles import Files, KeptFiles, KeptRows, checked, files_from_json, files_to_json, keep_only
 from transom.engine.state.closing import Closing
 from transom.engine.streams.derived import DerivedSource
 from transom.engine.streams.rowsinput import columns_seen
@@ -99,9 +99,13 @@ class LateRowsSource(DerivedSource):
 
     def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:
         """Return the rows that were late in the parent's cuts in (start, end]."""
-        cuts = [item.position for item in self._between(start, end)]
-        paths = [path for cut in cuts for path in checked(self.piece(cut), self._pieces[cut])]
+        paths = [path for piece in self.kept(start, end) for path in checked(*piece)]
         return kept_rows.read_rows(spark, paths, self._columns).drop(kept_rows.IN_FORCE)
+
+    def kept(self, start: Offset, end: Offset) -> list[KeptFiles]:
+        """Return the files with the rows that were late in the parent's cuts in (start, end]."""
+        cuts = [item.position for item in self._between(start, end)]
+        return [(self.piece(cut), self._pieces[cut]) for cut in cuts]
 
     def release(self, oldest_needed: Offset) -> None:
         """Forget the rows that are committed."""

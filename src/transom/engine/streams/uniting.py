@@ -11,7 +11,15 @@ import pyarrow as pa
 from transom.engine.spark import rows as kept_rows
 from transom.engine.spark.columns import first_line
 from transom.engine.spark.compile import Compiled
-from transom.engine.spark.rowfiles import Files, KeptRows, checked, files_from_json, files_to_json, keep_only
+from transom.engine.spark.rowfiles import (
+    Files,
+    KeptFiles,
+    KeptRows,
+    checked,
+    files_from_json,
+    files_to_json,
+    keep_only,
+)
 from transom.engine.state.closing import Closing
 from transom.engine.streams.rowsinput import InputsSource, RowsInput, columns_seen
 from transom.errors import DefinitionError
@@ -127,13 +135,20 @@ class UnionSource(InputsSource):
 
     def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:
         """Return the rows of the cuts that were committed as items in (start, end]."""
-        items = [self._pieces[item.position] for item in self._between(start, end)]
+        pieces = self._read(start, end)
         frames = []
         for part in self.parts:
-            mine = [(cut, files) for number, cut, files in items if number == part.number]
-            paths = [path for cut, files in mine for path in checked(part.piece(cut), files)]
+            paths = [path for of, piece in pieces if of is part for path in checked(*piece)]
             frames.append(kept_rows.read_rows(spark, paths, part.columns).drop(kept_rows.IN_FORCE))
         return _united(frames)
+
+    def kept(self, start: Offset, end: Offset) -> list[KeptFiles]:
+        """Return the files with the rows of the cuts that were committed as items in (start, end]."""
+        return [piece for _, piece in self._read(start, end)]
+
+    def _read(self, start: Offset, end: Offset) -> list[tuple[Part, KeptFiles]]:
+        items = [self._pieces[item.position] for item in self._between(start, end)]
+        return [((part := self.parts[number]), (part.piece(cut), files)) for number, cut, files in items]
 
     def release(self, oldest_needed: Offset) -> None:
         """Forget the rows that are committed."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from transom.engine.spark import rows as kept_rows
 from transom.engine.spark.columns import TIME
 from transom.engine.spark.compile import Compiled
-from transom.engine.spark.rowfiles import keep_only
+from transom.engine.spark.rowfiles import KeptFiles, keep_only
 from transom.engine.streams.joininput import JoinInput
 from transom.engine.streams.rowsinput import InputsSource, RowsInput, columns_seen
 from transom.model.time import MAX_TIME, MIN_TIME, Clock, Micros
@@ -162,6 +162,11 @@ class WindowedSource(InputsSource):
         self._given = state.get("given", self._watermark)
         for side, values in zip(self.sides, state["sides"], strict=True):
             side.restore(values)
+
+    def kept(self, start: Offset, end: Offset) -> list[KeptFiles]:
+        """Return the files with the rows that the windows which end in (start, end] need."""
+        windows = self._between(start, end)
+        return [files for side in self.sides for files in side.kept(windows[0].position)] if windows else []
 
     @abstractmethod
     def _made(self, frames: Sequence[DataFrame], windows: DataFrame, ends: Sequence[Micros]) -> DataFrame:
