@@ -393,5 +393,6 @@ class App:
         """
         from transom.api.explaining import explained
 
+        definitions = self._definitions()  # first: it also adds the queries that unions and the like read
         sinks = {name: outlets.describe() for name, outlets in self._queries.sinks.items()}
-        return explained(self.spark, self.name, self._definitions(), sinks, self._clock, self.settings)
+        return explained(self.spark, self.name, definitions, sinks, self._clock, self.settings)
