@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from tests.widearea.made import S
 
 from transom.errors import SiteError
-from transom.widearea.links import Frame, LinkIn, LinkOut, Receipt
+from transom.widearea.links import MOST_PROBE, Frame, LinkIn, LinkOut, Receipt
 
 
 def carried(out: LinkOut, into: LinkIn, now: int) -> list[bytes]:
@@ -196,6 +197,68 @@ def test_loops_that_are_busy_do_not_make_a_link_slow(size: int) -> None:
         for receipt in came:
             out.receipt(receipt, now + S - 1)
     assert out.rate == pytest.approx(rate, rel=0.05)
+
+
+@pytest.mark.parametrize("ahead", [-(10**12), 0, 10**12])
+@pytest.mark.parametrize(
+    "job", [lambda look: S, lambda look: (7 * look) % 13 * S // 10], ids=["alike", "of any length"]
+)
+def test_a_link_that_waits_for_busy_loops_is_not_slow(job, ahead: int) -> None:
+    """Receipts of a window are looked at one by one, so that something seems to be under way while nothing is."""
+    rate, free, now = 250_000, 0, 0
+    out, into = LinkOut(rate=2 * rate), LinkIn()
+    way: list[tuple[int, Frame]] = []
+
+    def send(now: int) -> None:
+        nonlocal free
+        for frame in out.frames(now):
+            free = max(free, now) + len(frame.payload) * S // rate
+            way.append((free, frame))
+
+    for look in range(200):
+        if look % 4 == 0:
+            out.queue(b"x" * 400_000, 0)
+        send(now)
+        now += job(look)
+        for at, frame in [each for each in way if each[0] <= now]:
+            receipt = replace(into.frame(frame, at + ahead)[0], said=now + ahead)
+            out.receipt(receipt, now + 1_000)
+            way.remove((at, frame))
+            send(now + 1_000)
+        now += 2_000
+    assert out.rate == out.pace == pytest.approx(rate, rel=0.05)
+
+
+WHENEVER = st.integers(-(1 << 63), (1 << 63) - 1)
+
+
+@given(st.lists(st.tuples(WHENEVER, WHENEVER) | st.just((0, 0)), min_size=5, max_size=20))
+def test_no_time_that_the_other_end_tells_does_harm(times) -> None:
+    out, into, now = LinkOut(rate=1e5), LinkIn(), 0
+    out.probe(now)
+    for at, said in times:
+        now += 100 * S
+        if not out.queued:
+            out.queue(b"x" * 30_000, 0)
+        for frame in out.frames(now):
+            out.receipt(replace(into.frame(frame, 0)[0], at=at, said=said), now)
+        assert out.rate >= 1.0
+    while out.queued:
+        carried(out, into, now)
+    out.probe(now + 1000 * S)
+    assert sum(len(frame.payload) for frame in out.frames(now)) <= MOST_PROBE
+
+
+def test_a_probe_of_a_very_fast_link_takes_little_memory() -> None:
+    rate = 1e9
+    out, into, now = LinkOut(rate=rate), LinkIn(), 0
+    out.probe(now)
+    for _ in range(8):
+        now += 100 * S
+        assert out.probe(now)
+        total, _, now = busy(out, into, rate / 2, now, now + S)
+        assert total <= MOST_PROBE
+    assert out.rate == pytest.approx(rate / 2, rel=0.05)
 
 
 def test_what_could_not_be_read_leaves_others_measured() -> None:

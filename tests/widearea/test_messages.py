@@ -21,7 +21,7 @@ STANDINGS = st.builds(
 )
 MESSAGES = st.one_of(
     st.builds(Frame, *[st.integers(0, 2**32 - 1)] * 4, st.binary(max_size=20)),
-    st.builds(Receipt, *[st.integers(0, 2**64 - 1)] * 2),
+    st.builds(Receipt, *[st.integers(0, 2**64 - 1)] * 2, *[st.integers(-(2**63), 2**63 - 1)] * 2),
     st.builds(Abandon, st.integers(0, 2**64 - 1)),
     st.builds(Unreadable, st.integers(0, 2**64 - 1)),
     st.builds(Ack, STANDINGS, st.integers(), st.none() | st.integers()),

@@ -25,6 +25,7 @@ from transom.sites.mail import Flows, Standings
 from transom.sites.secured import Identity, authority_options, check_address, client_options, plain
 from transom.widearea.carriers import Carrier
 from transom.widearea.hellos import Hello
+from transom.widearea.links import Receipt
 from transom.widearea.messages import MOST_MESSAGE, Opened, Opening, from_bytes, to_bytes
 from transom.widearea.topology import Site
 
@@ -167,16 +168,17 @@ class FlightMail:
             self._take(connection, self._in, self._carrier.came, now)
         for connection in list(self._out.values()):
             self._take(connection, self._out, self._heard, now)
-        for peer in self._carrier.silent(now):
+        for peer in self._carrier.silent(_CLOCK.monotonic()):
             self._refuse(peer, "it has not answered for a while, and is connected to anew.")
             self._drop(self._out, self._out[peer])
         self._connect(now)
         for peer in self._carrier.open:
-            for frame in self._carrier.frames(peer, now):
+            for frame in self._carrier.frames(peer, _CLOCK.monotonic()):
                 self._out[peer].said.put(to_bytes(frame))
         for peer, answer in self._carrier.answers():
             if peer in self._in:
-                self._in[peer].said.put(to_bytes(answer))
+                said = replace(answer, said=_CLOCK.monotonic()) if isinstance(answer, Receipt) else answer
+                self._in[peer].said.put(to_bytes(said))
 
     def end(self) -> None:
         """Close all connections, and take no more."""
@@ -204,9 +206,9 @@ class FlightMail:
         if isinstance(message, Opened):
             self._tries.pop(peer, None)
             self._noted.pop(peer, None)
-            self._carrier.opened(peer, message, now)
+            self._carrier.opened(peer, message, at)
         elif peer in self._carrier.open:
-            self._carrier.heard(peer, message, now)
+            self._carrier.heard(peer, message, at)
 
     def _take(
         self,
@@ -243,10 +245,9 @@ class FlightMail:
             if peer not in self._out and now >= at:
                 self._tries[peer] = (now + wait, min(2 * wait, LONGEST_RETRY))
                 self._out[peer] = connection = _Connection(peer)
-                call = threading.Thread(
+                threading.Thread(
                     target=self._call, args=(connection, self._carrier.opening(peer)), daemon=True, name="transom-site"
-                )
-                call.start()
+                ).start()
 
     def _refuse(self, who: Site, what: object) -> None:
         """Note that somebody or something was refused, or cannot be reached; once while it stays the same."""

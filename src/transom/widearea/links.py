@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil
+from typing import NamedTuple
 
 from transom.errors import SiteError
 from transom.model.time import MICROS_PER_SECOND, Micros
@@ -27,6 +28,8 @@ RATES = 64
 """Measured rates that are remembered."""
 SAMPLE: Micros = 100_000
 """Rates are measured over that long at least."""
+LONGEST_FRAME: Micros = 60_000_000
+"""A frame that took longer, as the other end says, tells no more: every rate is some bytes per second."""
 MOST_PARCEL = 1 << 30
 """The largest parcel that is taken, bytes."""
 PROBE = b"\0"
@@ -35,6 +38,8 @@ PROBE_SHARE = 0.01
 """Of the rate of an unused link, probes take so much."""
 PROBE_TIME: Micros = 600_000
 """A probe keeps the link busy for so long: what may be under way, and some measures."""
+MOST_PROBE = 8 << 20
+"""Bytes of a probe, which is in the memory of both ends: a link that is very fast is measured by several."""
 MOST_OPEN = 64
 """Unfinished parcels that the receiving end keeps."""
 NEVER: Micros = 1 << 62
@@ -64,6 +69,8 @@ class Receipt:
     received: int
     at: Micros = 0
     """When the last of them came, by the clock of who says so; only differences mean anything."""
+    said: Micros = 0
+    """When that was said, by the same clock: who was busy says it late."""
 
 
 @dataclass
@@ -79,6 +86,20 @@ class _Outgoing:
     """Whether it is sent only to measure."""
 
 
+class _OnWay(NamedTuple):
+    """A frame that was given to the connection and not received yet."""
+
+    number: int
+    """Of the parcel."""
+    upto: int
+    """Bytes of the parcel up to its end."""
+    size: int
+    given: Micros
+    """When, monotonic."""
+    behind: bool
+    """Whether another one was under way, as far as was known, so that it came as soon as the link allows."""
+
+
 class LinkOut:
     """The sending end of a link.
 
@@ -91,9 +112,10 @@ class LinkOut:
         self._queue: dict[int, _Outgoing] = {}
         self._next = 1
         self._rates: deque[float] = deque(maxlen=RATES)
-        self._on_way: deque[tuple[int, int, int, bool]] = deque()
-        """Of frames that were given and not received yet: parcel, its bytes up to there, bytes of the frame, and
-        whether something was on the link right before it, so that it came as soon as the link allows."""
+        self._on_way: deque[_OnWay] = deque()
+        self._ahead: deque[Micros] = deque(maxlen=RATES)
+        """Of the last receipts: when they were said by the other end's clock, less when they came by ours. The largest
+        is nearest to how far that clock is ahead."""
         self._full = False
         """Whether more waited than could be given."""
         self._came: Micros = 0
@@ -171,7 +193,8 @@ class LinkOut:
         if (now - self._measured) * PROBE_SHARE < PROBE_TIME or not self.rate:
             return False
         self._measured = now
-        number = self.queue(PROBE * max(1, int(self.rate * PROBE_TIME / MICROS_PER_SECOND)), NEVER)
+        size = min(MOST_PROBE, max(1, int(self.rate * PROBE_TIME / MICROS_PER_SECOND)))
+        number = self.queue(PROBE * size, NEVER)
         self._queue[number].probe = True
         return True
 
@@ -195,12 +218,12 @@ class LinkOut:
                 found.append(Frame(each.number, each.given, len(each.data), zlib.crc32(payload), payload))
                 each.given += len(payload)
                 under_way += len(payload)
-                self._on_way.append((each.number, each.given, len(payload), behind or len(found) > 1))
+                self._on_way.append(_OnWay(each.number, each.given, len(payload), now, behind or len(found) > 1))
         self._full = any(each.given < len(each.data) for each in self._queue.values())
         return found
 
     def receipt(self, receipt: Receipt, now: Micros) -> bool:
-        """Take a receipt; tell whether it is of a parcel, all of which has been received.
+        """Take a receipt, that came now; tell whether it is of a parcel, all of which has been received.
 
         Raises:
             SiteError: It is about bytes that were not sent.
@@ -220,22 +243,22 @@ class LinkOut:
     def _measure(self, receipt: Receipt, now: Micros) -> None:
         """Note how long the link took for a frame that came right behind another one; of others it says nothing.
 
-        When frames came is what the other end saw, so that it does not matter when either end comes to look.
+        When frames came is what the other end saw, so that it does not matter when either end comes to look. Of a frame
+        that was given after the one before had come nothing is known: the link may have waited for a loop.
         """
-        known = any(frame[:2] == (receipt.number, receipt.received) for frame in self._on_way)
-        size, behind = 0, False
-        while known:
-            number, upto, size, behind = self._on_way.popleft()
-            if (number, upto) == (receipt.number, receipt.received):
-                break
+        if not any((each.number, each.upto) == (receipt.number, receipt.received) for each in self._on_way):
+            return
+        while ((frame := self._on_way.popleft()).number, frame.upto) != (receipt.number, receipt.received):
             self._came = NEVER  # there was no receipt of that one: it could not be read
-        took, total = self._sample
-        if behind and self._came < NEVER:
-            took, total = took + max(0, receipt.at - self._came), total + size
-        self._came, self._sample = receipt.at, (took, total)
-        if took >= SAMPLE:
-            self._rates.append(total * MICROS_PER_SECOND / took)
-            self._measured, self._sample = now, (0, 0)
+        self._ahead.append(receipt.said - now)
+        if frame.behind and frame.given + max(self._ahead) <= self._came < NEVER:
+            took, total = self._sample
+            took += min(LONGEST_FRAME, max(0, receipt.at - self._came))
+            self._sample = (took, total + frame.size)
+            if took >= SAMPLE:
+                self._rates.append((total + frame.size) * MICROS_PER_SECOND / took)
+                self._measured, self._sample = now, (0, 0)
+        self._came = receipt.at
 
     def opened(self, received: Mapping[int, int], now: Micros) -> list[int]:
         """Go on over a new connection; return the parcels of which all has been received.
@@ -253,6 +276,7 @@ class LinkOut:
                 del self._queue[each.number]
         self._full, self.heard = False, now
         self._on_way.clear()
+        self._ahead.clear()
         return done
 
 
@@ -315,7 +339,7 @@ class LinkIn:
         if self.nbytes + len(frame.payload) > self.most_bytes:
             raise SiteError(f"Unfinished parcels take more than {self.most_bytes} bytes.", "Send more often.")
         data += frame.payload
-        receipt = Receipt(frame.number, len(data), at)
+        receipt = Receipt(frame.number, len(data), at, at)
         if len(data) < total:
             return receipt, None
         del self._open[frame.number]

@@ -57,7 +57,7 @@ Down: TypeAlias = "Receipt | Ack | Refusal | Unreadable"
 MOST_MESSAGE = 1 << 20
 """Bytes of a message."""
 _FRAME = struct.Struct(">cQQQI")
-_RECEIPT = struct.Struct(">cQQq")
+_RECEIPT = struct.Struct(">cQQqq")
 _ONE = struct.Struct(">cQ")
 _REMEDY = "Both sites need the same version of the protocol; if they have it, something between them changes bytes."
 
@@ -69,8 +69,8 @@ def to_bytes(message: Message) -> bytes:
     match message:
         case Frame(number, offset, total, crc, payload):
             return _FRAME.pack(b"F", number, offset, total, crc) + payload
-        case Receipt(number, received, at):
-            return _RECEIPT.pack(b"R", number, received, at)
+        case Receipt(number, received, at, said):
+            return _RECEIPT.pack(b"R", number, received, at, said)
         case Abandon(number):
             return _ONE.pack(b"A", number)
         case Unreadable(number):
@@ -109,8 +109,8 @@ def _frame(data: bytes) -> Frame:
 
 
 def _receipt(data: bytes) -> Receipt:
-    _, number, received, at = _RECEIPT.unpack(data)
-    return Receipt(number, received, at)
+    _, number, received, at, said = _RECEIPT.unpack(data)
+    return Receipt(number, received, at, said)
 
 
 def _abandon(data: bytes) -> Abandon:
