@@ -15,8 +15,9 @@ from exact_helpers import SECOND, Bench
 import transom as tm
 from transom.engine.execution import lane, splits
 
-SCHEMA = "k string, x int, y double, ok boolean, t bigint"
+SCHEMA = "k string, x int, y double, ok boolean, t bigint, at timestamp"
 ODD = [
+    '{"k":"a","x":1,"y":1.5,"ok":true,"t":1000,"at":"2026-03-01"}',
     '{"k":"a","x":1.5,"y":1,"ok":true,"t":1000}',
     '{"k":"a","x":null,"y":null,"ok":null,"t":null}',
     '{"k":"a","x":1,"y":"1","ok":true,"t":1000}',
@@ -38,6 +39,7 @@ def write_files(directory: Path, rng: random.Random, files: int) -> None:
                     "y": rng.randrange(400) / 4,
                     "ok": rng.random() < 0.5,
                     "t": 1_000 * number + rng.randrange(4_000),
+                    "at": f"2026-03-0{rng.randrange(1, 9)}T12:00:00.{rng.randrange(10)}{rng.choice(['Z', '+05:30'])}",
                 },
                 ensure_ascii=False,
             )
@@ -60,7 +62,14 @@ def define_on(directory: Path) -> Callable[[tm.App, Any], None]:
     def define(app: tm.App, sink: Any) -> None:
         files = tm.sources.files(f"{directory}/*/*", schema=SCHEMA, format="json", partition_by="directory")
         rows = app.stream(files, event_time="timestamp_millis(t)", watermark="1 second")
-        made = {"n": tm.count(), "x": tm.sum("x"), "y": tm.max("y"), "mean": tm.avg("x"), "least": tm.min("k")}
+        made = {
+            "n": tm.count(),
+            "x": tm.sum("x"),
+            "y": tm.max("y"),
+            "mean": tm.avg("x"),
+            "least": tm.min("k"),
+            "last": tm.max("at"),
+        }
         rows.group_by("k").window("2 seconds").agg(**made).to(sink, "all")
         rows.where("x > 20 AND ok").window("3 seconds").agg(n=tm.count(), some=tm.sum("x").where("y < 50")).to(
             sink, "some"

@@ -73,7 +73,7 @@ def test_lines_have_ends_and_are_utf8() -> None:
 def test_types_that_only_spark_reads_are_refused() -> None:
     """So that nobody expects them to be read."""
     with pytest.raises(ValueError, match="t: timestamp"):
-        LineReader(pa.schema([("t", pa.timestamp("us", "UTC"))]))
+        LineReader(pa.schema([("t", pa.timestamp("us"))]))
 
 
 def test_a_shape_names_the_same_values_however_it_is_split() -> None:
@@ -132,7 +132,8 @@ def judgements(spark: Any, cases: list[Odd]) -> list[tuple[Any, Any] | None]:
     for kind in KINDS:
         of_kind = given_lines.where(F.col("kind") == kind)
         read = parse_json(of_kind, StructType.fromDDL(f"s string, a {kind}"), {}, ["number"])
-        parsed.append(read.select("number", "s", F.struct(F.col("a").alias(kind)).alias(f"of_{kind}"), CORRUPT))
+        value = F.unix_micros("a") if kind == "timestamp" else F.col("a")  # Python has not all years
+        parsed.append(read.select("number", "s", F.struct(value.alias(kind)).alias(f"of_{kind}"), CORRUPT))
     every = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parsed).toArrow().to_pylist()
     found: list[tuple[Any, Any] | None] = [None] * len(cases)
     for row in every:
@@ -151,6 +152,10 @@ def test_odd_values_are_read_as_spark_does_or_left_to_it(interpreted: Any, step:
         reader, around = LineReader(case.schema, {CORRUPT}), usual(case.kind) + b"\n"
         alone, between = reader.read(case.line + b"\n"), reader.read(around + case.line + b"\n" + around)
         for found in [alone] * (alone is not None) + [between and between.slice(1, 1)] * (between is not None):
-            assert [repr(tuple(row.values())) for row in found.to_pylist()] == [repr(right)], case
+            moment = pa.types.is_timestamp(found.schema.field("a").type)
+            values = found.column("a").cast(pa.int64()) if moment else found.column("a")
+            assert repr((found.column("s").to_pylist(), values.to_pylist())) == repr(tuple([each] for each in right)), (
+                case
+            )
             read += 1
     assert read > len(cases) // 50

@@ -14,6 +14,11 @@ LONGEST_LITERAL = 100
 _NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?"
 _IS_LITERAL = rf"^(true|false|null|{_NUMBER})$"
 _IS_DOUBLE = r"^(0|-?[1-9][0-9]{0,14}|-?(0|[1-9][0-9]*)\.[0-9]+([eE][+-]?[0-9]{1,3})?)$"
+_IS_MOMENT = (
+    r"^[1-9][0-9]{3}-[01][0-9]-[0-3][0-9][T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
+    r"(Z|[+-](0[0-9]|1[0-7]):[0-5][0-9])$"
+)
+"""Times with their offset, so that they are the same moments in every session."""
 _ZERO, _NINE, _MINUS = b"09-"
 
 
@@ -23,7 +28,12 @@ class UncertainError(Exception):
 
 def is_readable(kind: pa.DataType) -> bool:
     """Tell whether values of a type are read here; others are Spark's."""
-    return bool(pa.types.is_string(kind) or pa.types.is_boolean(kind) or _is_number(kind))
+    return bool(pa.types.is_string(kind) or pa.types.is_boolean(kind) or _is_number(kind) or is_moment(kind))
+
+
+def is_moment(kind: pa.DataType) -> bool:
+    """Tell whether values of a type are moments, as Spark's timestamps are."""
+    return bool(pa.types.is_timestamp(kind) and kind.unit == "us" and kind.tz)
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -38,6 +48,9 @@ def certain_values(part: Part, piece: pa.StringArray, kind: pa.DataType) -> pa.A
     """
     found = _between(part, piece)
     if part.value is not None and part.value.text:
+        if is_moment(kind):
+            _expect(found, _IS_MOMENT)
+            return _cast(found, kind)
         if not pa.types.is_string(kind):
             raise UncertainError
         return found
@@ -46,8 +59,8 @@ def certain_values(part: Part, piece: pa.StringArray, kind: pa.DataType) -> pa.A
         found = pc.if_else(nulls, pa.scalar(None, pa.string()), found)
     if found.null_count == len(found):
         return pa.nulls(len(found), kind)
-    if pa.types.is_string(kind):
-        raise UncertainError  # of a number it makes what its parser would write
+    if pa.types.is_string(kind) or is_moment(kind):
+        raise UncertainError  # of a number it makes what its parser would write, or some moment
     if pa.types.is_boolean(kind):
         true = pc.equal(found, "true")
         if not pc.all(pc.or_(true, pc.equal(found, "false"))).as_py():

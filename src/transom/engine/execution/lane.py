@@ -28,7 +28,7 @@ from transom.engine.streams.cuts import CutJob
 from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.stream import RunningStream
 from transom.failures import classify, require_blame
-from transom.native.values import UncertainError, is_readable
+from transom.native.values import UncertainError, is_moment, is_readable
 from transom.sources.base import ARRIVAL, PARTITION, Source
 from transom.sources.filesets.source import FileSource, Lines
 from transom.sources.inmemory import MemorySource
@@ -74,6 +74,10 @@ def known_plan(session: SparkSession, definition: StreamDefinition, compiled: Co
     plan = lane_plan(session, definition.schema, definition.rows, compiled)
     if reads_files and (unknown := [f"{f.name} ({f.type})" for f in plan.columns if not is_readable(f.type)]):
         raise OnlySparkError(f"only Spark reads {', '.join(unknown)}")
+    policy = "spark.sql.legacy.timeParserPolicy"
+    legacy = str(session.conf.get(policy)).upper() == "LEGACY"
+    if reads_files and legacy and any(is_moment(each.type) for each in plan.columns):
+        raise OnlySparkError(f"only Spark reads times where {policy} is LEGACY")
     return plan
 
 
