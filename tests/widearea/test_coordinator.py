@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf, nan
 
 import pytest
 
@@ -116,7 +117,8 @@ def test_reports_are_read_as_they_were_written_and_garbage_is_refused() -> None:
         None,
         {},
         [],
-        *({**sent.to_json(), **each} for each in ({"flows": 1}, {"flows": wrong}, {"open": 1})),
+        *({**sent.to_json(), **each} for each in ({"flows": 1}, {"flows": wrong}, {"open": 1}, {"tick": inf})),
+        *({**sent.to_json(), "rates": {"b": rate}} for rate in (-1.0, inf, nan, 10**400)),
     ):
         with pytest.raises(SiteError):
             Report.from_json(value)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -11,34 +13,34 @@ from hypothesis import strategies as st
 from tests.widearea.made import parcel, part
 
 from transom.errors import SiteError
+from transom.model.time import MAX_TIME, MIN_TIME
 from transom.widearea.hellos import Hello
 from transom.widearea.links import Frame, Receipt
 from transom.widearea.messages import Abandon, Opened, Opening, Unreadable, from_bytes, to_bytes
-from transom.widearea.parcels import Ack, Parcel, PartitionProgress, Place, Reason, Refusal, Standing
+from transom.widearea.parcels import Ack, Delays, Parcel, PartitionProgress, Place, Reason, Refusal, RowCounts, Standing
 
-STANDINGS = st.builds(
-    Standing, st.text(max_size=5), st.text(max_size=5), st.text(max_size=5), st.builds(Place, *[st.integers(0)] * 3)
-)
+WHOLE = st.integers(-(1 << 63), (1 << 63) - 1)
+STANDINGS = st.builds(Standing, *[st.text(max_size=5)] * 3, st.builds(Place, *[WHOLE] * 3))
 MESSAGES = st.one_of(
     st.builds(Frame, *[st.integers(0, 2**32 - 1)] * 4, st.binary(max_size=20)),
-    st.builds(Receipt, *[st.integers(0, 2**64 - 1)] * 2, *[st.integers(-(2**63), 2**63 - 1)] * 2),
+    st.builds(Receipt, *[st.integers(0, 2**64 - 1)] * 2, *[WHOLE] * 2),
     st.builds(Abandon, st.integers(0, 2**64 - 1)),
     st.builds(Unreadable, st.integers(0, 2**64 - 1)),
-    st.builds(Ack, STANDINGS, st.integers(), st.none() | st.integers()),
+    st.builds(Ack, STANDINGS, WHOLE, st.none() | WHOLE),
     st.builds(
         Refusal,
         st.text(max_size=5),
-        st.integers(0),
-        st.lists(st.tuples(st.text(max_size=3), st.builds(Place, *[st.integers(0)] * 3)), max_size=2).map(tuple),
+        WHOLE,
+        st.lists(st.tuples(st.text(max_size=3), st.builds(Place, *[WHOLE] * 3)), max_size=2).map(tuple),
         st.sampled_from(Reason),
         st.lists(STANDINGS, max_size=2).map(tuple),
         st.text(max_size=5),
     ),
-    st.builds(Opening, st.text(max_size=5), st.lists(st.integers(), max_size=3).map(tuple)),
+    st.builds(Opening, st.text(max_size=5), st.lists(WHOLE, max_size=3).map(tuple)),
     st.builds(
         Opened,
         st.text(max_size=5),
-        st.dictionaries(st.integers(), st.integers(), max_size=3),
+        st.dictionaries(WHOLE, WHOLE, max_size=3),
         st.lists(STANDINGS, max_size=2).map(tuple),
     ),
 )
@@ -76,6 +78,39 @@ def test_parcels_are_read_as_they_were_written() -> None:
         assert Parcel.from_bytes(sent.to_bytes()) == sent
 
 
+GARBAGE = (None, "x", -1, 1.5, float("nan"), 1 << 63, -(10**30), 10**400, [], [1], {}, {"x": 1}, [10**400], [[0, 1]])
+
+
+@given(st.data())
+def test_a_header_with_anything_else_in_it_is_an_error_of_ours_or_harmless(data) -> None:
+    """What is taken can be reckoned with: 64 bits, times that are some, no number of rows below 0."""
+    header = parcel(replace(part("a", 1, 2), counts=RowCounts(1), delays=Delays(1, 2.0, 3.0))).header()
+    at = data.draw(st.integers(0, len(header[2][0]) - 1))
+    header[2][0][at] = data.draw(st.sampled_from(GARBAGE))
+    with suppress(SiteError):
+        (got,) = Parcel.of(json.loads(json.dumps(header)), b"").parts
+        assert all(abs(each) < 1 << 63 for each in (*got.place, got.after, got.since, got.acked, got.departs or 0))
+        assert all(MIN_TIME <= each <= MAX_TIME for each in (got.arrived or 0, got.injected or 0))
+        assert min(got.counts) >= 0 == min(0, got.delays.records)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'K[["f","a","i",[1,1,1]],{10**400},null]',
+        f'K[["f","a","i",[{1 << 63},1,1]],0,null]',
+        'K[["f","a","i",[1,1,1]],Infinity,null]',
+        'K[["f","a","i",[1,1]],0,null]',
+        "K" + "[" * 100_000,
+        "P[1,2]",
+    ],
+    ids=["a large number", "65 bits", "infinity", "a short place", "deep", "two of three"],
+)
+def test_what_nobody_can_reckon_with_is_no_message(text) -> None:
+    with pytest.raises(SiteError, match="no message"):
+        from_bytes(text.encode())
+
+
 def test_what_differs_between_two_sites() -> None:
     one, two = {"keys": "one"}, {"keys": "two"}
     here = Hello("a", spark="4.3", flows={"f": one, "g": two, "h": one})
@@ -86,6 +121,6 @@ def test_what_differs_between_two_sites() -> None:
     with pytest.raises(SiteError, match=r"a has spark 4.3, b has 4.4") as error:
         here.check(replace(there, spark="4.4"))
     assert "same minor version" in error.value.remedy
-    for value in (None, [], {"site": "a"}, {**here.to_json(), "flows": 3}):
+    for value in (None, [], {"site": "a"}, {**here.to_json(), "flows": 3}, {**here.to_json(), "protocol": inf}):
         with pytest.raises(SiteError, match="no opening"):
             Hello.from_json(value)

@@ -14,6 +14,7 @@ from typing import Any
 
 from transom.errors import SiteError
 from transom.model.time import Micros
+from transom.widearea.checked import WRONG, real, whole
 from transom.widearea.flows import Flow
 from transom.widearea.objectives import Objective
 from transom.widearea.parcels import FlowName
@@ -112,10 +113,12 @@ class Report:
                 )
                 for name, each in value["flows"].items()
             }
-            rates = {str(site): float(rate) for site, rate in value["rates"].items()}
+            rates = {str(site): real(rate) for site, rate in value["rates"].items()}
+            if min(rates.values(), default=0) < 0:
+                raise ValueError(f"no link carries {min(rates.values())} bytes a second")
             neighbours = tuple(map(str, value["open"]))
-            return cls(str(value["site"]), int(value["tick"]), int(value["version"]), rates, neighbours, flows)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            return cls(str(value["site"]), whole(value["tick"]), whole(value["version"]), rates, neighbours, flows)
+        except WRONG as error:
             raise SiteError(f"This is no report of a site: {error!r}.", _REMEDY) from error
 
 

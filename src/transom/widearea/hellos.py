@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from transom.errors import SiteError
+from transom.widearea.checked import WRONG
 from transom.widearea.parcels import FlowName
 from transom.widearea.topology import Site
 
@@ -103,5 +104,5 @@ class Hello:
                 bool(value["ansi"]),
                 flows,
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except WRONG as error:
             raise SiteError(f"This is no opening of a connection: {error!r}.", _WHOLE["protocol"]) from error

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from transom.errors import SiteError
-from transom.model.time import Micros
+from transom.widearea.checked import WRONG, text, whole
 from transom.widearea.links import Frame, Receipt
 from transom.widearea.parcels import Ack, Place, Reason, Refusal, Standing
 
@@ -99,7 +99,7 @@ def from_bytes(data: bytes) -> Message:
         raise SiteError(f"A message begins with {data[:1]!r}.", _REMEDY)
     try:
         return make(data)
-    except (struct.error, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (struct.error, *WRONG) as error:
         raise SiteError(f"This is no message: {error}.", _REMEDY) from error
 
 
@@ -123,25 +123,25 @@ def _unreadable(data: bytes) -> Unreadable:
 
 def _ack(data: bytes) -> Ack:
     standing, cost, deadline = json.loads(data[1:])
-    return Ack(_standing_of(standing), _whole(cost), None if deadline is None else _whole(deadline))
+    return Ack(_standing_of(standing), whole(cost), None if deadline is None else whole(deadline))
 
 
 def _refusal(data: bytes) -> Refusal:
     flow, tick, places, reason, standings, detail = json.loads(data[1:])
-    pairs = tuple((_string(site), _place(place)) for site, place in places)
+    pairs = tuple((text(site), _place(place)) for site, place in places)
     known = tuple(map(_standing_of, standings))
-    return Refusal(_string(flow), _whole(tick), pairs, Reason(reason), known, _string(detail))
+    return Refusal(text(flow), whole(tick), pairs, Reason(reason), known, text(detail))
 
 
 def _opening(data: bytes) -> Opening:
     boot, numbers = json.loads(data[1:])
-    return Opening(_string(boot), tuple(map(_whole, numbers)))
+    return Opening(text(boot), tuple(map(whole, numbers)))
 
 
 def _opened(data: bytes) -> Opened:
     boot, received, standings = json.loads(data[1:])
-    sizes = {_whole(number): _whole(size) for number, size in received}
-    return Opened(_string(boot), sizes, tuple(map(_standing_of, standings)))
+    sizes = {whole(number): whole(size) for number, size in received}
+    return Opened(text(boot), sizes, tuple(map(_standing_of, standings)))
 
 
 _MAKERS: dict[bytes, Callable[[bytes], Message]] = {
@@ -166,21 +166,9 @@ def _standing(standing: Standing) -> list[Any]:
 
 def _standing_of(value: Any) -> Standing:
     flow, site, incarnation, place = value
-    return Standing(_string(flow), _string(site), _string(incarnation), _place(place))
+    return Standing(text(flow), text(site), text(incarnation), _place(place))
 
 
 def _place(value: Any) -> Place:
     upto, epoch, step = value
-    return Place(_whole(upto), _whole(epoch), _whole(step))
-
-
-def _whole(value: Any) -> Micros:
-    if type(value) is not int:
-        raise TypeError(f"{value!r} is no whole number")
-    return value
-
-
-def _string(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
-    return value
+    return Place(whole(upto), whole(epoch), whole(step))

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from transom.errors import SiteError
 from transom.model.time import Micros
+from transom.widearea.checked import WRONG, count, maybe, moment, real, text, whole
 from transom.widearea.topology import Site
 
 FlowName: TypeAlias = str
@@ -171,8 +172,8 @@ class Parcel:
         """
         try:
             flow, tick, parts = header
-            return cls(_text(flow), _whole(tick), tuple(map(_part, parts)), body)
-        except (TypeError, ValueError, AttributeError) as error:
+            return cls(text(flow), whole(tick), tuple(map(_part, parts)), body)
+        except WRONG as error:
             raise SiteError(f"This is no parcel: {error}.", _REMEDY) from error
 
     def to_bytes(self) -> bytes:
@@ -195,9 +196,9 @@ class Parcel:
             raise SiteError("This is no parcel, or a part of one.", _REMEDY)
         if zlib.crc32(data[_HEAD.size :]) != crc:
             raise SiteError("A parcel has a wrong checksum.", _REMEDY)
-        text, rest = data[_HEAD.size : _HEAD.size + header], data[_HEAD.size + header :]
+        head, rest = data[_HEAD.size : _HEAD.size + header], data[_HEAD.size + header :]
         try:
-            return cls.of(json.loads(text), rest)
+            return cls.of(json.loads(head), rest)
         except (ValueError, RecursionError) as error:
             raise SiteError(f"This is no parcel: {error}.", _REMEDY) from error
 
@@ -334,37 +335,21 @@ def _part(value: Any) -> Part:
     site, incarnation, epoch, after, upto, step, since, acked, *rest = value
     partitions, arrived, counts, delays, failed, departs, injected, ended, *anew = rest
     return Part(
-        _text(site),
-        _text(incarnation),
-        _whole(epoch),
-        _whole(after),
-        _whole(upto),
-        _whole(step),
-        _whole(since),
-        _whole(acked),
-        tuple(PartitionProgress(_maybe(newest), _maybe(idle)) for newest, idle in partitions),
-        _maybe(arrived),
-        RowCounts(*map(_whole, counts)),
-        Delays(_whole(delays[0]), float(delays[1]), float(delays[2])) if delays else Delays(),
-        {_text(query): _text(reason) for query, reason in failed.items()},
-        _maybe(departs),
-        _maybe(injected),
-        bool(_whole(ended)),
+        text(site),
+        text(incarnation),
+        whole(epoch),
+        whole(after),
+        whole(upto),
+        whole(step),
+        whole(since),
+        whole(acked),
+        tuple(PartitionProgress(moment(newest), maybe(idle)) for newest, idle in partitions),
+        moment(arrived),
+        RowCounts(*map(count, counts)),
+        Delays(count(delays[0]), real(delays[1]), real(delays[2])) if delays else Delays(),
+        {text(query): text(reason) for query, reason in failed.items()},
+        maybe(departs),
+        moment(injected),
+        bool(whole(ended)),
         anew == [1],
     )
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int:
-        raise TypeError(f"{value!r} is no whole number")
-    return value
-
-
-def _maybe(value: Any) -> int | None:
-    return None if value is None else _whole(value)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
-    return value
