@@ -51,5 +51,17 @@ def test_what_only_some_need_is_imported_when_it_is_needed():
         "pyspark",
         "scipy",
     )
-    program = f"import transom, sys; found = sorted(set({heavy}) & set(sys.modules)); assert not found, found"
+    program = (
+        f"from transom import *; import sys; found = sorted(set({heavy}) & set(sys.modules)); assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_workers_import_no_public_names():
+    """They make partials without Spark SQL, and each would take a second for names that only jobs are written with."""
+    program = (
+        "import transom.engine.execution.splits, sys; found = {'transom.public', 'transom.api'} & set(sys.modules); "
+        "assert not found, found; import transom as tm; assert set(tm.__all__) <= set(dir(tm)); "
+        "assert tm.App and tm.sinks.json and tm.__version__; assert not hasattr(tm, 'no_such_name')"
+    )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,175 +1,26 @@
 """Transom: many windowed streaming queries with stated latency limits on Apache Spark, exact, from PySpark."""
 
-from transom import sinks, sources
-from transom.api.app import App
-from transom.api.gate import Gate, gate
-from transom.api.query import Query
-from transom.api.running import Running
-from transom.api.streams import Stream
-from transom.collections.checkpointing import Recovery
-from transom.collections.collection import Collection
-from transom.collections.view import View
-from transom.engine.changes.requests import Change
-from transom.engine.explain.explanation import Explanation
-from transom.engine.loop.progress import Progress
-from transom.engine.spark.session import session_builder
-from transom.errors import (
-    CheckpointError,
-    DefinitionError,
-    JobChangedError,
-    QueryFailedError,
-    SessionError,
-    SinkError,
-    SourceError,
-    StoppedError,
-    TransomError,
-)
-from transom.model.formats import avro, csv, json, raw, text
-from transom.model.unbounded import unbounded
-from transom.model.watermark import watermark
-from transom.model.window import Window, calendar, cumulate, session_window, sliding, tumbling
-from transom.settings import Settings
-from transom.sinks.base import Sink, WindowResults
-from transom.sources import tables
-from transom.sources.base import Source
-from transom.windows.aggregates.base import Aggregate
-from transom.windows.aggregates.functions import (
-    all_ as all,
-)
-from transom.windows.aggregates.functions import (
-    any_ as any,
-)
-from transom.windows.aggregates.functions import (
-    any_value,
-    approx_count_distinct,
-    approx_top_k,
-    avg,
-    bit_and,
-    bit_or,
-    bit_xor,
-    bool_and,
-    bool_or,
-    collect_list,
-    collect_set,
-    corr,
-    count,
-    count_distinct,
-    count_if,
-    covar_pop,
-    covar_samp,
-    first,
-    histogram_numeric,
-    kurtosis,
-    last,
-    max,
-    max_by,
-    mean,
-    median,
-    min,
-    min_by,
-    mode,
-    percentile,
-    percentile_approx,
-    quantile,
-    skewness,
-    stddev,
-    stddev_pop,
-    stddev_samp,
-    sum,
-    top_k,
-    udaf,
-    var_pop,
-    var_samp,
-    variance,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 __version__ = "0.2.0"
 
-__all__ = [
-    "Aggregate",
-    "App",
-    "Change",
-    "CheckpointError",
-    "Collection",
-    "DefinitionError",
-    "Explanation",
-    "Gate",
-    "JobChangedError",
-    "Progress",
-    "Query",
-    "QueryFailedError",
-    "Recovery",
-    "Running",
-    "SessionError",
-    "Settings",
-    "Sink",
-    "SinkError",
-    "Source",
-    "SourceError",
-    "StoppedError",
-    "Stream",
-    "TransomError",
-    "View",
-    "Window",
-    "WindowResults",
-    "all",
-    "any",
-    "any_value",
-    "approx_count_distinct",
-    "approx_top_k",
-    "avg",
-    "avro",
-    "bit_and",
-    "bit_or",
-    "bit_xor",
-    "bool_and",
-    "bool_or",
-    "calendar",
-    "collect_list",
-    "collect_set",
-    "corr",
-    "count",
-    "count_distinct",
-    "count_if",
-    "covar_pop",
-    "covar_samp",
-    "csv",
-    "cumulate",
-    "first",
-    "gate",
-    "histogram_numeric",
-    "json",
-    "kurtosis",
-    "last",
-    "max",
-    "max_by",
-    "mean",
-    "median",
-    "min",
-    "min_by",
-    "mode",
-    "percentile",
-    "percentile_approx",
-    "quantile",
-    "raw",
-    "session_builder",
-    "session_window",
-    "sinks",
-    "skewness",
-    "sliding",
-    "sources",
-    "stddev",
-    "stddev_pop",
-    "stddev_samp",
-    "sum",
-    "tables",
-    "text",
-    "top_k",
-    "tumbling",
-    "udaf",
-    "unbounded",
-    "var_pop",
-    "var_samp",
-    "variance",
-    "watermark",
-]
+if TYPE_CHECKING:
+    from transom.public import *  # noqa: F403
+    from transom.public import __all__ as __all__
+else:
+    # Importing all takes a second of processor time, and workers, which import single modules, would pay it each.
+    def __getattr__(name: str) -> object:
+        if name.startswith("_") and name != "__all__":
+            raise AttributeError(f"module 'transom' has no attribute {name!r}")
+        public = import_module("transom.public")
+        globals().update({each: getattr(public, each) for each in ["__all__", *public.__all__]})
+        try:
+            return globals()[name]
+        except KeyError:
+            raise AttributeError(f"module 'transom' has no attribute {name!r}") from None
+
+    def __dir__() -> list[str]:
+        from transom.public import __all__ as names
+
+        return sorted({*globals(), *names})
