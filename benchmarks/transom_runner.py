@@ -40,22 +40,21 @@ def _ads() -> DataFrame:
 
 
 class _Watched:
-    """A source that notes when each micro-batch was committed, and leaves the rest to the source in it."""
+    """A source, and when each micro-batch of it was committed."""
 
     def __init__(self, source: Source) -> None:
-        self._source = source
+        self.source = source
         self.committed: list[float] = []
         self.offset: Offset = {}
         """Up to where rows are committed."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._source, name)
+        self._release = source.release
+        source.release = self.release  # type: ignore[method-assign]
 
     def release(self, oldest_needed: Offset) -> None:
         """Note the time, seconds since the epoch; the engine calls this after each commit."""
         self.committed.append(time.time())
         self.offset = oldest_needed
-        self._source.release(oldest_needed)
+        self._release(oldest_needed)
 
 
 def watched(source: str, files_per_cut: int | None) -> _Watched:
@@ -77,7 +76,7 @@ def build(files: _Watched, output: Path, queries: Sequence[Query], **settings: A
     ads = _ads()
     app = tm.App(session(), checkpoint=str(output / "_checkpoint"), **settings)
     events = app.stream(
-        cast("Source", files),
+        files.source,
         event_time="timestamp_millis(event_time)",
         watermark=tm.watermark("0 seconds"),
         name="events",
