@@ -64,10 +64,12 @@ class Runner:
             return rows.filtered(found.is_valid() if step.kind == SEMI else found.is_null(), needed)
         added = {name: (source, kind) for name, source, kind in step.columns if name in needed}
         ours, theirs = keyed.pairs(found, step.kind == LEFT)
-        taken = {name: rows.columns[name].take(ours) for name in needed if name not in added}
+        taken = {name: rows.columns[name] for name in needed if name not in added}
+        if ours is not None:
+            taken = {name: column.take(ours) for name, column in taken.items()}
         for name, (source, kind) in added.items():
             taken[name] = keyed.column(source).take(theirs).cast(kind)
-        return _Rows(taken, len(ours))
+        return _Rows(taken, len(theirs))
 
 
 @dataclass(frozen=True)

@@ -46,13 +46,20 @@ class KeyedRows:
         """Return a column of the rows."""
         return _whole(self.rows, name)
 
-    def pairs(self, found: pa.Array, also_without: bool) -> tuple[pa.Array, pa.Array]:
+    def pairs(self, found: pa.Array, also_without: bool) -> tuple[pa.Array | None, pa.Array]:
         """Return the pairs that a join makes: numbers of rows, and those of rows of the table, in the rows' order.
 
         Args:
             found: The key of each row.
             also_without: Whether a row that finds none makes a pair, with null.
+
+        Returns:
+            None for the numbers of rows where each of them makes one pair.
         """
+        if len(self.keys) == len(self.rows):
+            if also_without or not found.null_count:
+                return None, found
+            return pc.indices_nonzero(found.is_valid()), found.drop_null()
         known = found.is_valid().to_numpy(zero_copy_only=False)
         key = found.fill_null(0).to_numpy(zero_copy_only=False)
         made = np.where(known, np.append(np.diff(self.starts), 0)[key], int(also_without))

@@ -207,23 +207,28 @@ def _made(runner: Runner, rows: pa.RecordBatch) -> pa.RecordBatch:
     return made
 
 
-def lines_of(part: Part, size: int = BLOCK) -> Iterator[bytes]:
-    """Yield the lines of a part, each with its newline, about `size` bytes at a time."""
+def lines_of(part: Part, size: int = BLOCK) -> Iterator[memoryview]:
+    """Yield the lines of a part, each with its newline, about `size` bytes at a time, in the place of those before."""
     with gzip.open(part.path) if part.path.endswith(".gz") else open(part.path, "rb") as file:
         place = _line_from(file, part.start)
         until = None if part.end is None else _line_from(file, part.end)
         file.seek(place)
-        rest = b""
-        while block := file.read(size if until is None else min(size, until - place)):
-            place += len(block)
-            lines = block.rfind(b"\n") + 1
+        memory, held = bytearray(size + 1), 0  # new memory for each block would take as long as reading it
+        while count := file.readinto(
+            memoryview(memory)[held : -1 if until is None else min(held + until - place, size)]
+        ):
+            place, held = place + count, held + count
+            lines = memory.rfind(b"\n", held - count, held) + 1
             if lines:
-                yield rest + block[:lines]
-                rest = block[lines:]
-            else:
-                rest += block
-        if rest:
-            yield rest + b"\n"
+                yield memoryview(memory)[:lines]
+                memory[: held - lines] = memory[lines:held]
+                held -= lines
+            elif held == size:
+                size *= 2
+                memory = memory + bytes(size + 1 - len(memory))
+        if held:
+            memory[held] = ord("\n")
+            yield memoryview(memory)[: held + 1]
 
 
 def _line_from(file: IO[bytes] | gzip.GzipFile, place: int) -> int:
