@@ -19,7 +19,8 @@ from transom.errors import DefinitionError
 
 @pytest.fixture
 def app(spark: SparkSession, tmp_path: Any) -> App:
-    return App(spark, tmp_path / "checkpoint")
+    """Its lane is auto: what is row by row is also known without Spark SQL, or only Spark does it."""
+    return App(spark, tmp_path / "checkpoint", lane="auto")
 
 
 @pytest.fixture(scope="module")

@@ -39,12 +39,12 @@ _NO_ROWS = "only Spark does a lookup, whose table has its rows when a micro-batc
 _THEIRS = "TheirColumn"
 """The kind of a column of a static table."""
 _JOINS = {
-    ("INNER", True): INNER,
-    ("INNER", False): INNER,
-    ("LEFT OUTER", True): LEFT,
-    ("RIGHT OUTER", False): LEFT,
-    ("LEFT SEMI", True): SEMI,
-    ("LEFT ANTI", True): ANTI,
+    ("Inner", True): INNER,
+    ("Inner", False): INNER,
+    ("LeftOuter", True): LEFT,
+    ("RightOuter", False): LEFT,
+    ("LeftSemi", True): SEMI,
+    ("LeftAnti", True): ANTI,
 }
 """Lookups, by Spark's joins and whether the stream is on the left."""
 
@@ -153,9 +153,10 @@ class _Reading:
         """Note a lookup of rows in a static table."""
         sides = [node.left(), node.right()]
         streams = [any(map(self._is_stream, leaves(side))) for side in sides]
-        kind = _JOINS.get((str(node.joinType().sql()), streams[0]))
+        join = str(node.joinType().toString())  # some have no SQL, like those that a subquery becomes
+        kind = _JOINS.get((join, streams[0]))
         if kind is None or all(streams):
-            raise OnlySparkError(f"only Spark does this join ({str(node.joinType().sql()).lower()})")
+            raise OnlySparkError(f"only Spark does this join ({join.partition('(')[0]})")
         stream, static = sides if streams[0] else sides[::-1]
         known = self.read(stream)
         name = f"table {len(self.tables) + 1}"
