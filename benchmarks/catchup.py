@@ -1,4 +1,7 @@
-"""Speed of processing a backlog for 1, 4 and 16 queries, against stock Spark, Flink SQL, DuckDB and Polars."""
+"""Speed of processing a backlog for 1, 4 and 16 queries, against stock Spark, Flink SQL, DuckDB and Polars.
+
+Transom makes partials without Spark SQL (`lane="auto"`), and once more with it.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from benchmarks import flink, results, stock, ysb
 from benchmarks.harness import CORES, Run, benchmark, paired_ratio
+from benchmarks.latency import cpu_seconds
 from benchmarks.worker import Worker
 from benchmarks.ysb import QUERIES, Events, Query
 
@@ -60,10 +64,22 @@ TRIAL_FILES = {1: 8, 4: 8, 16: 4}
 QUICK_TRIAL_FILES = {1: 12}
 
 
+class Speed(NamedTuple):
+    """What an engine made of the input."""
+
+    rows_per_s: float
+    cpu_s_per_m: float
+    """Seconds of processor time per million events, of all its processes."""
+
+
 @cache
 def expected(files: int) -> dict[str, pa.Table]:
     """Return the right results over the first files; computed once."""
     return ysb.oracle(EVENTS, files)
+
+
+_PROCESSES = {"duckdb": "batch", "polars": "batch", "stock_shared": "stock"}
+"""Of engines that share one with another."""
 
 
 class Engines:
@@ -79,24 +95,34 @@ class Engines:
         self.workers = workers
         self.best: dict[int, Setting] = {}
 
-    def time(self, engine: str, queries: int, files: int, **more: Any) -> float:
-        """Run once, compare the results, and return input rows per second."""
+    def time(self, engine: str, queries: int, files: int, **more: Any) -> Speed:
+        """Run once, compare the results, and return how fast it was."""
         source, output = ysb.prefix(self.run.data, EVENTS, files), self.run.fresh("out") / engine
+        worker = self.workers[_PROCESSES.get(engine, engine)]
+        given = self.for_flink(source, files) if engine == "flink" else source
+        before = cpu_seconds(worker.pid)
         directory: Callable[[Query], Path] = lambda query: output / query.name  # noqa: E731
         if engine in ("duckdb", "polars"):
-            report = self.workers["batch"].call("catchup", engine=engine, source=source, output=output, count=queries)
+            report = worker.call("catchup", engine=engine, source=source, output=output, count=queries)
         elif engine == "stock_shared":
-            report = self.workers["stock"].call("shared", source=source, output=output, **more)
+            report = worker.call("shared", source=source, output=output, **more)
             directory = lambda query: output / "all" / f"spec={stock.spec(query)}"  # noqa: E731
         else:
-            given = self.for_flink(source, files) if engine == "flink" else source
-            report = self.workers[engine].call("catchup", source=given, output=output, count=queries, **more)
-        label = f"{engine}, {queries} queries"
+            report = worker.call("catchup", source=given, output=output, count=queries, **more)
+        used = cpu_seconds(worker.pid) - before
+        label = ", ".join([engine, *(f"{name} {value}" for name, value in more.items()), f"{queries} queries"])
         chosen = QUERIES[:queries]
         self.run.check(results.check(label, directory, chosen, expected(files), EVENTS.end_ms(files)))
-        rows = files * EVENTS.per_file / float(report["seconds"])
-        self.run.say(f"{label}, {files} files: {report['seconds']:.2f} s, {rows:,.0f} rows/s")
-        return rows
+        if "lane" in more:
+            native = report["native"] == (more["lane"] == "auto")
+            self.run.check([] if native else [f"{label}: partials were made in the other lane"])
+        rows = files * EVENTS.per_file
+        speed = Speed(rows / float(report["seconds"]), used / rows * 1e6)
+        self.run.say(
+            f"{label}, {files} files: {report['seconds']:.2f} s, {speed.rows_per_s:,.0f} rows/s, "
+            f"{speed.cpu_s_per_m:.2f} CPU s per million"
+        )
+        return speed
 
     def for_flink(self, source: Path, files: int) -> Path:
         """Return the same events as Flink gets them; see `benchmarks.flink`."""
@@ -104,7 +130,11 @@ class Engines:
         self.workers["flink"].call("prepare", source=source, output=target)
         return target
 
-    def stock(self, queries: int, files: int) -> float:
+    def transom(self, queries: int, files: int, lane: str = "auto") -> Speed:
+        """Time Transom; what makes partials is checked, too."""
+        return self.time("transom_runner", queries, files, lane=lane)
+
+    def stock(self, queries: int, files: int) -> Speed:
         """Time stock Spark with the best of its settings for this number of queries."""
         return self.time("stock", queries, files, **vars(self.best[queries]))
 
@@ -115,7 +145,7 @@ class Engines:
             self.best[queries] = self.best[max(self.best)]
             return
         found = {
-            setting: self.time("stock", queries, trial, **vars(setting))
+            setting: self.time("stock", queries, trial, **vars(setting)).rows_per_s
             for setting in (QUICK_SETTINGS if self.run.quick else SETTINGS)
         }
         self.best[queries] = max(found, key=lambda setting: found[setting])
@@ -128,25 +158,28 @@ def measure(engines: Engines, size: Size) -> list[list[object]]:
     same = size.stock_files == size.files
     rates: dict[str, list[float]] = {}
 
-    def note(name: str, rate: float) -> None:
-        rates.setdefault(name, []).append(rate)
+    def note(engine: str, speed: Speed) -> None:
+        for name, value in speed._asdict().items():
+            rates.setdefault(f"{engine}_{name}" if engine else name, []).append(value)
 
-    engines.time("transom_runner", count, size.files)  # untimed, as are stock Spark's trials
+    for lane in ("spark", "auto"):  # untimed, as are stock Spark's trials
+        engines.transom(count, size.files, lane)
     with_flink = "flink" in engines.workers
     if with_flink:
         engines.time("flink", count, size.files)
     for _ in run.repeats(size.repeats, size.reserve):
-        note("rows_per_s", engines.time("transom_runner", count, size.files))
+        note("", engines.transom(count, size.files))
+        note("spark_lane", engines.transom(count, size.files, "spark"))
         if count == 16:
-            note("duckdb_rows_per_s", engines.time("duckdb", count, size.files))
-            note("polars_rows_per_s", engines.time("polars", count, size.files))
+            note("duckdb", engines.time("duckdb", count, size.files))
+            note("polars", engines.time("polars", count, size.files))
             shared = vars(engines.best[count])
-            note("stock_shared_rows_per_s", engines.time("stock_shared", count, size.stock_files, **shared))
+            note("stock_shared", engines.time("stock_shared", count, size.stock_files, **shared))
         if with_flink:
-            note("flink_rows_per_s", engines.time("flink", count, size.files))
-        note("stock_rows_per_s", engines.stock(count, size.stock_files))
+            note("flink", engines.time("flink", count, size.files))
+        note("stock", engines.stock(count, size.stock_files))
         if not same:
-            note("stock_input_rows_per_s", engines.time("transom_runner", count, size.stock_files))
+            note("stock_input", engines.transom(count, size.stock_files))
     ours = rates["rows_per_s" if same else "stock_input_rows_per_s"]
     ratio = paired_ratio(ours, rates["stock_rows_per_s"])
     for name, values in rates.items():
@@ -155,14 +188,17 @@ def measure(engines: Engines, size: Size) -> list[list[object]]:
     rows: list[list[object]] = [
         [
             f"q{count}.{name}",
-            f"{median(values):,.0f}",
-            f"{min(values):,.0f}",
-            f"{max(values):,.0f}",
+            *(f"{value:,.0f}" if name.endswith("rows_per_s") else f"{value:.2f}" for value in _range(values)),
             len(values),
         ]
         for name, values in rates.items()
     ]
     return [*rows, [f"q{count}.ratio", str(ratio), "", "", ratio.repeats]]
+
+
+def _range(values: list[float]) -> tuple[float, float, float]:
+    """Return the median, the least and the largest."""
+    return median(values), min(values), max(values)
 
 
 def main() -> None:
