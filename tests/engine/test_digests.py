@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -137,3 +138,24 @@ def test_a_profile_of_a_file_is_one_to_begin_with() -> None:
     second = of(running())
     second.begin(first.known().profile)
     assert second.known().profile == first.known().profile
+
+
+def test_costs_that_changed_are_believed_and_what_was_before_is_forgotten() -> None:
+    known = of(running())
+    for cut in cuts_of(stream()):
+        known.take(cut)
+    new = stream(row=9e-6)
+    known.changed("s", new, since=1)
+    assert known.known().profile.streams["s"] == replace(new, limit=2.0, after=None)
+
+
+def test_with_other_cores_what_was_measured_becomes_what_was_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = of(running())
+    for cut in cuts_of(stream()):
+        known.take(cut)
+    before = known.known().profile.streams["s"]
+    monkeypatch.setattr(digests, "_machine", lambda streams: Equipment(CORES - 1))
+    assert known.cores() == CORES - 1
+    after = known.known().profile
+    assert (after.equipment.cores, after.streams["s"]) == (CORES - 1, before)
+    assert not known._digests

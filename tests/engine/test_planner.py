@@ -77,7 +77,9 @@ class Running:
         self.tuner, self.threads = Tuner(Tuning(2, {"s": each}), said), AtOnce()
         of: Any = lambda one, now: SimpleNamespace(backlog=SimpleNamespace(rate=self.rates[one.name] / 1e6))  # noqa: E731
         unknown = {} if known is not None else {"s": "too little"}
-        digests: Any = SimpleNamespace(known=lambda: Known(self.known or Profile("", profile().equipment, {}), unknown))
+        digests: Any = SimpleNamespace(
+            known=lambda: Known(self.known or Profile("", profile().equipment, {}), unknown), cores=lambda: 2
+        )
         scheduler: Any = SimpleNamespace(of=of)
         journal: Any = SimpleNamespace(note=self.notes.append)
         self.planner = Planner(streams, digests, scheduler, self.tuner, journal, self.clock, self.threads)  # type: ignore[arg-type]

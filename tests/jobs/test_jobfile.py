@@ -141,6 +141,9 @@ def test_mistakes_name_the_key_and_the_remedy(old: str, new: str, message: str):
         ('"1 minute", {', '"1 minut", {', r"\[\[query\]\] 'fares': window length: '1 minut'"),
         ('watermark = "30 seconds"', 'watermark = "soon"', r"\[source\] 'source': .*'soon' is not a duration"),
         ("[source]", '[settings]\npolicy = "klinc"\n[source]', "policy: there is no 'klinc'.*'klink'"),
+        ("[source]", '[settings]\nlane = "fast"\n[source]', r"job\.toml: \[settings\]: settings: lane is 'fast'\."),
+        ("[source]", "[settings]\nslots = 0\n[source]", r"job\.toml: \[settings\]: settings: slots is 0\."),
+        ("[source]", "[settings]\npoll = 0.5\n[source]", r"job\.toml: \[settings\]: settings: poll is 0\.5\."),
     ],
 )
 def test_what_cannot_work_is_found_in_the_file(old: str, new: str, message: str):

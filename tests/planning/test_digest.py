@@ -73,3 +73,9 @@ def test_cuts_that_say_nothing_of_costs_are_passed_over() -> None:
     assert not digest.cuts(0)
     digest.take(cut(2, stages=(), windows=1), 0)
     assert len(digest.cuts(0)) == 1
+
+
+def test_what_was_before_a_change_is_forgotten() -> None:
+    digest = filled(100)
+    digest.forget_before(60 * SECOND)
+    assert [one.number for one in digest.cuts(100 * SECOND)] == list(range(60, 100))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transom.model.phases import Phase
+from transom.model.phases import WAITS, Phase
 from transom.planning.drift import BETWEEN, CUTS, GAIN, Basis, Drift, pays
 
 PHASES = {Phase.TURN: 0.1, Phase.MAP: 0.2, Phase.COMMIT: 0.01}
@@ -72,8 +72,18 @@ def test_all_phases_together_may_be_off_when_none_is_by_itself() -> None:
     many = dict.fromkeys(Phase, 0.004)
     drift.planned(Basis(0, RATES, {"clicks": many}))
     for _ in range(CUTS):
-        drift.took("clicks", dict.fromkeys(Phase, 0.006))
-    assert drift.reason(RATES, LATER) == "latency of clicks takes 72 ms, and 48 ms were expected"
+        drift.took("clicks", dict.fromkeys((*WAITS, Phase.COMMIT), 0.006), job=0.03)
+    assert drift.reason(RATES, LATER) == "latency of clicks takes 54 ms, and 36 ms were expected"
+
+
+def test_the_latency_is_known_of_cuts_of_whose_jobs_no_phases_are() -> None:
+    drift = planned()
+    for _ in range(CUTS):
+        drift.took("clicks", {Phase.TURN: 0.1, Phase.COMMIT: 0.01}, job=0.2)
+    assert drift.reason(RATES, LATER) is None
+    for _ in range(CUTS):
+        drift.took("clicks", {Phase.TURN: 0.1, Phase.COMMIT: 0.01}, job=0.4)
+    assert drift.reason(RATES, LATER) == "latency of clicks takes 510 ms, and 310 ms were expected"
 
 
 def test_a_cut_of_which_not_all_is_known_says_nothing_of_the_whole() -> None:
@@ -81,6 +91,41 @@ def test_a_cut_of_which_not_all_is_known_says_nothing_of_the_whole() -> None:
     for _ in range(CUTS):
         drift.took("clicks", {Phase.TURN: 0.1})
     assert drift.reason(RATES, LATER) is None
+
+
+def test_what_is_off_as_before_is_no_reason_again_where_another_plan_was_no_better() -> None:
+    drift = planned()
+
+    def cuts(took: float) -> str | None:
+        for _ in range(CUTS):
+            drift.took("clicks", {Phase.MAP: took})
+        return drift.reason(RATES, 9 * LATER)
+
+    assert cuts(0.3) is not None
+    drift.planned(Basis(0, RATES, {"clicks": PHASES}), changed=False)
+    assert cuts(0.3) is None
+    drift.planned(Basis(0, RATES, {"clicks": PHASES}), changed=False)
+    assert cuts(0.3) is None
+    assert cuts(0.5) is not None
+    drift.planned(Basis(0, RATES, {"clicks": PHASES}), changed=True)
+    assert cuts(0.3) is not None
+
+
+def test_something_else_that_was_found_is_a_reason_until_there_is_another_plan() -> None:
+    drift = planned()
+    drift.found("all is new")
+    drift.found("and more")
+    assert drift.reason(RATES, LATER - 1) is None
+    assert drift.reason(RATES, LATER) == "all is new"
+    drift.planned(Basis(LATER, RATES, {"clicks": PHASES}))
+    assert drift.reason(RATES, 3 * LATER) is None
+
+
+@pytest.mark.parametrize("before, now, off", [(4, 3, True), (4, 4, False), (None, 4, False), (4, None, False)])
+def test_other_cores_than_were_planned_for(before: int | None, now: int | None, off: bool) -> None:
+    drift = Drift()
+    drift.planned(Basis(0, RATES, {"clicks": PHASES}, before))
+    assert drift.reason(RATES, LATER, now) == ("there are 3 cores, and there were 4" if off else None)
 
 
 def test_one_wild_cut_and_what_is_long_ago_do_not_count() -> None:

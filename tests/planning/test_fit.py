@@ -13,7 +13,7 @@ from transom.errors import DefinitionError
 from transom.model.phases import CutPhases, Phase, StageTasks
 from transom.model.tuning import StreamTuning
 from transom.planning.cuts import Cutting
-from transom.planning.fit import LEAST, Nature, fit
+from transom.planning.fit import LEAST, Nature, _parts, fit
 from transom.planning.moments import Moments
 from transom.planning.phases import CUT
 from transom.planning.profile import Equipment, Profile, StreamProfile
@@ -144,3 +144,21 @@ def test_a_row_takes_at_least_its_processor_time_where_the_clock_shows_nothing()
 
     found = fit("s", [beside_others(cut) for cut in cuts_of(stream())], CORES, Nature())
     assert found.cost(Phase.MAP).each == pytest.approx(5e-6, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "tasks, allowed, before, parts",
+    [
+        (1, 1, 0, 0),  # one task was all that settings allowed: nothing is known of the source
+        (1, 4, 0, 1),
+        (1, 0, 0, 1),
+        (4, 4, 0, 0),
+        (1, 1, 3, 3),
+        (3, 3, 2, 0),
+    ],
+)
+def test_how_far_a_source_can_be_divided_only_cuts_say_that_had_fewer_tasks_than_allowed(
+    tasks: int, allowed: int, before: int, parts: int
+) -> None:
+    cuts = [CutPhases("s", 1, 100, {}, tasks=tasks, allowed=allowed)]
+    assert _parts(cuts, 4, before) == parts

@@ -67,6 +67,8 @@ def build_job(spec: JobSpec, spark: SparkSession, checkpoint: str | None = None,
             'Add checkpoint = "directory" at its top, or give --checkpoint.',
         )
     Keys(spec.file, "[settings]", spec.settings, tuple(one.name for one in fields(Settings)))
+    with standing_in(spec.file, "[settings]"):
+        Settings.of(spec.settings)
     app = tm.App(spark, checkpoint=directory, name=spec.name, site=site, **spec.settings)
     queries = _Queries(spec, app)
     for source in spec.sources:

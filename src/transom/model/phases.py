@@ -97,6 +97,8 @@ class CutPhases:
     """These windows."""
     batching_at_source: float | None = None
     """Mean time from the events to the arrival of their rows, before all phases; None where it was not measured."""
+    allowed: int = 0
+    """Tasks that its settings allow; 0 for as many as its source has parts."""
 
     @property
     def total(self) -> float:

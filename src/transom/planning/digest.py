@@ -51,6 +51,10 @@ class Digest:
         self._forget(now)
         return [cut for _, _, cut in self._kept]
 
+    def forget_before(self, moment: Micros) -> None:
+        """Forget the cuts that were taken in before a moment, monotonic time: what is so since then counts alone."""
+        self._kept = [each for each in self._kept if each[0] >= moment]
+
     def _forget(self, now: Micros) -> None:
         if len(self._kept) < MOST // 4:
             self._rarer = 0

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from transom.model.phases import Phase
+from transom.model.phases import WAITS, Phase
 from transom.model.time import MICROS_PER_SECOND, Micros
+from transom.planning.phases import CUT
 
 OFF = 0.2
 """So far off, as a part of what was expected, nothing is said."""
@@ -21,7 +22,7 @@ BETWEEN: Micros = 60 * MICROS_PER_SECOND
 GAIN = 0.05
 """A plan that is better by less changes nothing."""
 WHOLE = "latency"
-"""All phases together."""
+"""The phases from the arrival of rows to their commit, together."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Basis:
     """Rows per second of each stream."""
     phases: Mapping[str, Mapping[Phase, float]] = field(default_factory=dict)
     """Mean seconds of each phase of each stream; streams that cannot keep up have none."""
+    cores: int | None = None
+    """Cores that there were; None if that is unknown."""
 
 
 class Drift:
@@ -42,47 +45,81 @@ class Drift:
     def __init__(self) -> None:
         self._basis: Basis | None = None
         self._seen: dict[tuple[str, str], deque[float]] = {}
+        self._excused: dict[tuple[str, str], float] = {}
+        """What phases took that were off, where another plan was no better."""
+        self._found: str | None = None
 
-    def planned(self, basis: Basis) -> None:
-        """Begin anew with another plan."""
-        self._basis = basis
+    def planned(self, basis: Basis, changed: bool = True) -> None:
+        """Begin anew with another plan.
+
+        Args:
+            basis: What it is for, and what it says.
+            changed: Whether settings changed by it. Where none did, what is off as it was says nothing new.
+        """
+        known = {} if changed else {key: fmean(values) for key, values in self._seen.items() if len(values) >= CUTS}
+        self._excused = {} if changed else self._excused | known
+        self._basis, self._found = basis, None
         self._seen.clear()
 
-    def took(self, stream: str, seconds: Mapping[Phase, float]) -> None:
-        """Note the phases of a cut, as far as they are known."""
+    def took(self, stream: str, seconds: Mapping[Phase, float], job: float | None = None) -> None:
+        """Note a cut.
+
+        Args:
+            stream: Its stream.
+            seconds: Its phases, as far as they are known.
+            job: Seconds of its job, whose phases may be unknown.
+        """
         if self._basis is None:
             return
-        expected = self._basis.phases.get(stream, {})
         for phase, each in seconds.items():
             self._note(stream, str(phase), each)
-        if expected and expected.keys() <= seconds.keys():
-            self._note(stream, WHOLE, sum(seconds[phase] for phase in expected))
+        if job is not None and Phase.COMMIT in seconds:
+            waits = sum(seconds.get(phase, 0.0) for phase in WAITS)
+            self._note(stream, WHOLE, waits + job + seconds[Phase.COMMIT])
 
     def _note(self, stream: str, what: str, seconds: float) -> None:
         self._seen.setdefault((stream, what), deque(maxlen=CUTS)).append(seconds)
 
-    def reason(self, rates: Mapping[str, float], now: Micros) -> str | None:
+    def found(self, reason: str) -> None:
+        """Note that something else than phases and rates is not as it was planned for."""
+        self._found = self._found or reason
+
+    def moved(self, rates: Mapping[str, float]) -> str | None:
+        """Return which rate is not the one that was planned for, for people; None if all are."""
+        for stream, rate in rates.items():
+            before = 0.0 if self._basis is None else self._basis.rates.get(stream, 0.0)
+            if _is_off(rate, before):
+                return f"{stream} has {rate:,.0f} rows/s, and {before:,.0f} were planned for"
+        return None
+
+    def reason(self, rates: Mapping[str, float], now: Micros, cores: int | None = None) -> str | None:
         """Return why it is time for another plan, for people; None while it is not.
 
         Args:
             rates: Rows per second of each stream, as they come now.
             now: Monotonic time.
+            cores: That there are now; None if that is unknown.
         """
-        if self._basis is None:
+        basis = self._basis
+        if basis is None:
             return "nothing was planned so far"
-        if now < self._basis.at + BETWEEN:
+        if now < basis.at + BETWEEN:
             return None
-        for stream, rate in rates.items():
-            before = self._basis.rates.get(stream, 0.0)
-            if _is_off(rate, before):
-                return f"{stream} has {rate:,.0f} rows/s, and {before:,.0f} were planned for"
+        if cores is not None and basis.cores is not None and cores != basis.cores:
+            return f"there are {cores} cores, and there were {basis.cores}"
+        return self._found or self.moved(rates) or self._off(basis)
+
+    def _off(self, basis: Basis) -> str | None:
+        """Return which phase takes another time than a plan says."""
         for (stream, what), values in self._seen.items():
-            said = self._basis.phases.get(stream, {})
-            expected = sum(said.values()) if what == WHOLE else said.get(Phase(what))
-            if expected is None or len(values) < CUTS:
+            said = basis.phases.get(stream, {})
+            some = (*WAITS, *CUT) if what == WHOLE else (Phase(what),)
+            expected = sum(said[phase] for phase in some if phase in said)
+            if not expected or len(values) < CUTS:
                 continue
             found = fmean(sorted(values)[1:-1])
-            if _is_off(found, expected) and abs(found - expected) > SHORT:
+            excused = self._excused.get((stream, what), expected)
+            if all(_is_off(found, each) and abs(found - each) > SHORT for each in (expected, excused)):
                 return f"{what} of {stream} takes {1e3 * found:,.0f} ms, and {1e3 * expected:,.0f} ms were expected"
         return None
 

@@ -83,7 +83,6 @@ def fit(
     rows = sum(cut.rows for cut in cuts)
     closings = windows / nature.windows if nature.windows else rows
     partials = _partials(read, nature.pane / nature.closing * rows / closings if nature.windows else 0.0, before)
-    widest = max(_tasks(cut) for cut in read)
     profile = StreamProfile(
         costs=_costs(cuts, read, partials, cores, nature, {} if before is None else before.costs),
         keys=partials.curve,
@@ -95,7 +94,7 @@ def fit(
         flowing=not nature.windows,
         merged=results / closings,
         results=results / closings,
-        parts=widest if widest < cores else 0,
+        parts=_parts(read, cores, 0 if before is None else before.parts),
         limit=nature.limit,
         after=nature.after,
         cuts=len(read),
@@ -231,6 +230,20 @@ def _each(cuts: Sequence[CutPhases], of: Callable[[StageTasks], float]) -> float
     """Return what all stages had of something, for each row of the cuts."""
     rows = sum(cut.rows for cut in cuts)
     return sum(of(stage) for cut in cuts for stage in cut.stages) / rows if rows else 0.0
+
+
+def _parts(cuts: Sequence[CutPhases], cores: int, before: int) -> int:
+    """Return the tasks that a cut can be divided into at most; 0 for no bound that is known.
+
+    Args:
+        cuts: That were measured. Those that have as many tasks as they were allowed say of no bound.
+        cores: That ran their tasks.
+        before: The bound that was known.
+    """
+    widest = max(_tasks(cut) for cut in cuts)
+    if any(_tasks(cut) < cut.allowed or not cut.allowed for cut in cuts):
+        return widest if widest < cores else 0
+    return before if widest <= before else 0
 
 
 def _tasks(cut: CutPhases) -> int:

@@ -72,6 +72,8 @@ class StreamLatency:
     """From the arrival of the watermark that completes windows to their results, with the streams before it."""
     record: Moments = NEVER
     """From the arrival of a row to its commit."""
+    cores: float = math.inf
+    """Cores that all else leaves to its tasks, on average."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,8 @@ class Model:
         for state in self._states.values():
             if not math.isfinite(state.cycle):
                 state.cycle, state.rows = STALLED, self._rates[state.name] * STALLED
-        return Prediction(dict.fromkeys(self._states, StreamLatency(math.inf)), self._loads())
+        stalled = {name: StreamLatency(math.inf, cores=state.cutting.free) for name, state in self._states.items()}
+        return Prediction(stalled, self._loads())
 
     # ---- streams beside each other
 
@@ -269,7 +272,7 @@ class Model:
         mean = {phase: mixed([(weight, phases[phase]) for weight, phases in parts]) for phase in Phase}
         record = mixed([(weight, _total(phases, (*WAITS, *CUT))) for weight, phases in parts])
         result = mixed([(weight, _total(phases, tuple(Phase))) for weight, phases in parts])
-        return StreamLatency(state.cycle, state.rows, mean, result, record)
+        return StreamLatency(state.cycle, state.rows, mean, result, record, state.cutting.free)
 
     def _phases(self, name: str, rows: float) -> dict[Phase, Moments]:
         """Return the phases of a result whose rows come while a cut of so many rows is under way."""

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,6 +48,8 @@ class Digests:
         self._look = look
         self._now = now
         self._machine = Equipment(1)
+        self._asked = False
+        """Whether it is known."""
         self._digests: defaultdict[tuple[str, str], Digest] = defaultdict(Digest)
         self._before: dict[tuple[str, str], StreamProfile] = {}
         """What was known at the start, by an earlier run or a file."""
@@ -64,10 +67,37 @@ class Digests:
         if cut.number > self._since.get(cut.stream, -1):
             self._digests[cut.stream, way].take(cut, self._now())
 
+    def way(self, name: str) -> str | None:
+        """Return a digest of how the cuts of a stream were computed the last time; None while it had none."""
+        return self._ways.get(name)
+
+    def changed(self, name: str, profile: StreamProfile, since: Micros) -> None:
+        """Let what is known of a stream begin anew: its costs have changed.
+
+        Args:
+            name: Of the stream.
+            profile: What they are now, until enough is measured.
+            since: When they changed, monotonic time; cuts before that are forgotten.
+        """
+        where = name, self._ways[name]
+        self._before[where] = profile
+        self._digests[where].forget_before(since)
+
+    def cores(self) -> int:
+        """Return the cores that run tasks now; with others than before, what was measured becomes what was known."""
+        machine = _machine(self._streams) or self._machine
+        if self._asked and machine.cores != self._machine.cores:
+            for name, stream in self._streams.items():
+                with suppress(DefinitionError):
+                    self._before[name, way_of(stream)] = self._profile(stream)
+            self._digests.clear()
+        self._machine, self._asked = machine, True
+        return machine.cores
+
     def known(self) -> Known:
         """Return the profile of the streams as they are computed now."""
         found, unknown = dict[str, StreamProfile](), dict[str, str]()
-        self._machine = _machine(self._streams) or self._machine
+        self.cores()
         for name, stream in self._streams.items():
             try:
                 found[name] = self._profile(stream)

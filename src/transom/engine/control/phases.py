@@ -11,12 +11,14 @@ from transom.engine.spark.stages import JobTimes
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.model.phases import OF_A_JOB, CutPhases, Phase, StageTasks
 from transom.model.time import MICROS_PER_SECOND, Micros
+from transom.model.tuning import StreamTuning
 from transom.scheduling.waits import mean_waits
 
 WATCHED = 8
 """Of every so many cuts that read rows, Spark's status store is asked about one."""
 KEPT = 64
 """Cuts of a stream that are remembered."""
+DEFAULT = StreamTuning()
 JOB = "job"
 """The phases of a job together."""
 MOST_OPEN = 64
@@ -34,6 +36,8 @@ class _Measured:
     """What the stream waited for before it began."""
     oldest: Micros | None = None
     """Arrival of the first of its rows."""
+    tuning: StreamTuning = DEFAULT
+    """By which it was divided."""
     rows: int = 0
     partials: int = 0
     results: int = 0
@@ -99,6 +103,7 @@ class _Measured:
             self.results,
             self.windows,
             self.batching,
+            self.tuning.tasks(self.rows) or 0,
         )
 
 
@@ -113,6 +118,8 @@ class PhaseRecorder:
     def __init__(self, on_cut: Callable[[CutPhases], None] = lambda phases: None, every: int = WATCHED) -> None:
         self.on_cut = on_cut
         self._every = every
+        self.closely: set[str] = set()
+        """Streams of which Spark is asked about every cut."""
         self._lines: defaultdict[str, list[tuple[Micros, Phase]]] = defaultdict(list)
         self._read: defaultdict[str, int] = defaultdict(int)
         """Cuts of each stream that read rows."""
@@ -132,7 +139,9 @@ class PhaseRecorder:
         if not line or line[-1][1] is not phase:
             line.append((now, phase))
 
-    def started(self, stream: str, cut: LoggedCut, oldest: Micros | None, now: Micros) -> None:
+    def started(
+        self, stream: str, cut: LoggedCut, oldest: Micros | None, now: Micros, tuning: StreamTuning = DEFAULT
+    ) -> None:
         """Note that a cut begins: nothing of it is logged.
 
         Args:
@@ -140,16 +149,17 @@ class PhaseRecorder:
             cut: The cut.
             oldest: Arrival of the first row that waits.
             now: The time.
+            tuning: By which it is divided.
         """
         if cut.empty:
             return
-        self._under_way[stream] = _Measured(stream, cut.number, now, tuple(self._lines[stream]), oldest)
+        self._under_way[stream] = _Measured(stream, cut.number, now, tuple(self._lines[stream]), oldest, tuning)
         self._lines[stream] = [(now, Phase.TURN)]
 
     def watches(self, stream: str) -> bool:
         """Tell whether Spark should be asked about the tasks of the cut that begins."""
         self._read[stream] += 1
-        return self._read[stream] % self._every == 1 % self._every
+        return stream in self.closely or self._read[stream] % self._every == 1 % self._every
 
     def logged(self, stream: str, cut: LoggedCut, due: bool, now: Micros) -> None:
         """Note that a cut is logged, and whether it closes windows."""

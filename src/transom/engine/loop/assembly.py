@@ -18,6 +18,7 @@ from transom.engine.loop.backpressure import Backpressure
 from transom.engine.loop.batches import Cuts
 from transom.engine.loop.beginning import Beginning
 from transom.engine.loop.changing import Changer
+from transom.engine.loop.costwatch import CostWatch
 from transom.engine.loop.delivery import Delivery
 from transom.engine.loop.ending import Ending
 from transom.engine.loop.expectation import Expectation
@@ -110,7 +111,8 @@ def make_loop(
     if settings.plan != OFF:
         if outside.profile is not None:
             digests.begin(outside.profile)
-        planner = Planner(streams, digests, scheduler, tuner, journal, clock)
+        watch = CostWatch(streams, digests, clock, phases.closely)
+        planner = Planner(streams, digests, scheduler, tuner, journal, clock, watch=watch)
         phases.on_cut = _both(phases.on_cut, planner.take)
     changer = Changer(streams, sinks, delivery, journal, outside.requests, outside.forget, tuner)
     smallest = settings.snapshot_bytes

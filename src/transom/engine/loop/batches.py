@@ -155,7 +155,8 @@ class Cuts:
         """Log what decides the cut, start its job, and close, or begin to, the windows that its watermark completes."""
         due = stream.has_due(cut.watermark, cut.at)
         now = self._clock.monotonic()
-        self._phases.started(stream.name, cut, self._scheduler.of(stream, now).backlog.since, now)
+        since = self._scheduler.of(stream, now).backlog.since
+        self._phases.started(stream.name, cut, since, now, stream.options.tuning)
         self._journal.log(Begun(stream.name, cut).to_json(), sync=due)
         self._phases.logged(stream.name, cut, due, self._clock.monotonic())
         self._journal.step("cut logged")

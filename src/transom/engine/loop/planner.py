@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from transom.engine.control.digests import Digests
 from transom.engine.control.scheduler import Scheduler
 from transom.engine.execution.threads import Threads
+from transom.engine.loop.costwatch import CostWatch
 from transom.engine.loop.journal import Journal
 from transom.engine.loop.tuning import Tuner, keeping
 from transom.engine.streams.stream import RunningStream
@@ -27,7 +30,9 @@ SMOOTH = 0.1
 AGAIN: Micros = 10 * MICROS_PER_SECOND
 """Time until the next try while costs are not known."""
 SETTLED = 10
-"""Looks after which a rate is known."""
+"""Looks after which a rate is known, or known anew when it has moved."""
+CORES = 5
+"""Of so many looks one asks how many cores there are."""
 LEAST_RATE = 1.0
 """While a stream has fewer rows per second, nothing is planned: settings would follow from nothing."""
 LEAST_TASK = 1_000
@@ -87,6 +92,8 @@ class Planner:
     clock: Clock
     threads: Threads = field(default_factory=lambda: Threads(1, "transom-plan"))
     """Make the plans."""
+    watch: CostWatch | None = None
+    """Watches what cuts cost."""
     drift: Drift = field(default_factory=Drift)
     expected: dict[str, Micros] = field(default_factory=dict)
     """Mean latency of the streams that keep up, as the last plan says."""
@@ -95,14 +102,24 @@ class Planner:
     _next: Micros = 0
     _missed: bool = False
     """Whether the last plan did not keep the limits."""
-    _asked: tuple[Future[Decision], Goal, str] | None = None
-    """The plan that is being made, with what for and why."""
+    _asked: tuple[Future[Decision], Profile, Goal, str] | None = None
+    """The plan that is being made, with what of, what for and why."""
+    _planned: bool = False
+    """Whether there was a plan."""
+    _last: dict[str, deque[float]] = field(default_factory=dict)
+    """Rates of the last looks."""
+    _moving: int = 0
+    """Looks since a rate is another one."""
+    _cores: int | None = None
     _failed: bool = False
     """Whether the last plan could not be made."""
 
     def take(self, cut: CutPhases) -> None:
         """Take in the phases of a cut."""
-        self.drift.took(cut.stream, cut.seconds)
+        self.drift.took(cut.stream, cut.seconds, cut.job)
+        new = None if self.watch is None else self.watch.take(cut)
+        if new is not None:
+            self.drift.found(new)
 
     def look(self) -> None:
         """Have another plan made if it is time for one, and follow the one that is made if it pays."""
@@ -110,26 +127,43 @@ class Planner:
         if now < self._next:
             return
         self._next = now + EVERY
-        for name, stream in self.streams.items():
-            rate = self.scheduler.of(stream, now).backlog.rate * MICROS_PER_SECOND
-            before = self._rates.setdefault(name, rate)
-            self._rates[name] = before + max(SMOOTH, 1 / (self._looks + 1)) * (rate - before)
-        self._looks += 1
+        self._take_rates(now)
         if self._asked is not None:
             self._follow(*self._asked, now)
             return
         known = self._looks >= SETTLED and min(self._rates.values()) >= LEAST_RATE
-        reason = self.drift.reason(self._rates, now) if known else None
-        if reason is None:
+        reason = self.drift.reason(self._rates, now, self._count_cores()) if known else None
+        # A rate that moves has not arrived yet: a plan for where it was on its way must do for a minute.
+        moving = known and self._planned and self.drift.moved(self._rates) is not None
+        self._moving = self._moving + 1 if moving else 0
+        if reason is None or 0 < self._moving < SETTLED:
             return
         costs = self.digests.known()
+        if self._moving:
+            self._rates = {name: fmean(rates) for name, rates in self._last.items()}
         goal = self._goal(costs.profile)
         if goal is None or costs.unknown:
             self._next = now + AGAIN
             return
         tuner = self.tuner
         made = self.threads.submit(decide, costs.profile, goal, tuner.tuning, tuner.said, tuner.given, tuner.poll)
-        self._asked = made, goal, reason
+        self._asked = made, costs.profile, goal, reason
+
+    def _take_rates(self, now: Micros) -> None:
+        for name, stream in self.streams.items():
+            rate = self.scheduler.of(stream, now).backlog.rate * MICROS_PER_SECOND
+            self._last.setdefault(name, deque(maxlen=SETTLED)).append(rate)
+            before = self._rates.setdefault(name, rate)
+            self._rates[name] = before + max(SMOOTH, 1 / (self._looks + 1)) * (rate - before)
+        self._looks += 1
+
+    def _count_cores(self) -> int | None:
+        """Return the cores that there are, asked for now and then."""
+        if self._looks % CORES == 0:
+            before, self._cores = self._cores, self.digests.cores()
+            if self.watch is not None and before not in (None, self._cores):
+                self.watch.stop()
+        return self._cores
 
     def close(self) -> None:
         """End; nobody waits for a plan that is being made."""
@@ -142,13 +176,14 @@ class Planner:
         share = max((target.quantile for target in targets if target is not None), default=0.99)
         return Goal(dict(self._rates), limits, share) if limits else None
 
-    def _follow(self, made: Future[Decision], goal: Goal, reason: str, now: Micros) -> None:
+    def _follow(self, made: Future[Decision], profile: Profile, goal: Goal, reason: str, now: Micros) -> None:
         """Follow a plan, if it is made."""
         if not made.done():
             return
-        self._asked = None
+        self._asked, self._planned = None, True
+        cores = profile.equipment.cores
         if error := made.exception():
-            self.drift.planned(Basis(now, goal.rates))
+            self.drift.planned(Basis(now, goal.rates, cores=cores))
             if not self._failed:
                 self.journal.note(f"No plan can be made, so settings stay: {type(error).__name__}: {error}.")
             self._failed = True
@@ -161,7 +196,9 @@ class Planner:
             for name, each in decision.choice.prediction.streams.items()
             if each.result.finite
         }
-        self.drift.planned(Basis(now, goal.rates, phases))
+        self.drift.planned(Basis(now, goal.rates, phases, cores), decision.changes)
+        if self.watch is not None:
+            self.watch.planned(profile, self.tuner.tuning, decision.choice.prediction, goal.rates)
         self.expected = {name: round(MICROS_PER_SECOND * sum(each.values())) for name, each in phases.items()}
         self._tell(decision.choice, goal)
 

@@ -1,0 +1,168 @@
+"""Whether the cuts of a stream cost something else from some moment on: seen by all of them, not only by sampled ones.
+
+The time of a cut's job and commit is known of every cut, its phases only of those about which Spark was asked. So the
+time is compared with what a profile says of a cut with these rows, and two cumulative sums (Page 1954) of the logarithm
+of the ratio, less what is allowed, tell when it is too long or too short, and since when. How much of it is which phase
+say the cuts since then of which the phases are known; while there is doubt, Spark should be asked about each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from transom.model.phases import CutPhases, Phase
+from transom.model.time import Micros
+from transom.model.tuning import StreamTuning
+from transom.planning.cuts import AT_ONCE, Cutting
+from transom.planning.fit import LEAST
+from transom.planning.moments import Moments
+from transom.planning.phases import CUT, TASKS
+from transom.planning.profile import PhaseCost, StreamProfile
+
+ALLOWED = math.log(1.1)
+"""So far off, in logarithms, cuts may be; half of what should be found."""
+WILD = math.log(3.0)
+"""A cut counts as no more off than this, so that a single one says nothing."""
+ENOUGH = 1.2
+"""What the sums must reach."""
+PATIENCE = 6.0
+"""Or so many times the squared deviation of single cuts over what is allowed: noise alone gets there about once in
+e^12 cuts."""
+DOUBT = 0.3
+"""From this share of it on there is doubt."""
+OFF = math.log(1.15)
+"""So far off must be the median of the cuts since then."""
+ASKED = 2
+"""Cuts of which the phases are known, to tell which phase it is; twice the sum is enough without them."""
+KNOWN = 0.1
+"""A phase is another one if it is off by such a share, and by `SHORT`."""
+SHORT = 0.002
+"""Seconds."""
+KEPT = 64
+"""Cuts that are looked at."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is new."""
+
+    since: Micros
+    """Monotonic time at which the first cut was committed that was so."""
+    ratio: float
+    """What cuts take, over what they took before."""
+    profile: StreamProfile
+    """What phases cost now."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    at: Micros
+    cut: CutPhases
+    off: float
+    """Logarithm of what it took over what was expected."""
+
+
+class Shift:
+    """Compares the cuts of a stream with a profile.
+
+    Args:
+        profile: What phases cost.
+        tuning: By which cuts are divided.
+        cores: That there are.
+        free: Of them, what all else leaves on average.
+        rate: Rows that come in a second.
+        learning: Of so many cuts the phases should be known before Spark is asked more rarely.
+    """
+
+    def __init__(
+        self, profile: StreamProfile, tuning: StreamTuning, cores: int, free: float, rate: float, learning: int = 0
+    ) -> None:
+        self.profile = profile
+        self._place = tuning, cores, free, rate
+        self._cutting = Cutting(profile, *self._place)
+        self._cores, self._learning = cores, learning
+        self._seen: deque[_Seen] = deque(maxlen=KEPT)
+        self._sums = [0.0, 0.0]
+        """How much too long cuts are, and how much too short."""
+        self._counts = [0, 0]
+        """Cuts since these were nothing."""
+        self._scv: float | None = None
+
+    def take(self, cut: CutPhases, now: Micros) -> None:
+        """Take in a cut.
+
+        Args:
+            cut: It; counts if it had a job.
+            now: Monotonic time.
+        """
+        took = _took(cut)
+        expected = self._cutting.seconds(cut.rows) if cut.rows else 0.0
+        if took <= 0 or expected <= 0:
+            return
+        if self._scv is None:
+            time: Moments = sum((self._cutting.of(cut.rows).phase(phase) for phase in CUT), AT_ONCE)
+            self._scv = time.variance / time.mean**2
+        self._learning -= bool(cut.stages)
+        off = math.log(took / expected) + self._scv / 2  # the mean of logarithms is so much less
+        off = min(WILD, max(-WILD, off))
+        self._seen.append(_Seen(now, cut, off))
+        for side, more in enumerate((off, -off)):
+            self._sums[side] = max(0.0, self._sums[side] + more - ALLOWED)
+            self._counts[side] = self._counts[side] + 1 if self._sums[side] else 0
+
+    @property
+    def asks(self) -> bool:
+        """Whether Spark should be asked about each cut."""
+        return self._learning > 0 or max(self._sums) >= DOUBT * self._enough
+
+    @property
+    def _enough(self) -> float:
+        return max(ENOUGH, PATIENCE * (self._scv or 0.0) / ALLOWED)
+
+    def found(self) -> Change | None:
+        """Return what is new, once that is sure; None before."""
+        side = 0 if self._sums[0] >= self._sums[1] else 1
+        if self._sums[side] < self._enough:
+            return None
+        since = list(self._seen)[-self._counts[side] :]
+        if abs(median(each.off for each in since)) < OFF:  # a few wild ones
+            return None
+        asked = [each.cut for each in since if each.cut.stages]
+        if len(asked) < ASKED and self._sums[side] < 2 * self._enough:
+            return None
+        ratio = median(_took(each.cut) / self._cutting.seconds(each.cut.rows) for each in since)
+        costs = (
+            {phase: self._mended(phase, asked) for phase in CUT}
+            if len(asked) >= ASKED
+            else {phase: _times(self.profile.cost(phase), ratio) for phase in CUT}
+        )
+        return Change(since[0].at, ratio, replace(self.profile, costs={**self.profile.costs, **costs}))
+
+    def after(self, change: Change) -> Shift:
+        """Return the comparison with what phases cost since a change; they should be known soon."""
+        return Shift(change.profile, *self._place, learning=LEAST)
+
+    def _mended(self, phase: Phase, cuts: Sequence[CutPhases]) -> PhaseCost:
+        """Return what a phase costs by some cuts: so many times what it did; or more, where it was nearly nothing."""
+        cost, whole = self.profile.cost(phase), [self._cutting.of(cut.rows) for cut in cuts]
+        took = median(cut.seconds.get(phase, 0.0) for cut in cuts)
+        expected = median(cut.mean(phase) for cut in whole)
+        if abs(took - expected) <= max(SHORT, KNOWN * expected):
+            return cost
+        if expected > SHORT:
+            return _times(cost, took / expected)
+        tasks = median(cut.tasks if phase is Phase.MAP else cut.behind for cut in whole) if phase in TASKS else 1
+        return replace(cost, fixed=cost.fixed + (took - expected) / max(1.0, tasks / self._cores))
+
+
+def _took(cut: CutPhases) -> float:
+    """Return the seconds from the start of a cut to its commit; 0 without a job."""
+    return 0.0 if cut.job is None else cut.job + cut.seconds.get(Phase.COMMIT, 0.0)
+
+
+def _times(cost: PhaseCost, ratio: float) -> PhaseCost:
+    return replace(cost, fixed=ratio * cost.fixed, each=ratio * cost.each)

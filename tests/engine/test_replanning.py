@@ -1,0 +1,82 @@
+"""Transcripts of applications that plan as they run: how soon limits are kept again, how often settings change."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from tests.engine.planned_world import World, always, at, profile
+
+CHANGE = 120.0
+"""Seconds, in the virtual time of the transcripts."""
+AGAIN = 60.0
+"""Seconds in which limits are kept again."""
+
+
+def kept_again(world: World, since: float = CHANGE) -> bool:
+    return all(moment <= since + AGAIN for moment in world.late(since))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_row_that_costs_twice_as_much_is_planned_for(monkeypatch: Any, seed: int, asked: bool) -> None:
+    world = World(monkeypatch, profile(2), row=at(CHANGE, 3e-4, 6e-4), seed=seed, asked=asked).run(300)
+    assert world.late(CHANGE)  # as one core does not do it
+    assert kept_again(world)
+    changes = world.changes(CHANGE)
+    assert 1 <= len(changes) <= 2
+    assert changes[0][1].startswith("as cuts of s take ")
+    assert not world.changes(0)[: -len(changes)]
+    learned = world.digests.known().profile.streams["s"]
+    if asked:
+        assert learned.costs["map"].each == pytest.approx(6e-4, rel=0.1)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_row_that_costs_half_is_found_and_settings_do_not_flap(monkeypatch: Any, seed: int) -> None:
+    world = World(monkeypatch, profile(2, row=6e-4), row=at(CHANGE, 6e-4, 3e-4), seed=seed).run(300)
+    assert not world.late(30)
+    assert len(world.changes(CHANGE)) <= 2
+    assert world.digests.known().profile.streams["s"].costs["map"].each == pytest.approx(3e-4, rel=0.15)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_rate_that_rises_by_half_is_planned_for_once(monkeypatch: Any, seed: int) -> None:
+    world = World(monkeypatch, profile(2), rate=at(CHANGE, 2_000, 3_000), seed=seed).run(300)
+    assert kept_again(world)
+    assert len(world.changes(CHANGE)) == 1
+    assert world.planner.drift.moved({"s": 3_000.0}) is None
+    assert world.planner.drift.moved({"s": 2_550.0}) is None  # it was planned for nearly all of it
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_cores_that_go_are_planned_for_and_no_cost_of_rows_is_taken_for_it(monkeypatch: Any, seed: int) -> None:
+    known = profile(4, row=6e-4)
+    world = World(monkeypatch, known, row=always(6e-4), cores=at(CHANGE, 4, 2), seed=seed).run(300)
+    assert kept_again(world)
+    assert len(world.changes(CHANGE)) <= 2
+    assert world.planner.drift.reason({"s": 2_000.0}, world.clock.monotonic() + 90_000_000, 4) == (
+        "there are 4 cores, and there were 2"
+    )
+    assert world.digests.known().profile.streams["s"].costs["map"].each == pytest.approx(6e-4, rel=0.15)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_overload_that_comes_and_goes_is_told_and_leaves_settings_right(monkeypatch: Any, seed: int) -> None:
+    world = World(monkeypatch, profile(2), rate=lambda second: 9_000 if 120 <= second < 150 else 2_000.0, seed=seed)
+    world.run(420)
+    assert [note.split(" rows/s")[0].split(" ")[0] for note in world.notes] == ["s", "All"]
+    assert "cannot keep its limit" in world.notes[0]
+    assert len(world.changes(CHANGE)) <= 3
+    assert not world.late(300)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("noise", [0.01, 0.1])
+def test_nothing_changes_while_nothing_is_new(monkeypatch: Any, seed: int, noise: float) -> None:
+    def rate(second: float) -> float:
+        return 2_000 * (1 + random.Random(second).uniform(-0.1, 0.1))
+
+    world = World(monkeypatch, profile(2, noise=noise), rate=rate, noise=noise, seed=seed).run(660)
+    assert len(world.changes(60)) <= 1  # of ten minutes
