@@ -97,14 +97,19 @@ class Watch:
     def _join(self, planner: Any) -> None:
         planner.digests.begin(self.known)
         planner.threads = AtOnce()
-        look = planner.look
+        planner.look = self._timed(planner.look)
+        planner.watch.take = self._timed(planner.watch.take)
 
-        def timed() -> None:
+    def _timed(self, action: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the same action, the time of which counts."""
+
+        def timed(*arguments: Any) -> Any:
             began = time.process_time()
-            look()
+            found = action(*arguments)
             self.spent += time.process_time() - began
+            return found
 
-        planner.look = timed
+        return timed
 
 
 @dataclass(frozen=True)
