@@ -32,7 +32,7 @@ PORT = 7401
 MEMORY = "700m"
 UNSHAPED = 1_000.0
 """Mbit/s of what is no link between sites."""
-PATIENCE_SECONDS = 180
+PATIENCE_SECONDS = 600
 SITES, DESTINATION = ("A", "B", "C"), "D"
 THIN, WIDE = 0.1, 2.0
 """Mbit/s."""
@@ -62,13 +62,19 @@ class Testbed:
     """Mbit/s of each directed link, as it is now."""
     tick: float
     """Seconds."""
+    destinations: Mapping[str, str] = field(default_factory=dict)
+    """Of queries whose windows are made elsewhere."""
+    rows: str = f'files = "{{site}}/*.json"\nschema = "{SCHEMA}"'
+    """Where a site's rows are, as in its file."""
+    most: int = 1
+    """Ticks of the longest interval."""
     spaces: dict[str, Namespace] = field(default_factory=dict)
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
     def sites(self) -> tuple[str, ...]:
         """All sites."""
-        return (*self.sources, self.destination)
+        return tuple(dict.fromkeys((*self.sources, self.destination)))
 
     def build(self) -> None:
         """Make namespaces and links, and write the files of the sites."""
@@ -111,13 +117,19 @@ class Testbed:
         """Take a site's link to all others away, or give it back."""
         self.spaces[site].call("ip", "link", "set", "eth0", "down" if away else "up")
 
+    def offset(self, site: str) -> float:
+        """Return how long after a tick a site begins its cuts, seconds: not all at once."""
+        return 0.1 + 0.15 * self.sites.index(site)
+
     def _write(self) -> None:
         topology = [f'default = "{self.destination}"']
-        topology += [f'{key} = "{self.tick} seconds"' for key in ("tick", "least_interval", "most_interval")]
-        for place, site in enumerate(self.sites):
+        lengths = {"tick": 1, "least_interval": 1, "most_interval": self.most}
+        topology += [f'{key} = "{ticks * self.tick} seconds"' for key, ticks in lengths.items()]
+        topology += ["[destinations]", *(f'{query} = "{site}"' for query, site in self.destinations.items())]
+        for site in self.sites:
             topology += ["[[site]]", f'name = "{site}"', f'address = "{self.spaces[site].address}:{PORT}"']
             if site in self.sources:
-                topology += ['sources = ["rows"]', f'offset = "{100 + 150 * place} ms"']
+                topology += ['sources = ["rows"]', f'offset = "{self.offset(site) * 1000:.0f} ms"']
         for (source, target), rate in self.links.items():
             topology += ["[[link]]", f'from = "{source}"', f'to = "{target}"', f'bandwidth = "{rate:g} Mbit/s"']
         (self.work / "topology.toml").write_text("\n".join(topology) + "\n")
@@ -130,7 +142,7 @@ class Testbed:
             lines += [f'checkpoint = "{site}-checkpoint"', f'certificate = "{site}.pem"', f'key = "{site}.key"']
             lines += [f'authority = "{site}.authority"', f'coordinator = "{self.net.host}:{PORT}"']
             if site in self.sources:
-                lines += ["[sources.rows]", f'files = "{site}/*.json"', f'schema = "{SCHEMA}"']
+                lines += ["[sources.rows]", self.rows.format(site=site)]
             (self.work / site).mkdir()
             (self.work / f"{site}.toml").write_text("\n".join(lines) + "\n")
 
@@ -198,7 +210,8 @@ class Testbed:
         while not all(any(link["open"] for link in self.status(site).get("links", ())) for site in self.sites):
             self.check()
             if time.monotonic() > end:
-                raise TimeoutError(f"Sites do not come up; see their logs: {self.work}.")
+                said = [f"{name}: {(self.work / f'{name}.log').read_text()[-1_000:]}" for name in self.running]
+                raise TimeoutError("\n".join(["Sites do not come up.", *said]))
             time.sleep(0.2)
 
 
@@ -210,6 +223,7 @@ def apart(
     destination: str = DESTINATION,
     links: Mapping[tuple[str, str], float] = LINKS,
     tick: float = 2.0,
+    **more: Any,
 ) -> Iterator[Testbed]:
     """Make a testbed whose sites do not run yet; processes, links and namespaces go with the block.
 
@@ -220,6 +234,7 @@ def apart(
         destination: The site that makes the windows.
         links: Mbit/s of each directed link.
         tick: Seconds.
+        more: Other fields of `Testbed`.
 
     Raises:
         PermissionError: This process may not make namespaces.
@@ -227,7 +242,7 @@ def apart(
     if not possible():
         raise PermissionError(NEEDS_ROOT)
     with network() as net:
-        made = Testbed(net, work, job, sources, destination, dict(links), tick)
+        made = Testbed(net, work, job, sources, destination, dict(links), tick, **more)
         made.build()
         yield made
 

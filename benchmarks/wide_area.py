@@ -27,12 +27,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from benchmarks import wire
 from benchmarks.harness import Run, benchmark
 from benchmarks.namespaces import possible
 from benchmarks.testbed import NEEDS_ROOT, THIN, Testbed, apart
 from benchmarks.wide_feed import Feed
+from benchmarks.wide_table_runs import table1, words
 
-PARTS = ("fig1", "drop", "outage")
+PARTS = ("fig1", "drop", "outage", "table1", "words", "wire")
+QUICK_PARTS = ("fig1", "drop", "table1")
 SECONDS, QUICK_SECONDS = 120.0, 40.0
 """That are measured of each part."""
 AWAY, QUICK_AWAY = 60.0, 20.0
@@ -42,6 +45,7 @@ PATIENCE = 90.0
 LIMIT = 2.0
 """Seconds from the end of a window until its results are there."""
 MOST_CORES = 0.7
+VOID = f": VOID, as with more than {MOST_CORES:.0%} it is the cores that were measured"
 REDUCED = f"{QUICK_SECONDS:g} s of each part instead of {SECONDS:g} s, cut off for {QUICK_AWAY:g} s instead of {AWAY:g}"
 
 
@@ -178,32 +182,54 @@ def outage(run: Run, bed: Testbed, watched: Watched) -> None:
     run.figure("outage.catch_up_s", watched.until(watched.in_time))
 
 
+def figure1(run: Run) -> float:
+    """Run the sites of Fig. 1; return the share of the cores that was used."""
+    job = Path(__file__).with_name("wide_job.py").absolute()
+    with apart(run.fresh("sites"), job) as bed:
+        for site in bed.sites:
+            bed.start(site)
+        bed.await_all()
+        run.say("all sites are there")
+        feed = Feed({site: bed.work / site for site in bed.sources}, bed.tick)
+        watched = Watched(bed, feed)
+        with feed:
+            watched.until(lambda: len(watched.seconds) >= 5)  # compiled by then
+            psutil.cpu_percent()
+            measure(run, bed, watched)
+            cores = psutil.cpu_percent() / 100
+            feed.stop()
+        last = max(end for end in feed.counts if feed.counts[end].total() > 3)
+        watched.until(lambda: last in watched.seconds)
+        run.check(watched.wrong(min(feed.counts)))
+        run.say(f"files came at most {feed.behind:.2f} s after their moment")
+        return cores
+
+
+def wire_figures(run: Run) -> None:
+    """Measure the bytes of parcels, and the processor time of both ends; see `benchmarks.wire`."""
+    wire.words(run)
+    wire.keyed(run)
+
+
 def main() -> None:
     """Run the benchmark."""
-    with benchmark("wide_area", REDUCED, parts=PARTS) as run:
+    with benchmark("wide_area", REDUCED, figures=True, parts=PARTS) as run:
         if not possible():
             raise SystemExit(NEEDS_ROOT)
-        job = Path(__file__).with_name("wide_job.py").absolute()
-        with apart(run.fresh("sites"), job) as bed:
-            for site in bed.sites:
-                bed.start(site)
-            bed.await_all()
-            run.say("all sites are there")
-            feed = Feed({site: bed.work / site for site in bed.sources}, bed.tick)
-            watched = Watched(bed, feed)
-            with feed:
-                watched.until(lambda: len(watched.seconds) >= 5)  # compiled by then
-                psutil.cpu_percent()
-                measure(run, bed, watched)
-                cores = psutil.cpu_percent() / 100
-                feed.stop()
-            last = max(end for end in feed.counts if feed.counts[end].total() > 3)
-            watched.until(lambda: last in watched.seconds)
-            run.check(watched.wrong(min(feed.counts)))
-            run.figure("cores", cores)
-            run.say(f"{cores:.0%} of the cores; files came at most {feed.behind:.2f} s after their moment")
-            if cores > MOST_CORES:
-                run.say(f"void: more than {MOST_CORES:.0%} of the cores, so that it is they that were measured")
+        if run.quick and run.parts == PARTS:
+            run.parts = QUICK_PARTS
+        used: dict[str, float] = {}
+        if {"fig1", "drop", "outage"} & set(run.parts):
+            used["fig1"] = figure1(run)
+        for name, part in (("table1", table1), ("words", words)):
+            if name in run.parts:
+                used |= {f"{name}, {block.form} at tick {block.first}": block.cores for block in part(run)[1:]}
+        if "wire" in run.parts:
+            wire_figures(run)
+        if used:
+            run.figure("cores", max(used.values()))
+        for name, cores in used.items():
+            run.say(f"{name}: {cores:.0%} of the cores" + (VOID if cores > MOST_CORES else ""))
 
 
 if __name__ == "__main__":

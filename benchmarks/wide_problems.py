@@ -19,6 +19,7 @@ from transom.widearea.topology import INTERVALS, Topology
 
 MEGABIT = 125_000.0
 """Bytes."""
+SITES = tuple("ABCDEFG")
 TABLE_1 = (
     *((1, 4), (2, 2), (5, 1), (2, 4), (2, 1), (2, 4), (4, 3), (4, 2), (2, 1), (2, 3)),
     *((2, 2), (5, 2), (1, 4), (2, 2), (1, 2), (2, 3), (1, 2), (5, 2), (1, 4), (2, 4)),
@@ -100,17 +101,24 @@ def measured_words(directory: Path) -> Callable[[Floats], Floats]:
     return size
 
 
-def paper(seed: int, size: Callable[[Floats], Floats], tick: float, low: float = 5, high: float = 35) -> Problem:
-    """Draw the paper's network: seven sites, 20 queries of two sources with the rates of Table I."""
+def paper(
+    seed: int,
+    size: Callable[[Floats], Floats],
+    tick: float,
+    low: float = 5,
+    high: float = 35,
+    names: Sequence[str] = SITES,
+    queries: int = len(TABLE_1),
+) -> Problem:
+    """Draw the paper's network: seven sites, 20 queries of two sources with the rates of Table I; or fewer of both."""
     rng = np.random.default_rng(seed)
-    names = tuple("ABCDEFG")
     links = {(a, b): float(rng.uniform(low, high)) * MEGABIT for a, b in product(names, names) if a != b}
     flows = []
-    for number, rates in enumerate(TABLE_1):
+    for number, rates in enumerate(TABLE_1[:queries]):
         first, second, destination = (names[place] for place in rng.choice(len(names), 3, replace=False))
         given = {first: rates[0] * MEGABIT, second: rates[1] * MEGABIT}
         flows.append(_flow(f"q{number + 1}", given, destination, size, tick))
-    return Problem(Topology(names, links, tick), tuple(flows))
+    return Problem(Topology(tuple(names), links, tick), tuple(flows))
 
 
 def large(seed: int, size: Callable[[Floats], Floats], tick: float, factor: float, sites: int = 100) -> Problem:

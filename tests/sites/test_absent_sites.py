@@ -8,7 +8,8 @@ import pytest
 from several import MOST_LOOKS, SECOND, Several, at_step, region, windows
 
 import transom as tm
-from transom.errors import DefinitionError
+from transom.errors import DefinitionError, SiteError
+from transom.sites import waiting
 from transom.sites.status import read_status
 
 pytestmark = pytest.mark.usefixtures("in_memory", "compiled_once")
@@ -173,3 +174,27 @@ def test_what_does_not_go_with_leaving_out_sites(spark, tmp_path, patience, most
     with pytest.raises(DefinitionError) as caught:
         several.app("home").run(once=True)
     assert says in f"{caught.value}"
+
+
+def test_a_run_that_ends_does_not_wait_for_a_destination_that_ended_without_it(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(waiting, "ALONE", 0)
+    several, rows = several_of(spark, tmp_path), defaultdict(list)
+    add(several, rows, "south", range(8))
+    with pytest.raises(SiteError, match="may have ended without south"):
+        several.start("south", once=True).wait("60 seconds")
+    several.away = frozenset()
+    add(several, rows, "north", range(8))
+    several.watermark = tm.watermark(0, max_ahead=None, absent_after="1 hour")
+    several.run()
+    assert not any(require_told(several, rows).values())
+
+
+def test_it_waits_while_nobody_listens_and_begins_anew_with_each_word():
+    alone = waiting.Alone()
+    assert alone.look(10**12, {"zones": 1}) == {}
+    for second in range(1, 120):
+        assert alone.look(10**12 + second * SECOND, {"zones": 1}) == {}
+    assert alone.look(10**12 + 10**10, {"zones": 1}) == {"zones": 121 * SECOND}
+    alone.heard("zones")
+    assert alone.look(10**12 + 2 * 10**10, {"zones": 1}) == {}
+    assert alone.look(10**12 + 3 * 10**10, {}) == {}

@@ -8,7 +8,7 @@ from tests.widearea.worlds import MEGABIT, best_of_all, flow, problem_of, seeds,
 
 from transom.errors import DefinitionError
 from transom.widearea import planning
-from transom.widearea.decomposition import Decomposition
+from transom.widearea.decomposition import Answer, Decomposition
 from transom.widearea.joint import joint
 from transom.widearea.objectives import OBJECTIVES, Worth
 from transom.widearea.planning import plan
@@ -161,6 +161,19 @@ def test_what_the_solver_leaves_out_when_its_time_is_over_is_placed_where_there_
     found = plan(topology, flows)
     assert len(found.routes) == 3
     assert found.bound == 1e9
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_the_solver_leaves_out_is_kept_or_found_by_the_other_one(again, monkeypatch):
+    topology, flows = world(1, sites=4, flows=4, most=30)
+    last = plan(topology, flows, "frequencies")
+    out = {left.flow for left in last.left_out}
+    monkeypatch.setattr(planning, "joint", lambda worth, *_: Answer([], 1e9, np.zeros(worth.problem.sites**2)))
+    if again:
+        monkeypatch.setattr(Decomposition, "solve", lambda self: Answer([], 1e9, self.price))
+    found = plan(topology, flows, "frequencies", last=last if again else None)
+    assert {left.flow for left in found.left_out} <= out
+    assert len(found.routes) == len(last.routes) > 0
 
 
 def test_without_headroom_a_plan_stays_only_while_its_links_carry_it():

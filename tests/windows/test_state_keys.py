@@ -14,6 +14,7 @@ from transom.windows import aggregates as package
 from transom.windows.aggregates import functions as tm
 from transom.windows.aggregates.base import Aggregate, Primitive
 from transom.windows.aggregates.former import current_key
+from transom.windows.aggregates.lasting import primitive_of
 from transom.windows.intervals import TIMES
 
 
@@ -105,3 +106,22 @@ def test_names_that_nobody_knows_stay_what_they_are() -> None:
 def test_the_keys_follow_the_expressions() -> None:
     assert tm.sum("x").primitives[0].key != tm.sum("y").primitives[0].key
     assert tm.sum(Expression("x")).primitives[0].key == tm.sum("x").primitives[0].key
+
+
+@pytest.mark.parametrize("aggregate", [aggregate for aggregate, _ in KEYS if aggregate is not USER])
+def test_states_can_be_merged_by_their_names(aggregate):
+    for primitive in aggregate.primitives:
+        assert primitive_of(primitive.key) == primitive
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(primitive.key for primitive in USER.primitives),
+        *("", "sum", "[]", '["sum.1"]', '["sum.1", "x", "y"]', '["sum.2", "x"]', '{"sum.1": 1}', '["hll.1", 11, "x"]'),
+        '["where.1", "x > 5", "[]"]',
+    ],
+)
+def test_what_is_no_name_makes_no_states(name):
+    with pytest.raises(ValueError, match="without the job"):
+        primitive_of(name)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from transom import __version__
 from transom.cli.choice import SparkChoice
 from transom.cli.loading import load, reads_kafka
+from transom.cli.relaying import run_relay
 from transom.cli.running import run_shown
 from transom.engine.loop.interrupts import interrupts
 from transom.engine.loop.progress import Progress
@@ -41,6 +42,9 @@ def run_sites(
         TransomError: A site cannot be loaded or run, or one of its queries failed.
     """
     sites = [load_site(path) for path in files]
+    if relay := next((site for site in sites if site.relays), None):
+        run_relay(relay, sites, once, as_json)
+        return
     builds = builds_of(sites, accept_loss)
     spark = spark.with_kafka() if any(reads_kafka(site.job) for site in sites) else spark
 

@@ -12,8 +12,9 @@ from transom.jobs.keys import Keys, Table, standing_in
 from transom.jobs.kinds import ANY, kinds
 from transom.jobs.regionfile import load_region, read_toml
 from transom.sites.coordinating import Asking
-from transom.sites.flight import FlightMail
+from transom.sites.flight import FlightMail, Judge
 from transom.sites.region import Region
+from transom.sites.relaying import only_relays
 from transom.sites.secured import Identity
 from transom.widearea.hellos import Hello
 
@@ -30,6 +31,7 @@ class SiteFile:
     file: str
     name: str
     job: Path
+    """Empty where none is needed: at a site that only passes on what others send."""
     region: Region
     checkpoint: str
     sources: dict[str, Table] = field(default_factory=dict)
@@ -45,8 +47,17 @@ class SiteFile:
     coordinator: str = ""
     """Host and port of the coordinator; empty for none."""
 
-    def mail(self, hello: Hello) -> FlightMail:
+    @property
+    def relays(self) -> bool:
+        """Whether it only passes on what others send."""
+        return only_relays(self.region, self.name)
+
+    def mail(self, hello: Hello, judge: Judge | None = None) -> FlightMail:
         """Return the way to the other sites, which run in other processes.
+
+        Args:
+            hello: What the site says of itself.
+            judge: See `FlightMail`.
 
         Raises:
             JobFileError: Something is missing for that.
@@ -60,7 +71,7 @@ class SiteFile:
                 'Write address = "HOST:PORT" at each [[site]]; or run all sites in one process: transom site A B C.',
             )
         with standing_in(self.file, "addresses"):
-            return FlightMail(hello, listen, addresses, self.identity())
+            return FlightMail(hello, listen, addresses, self.identity(), judge)
 
     def asking(self) -> Asking | None:
         """Return the way to the coordinator; None if there is none.
@@ -115,7 +126,7 @@ def load_site(path: Path) -> SiteFile:
     return SiteFile(
         file,
         name,
-        Path(keys.need("job", str)),
+        Path(keys.get("job", str, "") if only_relays(region, name) else keys.need("job", str)),
         region,
         keys.need("checkpoint", str),
         dict(sources),

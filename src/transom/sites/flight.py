@@ -15,18 +15,20 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from transom.errors import SiteError
 from transom.model.time import Micros, SystemClock
 from transom.sites.mail import Flows, Standings
+from transom.sites.openings import REFUSED, opening_bytes, opening_of, refusal_bytes, refused
 from transom.sites.secured import Identity, authority_options, check_address, client_options, plain
 from transom.widearea.carriers import Carrier
 from transom.widearea.hellos import Hello
 from transom.widearea.links import Receipt
 from transom.widearea.messages import MOST_MESSAGE, Opened, Opening, from_bytes, to_bytes
+from transom.widearea.parcels import FlowName
 from transom.widearea.topology import Site
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what is wrong with a connection is said by us
@@ -43,11 +45,10 @@ WAITING = 64
 """Messages of one connection that wait for the loop; the other end is not read meanwhile."""
 _CLOCK = SystemClock()
 """Links take real time, also where an application is given another one."""
+Judge: TypeAlias = "Callable[[Hello], Mapping[FlowName, str]]"
 _END = b""
 _BYE = b"."
 """Said by the end that takes connections: only the other one can close one."""
-_REFUSED = b"!"
-"""Begins the message before that, with what is wrong."""
 
 
 class _Connection:
@@ -73,7 +74,7 @@ class _Connection:
         """Close it, from this side; the other one hears why."""
         self.ended = True
         if why is not None:
-            self.said.put(_refusal(why))
+            self.said.put(refusal_bytes(why))
         self.said.put(_END)
 
 
@@ -90,7 +91,7 @@ class _Server(fl.FlightServerBase):  # type: ignore[misc]
             connection = self._mail.admit(context.peer_identity().decode("utf-8", "replace"), descriptor.command or b"")
         except SiteError as error:
             with suppress(pa.ArrowException, OSError):
-                writer.write_metadata(pa.py_buffer(_refusal(error)))
+                writer.write_metadata(pa.py_buffer(refusal_bytes(error)))
             return
         sending = threading.Thread(target=_send, args=(connection, writer), daemon=True, name="transom-site-answers")
         sending.start()
@@ -110,13 +111,23 @@ class FlightMail:
         listen: Host and port at which it takes connections; port 0 takes a free one.
         addresses: Host and port of each other site.
         identity: Its certificate; None for no TLS at all, on this machine only.
+        judge: Returns the flows that are not taken from who says a hello, each with the reason; by default those that
+            differ from the flows of this site. Called on the loop's thread.
 
     Raises:
         DefinitionError: Addresses without TLS are not on this machine, or are no addresses.
     """
 
-    def __init__(self, hello: Hello, listen: str, addresses: Mapping[Site, str], identity: Identity | None) -> None:
+    def __init__(
+        self,
+        hello: Hello,
+        listen: str,
+        addresses: Mapping[Site, str],
+        identity: Identity | None,
+        judge: Judge | None = None,
+    ) -> None:
         self.hello, self.identity, self.listen = hello, identity, listen
+        self._judge = judge or self._differs
         self.addresses = dict(addresses)
         for what, address in {"listen": listen, **addresses}.items():
             check_address(what, address, identity)
@@ -197,10 +208,13 @@ class FlightMail:
         if peer in self._in:
             self._in.pop(peer).end()
         self._in[peer] = connection
-        answer = self._carrier.accept(peer, opening, self._standings(), self.hello.differs(theirs))
+        answer = self._carrier.accept(peer, opening, self._standings(), self._judge(theirs))
         connection.said.put(json.dumps(self.hello.to_json()).encode())
         connection.said.put(to_bytes(answer))
         self._tries.pop(peer, None)  # it is there: connect at once
+
+    def _differs(self, theirs: Hello) -> Mapping[FlowName, str]:
+        return self.hello.differs(theirs)
 
     def _heard(self, peer: Site, message: Any, now: Micros, at: Micros) -> None:
         if isinstance(message, Opened):
@@ -267,7 +281,7 @@ class FlightMail:
             SiteError: It is not of a site that is known, or cannot be understood.
         """
         try:
-            theirs, opening = _opening(command)
+            theirs, opening = opening_of(command)
             peer = identity if self.identity is not None else theirs.site
             if theirs.site != peer:
                 raise SiteError(
@@ -295,8 +309,8 @@ class FlightMail:
         try:
             options = client_options(self.identity, peer)
             with fl.FlightClient(f"{scheme}://{self.addresses[peer]}", **options) as client:
-                command = json.dumps([self.hello.to_json(), to_bytes(opening).decode("latin-1")]).encode()
-                writer, reader = client.do_exchange(fl.FlightDescriptor.for_command(command))
+                first = fl.FlightDescriptor.for_command(opening_bytes(self.hello, opening))
+                writer, reader = client.do_exchange(first)
                 sending = threading.Thread(target=_send, args=(connection, writer), daemon=True, name="transom-site-up")
                 sending.start()
                 theirs = Hello.from_json(json.loads(_metadata(reader)))
@@ -348,8 +362,8 @@ def _metadata(reader: Any) -> bytes:
     data = bytes(chunk.app_metadata.to_pybytes())
     if data == _BYE:
         raise StopIteration
-    if data[:1] == _REFUSED:
-        raise _refused(data)
+    if data[:1] == REFUSED:
+        raise refused(data)
     return data
 
 
@@ -369,32 +383,3 @@ def _send(connection: _Connection, writer: Any) -> None:
                 writer.done_writing()
             else:
                 writer.write_metadata(pa.py_buffer(_BYE))
-
-
-def _opening(command: bytes) -> tuple[Hello, Opening]:
-    """Return what the first message of a connection says."""
-    remedy = "Both sites need the same version of the protocol."
-    if len(command) > MOST_MESSAGE:
-        raise SiteError(f"The opening of a connection has {len(command)} bytes.", remedy)
-    try:
-        hello, text = json.loads(command)
-        opening = from_bytes(text.encode("latin-1"))
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise SiteError(f"This is no opening of a connection: {error}.", remedy) from error
-    if not isinstance(opening, Opening):
-        raise SiteError("This is no opening of a connection.", remedy)
-    return Hello.from_json(hello), opening
-
-
-def _refusal(error: SiteError) -> bytes:
-    """Return the message that tells the other end why it is refused."""
-    return _REFUSED + json.dumps([error.message, error.remedy]).encode()
-
-
-def _refused(data: bytes) -> SiteError:
-    """Return what `_refusal` told."""
-    try:
-        message, remedy = json.loads(data[1:])
-    except (ValueError, TypeError, RecursionError):
-        return SiteError("The other site refuses the connection.")
-    return SiteError(str(message)[:2000], str(remedy)[:2000])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+import pyarrow as pa
+
 from transom.engine.loop.loop import Loop
 from transom.errors import SiteError
 from transom.model.time import Micros
-from transom.sites.agreement import difference
+from transom.sites.agreement import difference, partials_in
 from transom.sites.arriving import ArrivingSource
 from transom.sites.flows import FlowDefinition
 from transom.sites.status import left_out
@@ -41,8 +43,8 @@ class Receiving:
         self._flows, self._carrier = flows, carrier
         self._inbox_bytes, self._accepts_loss = inbox_bytes, accepts_loss
         self._receivers: dict[str, Receiver] = {}
-        self._checked: set[tuple[str, Site, str, int]] = set()
-        """Flows, sites and runs whose partials have the columns of those here."""
+        self._alike: dict[str, pa.Schema] = {}
+        """By flow, the last schema of partials that were found to be those that are made here."""
         self._missing: dict[str, frozenset[Site]] = {}
         """By flow, the sites without which windows go on, as people were told last."""
         self._loop: Loop
@@ -132,13 +134,16 @@ class Receiving:
             return Refusal.of(parcel, Reason.FLOW, detail="Its queries failed here, and cannot start any more.")
         if source.inbox.nbytes > self._inbox_bytes and source.waiting_bytes(stream.state.offset) > self._inbox_bytes:
             return Refusal.of(parcel, Reason.FULL)
-        runs = {(parcel.flow, part.site, part.incarnation, part.epoch) for part in parcel.parts}
-        if parcel.body and not runs <= self._checked:
-            try:
-                different = difference(stream, parcel.body)
-            except SiteError as error:
-                return Refusal.of(parcel, Reason.DAMAGED, detail=error.message)
-            if different:
+        try:
+            found = partials_in(parcel.body)
+        except SiteError as error:
+            return Refusal.of(parcel, Reason.DAMAGED, detail=error.message)
+        if found is not None and not self._are_known(parcel.flow, found.table.schema):
+            if different := difference(stream, found):
                 return Refusal.of(parcel, Reason.FLOW, detail=different)
-            self._checked |= runs
+            self._alike[parcel.flow] = found.table.schema
         return None
+
+    def _are_known(self, flow: str, schema: pa.Schema) -> bool:
+        known = self._alike.get(flow)
+        return known is not None and known.equals(schema, check_metadata=True)

@@ -16,8 +16,8 @@ from transom.engine.spark.jobs import CutStats
 from transom.engine.streams.sending import CutRange, Elsewhere, FlowSender, query_of
 from transom.engine.streams.stream import RunningStream
 from transom.errors import JobChangedError, SiteError
-from transom.model.time import Clock, Micros
-from transom.sites.agreement import merged
+from transom.model.time import Clock, Micros, format_duration
+from transom.sites.agreement import merged, merged_alike
 from transom.sites.codec import LinkPacking
 from transom.sites.flows import FlowDefinition, SiteStreams
 from transom.sites.incarnations import Incarnations
@@ -26,6 +26,7 @@ from transom.sites.planning import Planning
 from transom.sites.receiving import Receiving
 from transom.sites.status import EVERY, status_of, write_status
 from transom.sites.telling import told_of
+from transom.sites.waiting import Alone
 from transom.storage.places import Place
 from transom.widearea.bodies import to_body
 from transom.widearea.carriers import Carrier
@@ -129,6 +130,7 @@ class Shipping(Beside):
         """By stream, what was last told of it besides its rows."""
         self._ended: set[str] = set()
         """Flows whose last parcel says that this run ends with it."""
+        self._alone = Alone()
         self._resting: set[str] = set()
         """Flows that are refused until somebody helps, and of which people have heard so."""
         self._loop: Loop
@@ -179,6 +181,7 @@ class Shipping(Beside):
             for order in orders:
                 self._ship(order)
         self._take(now)  # what this site owes itself
+        self._give_up(now)
         self.receiving.listened(now)
         self._mail.look(now)
         if self.planning is not None:
@@ -201,15 +204,13 @@ class Shipping(Beside):
 
     def done(self) -> bool:
         """Tell whether all that left has arrived, the destinations know that this run ends, and nothing passes here."""
-        passes = self.carrier.relay.nbytes > 0 and any(
-            flow.destination in self.carrier.open for flow in self.flows.values()
-        )
-        return not passes and all(
-            not each.gathered.waits
-            and not each.sender.unacked
-            and (name in self._ended or each.stream.halted is not None or not self._once)
-            for name, each in self.shipments.items()
-        )
+        there = any(flow.destination in self.carrier.open for flow in self.flows.values())
+        passes = there and self.carrier.relay.nbytes > 0
+        return not passes and all(map(self._has_arrived, self.shipments.values()))
+
+    def _has_arrived(self, each: Shipment) -> bool:
+        told = not self._once or each.flow.name in self._ended or each.stream.halted is not None
+        return told and not each.gathered.waits and not each.sender.unacked
 
     def end(self) -> None:
         """Close the connections."""
@@ -218,9 +219,22 @@ class Shipping(Beside):
         self._show(self._clock.monotonic())
         self._mail.end()
 
-    @property
-    def _once(self) -> bool:
-        return self._loop.scheduler.once
+    def _give_up(self, now: Micros) -> None:
+        """End a run that only waits for a destination which may have ended without this site."""
+        waiting = {name: after for name, each in self.shipments.items() if (after := self._waits_for(each)) is not None}
+        for name, waited in self._alone.look(now, waiting).items():
+            there, here = self.flows[name].destination, self.here.site
+            what = (
+                f"{there} has not been heard for {format_duration(waited)}, and may have ended without {here}: it lacks"
+            )
+            self._loop.ending.fail(SiteError(f"{what} what is new of {name!r}.", f"Run {there} and {here} again."))
+
+    def _waits_for(self, each: Shipment) -> Micros | None:
+        """Return how long a site may be silent, if a flow only waits for a destination that is not connected."""
+        there = each.flow.destination
+        hears = there == self.here.site or there in self.carrier.open
+        waits = self._ends(each.stream) and not hears and not self._has_arrived(each)
+        return each.stream.definition.policy.absent_after if waits else None
 
     # ---- what leaves
 
@@ -261,6 +275,10 @@ class Shipping(Beside):
         self._ticks[flow] = tick
         ended = range(tick, max(last, tick - 2 * INTERVALS[-1]), -1)
         return next((each for each in ended if self.routes.departs(flow, each)), None)
+
+    @property
+    def _once(self) -> bool:
+        return self._loop.scheduler.once
 
     def _ends(self, stream: RunningStream) -> bool:
         """Tell whether this run reads no more of a stream."""
@@ -338,6 +356,7 @@ class Shipping(Beside):
     def _told_of(self, ack: Ack) -> None:
         """Take note of the window that waits at the destination, and of what remains to be done for it."""
         shipment = self.shipments.get(ack.standing.flow)
+        self._alone.heard(ack.standing.flow)
         if shipment is not None:
             waiting = shipment.stream.elsewhere
             waiting.pop(ack.standing.flow, None)
@@ -375,8 +394,7 @@ class Shipping(Beside):
         """Return the body of several bodies of a flow merged, at a relay.
 
         Raises:
-            SiteError: They differ, or this site has no rows of the flow and does not know what its partials are.
+            SiteError: They differ, or cannot be merged here.
         """
-        if flow not in self.shipments:
-            raise SiteError(f"{self.here.site} does not merge the flow {flow!r}.", "Let it go straight.")
-        return merged(self.shipments[flow].gathered, bodies)
+        shipment = self.shipments.get(flow)
+        return merged_alike(flow, bodies) if shipment is None else merged(shipment.gathered, bodies)

@@ -13,9 +13,11 @@ from transom.errors import CheckpointError
 from transom.model.time import MICROS_PER_SECOND, MIN_TIME, Micros
 from transom.sites.arriving import ArrivingSource
 from transom.storage.durable import replacing
+from transom.widearea.carriers import Carrier
 from transom.widearea.topology import Site
 
 if TYPE_CHECKING:
+    from transom.sites.relaying import Relaying
     from transom.sites.shipping import Shipment, Shipping
 
 EVERY: Micros = MICROS_PER_SECOND
@@ -37,7 +39,7 @@ def status_of(shipping: Shipping, loop: Loop, rates: Mapping[Site, float], at: M
         "at": at,
         "plan": shipping.routes.version,
         "coordinator": None if shipping.planning is None else shipping.planning.refused,
-        "links": [_link(shipping, there, rate) for there, rate in sorted(rates.items())],
+        "links": [_link(shipping.carrier, there, rate) for there, rate in sorted(rates.items())],
         "leaving": [_leaving(shipping, each, at) for each in shipping.shipments.values()],
         "arriving": [
             _arriving(loop, loop.streams[flow.arriving], shipping.receiving.sources[flow.name])
@@ -47,11 +49,24 @@ def status_of(shipping: Shipping, loop: Loop, rates: Mapping[Site, float], at: M
     }
 
 
-def _link(shipping: Shipping, there: Site, stated: float) -> dict[str, Any]:
-    out = shipping.carrier.link(there)
+def relay_status_of(relaying: Relaying, rates: Mapping[Site, float], at: Micros) -> dict[str, Any]:
+    """Return how a site stands that only passes on; see `status_of`."""
+    return {
+        "site": relaying.site,
+        "at": at,
+        "plan": relaying.routes.version,
+        "coordinator": None if relaying.planning is None else relaying.planning.refused,
+        "links": [_link(relaying.carrier, there, rate) for there, rate in sorted(rates.items())],
+        "leaving": [],
+        "arriving": [],
+    }
+
+
+def _link(carrier: Carrier, there: Site, stated: float) -> dict[str, Any]:
+    out = carrier.link(there)
     return {
         "to": there,
-        "open": there in shipping.carrier.open,
+        "open": there in carrier.open,
         "stated": stated,
         "measured": out.rate,
         "queued_bytes": out.queued,

@@ -8,7 +8,7 @@ from transom.engine.partials.contents import branch_of
 from transom.engine.streams.sending import query_of
 from transom.engine.streams.stream import RunningStream
 from transom.sites.flows import FlowDefinition
-from transom.widearea.hellos import PLAN, FlowParts
+from transom.widearea.hellos import DESTINATION, LIMIT, PLAN, STREAM, FlowParts
 from transom.widearea.parcels import FlowName
 
 
@@ -23,8 +23,9 @@ def told_of(flows: Iterable[FlowDefinition], streams: Mapping[str, RunningStream
 def _defined(flow: FlowDefinition) -> FlowParts:
     merged = flow.merged
     return {
-        "stream": flow.stream,
-        "destination": flow.destination,
+        STREAM: flow.stream,
+        DESTINATION: flow.destination,
+        LIMIT: str(flow.limit),
         "keys": ", ".join(sorted(map(str, merged.keys))),
         "condition": "" if merged.condition is None else str(merged.condition),
         "windows": ", ".join(sorted(map(str, merged.windows))),

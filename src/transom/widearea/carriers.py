@@ -105,6 +105,7 @@ class Carrier:
         silence: For how long a neighbour may give no receipt while something is under way to it.
         detour: For how long a link may be down before what it should carry takes another way: whoever begins to run
             comes soon, and who is asked to pass on something may end before it is answered.
+        learns: Whether it hears of flows from others: what comes of one that is not known yet may come again.
     """
 
     def __init__(
@@ -118,9 +119,10 @@ class Carrier:
         relay_bytes: int = QUEUE_BYTES,
         silence: Micros = SILENCE,
         detour: Micros = DETOUR,
+        learns: bool = False,
     ) -> None:
         self.site, self.boot, self.routes = site, boot, routes
-        self.silence, self.detour = silence, detour
+        self.silence, self.detour, self.learns = silence, detour, learns
         self.relay = Relay(merge, relay_bytes)
         self.arrivals: list[tuple[Parcel, Site]] = []
         """Parcels for the receivers of this site, each with the neighbour that brought it; to be taken from here."""
@@ -301,6 +303,10 @@ class Carrier:
         each.into.keep_only(opening.numbers)
         return Opened(self.boot, each.into.received, tuple(standings))
 
+    def refuse(self, peer: Site, flows: Mapping[FlowName, str]) -> None:
+        """Take other flows of a neighbour than before: all but these, each with the reason."""
+        self._of(peer).refused = dict(flows)
+
     def came(self, peer: Site, message: Up, now: Micros, at: Micros | None = None) -> None:
         """Take what a neighbour sends.
 
@@ -318,10 +324,7 @@ class Carrier:
             each.into.abandon(message.number)
             return
         receipt, data = each.into.frame(message, now if at is None else at)
-        if data is None:
-            self._answers.append((peer, receipt))
-            return
-        if data.startswith(PROBE):
+        if data is None or data.startswith(PROBE):
             self._answers.append((peer, receipt))
             return
         parcel = each.packing.unpack(data)
@@ -332,7 +335,9 @@ class Carrier:
         self._answers.append((peer, receipt))
         ends = self.routes.flows.get(parcel.flow)
         wrong = each.refused.get(parcel.flow) or self._foreign(parcel, ends)
-        if wrong or ends is None:
+        if ends is None and self.learns:
+            self._answers.append((peer, Refusal.of(parcel, Reason.FULL)))
+        elif wrong or ends is None:
             self._answers.append((peer, Refusal.of(parcel, Reason.FLOW, detail=wrong)))
         elif ends.destination == self.site:
             self.arrivals.append((parcel, peer))

@@ -23,8 +23,11 @@ _WHOLE = {
 
 FlowParts: TypeAlias = Mapping[str, str]
 """What the partials of a flow are, as texts by what they are about, such as keys and windows."""
+STREAM, DESTINATION = "stream", "destination"
 PLAN = "plan"
-"""The part that is shown and not compared: the plan by which rows are made. Equal rows have one name."""
+"""A part that is shown and not compared: the plan by which rows are made. Equal rows have one name."""
+LIMIT = "limit"
+"""A part that is not compared, as no result depends on it: results are due within so many microseconds; 0 for none."""
 SHOWN = 120
 """So much is shown of a long text, from a little before where it differs."""
 
@@ -43,6 +46,9 @@ class Hello:
     ansi: bool = True
     flows: Mapping[FlowName, FlowParts] = field(default_factory=dict)
     """What the partials of each flow are."""
+    relays: bool = False
+    """Whether it only passes on what others send: it computes nothing, so that nothing but the protocol has to agree.
+    """
 
     def check(self, other: Hello) -> None:
         """Refuse another site with which nothing can be exchanged.
@@ -51,6 +57,8 @@ class Hello:
             SiteError: The sites differ in what has to agree.
         """
         for name, remedy in _WHOLE.items():
+            if name != "protocol" and (self.relays or other.relays):
+                continue
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
                 raise SiteError(f"{self.site} has {name} {mine}, {other.site} has {theirs}.", remedy)
@@ -65,7 +73,9 @@ class Hello:
             mine, theirs = self.flows.get(flow), other.flows.get(flow)
             if mine is None or theirs is None:
                 found[flow] = f"{self.site if mine is None else other.site} does not know the flow {flow!r}."
-            elif parts := [part for part in mine if part in theirs and part != PLAN and mine[part] != theirs[part]]:
+            elif parts := [
+                part for part in mine if part in theirs and part not in (PLAN, LIMIT) and mine[part] != theirs[part]
+            ]:
                 told = (self._apart(other, part, mine, theirs) for part in parts)
                 found[flow] = f"The flow {flow!r} differs: {'; '.join(told)}."
         return found
@@ -103,6 +113,7 @@ class Hello:
                 str(value["zone"]),
                 bool(value["ansi"]),
                 flows,
+                bool(value.get("relays", False)),
             )
         except WRONG as error:
             raise SiteError(f"This is no opening of a connection: {error!r}.", _WHOLE["protocol"]) from error

@@ -144,8 +144,10 @@ def _answer(worth: Worth, seconds: float, before: _Before) -> Answer:
         return Answer([], 0.0, np.zeros(worth.problem.sites**2))
     if columns_in_all(worth) <= MANY:
         found = joint(worth, penalties, seconds)
-        if found is not None:
+        if found is not None and len(found.columns) == len(worth.problem.flows):
             return found
+        if found is not None:  # for want of room, or of time
+            return _fuller(worth, penalties, found, seconds / 2, before)
     if before.price is not None:
         inside = [column for column in before.columns if INTERVALS[column.at] <= worth.longest]
         again = Decomposition(worth, penalties, seconds).again(inside, before.price)
@@ -153,6 +155,21 @@ def _answer(worth: Worth, seconds: float, before: _Before) -> Answer:
         if len(again.columns) == len(worth.problem.flows) and again.bound <= value * (1 + before.gap + LOST):
             return again
     return Decomposition(worth, penalties, seconds).solve()
+
+
+def _fuller(worth: Worth, penalties: Floats, found: Answer, seconds: float, before: _Before) -> Answer:
+    """Return the best of an answer that leaves flows out, that of the other solver, and the last plan completed."""
+    kept = Placement(worth, [column for column in before.columns if INTERVALS[column.at] <= worth.longest])
+    kept.settle(range(len(worth.problem.flows)), found.price, (0.0,))
+    other = Decomposition(worth, penalties, seconds).solve()
+    offers = [found.columns, other.columns, sorted(kept.columns.values())]
+
+    def total(columns: list[Column]) -> float:
+        placed = {column.flow for column in columns}
+        left = sum(float(cost) for flow, cost in enumerate(penalties) if flow not in placed)
+        return sum(map(worth.value, columns)) - left
+
+    return found._replace(columns=max(offers, key=total), bound=min(found.bound, other.bound))
 
 
 def _stays(worth: Worth, new: list[Column], old: list[Column]) -> bool:

@@ -1,0 +1,178 @@
+"""The rows of Table I at several sites, tick by tick, as Parquet files: keys that repeat, or the words of a text."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.wide_feed import scattered
+from benchmarks.wide_problems import KEYS, ROWS
+from benchmarks.wide_table import LARGEST, VALUES
+
+NOBODYS = -1
+"""The query of the rows that only tell that time has passed."""
+Rows = Callable[[int, int, int], dict[str, Any]]
+"""Columns but `q` and `at` of a query at a site (by place) in a tick."""
+
+
+class Keyed:
+    """Rows of keys that repeat.
+
+    Args:
+        rates: Of queries, by number and place of the site: Mbit/s of Table I.
+        tick: Seconds.
+    """
+
+    def __init__(self, rates: Mapping[tuple[int, int], float], tick: float) -> None:
+        self.counts = {key: round(rate * ROWS * tick) for key, rate in rates.items()}
+
+    def __call__(self, query: int, place: int, tick: int) -> dict[str, Any]:
+        """Return the columns."""
+        rng = np.random.default_rng([query, place, tick])
+        count = self.counts[query, place]
+        keys = scattered(rng.integers(0, KEYS, count) + query * KEYS)
+        return {"key": keys, **{name: rng.integers(0, LARGEST, count) for name in VALUES}}
+
+
+class Words:
+    """The words of a text, over and over; those that are there once get the number of the pass.
+
+    Args:
+        text: The words.
+        rates: Of queries, by number and place of the site: bytes per second.
+        tick: Seconds.
+    """
+
+    def __init__(self, text: Sequence[str], rates: Mapping[tuple[int, int], float], tick: float) -> None:
+        self.text, self.rates, self.tick = text, rates, tick
+        self._ends = np.cumsum([len(word.encode()) + 1 for word in text])
+        self._once = {word for word, n in Counter(text).items() if n == 1}
+        self._at = {key: place * len(text) // max(len(rates), 1) for place, key in enumerate(sorted(rates))}
+        """By query and site: the next word, counted over all passes; each begins elsewhere in the text."""
+
+    def __call__(self, query: int, place: int, tick: int) -> dict[str, Any]:
+        """Return the words of the next bytes."""
+        key, found = (query, place), []
+        left = self.rates[key] * self.tick
+        while left > 0:
+            passed, at = divmod(self._at[key], len(self.text))
+            before = self._ends[at - 1] if at else 0
+            end = min(max(int(np.searchsorted(self._ends, before + left)), at + 1), len(self.text))
+            found += [f"{word}#{passed}" if word in self._once else word for word in self.text[at:end]]
+            left -= float(self._ends[end - 1] - before)
+            self._at[key] += end - at
+        return {"key": found}
+
+
+class TableFeed:
+    """Writes a file for each site when a tick is over, on a thread, with the rows of all its queries in that tick.
+
+    Args:
+        directories: Where the files of each site appear, in the order of their places.
+        rates: Those of queries, by number and place: which sites have rows of which.
+        rows: Makes them.
+        schema: Of the files.
+        tick: Seconds.
+    """
+
+    def __init__(
+        self,
+        directories: Mapping[str, Path],
+        rates: Mapping[tuple[int, int], float],
+        rows: Rows,
+        schema: pa.Schema,
+        tick: float,
+    ) -> None:
+        self._directories, self._rates, self._rows, self._schema = directories, rates, rows, schema
+        self._tick = round(tick * 1e6)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.raw: dict[str, dict[int, int]] = {}
+        """By query and tick at whose end they came: bytes of its rows at all sites, as Arrow IPC with zstd."""
+        self.rows = 0
+        self.newest = 0
+        """The end of the last tick whose rows are there, microseconds."""
+        self.behind = 0.0
+        """The longest that a file came after its moment, seconds."""
+        self.failure: BaseException | None = None
+
+    def __enter__(self) -> TableFeed:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *ignored: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def stop(self, later: float) -> None:
+        """Let no more rows appear but one at each site that comes so many seconds later: it closes windows.
+
+        Raises:
+            RuntimeError: Files had stopped to appear.
+        """
+        self._stopped.set()
+        self._thread.join()
+        if self.failure is not None:
+            raise RuntimeError("the feed ended early") from self.failure
+        at = time.time_ns() // 1_000 + round(later * 1e6)
+        for draft, path in self._drafts(at // self._tick, lambda place: [self._last(at)]):
+            draft.rename(path)
+
+    def _run(self) -> None:
+        try:
+            number = time.time_ns() // 1_000 // self._tick + 2
+            while not self._stopped.is_set():
+                drafts = self._drafts(number, lambda place, number=number: self._tables(place, number))  # type: ignore[misc]
+                if self._stopped.wait(max(0.0, number * self._tick / 1e6 - time.time())):
+                    return
+                for draft, path in drafts:
+                    draft.rename(path)
+                self.newest = number * self._tick
+                self.behind = max(self.behind, time.time() - number * self._tick / 1e6)
+                number += 1
+        except BaseException as error:
+            self.failure = error
+
+    def _drafts(self, number: int, tables: Callable[[int], list[pa.Table]]) -> list[tuple[Path, Path]]:
+        """Write the files of a tick where nobody looks; return where they are, and where they will be."""
+        found = []
+        for place, (site, directory) in enumerate(self._directories.items()):
+            draft = directory.parent / f"{site}-draft-{number}"
+            pq.write_table(pa.concat_tables(tables(place)), draft, compression="none")
+            found.append((draft, directory / f"{number:012d}.parquet"))
+        return found
+
+    def _tables(self, place: int, number: int) -> list[pa.Table]:
+        """Return the rows of a site in a tick, by query, and one that tells that the tick is over."""
+        end, found = number * self._tick, [self._last(number * self._tick)]
+        for query, there in self._rates:
+            if there == place:
+                columns = self._rows(query, place, number)
+                count = len(columns["key"])
+                at = end - self._tick + np.arange(count) * self._tick // max(count, 1)
+                given = {"q": np.full(count, query, np.int32), "at": at, **columns}
+                found.append(pa.table([given[name] for name in self._schema.names], schema=self._schema))
+                self.raw.setdefault(f"q{query + 1}", Counter())[number] += packed(found[-1])
+                self.rows += count
+        return found
+
+    def _last(self, at: int) -> pa.Table:
+        values: dict[str, Any] = dict.fromkeys(self._schema.names, 0)
+        values |= {"q": NOBODYS, "at": at, "key": "" if pa.types.is_string(self._schema.field("key").type) else 0}
+        return pa.Table.from_pylist([values], schema=self._schema)
+
+
+def packed(rows: pa.Table) -> int:
+    """Return the bytes of rows without the query's number, as Arrow IPC with zstd."""
+    sink, table = pa.BufferOutputStream(), rows.drop_columns(["q"])
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    return int(sink.tell())

@@ -1,0 +1,378 @@
+"""Table I on sites in namespaces: forms alternate while the sites stay up; when partials were there; and the results.
+
+The processing time of an interval is from its end, at each of the two sites with rows of the query, until a parcel with
+all of it is durable in the inbox of the destination, of the site that comes later. What has not come counts with its
+age. Sites without rows of a query send their progress, straight.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from benchmarks.harness import Run
+from benchmarks.testbed import PORT, Testbed, apart
+from benchmarks.wide_plots import draw_table
+from benchmarks.wide_problems import MEGABIT, SITES, Pooled, text_of
+from benchmarks.wide_table import (
+    DRAWINGS,
+    MOST,
+    TICK,
+    Drawing,
+    Workload,
+    draw,
+    keyed_workload,
+    median,
+    words_workload,
+)
+from benchmarks.wide_table_feed import Keyed, TableFeed, Words
+from benchmarks.wide_table_job import WINDOW, aggregates_of, schema_of
+from transom.errors import SiteError
+from transom.model.time import SystemClock
+from transom.sites.coordinating import Coordinating
+from transom.sites.secured import Identity
+from transom.widearea.parcels import Parcel
+from transom.widearea.plans import Plan
+from transom.widearea.topology import Topology
+
+MEGABITS = 8e-6
+WARM, QUICK_WARM = 60.0, 20.0
+"""Seconds in which Spark compiles what it runs often."""
+HELD = 300.0
+TURNS, BLOCK, QUICK_BLOCK = 4, 160.0, 40.0
+"""Blocks of each form at equal intervals, and seconds of one: 32 intervals of the longest kind in all."""
+WORDS_BLOCK = 180.0
+QUICK_DRAWINGS = 3
+PATIENCE = 180.0
+"""Seconds for the last results to come."""
+SETTLE = 10
+"""Ticks after a change of the form that are not measured."""
+NOTICE = 5
+"""Ticks until all sites have heard of a plan."""
+
+
+class Dictating(Coordinating):
+    """A coordinator that gives out the plans that it is told, instead of making some."""
+
+    def follow(self, plan: Plan) -> int:
+        """Let the sites follow a plan; return the first tick on which all do."""
+        first = int(time.time() / TICK) + NOTICE
+        self._published = replace(plan, version=self.version + 1, first_tick=first)
+        return first
+
+    @property
+    def version(self) -> int:
+        """Of the last plan; 0 before the first one."""
+        return 0 if self._published is None else self._published.version
+
+
+@dataclass
+class Block:
+    """Ticks in which the sites followed one form."""
+
+    form: str
+    first: int
+    last: int
+    sent: int
+    """Bytes over all links."""
+    cores: float
+
+
+@dataclass
+class Bed:
+    """The sites as they run, and what has come."""
+
+    run: Run
+    testbed: Testbed
+    drawing: Drawing
+    coordinator: Dictating
+    feed: TableFeed
+    blocks: list[Block] = field(default_factory=list)
+    came: dict[tuple[str, str], list[tuple[int, float]]] = field(default_factory=dict)
+    """By flow and site with rows of it: ticks of parcels, and when they were durable at the destination."""
+    _seen: set[str] = field(default_factory=set)
+
+    def look(self) -> None:
+        """Take in the parcels that have come.
+
+        Raises:
+            RuntimeError: A process has ended.
+        """
+        self.testbed.check()
+        for site in self.testbed.sites:
+            for path in (self.testbed.work / f"{site}-checkpoint").rglob("*.parcel"):
+                if str(path) not in self._seen:
+                    try:
+                        there, parcel = path.stat().st_mtime, Parcel.from_bytes(path.read_bytes())
+                    except (FileNotFoundError, SiteError):  # not needed any more, or not there yet
+                        continue
+                    self._seen.add(str(path))
+                    for part in parcel.parts:
+                        self.came.setdefault((parcel.flow, part.site), []).append((parcel.tick, there))
+
+    def follow(self, form: str, seconds: float) -> Block:
+        """Let the sites follow a form, and measure it for some seconds."""
+        first = self.coordinator.follow(self.drawing.forms[form]) + SETTLE
+        self._until(first * TICK)
+        psutil.cpu_percent()
+        before = sum(self.testbed.sent().values())
+        self._until(first * TICK + seconds)
+        cores, sent = psutil.cpu_percent() / 100, sum(self.testbed.sent().values()) - before
+        block = Block(form, first, int(first + seconds / TICK), sent, cores)
+        self.blocks.append(block)
+        behind = {site: self.testbed.status(site).get("plan") for site in self.testbed.sites}
+        if set(behind.values()) != {self.coordinator.version}:
+            raise RuntimeError(f"sites follow plans {behind}, not {self.coordinator.version}")
+        self.run.say(f"{form} for {seconds:.0f} s: {cores:.0%} of the cores, {sent / 1e6:.2f} MB over links")
+        return block
+
+    def _until(self, moment: float) -> None:
+        while time.time() < moment:
+            self.look()
+            time.sleep(0.5)
+
+    def times(self, block: Block, flow: str) -> list[float]:
+        """Return the processing times of a flow's intervals that ended in a block."""
+        route = next((each for each in self.drawing.forms[block.form].routes if each.flow == flow), None)
+        interval, phase = (
+            (self.drawing.interval(block.form, flow), 0) if route is None else (route.interval, route.phase)
+        )
+        sources = next(each.sources for each in self.drawing.problem.flows if each.name == flow)
+        ends = [tick for tick in range(block.first, block.last) if tick % interval == phase]
+        return [max(self._took(flow, site, tick) for site in sources) for tick in ends]
+
+    def _took(self, flow: str, site: str, tick: int) -> float:
+        end = tick * TICK + self.testbed.offset(site)
+        return min((at for there, at in self.came.get((flow, site), ()) if there >= tick), default=time.time()) - end
+
+    def kept(self, block: Block, flow: str) -> bool:
+        """Tell whether a flow keeps up: no queue grows.
+
+        The intervals in the second half of a block take no longer, but for one tick, than those in the first, or than
+        an interval lasts.
+        """
+        took, lasts = self.times(block, flow), self.drawing.interval(block.form, flow) * TICK
+        half = len(took) // 2
+        return bool(took) and float(np.median(took[half:])) <= max(lasts, float(np.median(took[:half] or took))) + TICK
+
+    def finish(self) -> bool:
+        """Let no more rows come, and the last windows close; tell whether their results came."""
+        self.coordinator.follow(self.drawing.forms["plan"])
+        self.feed.stop(2 * WINDOW)
+        end = time.time() + PATIENCE
+        while not self.come() and time.time() < end:
+            self.look()
+            time.sleep(1.0)
+        return self.come()
+
+    def come(self) -> bool:
+        """Tell whether the results of the last windows with rows are there, of all queries."""
+        last = (self.feed.newest - 1) // (WINDOW * 1_000_000) * WINDOW * 1_000_000
+        found = {path.parent.name for path in _files(self.testbed.work) if _newest(path) >= last}
+        return found >= {flow.name for flow in self.drawing.problem.flows}
+
+
+def _files(work: Path) -> list[Path]:
+    return [path for path in (work / "results").glob("*/*.parquet") if not path.name.startswith((".", "_"))]
+
+
+@cache
+def _newest(path: Path) -> int:
+    """Return the newest beginning of a window in a file, microseconds."""
+    starts = pc.max(pq.read_table(path, columns=["window_start"]).column(0).cast("timestamp[us, tz=UTC]"))
+    return int(starts.cast("int64").as_py())
+
+
+def wrong(work: Path, sources: Sequence[str], queries: Sequence[str], workload: str) -> list[str]:
+    """Return in which way results differ from those of one Spark batch over the files of all sites."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    session = builder.config("spark.sql.session.timeZone", "UTC").config("spark.driver.memory", "2g").getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        found, names = [], list(aggregates_of(workload))
+        values = ["count(*) n"]
+        for name in names[1:]:
+            column, what = name.rsplit("_", 1)
+            values.append(f"{what}({column}) {name}")
+        rows = session.read.schema(schema_of(workload)).parquet(*[str(work / site) for site in sources])
+        rows.createOrReplaceTempView("rows")
+        for number, query in enumerate(queries):
+            number_of = f"div {WINDOW * 1_000_000} w"
+            mine = f"FROM rows WHERE q = {number} GROUP BY 1, 2"
+            expected = session.sql(f"SELECT at {number_of}, key, {', '.join(values)} {mine}")
+            given = session.read.parquet(str(work / "results" / query))
+            results = given.selectExpr(f"unix_micros(window_start) {number_of}", "key", *names)
+            missing, more = expected.exceptAll(results).count(), results.exceptAll(expected).count()
+            if missing or more:
+                found.append(f"{workload}, {query}: {missing} results are missing, {more} are not those of one batch")
+        return found
+    finally:
+        session.stop()
+
+
+@contextmanager
+def sites(run: Run, workload: Workload, drawing: Drawing) -> Iterator[Bed]:
+    """Let the sites of a drawing run, straight at first, until the block ends."""
+    problem = drawing.problem
+    names, work = problem.topology.sites, run.fresh(workload.name)
+    queries = [flow.name for flow in problem.flows]
+    (work / "table.json").write_text(json.dumps({"workload": workload.name, "queries": queries}))
+    links = {link: rate * MEGABITS for link, rate in problem.topology.links.items()}
+    schema = schema_of(workload.name)
+    with apart(
+        work,
+        Path(__file__).with_name("wide_table_job.py").absolute(),
+        names,
+        names[-1],
+        links,
+        TICK,
+        destinations={flow.name: flow.destination for flow in problem.flows},
+        rows=f'files = "{{site}}/*.parquet"\nschema = "{schema}"',
+        most=MOST,
+    ) as bed:
+        coordinator = _coordinator(bed, problem.topology)
+        try:
+            for site in bed.sites:
+                bed.start(site)
+            bed.await_all()
+            run.say(f"{workload.name}: {len(names)} sites with {len(queries)} queries are there")
+            feed = _feed(run, bed, workload, drawing)
+            with feed:
+                yield Bed(run, bed, drawing, coordinator, feed)
+        finally:
+            coordinator.end()
+
+
+def _coordinator(bed: Testbed, topology: Topology) -> Dictating:
+    secrets = Identity.read(*[bed.work / f"coordinator.{kind}" for kind in ("pem", "key", "authority")])
+    state, listen = bed.work / "plan.json", f"{bed.net.host}:{PORT}"
+    found = Dictating(topology, "frequencies", state, listen, secrets, SystemClock(), lambda text: None)
+    found.begin()
+    return found
+
+
+def _feed(run: Run, bed: Testbed, workload: Workload, drawing: Drawing) -> TableFeed:
+    places = {site: place for place, site in enumerate(bed.sites)}
+    rates = {
+        (number, places[site]): workload.rate * rate
+        for number, flow in enumerate(drawing.problem.flows)
+        for site, rate in cast("Pooled", flow.sizes).rates.items()
+    }
+    rows = (
+        Words(text_of(run.data), rates, TICK)
+        if workload.name == "words"
+        else Keyed({key: rate / MEGABIT for key, rate in rates.items()}, TICK)
+    )
+    kinds = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64()}
+    columns = [column.split() for column in schema_of(workload.name).split(", ")]
+    schema = pa.schema({name: kinds[kind] for name, kind in columns})
+    return TableFeed({site: bed.work / site for site in bed.sources}, rates, rows, schema, TICK)
+
+
+def table1(run: Run) -> list[Block]:
+    """Run keyed queries: the plan's intervals, then both ways at equal intervals, in turns."""
+    workload = keyed_workload()
+    drawings = _drawings(run, workload)
+    run.figure("table1.frequency_ratio", float(np.median([each.ratio for each in drawings])))
+    drawing = median(drawings)
+    names = [flow.name for flow in drawing.problem.flows]
+    with sites(run, workload, drawing) as bed:
+        bed.follow("direct", QUICK_WARM if run.quick else WARM)
+        held = bed.follow("plan", QUICK_BLOCK if run.quick else HELD)
+        equal: dict[str, list[Block]] = {"direct": [], "equal": []}
+        for turn in range(1 if run.quick else TURNS):
+            for form in ("direct", "equal")[:: 1 if turn % 2 == 0 else -1]:
+                equal[form].append(bed.follow(form, QUICK_BLOCK if run.quick else BLOCK))
+        came = bed.finish()
+    growing = [name for name in names if not bed.kept(held, name)]
+    run.say(f"plan: queues grow of {', '.join(growing) or 'none'}")
+    run.figure("table1.held", float(len(names) - len(growing)))
+    took = {
+        form: {name: [s for b in blocks for s in bed.times(b, name)] for name in names}
+        for form, blocks in equal.items()
+    }
+    _compare(run, drawing, took)
+    raw = sum(n for name in names for tick, n in bed.feed.raw[name].items() if held.first <= tick < held.last)
+    run.figure("table1.bytes_ratio", raw / held.sent)
+    _finish(run, bed, came, "keyed")
+    draw_table(run, drawing, took)
+    return bed.blocks
+
+
+def _compare(run: Run, drawing: Drawing, took: dict[str, dict[str, list[float]]]) -> None:
+    """Compare the processing times of both ways at equal intervals."""
+    rows, better, worse = [], 0, 0
+    for name, straight in took["direct"].items():
+        before, after = (float(np.quantile(each, 0.95)) for each in (straight, took["equal"][name]))
+        better += after <= 0.7 * before
+        worse += after > 1.1 * before and after > before + 0.1
+        intervals = [drawing.interval(form, name) * TICK for form in ("direct", "plan")]
+        means = [float(np.mean(each)) for each in (straight, took["equal"][name])]
+        rows.append([name, *intervals, len(straight), *means, before, after])
+    columns = [
+        "query",
+        "interval, s",
+        "the plan's",
+        "measured",
+        "mean, direct",
+        "mean, plan",
+        "p95, direct",
+        "p95, plan",
+    ]
+    run.table("processing time at equal intervals, seconds", columns, rows)
+    run.figure("table1.better30", float(better))
+    run.figure("table1.worse10", float(worse))
+
+
+def words(run: Run) -> list[Block]:
+    """Run word counts on half of the bandwidth that direct paths need."""
+    workload = words_workload(run.data)
+    drawings = _drawings(run, workload)
+    run.figure("words.frequency_ratio", float(np.median([each.ratio for each in drawings])))
+    drawing = median(drawings)
+    names = [flow.name for flow in drawing.problem.flows]
+    with sites(run, workload, drawing) as bed:
+        bed.follow("plan", QUICK_WARM if run.quick else WARM)
+        blocks = [bed.follow(form, QUICK_BLOCK if run.quick else WORDS_BLOCK) for form in ("plan", "direct", "plan")]
+        came = bed.finish()
+    kept = [sum(bed.kept(block, name) for name in names) for block in blocks]
+    run.say(f"words: {kept} of {len(names)} queries keep up with plan, direct, plan")
+    run.figure("words.kept", float(kept[0]))
+    run.figure("words.direct_kept", float(kept[1]))
+    raw = sum(n for name in names for tick, n in bed.feed.raw[name].items() if blocks[0].first <= tick < blocks[0].last)
+    run.figure("words.bytes_ratio", raw / blocks[0].sent)
+    _finish(run, bed, came, "words")
+    return bed.blocks
+
+
+def _drawings(run: Run, workload: Workload) -> list[Drawing]:
+    drawings = []
+    for seed in range(QUICK_DRAWINGS if run.quick else DRAWINGS):
+        made = draw(seed, workload, *((SITES[:4], 8) if run.quick else ()))
+        if made is not None:
+            drawings.append(made)
+            placed = {form: len(found.routes) for form, found in made.forms.items()}
+            run.say(f"{workload.name}, drawing {seed}: {made.ratio:.2f} times direct; queries that have room: {placed}")
+    return drawings
+
+
+def _finish(run: Run, bed: Bed, came: bool, workload: str) -> None:
+    run.say(f"{workload}: {bed.feed.rows:,} rows; files came at most {bed.feed.behind:.2f} s after their moment")
+    work, queries = bed.testbed.work, [flow.name for flow in bed.drawing.problem.flows]
+    run.check(
+        [*([] if came else ["the last results did not come"]), *wrong(work, bed.testbed.sources, queries, workload)]
+    )

@@ -1,0 +1,70 @@
+"""`transom site` of a site that only passes on what others send: a process without Spark."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from transom import __version__
+from transom.engine.loop.interrupts import interrupts
+from transom.errors import JobFileError
+from transom.jobs.sitefile import SiteFile
+from transom.model.time import SystemClock
+from transom.sites.flight import FlightMail, Judge
+from transom.sites.planning import Bounds, Planning
+from transom.sites.relaying import Relaying
+from transom.widearea.carriers import Carrier
+from transom.widearea.hellos import Hello
+
+
+def run_relay(site: SiteFile, together: Sequence[SiteFile], once: bool, as_json: bool) -> None:
+    """Pass on what comes until interrupted.
+
+    Args:
+        site: The relay.
+        together: All sites that were given.
+        once: Whether the run is to end with the rows.
+        as_json: Whether notes are JSON lines.
+
+    Raises:
+        TransomError: It cannot run in that way, an address or a certificate is missing, or the address is taken.
+    """
+    if len(together) > 1:
+        raise JobFileError(
+            f"{site.file}: {site.name!r} has no rows, and no query ends there: it only passes on what others send, and "
+            "does so in a process of its own.",
+            f"Leave it out here, and run transom site {site.file}; or give it a source or a query in the topology.",
+        )
+    if once:
+        raise JobFileError(
+            f"{site.file}: {site.name!r} has no rows that could end (--once): it only passes on what others send.",
+            "Run it without --once, and stop it when the others have ended.",
+        )
+    hello = Hello(site.name, transom=".".join(__version__.split(".")[:2]), relays=True)
+    made = site.asking()
+    bounds = Bounds(site.region.least, site.region.most)
+    clock = SystemClock()
+
+    def planning(carrier: Carrier) -> Planning:
+        assert made is not None
+        return Planning(carrier, made, bounds, clock.now)
+
+    def mail(judge: Judge) -> FlightMail:
+        return site.mail(hello, judge)
+
+    def say(text: str) -> None:
+        print(json.dumps({"site": site.name, "note": text}) if as_json else text, flush=True)
+
+    directory = Path(site.checkpoint) / "sites"
+    directory.mkdir(parents=True, exist_ok=True)
+    relay = Relaying(site.name, site.region, mail, clock, directory, None if made is None else planning, say)
+    relay.begin()
+    stopped = threading.Event()
+    try:
+        with interrupts(stopped.set, stopped.set):
+            say(f"{site.name} only passes on what others send.")
+            relay.run(stopped)
+    finally:
+        relay.end()
