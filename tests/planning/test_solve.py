@@ -156,6 +156,18 @@ def test_a_rate_far_below_what_a_machine_can_do_takes_few_steps(monkeypatch: pyt
     assert len(tried) < 40
 
 
+def test_no_settings_are_looked_at_twice(monkeypatch: pytest.MonkeyPatch):
+    seen, asked, predicted, with_settings = [], [], Search._predicted, Search.with_settings
+    monkeypatch.setattr(Search, "_predicted", lambda search, *of: seen.append(of) or predicted(search, *of))
+    monkeypatch.setattr(Search, "with_settings", lambda search, *of: asked.append(of) or with_settings(search, *of))
+    search = Search(profile(s=stream(row=2e-5)), cluster(2))
+    search.largest(Goal({"s": 20_000}, {"s": 1.0}, None), 0.0, 1.25)
+    assert len(seen) == len({(tuple(goal.rates.items()), tuning) for goal, tuning in seen})
+    assert len(seen) < 0.8 * len(asked)
+    search.forget()
+    assert not search._known
+
+
 def test_scipy_is_an_extra(monkeypatch: pytest.MonkeyPatch):
     found = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "scipy" else found(name))

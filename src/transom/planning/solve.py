@@ -9,7 +9,7 @@ as latency falls with the cores; and so is the largest rate that a machine does 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from transom.errors import DefinitionError, require_extra
@@ -196,6 +196,8 @@ class Search:
 
     def __init__(self, profile: Profile, machine: Machine) -> None:
         self._profile, self.machine = profile, machine
+        self._known: dict[Hashable, Choice] = {}
+        """What was looked at: searches for a trigger, and for a rate, come back to the same settings."""
 
     def best(self, goal: Goal) -> Choice:
         """Return the settings with the least ratio of latency to limit."""
@@ -286,6 +288,16 @@ class Search:
 
     def with_settings(self, goal: Goal, tuning: Tuning) -> Choice:
         """Return what comes of some settings."""
+        key = tuple(goal.rates.items()), tuple(goal.limits.items()), goal.share, goal.margin, tuning
+        if key not in self._known:
+            self._known[key] = self._predicted(goal, tuning)
+        return self._known[key]
+
+    def forget(self) -> None:
+        """Forget what was looked at: it takes some kilobytes for each settings."""
+        self._known.clear()
+
+    def _predicted(self, goal: Goal, tuning: Tuning) -> Choice:
         prediction = Model(self._profile, self.machine, tuning, goal.rates).predict()
         latencies = {name: self._latency(goal, name, prediction) for name in goal.limits}
         ratio = max(latencies[name] / limit for name, limit in goal.limits.items()) / (1 - goal.margin)
@@ -310,6 +322,7 @@ def _size(search: Search, choice: Choice, goal: Goal, executors: int, smaller: S
     low = max(before, 1.0 if choice.kept else 0.0)
     high = low * (1 + 2 * (executors / smaller.executors - 1)) if smaller is not None and before > 0 else 1.25
     factor, within = search.largest(goal, low, high if choice.kept else min(1.0, high))
+    search.forget()
     return Size(executors, search.machine.cores, factor, within or choice)
 
 
