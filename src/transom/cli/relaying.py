@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from transom import __version__
+from transom.checkpoint.lock import take_lock
+from transom.checkpoint.names import LOCK_FILE
 from transom.engine.loop.interrupts import interrupts
 from transom.errors import JobFileError
 from transom.jobs.sitefile import SiteFile
@@ -29,7 +31,7 @@ def run_relay(site: SiteFile, together: Sequence[SiteFile], once: bool, as_json:
         as_json: Whether notes are JSON lines.
 
     Raises:
-        TransomError: It cannot run in that way, an address or a certificate is missing, or the address is taken.
+        TransomError: It cannot run in that way, runs already, or lacks a certificate or an address of its own.
     """
     if len(together) > 1:
         raise JobFileError(
@@ -59,6 +61,7 @@ def run_relay(site: SiteFile, together: Sequence[SiteFile], once: bool, as_json:
 
     directory = Path(site.checkpoint) / "sites"
     directory.mkdir(parents=True, exist_ok=True)
+    lock = take_lock(directory.parent / LOCK_FILE, clock.now())
     relay = Relaying(site.name, site.region, mail, clock, directory, None if made is None else planning, say)
     relay.begin()
     stopped = threading.Event()
@@ -68,3 +71,4 @@ def run_relay(site: SiteFile, together: Sequence[SiteFile], once: bool, as_json:
             relay.run(stopped)
     finally:
         relay.end()
+        lock.release()
