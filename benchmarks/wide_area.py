@@ -7,6 +7,9 @@ root). Each of three sources has 7,500 rows in every tick of 2 s; their partials
 long as a tick and due 2 s after it. The processing time is from the end of a window until its results are there, with
 the job at the source, links, relays, merging and the sink.
 
+`table1` and `words`: Table I of the paper on seven sites, by keys and by words (`wide_table_runs.py`). `wire`: bytes of
+parcels, and how much of a busy link is parcels.
+
 `fig1`: without coordinator, so that partials go straight, then with it: the straight link from A to the destination is
 too thin for what A has to send. `drop`: the link that then carries most falls to a third. `outage`: a source is cut off
 from all others for a time. Each result is compared with a count of all rows.
@@ -32,6 +35,7 @@ from benchmarks.harness import Run, benchmark
 from benchmarks.namespaces import possible
 from benchmarks.testbed import NEEDS_ROOT, THIN, Testbed, apart
 from benchmarks.wide_feed import Feed
+from benchmarks.wide_link import links
 from benchmarks.wide_table_runs import table1, words
 
 PARTS = ("fig1", "drop", "outage", "table1", "words", "wire")
@@ -206,9 +210,10 @@ def figure1(run: Run) -> float:
 
 
 def wire_figures(run: Run) -> None:
-    """Measure the bytes of parcels, and the processor time of both ends; see `benchmarks.wire`."""
+    """Measure bytes of parcels, processor time of both ends and shares of links; see `wire` and `wide_link`."""
     wire.words(run)
     wire.keyed(run)
+    links(run)
 
 
 def main() -> None:
