@@ -6,6 +6,7 @@ import sys
 import threading
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from test_sink_faults import Failing, build, counts, of_windows, source
 
@@ -13,11 +14,14 @@ import transom as tm
 from transom.engine.execution.runners import SparkCutRunner
 from transom.engine.execution.threads import Threads
 from transom.engine.loop import ending
+from transom.engine.loop.delivery import Delivery, ResultBatch
 from transom.engine.loop.journal import MOST_NOTES, Journal
 from transom.engine.loop.opened import Opened
 from transom.errors import SinkError
 from transom.model.time import ManualClock
+from transom.sinks.base import WindowResults
 from transom.sinks.inmemory import MemorySink
+from transom.sinks.outlets import Outlets
 
 without_jobs = pytest.mark.usefixtures("in_memory")
 
@@ -31,7 +35,7 @@ class Hanging(MemorySink):
 
     def __init__(self) -> None:
         super().__init__()
-        self.began, self.may_end, self.closed = threading.Event(), threading.Event(), 0
+        self.began, self.may_end, self.ended, self.closed = *(threading.Event() for _ in range(3)), 0
 
     def write(self, results):
         self.began.set()
@@ -41,6 +45,7 @@ class Hanging(MemorySink):
     def close(self):
         self.closed += 1
         super().close()
+        self.ended.set()
 
 
 @pytest.fixture
@@ -79,6 +84,18 @@ def test_a_sink_that_hangs_does_not_keep_the_end(spark, tmp_path, short):
     build(spark, tmp_path, source(30), {"bad": after, "good": good}).run(once=True, close_all=True)
     assert counts(after, "bad") == counts(good, "good") == of_windows(0, 10, 20)
     hanging.may_end.set()
+    assert hanging.ended.wait(timeout=600), "who was in it closes it"
+    assert hanging.closed == 1
+
+
+def test_a_write_that_begins_after_the_end_is_none():
+    """It would open anew what was closed."""
+    sink = Closing()
+    delivery = Delivery({"q": Outlets.of([sink])}, ManualClock(NOON), lambda: None, 1, 1 << 20)
+    assert delivery.close(0) == []
+    (lane,) = delivery._lanes["q"]
+    delivery._write(lane, ResultBatch(WindowResults("q", 1, pa.table({"n": [1]})), 1, NOON))
+    assert sink.to_table("q") is None
 
 
 @without_jobs

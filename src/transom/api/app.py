@@ -357,7 +357,7 @@ class App:
             queries = self._queries
             requests, phases = queries.requests, self._phases()
             profile = profile_to_begin(self.settings.plan, session, list(streams))
-            told = (on_progress, self._on_step, requests, queries.forget, queries.release)
+            told = (on_progress, self._on_step, requests, queries.forget, queries.release, queries.opened.late)
             outside = Outside(*told, self._runner, phases, beside, self._said, profile)
             loop = make_loop(streams, order.sinks, checkpoint, settings, clock, outside, lost)
             self._loop = loop

@@ -57,6 +57,7 @@ class Queries:
                     f"{what}: the application is running.",
                     "Stop that run and wait for its end first, or make another App with a checkpoint of its own.",
                 )
+            self.opened.hand_over()
             also = sources()
             self.opened = Opened([*(sink for each in self._sinks.values() for sink in each.sinks.values()), *also])
             self.running = True

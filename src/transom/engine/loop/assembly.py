@@ -57,6 +57,8 @@ class Outside:
     """Called with the name of each query that leaves."""
     release: Callable[[Sink], None] = lambda sink: None
     """Called with each sink that is not needed any more while it runs."""
+    late: Callable[[Sink], None] = lambda sink: None
+    """Called with each sink that hung when the run ended, and does not any more."""
     runner: CutRunner | None = None
     """Runs the jobs of cuts; Spark if None."""
     phases: PhaseRecorder = field(default_factory=PhaseRecorder)
@@ -95,7 +97,7 @@ def make_loop(
     outside.requests.wake = wake
     journal = Journal(checkpoint, outside.on_step)
     metrics = Metrics(clock.monotonic(), streams)
-    delivery = Delivery(sinks, clock, wake, settings.sink_workers, most_bytes, outside.release)
+    delivery = Delivery(sinks, clock, wake, settings.sink_workers, most_bytes, outside.release, outside.late)
     quarantine = Quarantine(streams, journal)
     backpressure = Backpressure(streams, delivery, journal, metrics, phases, quarantine, most_bytes)
     gauge = MemoryGauge(session, settings.memory_limit, settings.memory_bound)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -83,6 +84,7 @@ class Delivery:
         workers: Number of sinks that write at once.
         max_waiting_bytes: Bound on the results that wait for one sink.
         release: Called with each sink that nobody needs any more, as its last query was removed.
+        late: Called by a worker thread with each sink that wrote longer than the run waited.
     """
 
     def __init__(
@@ -93,8 +95,9 @@ class Delivery:
         workers: int,
         max_waiting_bytes: int,
         release: Callable[[Sink], None] = lambda sink: None,
+        late: Callable[[Sink], None] = lambda sink: None,
     ) -> None:
-        self._release = release
+        self._release, self._late = release, late
         self._lanes: dict[str, list[_Lane]] = {}
         """Those of each query."""
         for name, outlets in sinks.items():
@@ -103,7 +106,11 @@ class Delivery:
         self._wake = wake
         self._threads = Threads(workers, "transom-sink")
         self._done: queue.SimpleQueue[tuple[_Lane, ResultBatch, BaseException | None, Micros]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
         self._writing: list[Sink] = []
+        self._left: list[Sink] = []
+        """Those that wrote when nobody waited for them any longer."""
+        self._ended = False
         self._max_waiting_bytes = max_waiting_bytes
 
     @property
@@ -150,13 +157,21 @@ class Delivery:
         self._threads.submit(self._write, lane, lane.waiting[0])
 
     def _write(self, lane: _Lane, batch: ResultBatch) -> None:
+        with self._lock:
+            if self._ended:
+                return
+            self._writing.append(lane.sink)
         error: BaseException | None = None
-        self._writing.append(lane.sink)
         try:
             lane.sink.write(batch.results)
         except BaseException as caught:
             error = caught
-        self._writing.remove(lane.sink)
+        with self._lock:
+            self._writing.remove(lane.sink)
+            still = any(each is lane.sink for each in self._writing)
+            is_last = not still and any(each is lane.sink for each in self._left)
+        if is_last:
+            self._late(lane.sink)
         self._done.put((lane, batch, error, self._clock.now()))
         self._wake()
 
@@ -248,8 +263,12 @@ class Delivery:
     def close(self, longest: float) -> list[Sink]:
         """Begin no more writes, and wait for those under way; return the sinks that write nevertheless.
 
+        Each of those is late when it has written.
+
         Args:
             longest: Seconds to wait.
         """
         self._threads.close(longest)
-        return list(self._writing)
+        with self._lock:
+            self._ended, self._left = True, list(self._writing)
+        return list(self._left)

@@ -29,6 +29,9 @@ class Opened:
     def __init__(self, some: Iterable[Closable] = ()) -> None:
         self._lock = threading.Lock()
         self._open = {id(each): each for each in some}
+        self._ended = False
+        self._late: set[int] = set()
+        """Those that hung at the end of the run, and do not any more when the others are closed."""
 
     def add(self, each: Closable) -> None:
         """Take note of one more."""
@@ -42,6 +45,19 @@ class Opened:
         if known is not None:
             _error_of_closing(known)
 
+    def late(self, each: Closable) -> None:
+        """Close one that hung at the end of the run, now that it does not any more."""
+        with self._lock:
+            if not self._ended:
+                self._late.add(id(each))
+                return
+        self.release(each)
+
+    def hand_over(self) -> None:
+        """Leave those that still hang to another run."""
+        with self._lock:
+            self._open.clear()
+
     def close(self, busy: Sequence[Closable], error: BaseException | None) -> None:
         """Close all at the end of the run.
 
@@ -53,9 +69,9 @@ class Opened:
             SinkError: One could not be closed, and there is no error that says more.
         """
         with self._lock:
-            some = list(self._open.values())
-            self._open.clear()
-        ended = [(each, _error_of_closing(each)) for each in some if not any(each is other for other in busy)]
+            self._ended, kept = True, {id(each) for each in busy} - self._late
+            some = [self._open.pop(number) for number in list(self._open) if number not in kept]
+        ended = [(each, _error_of_closing(each)) for each in some]
         failed = [(each.describe(), reason) for each, reason in ended if reason is not None]
         if failed and error is None:
             raise SinkError(
