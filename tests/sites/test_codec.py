@@ -58,7 +58,9 @@ def bits(array: pa.Array) -> list:
     """Return values such that equal ones are the same bits."""
     if pa.types.is_float64(array.type):
         return [None if v is None else struct.pack("d", v) for v in array.to_pylist()]
-    return array.view(pa.int64()).to_pylist() if pa.types.is_timestamp(array.type) else array.to_pylist()
+    if pa.types.is_temporal(array.type):  # also of years that Python does not have
+        array = array.view(pa.int64() if array.type.bit_width == 64 else pa.int32())
+    return array.to_pylist()
 
 
 @given(columns())
