@@ -87,3 +87,25 @@ def test_what_is_measured_does_not_grow_when_nobody_looks():
         metrics.keep({f"q{second}"})
     assert len(metrics._streams["s"].recent) <= 11
     assert list(metrics._queries) == ["q9999"]
+
+
+@pytest.mark.usefixtures("in_memory")
+@pytest.mark.parametrize("tier", ["driver", "cluster"])
+def test_no_snapshot_is_due_of_what_the_last_one_has(spark, tmp_path, tier):
+    """A log is not empty when it begins: what it has then asked for the next snapshot, at each turn of the loop."""
+    rows = tm.sources.memory("key string, at long")
+    rows.add([(f"k{i % 3}", i) for i in range(40)])
+    settings = {"max_rows_per_cut": 10, "snapshot_bytes": 1, "tier": tier}
+    app = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON), **settings)
+    stream = app.stream(rows, event_time="timestamp_seconds(at)", watermark=tm.watermark(0, max_ahead=None))
+    stream.group_by("key").window("5 seconds").agg(n=tm.count()).to(tm.sinks.memory(), "q")
+    due = []
+
+    def on_step(step):
+        if step == "after snapshot" and app._loop is not None:
+            due.append(app._loop.snapshots.due)
+
+    app._on_step = on_step
+    app.run(once=True)
+    assert due
+    assert not any(due)

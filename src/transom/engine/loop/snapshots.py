@@ -36,11 +36,13 @@ class Snapshots:
     """Whether one is due whatever the size of the log."""
     size: int = 0
     """Bytes of the last one, which the log may reach before the next."""
+    left: int = 0
+    """Bytes with which the log began after the last one."""
 
     @property
     def due(self) -> bool:
         """Whether one should be written as soon as no files are merged."""
-        return self.wanted or self.checkpoint.total_bytes > max(self.smallest, self.size)
+        return self.wanted or self.checkpoint.total_bytes > max(self.smallest, self.size, self.left)
 
     @property
     def waits(self) -> bool:
@@ -74,5 +76,6 @@ class Snapshots:
         state, tables = snapshot_of(self.streams, self.journal.register, logged, self.delivery.waiting(), kept)
         self.checkpoint.write_snapshot(state, tables)
         self.size = sum(table.nbytes for table in tables.values())
+        self.left = self.checkpoint.total_bytes
         self.tiers.clean({name: cut.number for name, cut in logged.items()}, self.journal.check)
         self.journal.step("after snapshot")
