@@ -76,6 +76,8 @@ def define_on(directory: Path) -> Callable[[tm.App, Any], None]:
         )
         halves = rows.map(lambda df: df.where("y >= 1").withColumn("half", df.x + 1))
         halves.group_by("half", "ok").window(tm.session_window("1 second")).agg(n=tm.count("y")).to(sink, "halves")
+        ended = tm.session_window("1 second", ends_when="y < 40 OR x = 9")
+        rows.group_by("ok").window(ended).agg(n=tm.count()).to(sink, "ended")
 
     return define
 
@@ -89,7 +91,7 @@ def outcome(spark: Any, directory: Path, files: Path, **settings: Any) -> tuple[
     stream = progress.streams[0]
     letters = sorted(map(repr, bench.letters()))
     late = {query.name: query.late_rows for query in progress.queries}
-    found = {name: bench.rows(name) for name in ("all", "some", "halves")}
+    found = {name: bench.rows(name) for name in ("all", "some", "halves", "ended")}
     return (found, letters, late, stream.rows, stream.dead_letters, stream.max_event_time), stream
 
 

@@ -133,13 +133,20 @@ def test_sessions_equal_those_of_spark_whatever_the_cuts_restarts_and_other_quer
 
 
 def simulated(
-    rows: Sequence[Row], cuts: Sequence[LoggedCut], gap: int, key: Callable[[Row], Any], most: float = float("inf")
+    rows: Sequence[Row],
+    cuts: Sequence[LoggedCut],
+    gap: int,
+    key: Callable[[Row], Any],
+    most: float = float("inf"),
+    ends: Callable[[Row], bool] | None = None,
 ) -> tuple[list[Row], list[Row]]:
     """Return sessions (start, end, key, rows) and late rows, cut by cut and row by row as DESIGN states the rules.
 
     A cut first emits the sessions that end before its watermark; of its rows, those are late whose time plus the gap is
-    before the watermark; where sessions last at most so many whole seconds, those that are before it themselves.
+    before the watermark; where sessions last at most so many whole seconds, or rows end them, those that are before it
+    themselves.
     """
+    grace = gap if most == float("inf") and ends is None else 0
     emitted: list[Row] = []
     late: list[Row] = []
     held: list[Row] = []
@@ -153,9 +160,12 @@ def simulated(
             for row, following in zip(mine, [*mine[1:], None], strict=True):
                 run.append(row)
                 limit = run[0][-1] // SECOND * SECOND + most
-                if following is None or following[-1] - row[-1] > gap or following[-1] >= limit:
-                    if min(row[-1] + gap, limit) < watermark:
-                        emitted.append((run[0][-1], min(row[-1] + gap, limit), name, len(run)))
+                last = ends is not None and any(ends(other) for other in run if other[-1] == row[-1])
+                pause = following is None or following[-1] - row[-1] > gap
+                if pause or following[-1] >= limit or (last and following[-1] > row[-1]):
+                    end = row[-1] + 1 if last else min(row[-1] + gap, limit)
+                    if end < watermark:
+                        emitted.append((run[0][-1], end, name, len(run)))
                     else:
                         kept += run
                     run = []
@@ -164,7 +174,7 @@ def simulated(
     for cut in cuts:
         close(cut.watermark)
         for row in rows[cut.start : cut.end]:
-            (held if row[-1] + (gap if most == float("inf") else 0) >= cut.watermark else late).append(row)
+            (held if row[-1] + grace >= cut.watermark else late).append(row)
     close(float("inf"))
     return sorted(emitted, key=repr), late
 

@@ -127,6 +127,8 @@ def check_sessions(spark: SparkSession, directory: Any, seed: int, turns: Sequen
         stream.group_by("k").window(tm.session_window(gaps[1] * SECOND)).agg(n=tm.count()).to(sink, "coarse")
         cut = tm.session_window(gaps[0] * SECOND, at_most=(2 * gaps[0] + 1) * SECOND)
         stream.group_by("k").window(cut).agg(n=tm.count()).to(sink, "cut")
+        ended = tm.session_window(gaps[0] * SECOND, at_most=(2 * gaps[0] + 1) * SECOND, ends_when="x >= 80")
+        stream.group_by("k").window(ended).agg(n=tm.count(), xs=tm.sum("x")).to(sink, "ended")
         stream.where("x < 50").window(tm.session_window(gaps[0] * SECOND)).agg(n=tm.count()).to(sink, "few")
         early = stream.group_by("k").window("5 seconds", early="2 seconds", lateness="2 seconds")
         early.agg(n=tm.count()).to(sink, "early")
@@ -160,6 +162,7 @@ def check_sessions(spark: SparkSession, directory: Any, seed: int, turns: Sequen
         ("coarse", gaps[1], rows, lambda row: row[:1]),
         ("few", gaps[0], None, lambda row: ()),
         ("cut", gaps[0], rows, lambda row: row[:1]),
+        ("ended", gaps[0], rows, lambda row: row[:1]),
     ):
         pieces = [rows[cut.start : cut.end] for cut in cuts]
         if some is None:
@@ -167,10 +170,15 @@ def check_sessions(spark: SparkSession, directory: Any, seed: int, turns: Sequen
         flat = [row for piece in pieces for row in piece]
         ends = list(itertools.accumulate(map(len, pieces)))
         own = [replace(cut, start=end - len(p), end=end) for cut, end, p in zip(cuts, ends, pieces, strict=True)]
-        most = (2 * gap + 1) * SECOND if query == "cut" else math.inf
-        sessions, out = simulated(flat, own, gap * SECOND, key, most)
+        most = (2 * gap + 1) * SECOND if query in ("cut", "ended") else math.inf
+        ends = (lambda row: row[2] >= 80) if query == "ended" else None
+        sessions, out = simulated(flat, own, gap * SECOND, key, most, ends)
         late += len(out)
-        if query != "both":
+        if query == "ended":
+            found_rows = bench.rows(query)
+            assert [row[:-1] for row in found_rows] == sorted(((a, b, *k, n) for a, b, k, n in sessions), key=repr)
+            assert sum(row[-1] for row in found_rows) == sum(row[2] for row in flat) - sum(row[2] for row in out)
+        elif query != "both":
             assert bench.rows(query) == sorted(((a, b, *name, n) for a, b, name, n in sessions), key=repr)
             continue
         wanted = {(a, b, *name, n) for a, b, name, n in [*sessions, *simulated(rows, cuts, gaps[1] * SECOND, key)[0]]}

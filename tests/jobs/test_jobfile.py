@@ -99,6 +99,8 @@ def test_a_generator_as_source():
         ("{tumbling =", '{session = "1 day", tumbling =', "is tumbling and session"),
         ("{sliding =", '{session = "1 day", at_mst = "2 days"}, {sliding =', r"unknown key 'at_mst'.*'at_most'"),
         ("{sliding =", '{session = "1 day", at_most = 2}, {sliding =', "'fares' windows: at_most = 2 is not a text"),
+        ("{sliding =", '{session = "1 day", end_when = "x"}, {sliding =', r"unknown key 'end_when'.*'ends_when'"),
+        ("{sliding =", '{session = "1 day", ends_when = true}, {sliding =', "ends_when = True is not a text"),
         ('every = "1 minute"', "every = 60", "'fares' windows: every = 60 is not a text"),
         ("{parquet =", "{parqet =", r"'fares' sink: unknown key 'parqet'.*'parquet'"),
         ('{parquet = "out/fares"}', '{parquet = "a", json = "b"}', "sink: one kind"),

@@ -15,7 +15,7 @@ from transom.model.time import MAX_TIME, MIN_TIME
 from transom.model.window import SessionSpec
 from transom.windows.aggregates.count import Count
 from transom.windows.aggregates.extremes import Extreme
-from transom.windows.intervals import TIMES
+from transom.windows.intervals import TIMES, ends_of
 from transom.windows.panes import Grid
 from transom.windows.pieces import SessionPieces
 from transom.windows.sessions import SessionStore
@@ -32,14 +32,26 @@ Row = tuple[str, int, int]
 
 KINDS = [SessionSpec(GAP), SessionSpec(GAP, GAP), SessionSpec(GAP, 25 * MS), SessionSpec(GAP, 12_500)]
 """Without a limit, and with limits in whole milliseconds and not."""
+LAST = 7
+"""Values from which on a row ends its session, for kinds that have such rows."""
+ENDED = [SessionSpec(GAP, most, Expression(f"x >= {LAST}")) for most in (None, 25 * MS, 12_500)]
+"""The same kinds, where rows can end a session."""
+
+
+def types_of(spec: SessionSpec) -> dict:
+    ends = ends_of(spec)
+    return TYPES if ends is None else {**TYPES, ends: {"value": pa.bool_()}}
 
 
 def store_of(spec: SessionSpec = KINDS[0]) -> SessionStore:
-    return SessionStore(spec, KEYS, TYPES)
+    return SessionStore(spec, KEYS, types_of(spec))
 
 
 def partials(rows: list[Row], grid: Grid) -> tuple[pa.Table, dict]:
-    """What a job makes of rows: one interval per key and pane, with the count and the largest value."""
+    """What a job makes of rows: one interval per key and pane, with the count and the largest value.
+
+    Where a row can end a session, also whether one does; of some that do not it is not known.
+    """
     groups: dict[tuple[int, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((int(grid.start(np.array([row[1]]))[0]), row[0]), []).append(row)
@@ -56,6 +68,8 @@ def partials(rows: list[Row], grid: Grid) -> tuple[pa.Table, dict]:
             "last": np.array([max(t) for t in times], np.int64),
         },
     }
+    high = states[HIGH]["value"]
+    states[ends_of(ENDED[0])] = {"value": high >= LAST, "valid": (high >= LAST) | (high % 2 == 0)}
     return table, states
 
 
@@ -63,14 +77,22 @@ def sessions_of(rows: list[Row], spec: SessionSpec = KINDS[0]) -> list[tuple]:
     """Key, start, end, count and largest value of each session, by one pass over the sorted rows."""
     found: list[list] = []
     limit = MAX_TIME
+    moments: dict[tuple, list[int]] = {}
     for key, time, value in sorted(rows):
-        if found and found[-1][0] == key and time <= found[-1][2] and time < limit:
-            found[-1] = [key, found[-1][1], min(time + spec.gap, limit), found[-1][3] + 1, max(found[-1][4], value)]
+        moments.setdefault((key, time), []).append(value)
+    ended = False
+    for (key, time), values in moments.items():
+        value, n = max(values), len(values)
+        if found and found[-1][0] == key and time <= found[-1][2] and time < limit and not ended:
+            found[-1] = [key, found[-1][1], min(time + spec.gap, limit), found[-1][3] + n, max(found[-1][4], value)]
         else:
             if spec.at_most is not None:
                 unit = MS if spec.at_most % MS == 0 else 1
                 limit = time // unit * unit + spec.at_most
-            found.append([key, time, min(time + spec.gap, limit), 1, value])
+            found.append([key, time, min(time + spec.gap, limit), n, value])
+        ended = spec.ends_when is not None and value >= LAST
+        if ended:
+            found[-1][2] = time + 1
     return sorted(map(tuple, found))
 
 
@@ -79,7 +101,7 @@ def taken(store: SessionStore, watermark: int) -> list[tuple]:
     if not len(out):
         return []
     names = store.keys.take(out.ids)[0].to_pylist()
-    ends = store.spec.ends(out.first, out.last)
+    ends = store.ends(out)
     columns = (out.first, ends, out.states[COUNT]["count"], out.states[HIGH]["value"])
     assert (np.diff(ends) >= 0).all()
     return [(name, *values) for name, *values in zip(names, *(c.tolist() for c in columns), strict=True)]
@@ -87,6 +109,9 @@ def taken(store: SessionStore, watermark: int) -> list[tuple]:
 
 ROWS = st.lists(
     st.tuples(st.sampled_from("abc"), st.integers(-120, 120).map(lambda t: t * 1_250), st.integers(0, 9)), max_size=25
+)
+CLOSE_ROWS = st.lists(
+    st.tuples(st.sampled_from("ab"), st.integers(-30, 30).map(lambda t: t * 1_250), st.integers(0, 9)), max_size=25
 )
 
 
@@ -96,7 +121,7 @@ def grids(draw: st.DrawFn, spec: SessionSpec = KINDS[0]) -> Grid:
     return Grid.of([spec, *draw(st.sampled_from([[], finer, [tm.sliding("7 ms", every="5 ms")]]))])
 
 
-@given(st.lists(ROWS, max_size=6), st.sampled_from(KINDS), st.data())
+@given(st.lists(ROWS | CLOSE_ROWS, max_size=6), st.sampled_from([*KINDS, *ENDED]), st.data())
 @settings(max_examples=300, deadline=None)
 def test_sessions_are_those_of_the_rows_in_time_whatever_the_cuts_panes_and_restarts(cuts, spec, data):
     """A row is late when alone its session would be closed; a session that was emitted is never joined again.
@@ -107,7 +132,7 @@ def test_sessions_are_those_of_the_rows_in_time_whatever_the_cuts_panes_and_rest
     store, watermark = store_of(spec), MIN_TIME
     got, open_rows, wanted = [], [], []
     for rows in cuts:
-        limit = watermark - (GAP if spec.at_most is None else 0)
+        limit = watermark - (0 if spec.cut else GAP)
         in_time = [row for row in rows if row[1] >= limit]
         for piece in ([r for r in rows if r[1] < limit], [r for r in rows if r[1] >= limit]):
             if piece:
@@ -121,6 +146,8 @@ def test_sessions_are_those_of_the_rows_in_time_whatever_the_cuts_panes_and_rest
             store.compact()
         if data.draw(st.booleans()):
             store.due(watermark + 20 * MS)  # asking changes nothing
+        if data.draw(st.booleans()):
+            store._many = 0
         watermark = max(watermark, data.draw(st.integers(-120, 160).map(lambda t: t * 1_250)))
         due = [s for s in sessions_of(open_rows, spec) if s[2] < watermark]
         assert sorted(store.due(watermark).tolist()) == sorted(s[1] for s in due)
@@ -131,14 +158,14 @@ def test_sessions_are_those_of_the_rows_in_time_whatever_the_cuts_panes_and_rest
         assert sorted(now) == sorted(due)
         got += now
     last = max((s[2] for s in sessions_of(open_rows, spec)), default=MIN_TIME)
-    assert store.last_end() == last if spec.at_most is None else store.last_end() >= last
+    assert store.last_end() >= last if spec.cut else store.last_end() == last
     assert sorted(taken(store, MAX_TIME)) == sessions_of(open_rows, spec)
     assert len(store) == 0
     ends = [(s[0], s[2]) for s in got]
     assert len(set(ends)) == len(ends)
 
 
-@given(ROWS, st.sampled_from(KINDS), st.data())
+@given(ROWS | CLOSE_ROWS, st.sampled_from([*KINDS, *ENDED]), st.data())
 @settings(max_examples=400, deadline=None)
 def test_rows_that_are_never_behind_the_watermark_make_the_same_sessions_in_any_cuts(rows, spec, data):
     """The delay is the least with which no row is behind the watermark if each row is a cut, so that some are at it."""

@@ -12,7 +12,7 @@ _WINDOWS = {
     "sliding": ("sliding", "every", "offset"),
     "cumulate": ("cumulate", "every", "offset"),
     "calendar": ("calendar", "zone", "week_start", "offset"),
-    "session": ("session", "at_most"),
+    "session": ("session", "at_most", "ends_when"),
     "unbounded": ("unbounded", "keys"),
 }
 """Keys of each kind of window; the first is the argument, the others are named."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from transom.errors import DefinitionError
 from transom.model.calendar import UNITS, CalendarSpec, Numbers
+from transom.model.expression import Expression, Input
 from transom.model.time import (
     MAX_TIME,
     MICROS_PER_SECOND,
@@ -111,7 +113,9 @@ class SessionSpec:
     A session is [first row, last row + gap). As in Spark, two rows exactly one gap apart are in one session; so a row
     at the session's end can still join it, and a session is closed when the watermark is after its end.
 
-    With `at_most` a session ends that long after it began, by whole units, and the next row begins another one.
+    With `at_most` a session ends that long after it began, by whole units, and the next row begins another one. With
+    `ends_when` it ends with the first moment at which a row satisfies the condition: [first row, that moment], to the
+    microsecond, and the next later row begins another one.
 
     Raises:
         DefinitionError: The gap is not positive, or longer than the longest session.
@@ -120,6 +124,8 @@ class SessionSpec:
     gap: Micros
     at_most: Micros | None = None
     """No session is longer; None for no limit."""
+    ends_when: Expression | None = None
+    """A row that satisfies it is the last of its session, with those of its moment; None for no such rows."""
 
     def __post_init__(self) -> None:
         if self.gap < 1_000:
@@ -148,29 +154,46 @@ class SessionSpec:
     @property
     def grain(self) -> Micros:
         """Rows of a key between two neighbouring multiples of this are in one session, whatever other rows come."""
+        if self.ends_when is not None:
+            return 1
         return self.gap if self.at_most is None else self.unit
+
+    @property
+    def cut(self) -> bool:
+        """Whether a session can be over while a row within a gap of its last one can still come."""
+        return self.at_most is not None or self.ends_when is not None
 
     @property
     def key(self) -> str:
         """Name in checkpoints and files."""
-        return str(self.gap) if self.at_most is None else f"{self.gap}-{self.at_most}"
+        key = str(self.gap) if self.at_most is None else f"{self.gap}-{self.at_most}"
+        if self.ends_when is None:
+            return key
+        return f"{key}-ends-{hashlib.sha256(self.ends_when.text.encode()).hexdigest()[:16]}"
 
     def limits(self, first: Numbers) -> Numbers:
         """Return the moments from which on rows are not in the sessions that begin with these rows, for `at_most`."""
         return first - first % self.unit + (self.at_most or 0)
 
-    def ends(self, first: Numbers, last: Numbers) -> Numbers:
-        """Return the ends of sessions, given the times of their first and last rows."""
+    def ends(self, first: Numbers, last: Numbers, ended: Any = False) -> Numbers:
+        """Return the ends of sessions, given the times of their first and last rows.
+
+        Args:
+            first: Times of the first rows.
+            last: Times of the last rows.
+            ended: Whether the last row satisfies `ends_when`, for each or for all.
+        """
         ends: Numbers = last + self.gap
-        return ends if self.at_most is None else np.minimum(ends, self.limits(first))
+        ends = ends if self.at_most is None else np.minimum(ends, self.limits(first))
+        return ends if self.ends_when is None else np.where(ended, last + 1, ends)
 
     def late_before(self, watermark: Micros) -> Micros:
         """Return the moment before which a row is late, given the watermark.
 
-        Alone, its session would be closed. With `at_most` every row behind the watermark is late, since it could belong
-        to a session that was cut and is closed.
+        Alone, its session would be closed. With `at_most` or `ends_when` every row behind the watermark is late, since
+        it could belong to a session that was cut and is closed.
         """
-        if watermark <= MIN_TIME or watermark >= MAX_TIME or self.at_most is not None:
+        if watermark <= MIN_TIME or watermark >= MAX_TIME or self.cut:
             return watermark
         return watermark - self.gap
 
@@ -180,7 +203,8 @@ class SessionSpec:
 
     def __str__(self) -> str:
         most = "" if self.at_most is None else f", at most {format_duration(self.at_most)}"
-        return f"session {format_duration(self.gap)}{most}"
+        ends = "" if self.ends_when is None else f", ends when {self.ends_when}"
+        return f"session {format_duration(self.gap)}{most}{ends}"
 
 
 @dataclass(frozen=True)
@@ -286,7 +310,7 @@ def calendar(unit: str, *, zone: str = "UTC", week_start: str | None = None, off
     return CalendarSpec(unit, zone, parse_duration(offset, "calendar window offset"), week_start or "monday")
 
 
-def session_window(gap: Duration, *, at_most: Duration | None = None) -> SessionSpec:
+def session_window(gap: Duration, *, at_most: Duration | None = None, ends_when: Input | None = None) -> SessionSpec:
     """Return windows of activity: a session of a key ends when no row follows for longer than the gap.
 
     The window of a result is [first row, last row + gap). A session is complete when the watermark is after its end,
@@ -297,18 +321,24 @@ def session_window(gap: Duration, *, at_most: Duration | None = None) -> Session
     With `at_most` the rows that follow after so long are in another session, which begins with the first of them: the
     window is [first row, the earlier of last row + gap and first row + at_most). Lengths are measured by whole seconds:
     a session that begins at 12:00:00.7 and lasts at most 2 hours takes no row from 14:00:00 on. If the gap is shorter
-    than a second, or `at_most` is not whole seconds, it is milliseconds or microseconds. Every row behind the watermark
-    is late.
+    than a second, or `at_most` is not whole seconds, it is milliseconds or microseconds.
+
+    With `ends_when` a session ends with the first row that satisfies the condition, and the next row begins another
+    one. All rows of the key at that microsecond belong to the session that ends, so that the order in which they came
+    makes no difference; the window is [first row, 1 microsecond after that row). A condition that is null ends nothing.
+    With either of them every row behind the watermark is late.
 
     Args:
         gap: For example "30 minutes"; at least 1 ms.
         at_most: The longest session, for example "2 hours"; at least the gap. Not given, a session can go on forever.
+        ends_when: SQL text or a Column over the columns of a row, as in `where`, for example "event = 'logout'".
 
     Raises:
-        DefinitionError: The gap is shorter than 1 ms, or longer than `at_most`.
+        DefinitionError: The gap is shorter than 1 ms, or longer than `at_most`; `ends_when` is no condition.
     """
     longest = None if at_most is None else parse_duration(at_most, "session at_most")
-    return SessionSpec(parse_duration(gap, "session gap"), longest)
+    ends = None if ends_when is None else Expression.of(ends_when, "session ends_when")
+    return SessionSpec(parse_duration(gap, "session gap"), longest, ends)
 
 
 def windows_of(value: Window) -> tuple[WindowKind, ...]:

@@ -12,11 +12,13 @@ from transom.model.expression import Expression
 from transom.model.window import SessionSpec, WindowKind, WindowSpec
 from transom.windows.aggregates.base import Primitive
 from transom.windows.aggregates.count import Count
-from transom.windows.intervals import TIMES
+from transom.windows.intervals import shape_of
 from transom.windows.panes import Grid
 from transom.windows.query import Key, WindowedQuery
 
 ROWS = Count()
+ENDED = "ends_when"
+"""Queries with sessions that a row can end share with one another only: their partials are one for each moment."""
 
 
 def ordered(keys: Iterable[Key]) -> tuple[Key, ...]:
@@ -34,13 +36,13 @@ class KeySet:
     condition: Expression | None = None
     """The condition on the rows of the branch; all if None."""
     only: str = ""
-    """Name of the query that shares with no other; empty when queries share."""
+    """Those with whom it shares: the name of the query that shares with no other, ENDED; empty for all others."""
 
     @cached_property
     def primitives(self) -> tuple[Primitive, ...]:
         """The distinct primitives, in the order of their first use."""
         found = [p for query in self.queries for _, aggregate in query.aggregates for p in aggregate.primitives]
-        return tuple(dict.fromkeys([*found, *([TIMES] if self.sessions else [])]))
+        return tuple(dict.fromkeys([*found, *(p for spec in self.sessions for p in shape_of(spec))]))
 
     @cached_property
     def sessions(self) -> tuple[SessionSpec, ...]:
@@ -50,7 +52,9 @@ class KeySet:
 
     def session_primitives(self, spec: SessionSpec) -> tuple[Primitive, ...]:
         """Return the distinct primitives of the queries with a kind of sessions."""
-        return KeySet(self.branch, self.keys, tuple(q for q in self.queries if spec in q.windows)).primitives
+        queries = tuple(q for q in self.queries if spec in q.windows)
+        found = [p for query in queries for _, aggregate in query.aggregates for p in aggregate.primitives]
+        return tuple(dict.fromkeys([*found, *shape_of(spec)]))
 
     @cached_property
     def pane_windows(self) -> tuple[WindowKind, ...]:
@@ -174,6 +178,15 @@ class Component:
         """Panes that serve every key set."""
         return Grid.of(self.windows)
 
+    @cached_property
+    def told(self) -> Grid:
+        """Panes by which it is told what is in files: whole gaps, where rows that end sessions need single moments."""
+        windows: list[WindowKind] = []
+        for window in self.windows:
+            ended = isinstance(window, SessionSpec) and window.ends_when is not None
+            windows.append(SessionSpec(window.gap) if isinstance(window, SessionSpec) and ended else window)
+        return Grid.of(windows)
+
 
 def key_sets_of(queries: Sequence[WindowedQuery], share: bool = True) -> tuple[KeySet, ...]:
     """Return the key sets of some queries, those with more keys first.
@@ -184,7 +197,8 @@ def key_sets_of(queries: Sequence[WindowedQuery], share: bool = True) -> tuple[K
     """
     grouped: dict[tuple[int, frozenset[Key], Expression | None, str], list[WindowedQuery]] = {}
     for query in queries:
-        only = "" if share else query.name
+        ended = any(isinstance(window, SessionSpec) and window.ends_when is not None for window in query.windows)
+        only = query.name if not share else ENDED if ended else ""
         grouped.setdefault((query.branch, frozenset(query.keys), query.condition, only), []).append(query)
     key_sets = [
         KeySet(branch, keys, tuple(members), condition, only)

@@ -1,4 +1,4 @@
-"""Where sessions of a limited length are cut: each from its own first row on, from the beginning of the activity."""
+"""Where sessions are cut: by their length, each from its first row on, and after moments that end one."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ def apart(spec: SessionSpec, heads: Mask, first: Times, reached: Times, watermar
 
     A row that comes can still move the beginning of a session that is not before the watermark, and with it each cut
     that follows. Intervals of such sessions are one only within a grain, which is never cut. An interval that is longer
-    than a grain is part of a session whose beginning is known, and so is what it overlaps.
+    than a grain is part of a session whose beginning is known, and so is what it overlaps. Where a row can end a
+    session, one can still come at any moment that is not before the watermark, so that all from there on stay apart.
 
     Args:
-        spec: The kind of sessions; they have a limit.
-        heads: Where the activity of a key begins, or goes on after more than a gap.
+        spec: The kind of sessions; they can be cut.
+        heads: Where the activity of a key begins, or goes on after more than a gap, or after a moment that ended it.
         first: Time of the first row of each interval, ascending within an activity.
         reached: Time of the last row of the key in the intervals up to each.
         watermark: All rows before it are there.
@@ -30,9 +31,29 @@ def apart(spec: SessionSpec, heads: Mask, first: Times, reached: Times, watermar
     grains |= heads
     if watermark <= MIN_TIME:
         return grains
-    begins = session_begins(spec, heads, first)
+    begins = heads if spec.at_most is None else session_begins(spec, heads, first)
+    if spec.ends_when is not None:
+        return begins | (grains & (first >= watermark))
     at = np.maximum.accumulate(np.where(begins, np.arange(len(first)), 0))
     return begins | (grains & (first[at] >= watermark))
+
+
+def after_ends(heads: Mask, first: Times, reached: Times, ended: Mask) -> Mask:
+    """Return `heads` with those intervals that follow a moment which ended their session.
+
+    Args:
+        heads: Where the activity of a key begins, or goes on after more than a gap.
+        first: Time of the first row of each interval, ascending within a key.
+        reached: Time of the last row of the key in the intervals up to each.
+        ended: Which intervals have a row that ends the session at their last moment.
+    """
+    moments = heads.copy()
+    moments[1:] |= first[1:] > reached[:-1]
+    over = np.zeros(int(moments.sum()), np.bool_)
+    over[(np.cumsum(moments) - 1)[ended]] = True
+    found = heads.copy()
+    found[np.flatnonzero(moments)[1:]] |= over[:-1]
+    return found
 
 
 def session_begins(spec: SessionSpec, heads: Mask, first: Times) -> Mask:

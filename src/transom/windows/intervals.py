@@ -12,16 +12,28 @@ import pyarrow as pa
 from transom.model.time import MIN_TIME, Micros
 from transom.model.window import SessionSpec
 from transom.windows.aggregates.base import Primitive, Slots, State, Types
+from transom.windows.aggregates.extremes import Extreme
 from transom.windows.aggregates.reduce import reduce_slots, take
 from transom.windows.aggregates.times import TimeRange
 from transom.windows.aggregates.values import Mask
-from transom.windows.cutting import apart, starts_of
+from transom.windows.cutting import after_ends, apart, starts_of
 from transom.windows.keys import KeyIndex
 from transom.windows.panes import Times
 from transom.windows.partials import bytes_of
 
 TIMES = TimeRange()
 """The primitive that every partial has from which sessions are made."""
+
+
+def ends_of(spec: SessionSpec) -> Extreme | None:
+    """Return the primitive that tells whether some rows end a session of a kind; None where no row does."""
+    return None if spec.ends_when is None else Extreme(spec.ends_when, "bool_or")
+
+
+def shape_of(spec: SessionSpec) -> tuple[Primitive, ...]:
+    """Return the primitives from which the sessions of a kind are found: TIMES, and what tells that rows end one."""
+    ends = ends_of(spec)
+    return (TIMES,) if ends is None else (TIMES, ends)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,16 +97,20 @@ class HeldIntervals:
     A partial of rows of one key that are in one grain is an interval [first row, last row]; two intervals of a key
     belong to one session when they overlap, or when the pause between them is at most the gap, if neither was late when
     it came and no session with either had ended by then. That holds within what is added at once. Where sessions can be
-    cut, it holds within one grain only, until it is known where they begin (`transom.windows.cutting`).
+    cut, it holds within one grain only, until it is known where they begin (`transom.windows.cutting`). Rows that end a
+    session are at the last moment of their interval.
 
     Args:
         spec: The kind of sessions.
         keys: Names and types of the key columns.
-        primitives: What is kept for each key besides TIMES, with the types of the columns.
+        primitives: What is kept for each key, with the types of the columns, besides TIMES.
     """
 
     def __init__(self, spec: SessionSpec, keys: pa.Schema, primitives: Mapping[Primitive, Types]) -> None:
         self.spec = spec
+        self.shape = shape_of(spec)
+        """The primitives that every interval has."""
+        self._ends_of = ends_of(spec)
         self.keys = KeyIndex(keys)
         self.primitives: dict[Primitive, Types] = {}
         self.arrange(primitives)
@@ -107,12 +123,14 @@ class HeldIntervals:
     def add(self, keys: pa.Table, states: Mapping[Primitive, State], closed: Micros) -> None:
         """Take in intervals, except late ones: those that would be sessions that ended by now.
 
+        Nothing is taken of those that lack the shape of sessions: they came before anybody asked for these.
+
         Args:
             keys: Key columns, at least those of the store; n rows, repetitions allowed.
-            states: Columns of shape (rows,) for TIMES and some other primitives.
+            states: Columns of shape (rows,) for the primitives of `shape_of` and some others.
             closed: The watermark in force.
         """
-        if not keys.num_rows:
+        if not keys.num_rows or any(primitive not in states for primitive in self.shape):
             return
         chosen = {p: states[p] for p in self.primitives if p in states}
         rows = Intervals(self.keys.intern(keys.select(self.keys.schema.names)), chosen)
@@ -144,7 +162,9 @@ class HeldIntervals:
         ids, first, last = ids[order], first[order], last[order]
         reached = last if _ascends(last, fresh) else _running_maximum(last, np.cumsum(fresh) - 1)
         fresh[1:] |= first[1:] > reached[:-1] + self.spec.gap
-        if self.spec.at_most is not None:
+        if self._ends_of is not None:
+            fresh = after_ends(fresh, first, reached, ended_in(states[self._ends_of])[order])
+        if self.spec.cut:
             fresh = apart(self.spec, fresh, first, reached, watermark)
         heads, rest = order[fresh], order[~fresh]
         slots, into = np.unique((np.cumsum(fresh) - 1)[~fresh], return_inverse=True)
@@ -158,7 +178,7 @@ class HeldIntervals:
         """Return the states of parts one after the other; what no part has is missing, but for TIMES."""
         found: dict[Primitive, State] = {}
         for primitive, types in self.primitives.items():
-            if primitive == TIMES or any(primitive in part.states for part in parts):
+            if primitive in self.shape or any(primitive in part.states for part in parts):
                 columns = [part.states.get(primitive) or primitive.empty(len(part), types) for part in parts]
                 found[primitive] = {name: np.concatenate([column[name] for column in columns]) for name in columns[0]}
         return found
@@ -191,6 +211,12 @@ class HeldIntervals:
         """Return the key columns of some ids."""
         columns = self.keys.take(ids) if len(self.keys.schema) else []
         return pa.Table.from_arrays(columns, schema=self.keys.schema)
+
+
+def ended_in(state: State) -> Mask:
+    """Return which rows of a state of `ends_of` end a session; a condition that is null does not."""
+    ended: Mask = state["valid"] & state["value"]
+    return ended
 
 
 def _ascends(values: Times, starts: Mask) -> bool:

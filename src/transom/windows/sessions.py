@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
 
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
-from transom.windows.aggregates.base import Primitive, State
+from transom.model.window import SessionSpec
+from transom.windows.aggregates.base import Primitive, State, Types
 from transom.windows.aggregates.reduce import take
 from transom.windows.aggregates.values import Mask
-from transom.windows.intervals import TIMES, HeldIntervals, Intervals
+from transom.windows.intervals import HeldIntervals, Intervals, ended_in
 from transom.windows.panes import Times
 
 FAN = 4
 """So many parts of like size are joined into one."""
+MANY = 10_000
+"""With fewer intervals it is not looked for what can be joined of keys without a session that ended."""
 
 
 class SessionStore(HeldIntervals):
     """Open sessions by key.
 
     Sessions are merged from intervals in any order, as windows are from panes. Of intervals whose states are elsewhere
-    only TIMES comes in (`forget_states`, `put`): when sessions end does not depend on anything else. Intervals wait in
-    parts, of which those of like size are joined, and otherwise the intervals of a key are only brought together when
-    one of them ended long enough ago: a commit costs O(new rows) and, over time, O(log(open sessions)) merges of each
-    row.
+    only their shape comes in (`forget_states`, `put`): when sessions end does not depend on anything else. Intervals
+    wait in parts, of which those of like size are joined, and otherwise the intervals of a key are only brought
+    together when one of them ended long enough ago: a commit costs O(new rows) and, over time, O(log(open sessions))
+    merges of each row. Where rows can end a session, intervals are single moments until the watermark has passed them;
+    then they are joined when they have become many, so that about twice as many are held as there are open sessions and
+    moments that the watermark has not passed.
     """
+
+    def __init__(self, spec: SessionSpec, keys: pa.Schema, primitives: Mapping[Primitive, Types]) -> None:
+        super().__init__(spec, keys, primitives)
+        self._many = MANY
 
     def _append(self, part: Intervals) -> None:
         """Add a part, and join the last ones when none of them is larger than the others together."""
@@ -43,7 +54,8 @@ class SessionStore(HeldIntervals):
         Only keys with an interval that ended by then are looked at; most of these intervals were joined by later
         rows, and are replaced by what they became, so that each key is looked at about once per gap.
         """
-        touched = np.zeros(len(self.keys), np.bool_)
+        full = self.spec.ends_when is not None and len(self) > self._many
+        touched = np.full(len(self.keys), full)
         for part in self._parts:
             touched[part.ids[self._ended(part, watermark)]] = True
         if not touched.any():
@@ -56,40 +68,43 @@ class SessionStore(HeldIntervals):
         ended = self._ended(joined, watermark)
         for part in sorted([*rest, joined.where(~ended)], key=len, reverse=True):
             self._append(part)
+        if full:
+            self._many = max(MANY, 2 * len(self))
         return joined.where(ended)
 
-    def _ends(self, part: Intervals) -> Times:
+    def ends(self, part: Intervals) -> Times:
         """Return the end of each interval, were it a session."""
-        return self.spec.ends(part.first, part.last)
+        ended = False if self._ends_of is None else ended_in(part.states[self._ends_of])
+        return self.spec.ends(part.first, part.last, ended)
 
     def _ended(self, part: Intervals, watermark: Micros) -> Mask:
         """Return which intervals, were they sessions, ended by the watermark: not at it, where a row may come."""
-        ended: Mask = self._ends(part) < watermark
+        ended: Mask = self.ends(part) < watermark
         return ended
 
     def due(self, watermark: Micros) -> Times:
         """Return the starts of the sessions that end by the watermark, if it comes into force now; they stay."""
-        parts = list(self._parts)
+        parts, many = list(self._parts), self._many
         ended = self._settle(watermark)
-        if self.spec.at_most is None:
+        if self.spec.cut:  # rows can come before the watermark does, and change where sessions are cut
+            self._parts, self._many = parts, many
+        else:
             self._append(ended)
-        else:  # rows can come before the watermark does, and change where sessions are cut
-            self._parts = parts
         return ended.first
 
     def take(self, watermark: Micros) -> Intervals:
         """Take out the sessions that ended by the watermark, ordered by end, start and key; they are final."""
         ended = self._settle(watermark)
-        order = np.lexsort((ended.ids, ended.first, self._ends(ended)))
+        order = np.lexsort((ended.ids, ended.first, self.ends(ended)))
         return Intervals(ended.ids[order], {p: take(state, order) for p, state in ended.states.items()})
 
     def last_end(self) -> Micros:
         """Return the end of the last session; MIN_TIME without one."""
-        return max((int(self._ends(part).max()) for part in self._parts), default=MIN_TIME)
+        return max((int(self.ends(part).max()) for part in self._parts), default=MIN_TIME)
 
     def first_end(self) -> Micros:
         """Return the end of the first session to end unless rows come; MAX_TIME without one. O(intervals)."""
-        return min((int(self._ends(part).min()) for part in self._parts if len(part)), default=MAX_TIME)
+        return min((int(self.ends(part).min()) for part in self._parts if len(part)), default=MAX_TIME)
 
     def begun(self, closed: Micros) -> Micros:
         """Return a moment before which no session begins that is open now or comes later; it never goes back.
@@ -115,12 +130,12 @@ class SessionStore(HeldIntervals):
 
     @property
     def has_states(self) -> bool:
-        """Whether it holds more of some sessions than their times."""
-        return any(len(part.states) > 1 for part in self._parts)
+        """Whether it holds more of some sessions than their shape."""
+        return any(len(part.states) > len(self.shape) for part in self._parts)
 
     def forget_states(self) -> None:
-        """Hold nothing but the times of sessions any more."""
-        self._parts = [Intervals(part.ids, {TIMES: part.states[TIMES]}) for part in self._parts]
+        """Hold nothing but the shape of sessions any more."""
+        self._parts = [Intervals(part.ids, {p: part.states[p] for p in self.shape}) for part in self._parts]
 
     def rows(self) -> tuple[Times, pa.Table, dict[Primitive, State]]:
         """Return start, key and states of all open sessions, the latter two in the form that `add` takes."""

@@ -35,7 +35,7 @@ class Origin:
     condition: str = ""
     """Text of the condition that the rows satisfy; a table can have several, and says so itself."""
     only: str = ""
-    """Name of the query that shares with no other."""
+    """As of a key set: those with whom it shares."""
 
     @property
     def name(self) -> str:

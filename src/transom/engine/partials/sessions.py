@@ -14,7 +14,7 @@ from transom.model.time import MAX_TIME, MIN_TIME, Micros
 from transom.model.window import SessionSpec
 from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.components import KeySet
-from transom.windows.intervals import TIMES, Intervals
+from transom.windows.intervals import TIMES, Intervals, shape_of
 from transom.windows.query import WindowedQuery
 from transom.windows.sessions import SessionStore
 
@@ -42,22 +42,31 @@ class Sessions:
             self.stores[spec] = before.get(spec) or SessionStore(spec, keys, needed)
             self.stores[spec].arrange(needed)
 
-    def feed(self, table: PartialTable, names: Mapping[Primitive, str], closed: Micros) -> Micros:
+    @property
+    def shape(self) -> set[Primitive]:
+        """The primitives from which all these sessions are found; none without sessions."""
+        return {primitive for spec in self.stores for primitive in shape_of(spec)}
+
+    def feed(
+        self, table: PartialTable, names: Mapping[Primitive, str], closed: Micros, elsewhere: bool = False
+    ) -> Micros:
         """Take in a cut's partials; return the time of the last row, late or not; MIN_TIME without one.
 
-        Partials without times came before the queries. With nothing but times, the states are somewhere else.
+        Partials without times came before the queries.
 
         Args:
             table: The partials.
-            names: Lasting names of the primitives to take, TIMES among them.
+            names: Lasting names of the primitives to take, `shape` among them.
             closed: The watermark in force.
+            elsewhere: Whether nothing but the shape is taken, as the states stay where they are.
         """
         types = {p: kinds for store in self.stores.values() for p, kinds in store.primitives.items()}
         states = table.states(names, types) if self.stores else {}
         if TIMES not in states or not table.table.num_rows:
             return MIN_TIME
         for store in self.stores.values():
-            store.add(table.table, states, closed)
+            mine = {p: state for p, state in states.items() if p in store.shape} if elsewhere else states
+            store.add(table.table, mine, closed)
         return int(states[TIMES]["last"].max())
 
     def begun(self, closed: Micros) -> Micros:
@@ -119,7 +128,7 @@ class Sessions:
         for spec, mine in _complete_sessions(query, ended, complete_from):
             if len(mine):
                 store = self.stores[spec]
-                rows = ResultRows(mine.first, spec.ends(mine.first, mine.last), mine.ids, mine.states)
+                rows = ResultRows(mine.first, store.ends(mine), mine.ids, mine.states)
                 tables.append(table_of(query, store.keys, store.primitives, rows, input_types, ansi))
         return tables
 
@@ -153,9 +162,10 @@ class Sessions:
 def sessions_table(store: SessionStore, origin: Origin) -> pa.Table:
     """Return the open sessions of a store as one table of partials; primitives that it has of none are left out."""
     times, keys, states = store.rows()
+    panes = times if store.spec.ends_when is None else times - times % store.spec.gap  # files list their panes
     kept = {p: types for p, types in store.primitives.items() if p in states}
     absent = [p for p in store.primitives if p not in states]
-    return partial_table(kept, origin, {PANE: times}, keys, states, absent)
+    return partial_table(kept, origin, {PANE: panes}, keys, states, absent)
 
 
 def _complete_sessions(

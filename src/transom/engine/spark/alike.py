@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
+from transom.model.window import SessionSpec
 from transom.windows.aggregates.base import Primitive
 from transom.windows.query import WindowedQuery
 
@@ -78,6 +79,9 @@ def _expressions(query: WindowedQuery) -> Iterator[tuple[Expression, str]]:
         yield key.expression, f"query {query.name!r}: the key {key.name!r}"
     if query.condition is not None:
         yield query.condition, f"query {query.name!r}: where"
+    for window in query.windows:
+        if isinstance(window, SessionSpec) and window.ends_when is not None:
+            yield window.ends_when, f"query {query.name!r}: ends_when"
     for name, aggregate in query.aggregates:
         for expression in aggregate.inputs:
             yield expression, f"query {query.name!r}: the input of {name!r}"

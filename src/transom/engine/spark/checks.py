@@ -9,12 +9,13 @@ import pyarrow as pa
 
 from transom.engine.partials.tables import LENGTH, PANE, TAG
 from transom.engine.spark import rowwise
-from transom.engine.spark.columns import Unrepeatable
+from transom.engine.spark.columns import TIME, Unrepeatable, first_line, to_condition
 from transom.engine.spark.plan import Transformation
 from transom.engine.spark.plantext import plan_text
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
-from transom.windows.query import Key
+from transom.model.window import SessionSpec
+from transom.windows.query import Key, WindowedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,13 +60,50 @@ def check_expressions(needed: DataFrame, rows: str, chain: Sequence[Transformati
     Raises:
         DefinitionError: One of them is not.
     """
-    text, where = plan_text(needed), "where, group_by or agg"
+    text, where = plan_text(needed), "where, group_by, agg or ends_when"
     fault = rowwise.more_than_columns(text, rows)
     if fault is not None:
         raise DefinitionError(f"{where}: {fault[0]}.", fault[1])
     why = None if _unrepeatable(chain) else rowwise.why_not_repeatable(needed, text)
     if why is not None:
         raise DefinitionError(f"{where}: {why}.", "Make it a column in map(..., deterministic=False) if that is meant.")
+
+
+def check_ends(queries: Sequence[WindowedQuery], seen: Mapping[int, DataFrame], texts: Mapping[int, str]) -> None:
+    """Refuse conditions that end sessions and are none.
+
+    Args:
+        queries: The queries.
+        seen: The rows of each branch.
+        texts: Their analysed plans.
+
+    Raises:
+        DefinitionError: One of them is no boolean expression over the columns of a row.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import BooleanType
+
+    for query in queries:
+        for window in query.windows:
+            if not isinstance(window, SessionSpec) or window.ends_when is None:
+                continue
+            rows, where = seen[query.branch], f"query {query.name!r}: ends_when = {window.ends_when.text!r}"
+            try:
+                selected = rows.select(to_condition(window.ends_when))
+                fault = rowwise.more_than_columns(plan_text(selected), texts[query.branch])
+                kind = selected.schema[0].dataType
+            except PySparkException as error:
+                names = ", ".join(name for name in rows.columns if name != TIME)
+                raise DefinitionError(
+                    f"{where}: {first_line(error)}.", f"Give a condition over the columns of a row: {names}."
+                ) from error
+            if fault is not None:
+                raise DefinitionError(f"{where}: {fault[0]}.", fault[1])
+            if not isinstance(kind, BooleanType):
+                raise DefinitionError(
+                    f"{where} is no condition: its type is {kind.simpleString()}.",
+                    "Give what is true of the last row of a session, for example \"event = 'logout'\".",
+                )
 
 
 def _unrepeatable(chain: Sequence[Transformation]) -> bool:

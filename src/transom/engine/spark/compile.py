@@ -14,7 +14,7 @@ from transom.engine.partials.results import no_results
 from transom.engine.spark import eventtimes, plan
 from transom.engine.spark.alike import check_texts, of_one_branch
 from transom.engine.spark.carrying import Carried, KnownRows
-from transom.engine.spark.checks import check_expressions, check_keys, check_row_wise, checked_event_time
+from transom.engine.spark.checks import check_ends, check_expressions, check_keys, check_row_wise, checked_event_time
 from transom.engine.spark.columns import TIME, first_line
 from transom.engine.spark.plan import Aggregation, Branch, Needed, Rows, StreamPlan
 from transom.engine.spark.plantext import plan_text
@@ -200,6 +200,7 @@ def _seen(
         check_row_wise(df, texts[index], stream_text, branches[index].chain)
     queries = of_one_branch(queries, frames, texts)
     check_texts(queries)
+    check_ends(queries, frames, texts)
     frames = {index: df for index, df in frames.items() if any(query.branch == index for query in queries)}
     known: dict[str, KnownRows] = {}
     identity: dict[int, str] = {}

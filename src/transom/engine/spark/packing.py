@@ -19,6 +19,7 @@ from transom.model.time import Micros
 from transom.storage.places import Place
 from transom.windows.components import ROWS, Component
 from transom.windows.intervals import TIMES
+from transom.windows.panes import Grid
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -88,12 +89,13 @@ def packed(aggregated: DataFrame, component: Component, packing: Packing) -> Dat
 
     keys = [F.col(f"_k{i}") for i in range(len(component.keys))]
     group = F.pmod(F.hash(*keys), F.lit(packing.groups)) if keys else F.lit(0)
-    write = _writer(packing, [key.name for key in component.keys], _counts(component), _times(component))
+    told = None if component.told == component.grid else component.told
+    write = _writer(packing, [key.name for key in component.keys], _counts(component), _times(component), told)
     return aggregated.withColumn(GROUP, group).mapInArrow(write, "written string")
 
 
 def _writer(
-    packing: Packing, keys: Sequence[str], counts: str, times: tuple[str, str] | None
+    packing: Packing, keys: Sequence[str], counts: str, times: tuple[str, str] | None, panes: Grid | None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         some = [batch for batch in batches if batch.num_rows]
@@ -108,6 +110,9 @@ def _writer(
         table = table.drop_columns([GROUP])
         name = f"{packing.cut:012d}-{uuid.uuid4().hex}.partials"
         slices = write_slices(packing.directory, name, table, groups)
+        if panes is not None:
+            place = table.column_names.index(PANE)
+            table = table.set_column(place, PANE, pa.array(panes.start(table.column(PANE).to_numpy())))
         summary = summary_of(table, counts, times, packing.moments)
         told = {
             "slices": [[s.file, s.group, s.offset, s.length, s.crc, s.rows] for s in slices],

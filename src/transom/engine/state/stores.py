@@ -23,7 +23,6 @@ from transom.windows.aggregates.base import Primitive, Slots, Types
 from transom.windows.aggregates.former import current_key
 from transom.windows.arranging import Flow
 from transom.windows.components import KeySet
-from transom.windows.intervals import TIMES
 from transom.windows.partials import Partial
 from transom.windows.query import WindowedQuery
 from transom.windows.store import PaneStore
@@ -124,14 +123,14 @@ class StoreEntry:
     def _attach(self, files: PartialFiles, names: Mapping[Primitive, str], closed: Micros) -> list[Touched]:
         """Take in partials in files; of what is in them only keys and times are read, and only if those are needed."""
         condition, wanted = self.origin.condition, set(names.values())
-        times: dict[Primitive, str] = {TIMES: self.names[TIMES]} if TIMES in self.names else {}
+        shape = self._shape()
         changes: list[Touched] = []
         last = MIN_TIME
-        for table in self.store.read(files, condition) if times or self.key_set.remembers_keys else ():
-            last = max(last, self.sessions.feed(table, times, closed))
+        for table in self.store.read(files, condition) if shape or self.key_set.remembers_keys else ():
+            last = max(last, self.sessions.feed(table, shape, closed, elsewhere=True))
             changes += self.store.touched(table) if self.key_set.remembers_keys else []
         sessions = SessionRows(closed, last) if last > MIN_TIME else None
-        self.store.attach(files, condition, wanted.union(times.values()), sessions)
+        self.store.attach(files, condition, wanted.union(shape.values()), sessions)
         if self.key_set.pane_windows:
             spans = len(files.panes_of(condition)) + len(files.windows_of(condition))
             self.flow += Flow(fed=files.rows, kept=files.rows, spans=spans)
@@ -140,7 +139,8 @@ class StoreEntry:
     def _feed(self, table: PartialTable, names: Mapping[Primitive, str], closed: Micros) -> list[Touched]:
         mine = table.of_condition(self.origin.condition)
         states = mine.states(names, self.store.here.primitives)
-        self.sessions.feed(mine, {**names, TIMES: self.names[TIMES]} if TIMES in self.names else {}, closed)
+        shape = self._shape()
+        self.sessions.feed(mine, {**names, **shape} if shape else {}, closed)
         if not self.key_set.pane_windows:
             return []
         if mine.direct:
@@ -151,6 +151,10 @@ class StoreEntry:
         kept = sum(len(ids) for _, _, ids in changes)
         self.flow += Flow(fed=mine.table.num_rows, kept=kept, spans=len(changes))
         return changes
+
+    def _shape(self) -> dict[Primitive, str]:
+        """Return the lasting names of what its sessions are found from; nothing without sessions."""
+        return {primitive: self.names[primitive] for primitive in self.sessions.shape}
 
     def take_flow(self) -> Flow:
         """Return what was measured since the last time."""
