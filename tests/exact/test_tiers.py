@@ -178,7 +178,8 @@ def check_sessions(spark: SparkSession, directory: Any, seed: int, turns: Sequen
             found_rows = bench.rows(query)
             assert [row[:-1] for row in found_rows] == sorted(((a, b, *k, n) for a, b, k, n in sessions), key=repr)
             assert sum(row[-1] for row in found_rows) == sum(row[2] for row in flat) - sum(row[2] for row in out)
-        elif query != "both":
+            continue
+        if query != "both":
             assert bench.rows(query) == sorted(((a, b, *name, n) for a, b, name, n in sessions), key=repr)
             continue
         wanted = {(a, b, *name, n) for a, b, name, n in [*sessions, *simulated(rows, cuts, gaps[1] * SECOND, key)[0]]}

@@ -13,6 +13,7 @@ from transom.errors import DefinitionError
 from transom.model.expression import Expression
 from transom.model.time import MAX_TIME, MIN_TIME
 from transom.model.window import SessionSpec
+from transom.windows import sessions
 from transom.windows.aggregates.count import Count
 from transom.windows.aggregates.extremes import Extreme
 from transom.windows.intervals import TIMES, ends_of
@@ -220,6 +221,46 @@ def test_what_is_known_of_a_long_session_is_one_interval():
         most = max(most, len(store))
     assert most < 10
     assert [row[3] for row in taken(store, MAX_TIME)] == [180_000]
+
+
+def test_moments_that_the_watermark_has_passed_are_joined_by_session(monkeypatch):
+    """No session ends, so that no key has to be looked at; the store holds open sessions and a few commits."""
+    monkeypatch.setattr(sessions, "MANY", 200)
+    spec = SessionSpec(3_600 * SECOND, None, ENDED[0].ends_when)
+    store, grid, most = store_of(spec), Grid.of([spec]), 0
+    for second in range(100):
+        rows = [(f"k{i % 20}", second * SECOND + i * MS, 1) for i in range(60)]
+        store.add(*partials(rows, grid), second * SECOND)
+        assert taken(store, second * SECOND) == []
+        most = max(most, len(store))
+    assert most <= 200 + 2 * 60
+    assert [row[3] for row in taken(store, MAX_TIME)] == [300] * 20
+
+
+def test_partials_that_do_not_tell_whether_they_end_sessions_came_before_the_query():
+    store = store_of(ENDED[0])
+    table, states = partials([("a", 0, 1)], Grid.of([ENDED[0]]))
+    store.add(table, {p: state for p, state in states.items() if p != ends_of(ENDED[0])}, MIN_TIME)
+    assert len(store) == 0
+
+
+def test_pieces_belong_to_the_sessions_that_rows_ended():
+    """Where a session ended is told by whoever asks; what follows a microsecond later is of the next."""
+    kind = ENDED[0]
+    pieces = SessionPieces(kind, KEYS, types_of(kind))
+    pieces.add(*partials([("a", 0, 1), ("a", MS, 8), ("a", MS + 1, 2)], Grid.of([kind])), MIN_TIME)
+    pieces.add(*partials([("a", MS, 3), ("a", 2 * MS, 4)], Grid.of([kind])), MIN_TIME)
+    numbers, states = pieces.within(pa.table({"k": ["a", "a"]}), np.array([0, MS + 1]), np.array([MS, 2 * MS]))
+    assert numbers.tolist() == [0, 1]
+    assert states[COUNT]["count"].tolist() == [3, 2]
+    assert states[HIGH]["value"].tolist() == [8, 4]
+
+
+def test_kinds_that_differ_in_what_ends_them_have_names_of_their_own():
+    kinds = [*KINDS, *ENDED, SessionSpec(GAP, None, Expression("x >= 8"))]
+    assert len({kind.key for kind in kinds}) == len({str(kind) for kind in kinds}) == len(kinds)
+    assert ENDED[0].key.replace("-", "").isalnum(), "it is part of the names of files"
+    assert str(ENDED[1]) == "session 10 ms, at most 25 ms, ends when x >= 7"
 
 
 @pytest.mark.parametrize(
