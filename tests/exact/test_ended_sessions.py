@@ -33,7 +33,7 @@ def ended_by_spark(
     """Return what Spark's batch says (start, end, keys, rows, sum of x): a fold over the sorted moments of each key."""
     frame = spark.createDataFrame(source._from_python(rows), source.schema).coalesce(1)
     frame = frame.groupBy(F.expr("unix_micros(at) AS t"), *keys).agg(
-        F.expr("count(*) AS n"), F.expr("sum(x) AS x"), F.expr(f"coalesce(bool_or({ends}), false) AS over")
+        F.expr("count(*) AS n"), F.expr("sum(coalesce(x, 0)) AS x"), F.expr(f"coalesce(bool_or({ends}), false) AS over")
     )
     limit = "true" if most is None else f"m.t < floor(done[0].first / {SECOND}) * {SECOND} + {most}"
     fields = "named_struct('first', {}, 'last', m.t, 'n', {}, 'x', {}, 'over', m.over)"
@@ -82,7 +82,7 @@ def test_sessions_equal_those_of_spark_whatever_the_cuts_restarts_and_other_quer
         stream = app.stream(source, event_time="at", watermark=tm.watermark("14 seconds", max_ahead=None))
         for name, (keys, gap, most, condition) in kinds.items():
             window = tm.session_window(gap, at_most=most, ends_when=condition)
-            query = stream.group_by(*keys).window(window).agg(n=tm.count(), x=tm.sum("x"))
+            query = stream.group_by(*keys).window(window).agg(n=tm.count(), x=tm.sum("coalesce(x, 0)"))
             query.to(sink, name)
             if name == "ended":
                 query.results().group_by("k").window("1 minute").agg(n=tm.sum("n"), many=tm.count()).to(sink, "minutes")
