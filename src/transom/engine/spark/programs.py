@@ -6,6 +6,7 @@ in its own job. What it is over has no rows yet.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -156,7 +157,8 @@ class _Reading:
         join = str(node.joinType().toString())  # some have no SQL, like those that a subquery becomes
         kind = _JOINS.get((join, streams[0]))
         if kind is None or all(streams):
-            raise OnlySparkError(f"only Spark does this join ({join.partition('(')[0]})")
+            name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", join.partition("(")[0]).lower()
+            raise OnlySparkError(f"only Spark does this join ({name})")
         stream, static = sides if streams[0] else sides[::-1]
         known = self.read(stream)
         name = f"table {len(self.tables) + 1}"
