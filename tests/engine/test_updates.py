@@ -209,7 +209,7 @@ def test_a_query_that_rested_goes_on_with_the_next_revision_and_all_keys():
     machine = Machine(query_of((WindowSpec(10 * UNIT, 10 * UNIT),), early=1, lateness=0))
     machine.step([(1, 0), (1, 1)], MIN_TIME, 0)
     machine.step([], MIN_TIME, 1)
-    machine.state._updates["q"].rest()
+    machine.state._revisions._updates["q"].rest()
     machine.restart()
     assert not machine.state.has_due(MIN_TIME, 100)
     machine.step([(2, 1)], MIN_TIME, 100)

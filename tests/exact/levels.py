@@ -39,6 +39,8 @@ class Level:
     early: bool = False
     lateness: int = 0
     """Seconds."""
+    reads_early: bool = False
+    """Whether it reads early results, too."""
 
     def rows(self, df: DataFrame) -> DataFrame:
         return big(df) if self.mapped else df
@@ -63,7 +65,7 @@ def define(app: App, sink: MemorySink, source: PiecewiseSource, levels: Mapping[
     stream = app.stream(source, event_time="at", watermark=tm.watermark("3 seconds", max_ahead=None))
     made: dict[str, Any] = {}
     for name, level in levels.items():
-        rows = stream if level.parent is None else made[level.parent].results()
+        rows = stream if level.parent is None else made[level.parent].results(early=level.reads_early)
         rows = rows.map(big) if level.mapped else rows
         made[name] = rows.group_by(*level.keys).window(*level.windows, **level.updates()).agg(**level.aggregates())
         if level.sink:

@@ -49,6 +49,10 @@ def level_sets(draw: st.DrawFn) -> Mapping[str, Level]:
             early=draw(st.sampled_from([False, False, True])),
             lateness=draw(st.sampled_from([0, 0, 1, 5])),
         )
+    for name, level in levels.items():  # what is final does not depend on it
+        parent = None if level.parent is None else levels[level.parent]
+        if level.early and not level.mapped and parent is not None and (parent.early or parent.lateness):
+            levels[name] = replace(level, reads_early=draw(st.booleans()))
     read = {level.parent for level in levels.values()}
     return {name: replace(level, sink=name not in read or draw(st.booleans())) for name, level in levels.items()}
 

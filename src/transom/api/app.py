@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from transom.api.chaining import Derivation, JoinOf, LateRowsOf, ResultsOf, join_of, settled
+from transom.api.chaining import Derivation, EarlyResultsOf, JoinOf, LateRowsOf, ResultsOf, join_of, settled
 from transom.api.deriving import FirstRowsOf, UnionOf, first_rows_of
 from transom.api.orders import RunOrder, ordered
 from transom.api.planning import profile_to_begin
@@ -184,8 +184,8 @@ class App:
         join = join_of(keys, window, between, how, event_time)
         return self._derive(JoinOf(name or self._numbered(JoinOf, "join"), one, other, join))
 
-    def _results(self, of: Query, name: str | None) -> Stream:
-        return self._derive(ResultsOf(of, name))
+    def _results(self, of: Query, name: str | None, early: bool = False) -> Stream:
+        return self._derive(EarlyResultsOf(of, name) if early else ResultsOf(of, name))
 
     def _late_rows(self, of: Query, name: str | None, behind: Micros) -> Stream:
         return self._derive(LateRowsOf(of, name, behind))

@@ -13,6 +13,7 @@ from transom.api.streams import Rowwise, Stream
 from transom.engine.spark.joins import StreamJoin, interval_join, window_join
 from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.derived import WINDOW_TIME, DerivedSource, window_time
+from transom.engine.streams.earlyresults import EarlyResultsSource
 from transom.engine.streams.joining import JoinSource
 from transom.engine.streams.joininput import ROWS
 from transom.engine.streams.laterows import LATE_TIME, LateRowsSource
@@ -75,7 +76,7 @@ class OfQuery(ABC):
         Raises:
             DefinitionError: The query has another name than the method was given.
         """
-        label = self.query.label or self.query._register([Nowhere()], self.wanted).query
+        label = self.query.label or self.query._register([Nowhere()], self.query._published.wanted).query
         if self.wanted not in (None, label):
             raise DefinitionError(
                 f"{self.method}: the query is named {label!r} in to() and {self.wanted!r} in {self.method}().",
@@ -106,6 +107,30 @@ class ResultsOf(OfQuery):
 
     def _source(self, stream: str, query: str) -> DerivedSource:
         return ResultsSource(stream, query)
+
+
+@dataclass(eq=False)
+class EarlyResultsOf(ResultsOf):
+    """The results of a query, early ones too."""
+
+    ending = "early"
+
+    def settle(self) -> None:
+        """Add the query without a sink, if it has none.
+
+        Raises:
+            DefinitionError: No query that reads it shows early results.
+        """
+        super().settle()
+        if not any(query.early is not None for query in self.stream._queries):
+            names = ", ".join(repr(query.name) for query in self.stream._queries)
+            raise DefinitionError(
+                f"results(early=True): {names} reads early results of {self.query.label!r}, and shows none.",
+                'Give it some of its own, such as window("1 hour", early="10 seconds"), or leave out early=True.',
+            )
+
+    def _source(self, stream: str, query: str) -> DerivedSource:
+        return EarlyResultsSource(stream, query)
 
 
 @dataclass(eq=False)

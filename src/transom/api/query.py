@@ -247,6 +247,7 @@ class Query:
         behind = parse_duration(watermark, "watermark")
         if behind < 0:
             raise DefinitionError(f"late_rows: the watermark {watermark!r} is negative.", 'Write for example "1 hour".')
+        self._published.wanted = self._published.wanted or name
         if self._published.late is None:
             self._published.late = behind, self.windowed.grouped.rows.stream._late(self, name, behind)
         known, stream = self._published.late
@@ -257,20 +258,37 @@ class Query:
             )
         return stream
 
-    def results(self, name: str | None = None) -> Stream:
+    def results(self, name: str | None = None, *, early: bool = False) -> Stream:
         """Return the results as a stream on which further queries are built, e.g. 10 s into 30 s into a day.
 
         Each result row comes once, when no row can change it any more. Its event time is the last microsecond of its
         window, so that it falls into the larger windows around; the stream's watermark is how far this query's
         windows are final, so that no row is late. The query is computed once, with or without a sink of its own.
 
+        With `early=True` the early results of the queries that read it are made of this query's early ones, too: of
+        the newest result of each window and key, final or not, as of one micro-batch of this query. A newer result
+        takes the place of the one before, so that no row counts twice. Final results are what they are without it.
+
         Args:
             name: Names a query that has no sink; default query1, query2, ...
+            early: Whether those who read it see early results, too, and results that may still be corrected.
+
+        Raises:
+            DefinitionError: With `early`, this query gives no result before the final one. When the application starts:
+                none of those who read it has `early`; or one groups by what changes, filters by it, or maps it.
         """
-        published = self._published
+        published, stream = self._published, self.windowed.grouped.rows.stream
+        published.wanted = published.wanted or name
         _ = self._window_end
-        if published.results is None:
-            published.results = self.windowed.grouped.rows.stream._derive(self, name)
+        if early and not self.windowed.updates:
+            raise DefinitionError(
+                "results(early=True): the query has no early results, each of its results is final.",
+                'Give it some, such as window("1 minute", early="10 seconds"), or leave out early=True.',
+            )
+        if early:
+            published.early_results = published.early_results or stream._derive(self, name, True)
+            return published.early_results
+        published.results = published.results or stream._derive(self, name, False)
         return published.results
 
     def _register(self, sinks: Sequence[Sink], name: str | None) -> Change:

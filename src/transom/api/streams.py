@@ -33,8 +33,8 @@ class Stream:
 
     _register: Callable[[Stream, Sequence[Sink], str | None, Callable[[str], WindowedQuery]], Change]
     """Makes a query part of the application: stream, sinks, name if any, and the query given its name."""
-    _derive: Callable[[Query, str | None], Stream]
-    """Returns a query's results as a stream; the name is for a query without a sink."""
+    _derive: Callable[[Query, str | None, bool], Stream]
+    """Returns a query's results as a stream; the name is for a query without a sink, the last says: early ones, too."""
     _late: Callable[[Query, str | None, Micros], Stream]
     """Returns a query's late rows as a stream; the name is as above, the number how far its watermark is behind."""
     _twin: Callable[[str | None], Stream]

@@ -106,7 +106,7 @@ class _Queries:
         from transom.windows.aggregates.parse import parse_aggregate
 
         # Queries with the same filter and columns share one mapped stream, so that it is computed once.
-        which = (query.source, query.parent, query.late_rows_of, query.where, query.select)
+        which = (query.source, query.parent, query.parent_early, query.late_rows_of, query.where, query.select)
         if which not in self._mapped:
             self._mapped[which] = selected(self._seen(query), query.where, query.select)
         rows = self._mapped[which]
@@ -149,7 +149,7 @@ class _Queries:
     def _seen(self, query: QuerySpec) -> Any:
         """Return the stream that a query reads."""
         if query.parent is not None:
-            return self._results[query.parent].results(query.parent)
+            return self._results[query.parent].results(query.parent, early=query.parent_early)
         if (late := query.late_rows_of) is not None:
             return self._results[late].late_rows(query.watermark, name=late)
         return self.rows[str(query.source)]

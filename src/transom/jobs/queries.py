@@ -51,6 +51,8 @@ class QuerySpec:
     """Empty for a query that only others read."""
     parent: str | None = None
     """Name of the query whose results it reads."""
+    parent_early: bool = False
+    """Whether it reads early results of that, too."""
     late_rows_of: str | None = None
     """Name of the query whose late rows it reads."""
     watermark: str = "0 seconds"
@@ -94,7 +96,7 @@ def parse_query(file: str, table: Table, sources: Sequence[str], above: Sequence
     Raises:
         JobFileError: A key is unknown, missing or of the wrong type, or does not go with another one.
     """
-    keys = named_table(file, "query", table, KEYS)
+    keys, parent_early = _with_plain_from(named_table(file, "query", table, KEYS))
     source, parent, late = _reads(keys, sources, above)
     rows = keys.get("rows", bool, False)
     windows = [] if rows else keys.need("windows", list)
@@ -120,6 +122,7 @@ def parse_query(file: str, table: Table, sources: Sequence[str], above: Sequence
         aggregates=() if rows else keys.texts("aggregates", needed=True),
         sinks=_row_sinks(keys) if rows else parse_sinks(keys),
         parent=parent,
+        parent_early=parent_early,
         late_rows_of=late,
         watermark=_watermark(keys, late, above),
         rows=rows,
@@ -139,6 +142,16 @@ def parse_query(file: str, table: Table, sources: Sequence[str], above: Sequence
         lateness=keys.get("lateness", str),
         own_stream=own_stream,
     )
+
+
+def _with_plain_from(keys: Keys) -> tuple[Keys, bool]:
+    """Return a query's table with a mere name under `from`, and whether that says that early results are read, too."""
+    value = keys.get("from", (str, dict))
+    if not isinstance(value, dict):
+        return keys, False
+    inner = Keys(keys.file, f"{keys.where} from", value, ("query", "early"))
+    name, early = inner.need("query", str), inner.get("early", bool, False)
+    return Keys(keys.file, keys.where, {**keys.table, "from": name}, KEYS), early
 
 
 def _reads(keys: Keys, sources: Sequence[str], above: Sequence[QuerySpec]) -> tuple[str | None, str | None, str | None]:

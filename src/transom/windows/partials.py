@@ -200,6 +200,38 @@ def restricted(partial: Partial, ids: Slots, keys: int) -> Partial:
     return Partial(partial.ids[rows], {p: rows_of(state, rows) for p, state in partial.states.items()})
 
 
+def changed_ids(before: Partial, after: Partial) -> Slots:
+    """Return the keys that one of two partials lacks, or that have other states there; in doubt they do.
+
+    O(rows log rows). States are compared by their bits, those that are Python objects by `==`.
+    """
+    both, left, right = np.intersect1d(before.ids, after.ids, assume_unique=True, return_indices=True)
+    same = np.ones(len(both), np.bool_)
+    for primitive in {**before.states, **after.states}:
+        old, new = before.states.get(primitive), after.states.get(primitive)
+        if old is None or new is None:
+            same[:] = False
+            continue
+        for name, column in old.items():
+            same &= _equal(column[left], new[name][right])
+    only = np.setxor1d(before.ids, after.ids, assume_unique=True)
+    return np.union1d(only, both[~same]).astype(np.int64)
+
+
+def _equal(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> Mask:
+    if left.dtype != right.dtype:
+        return np.zeros(len(left), np.bool_)
+    if left.dtype == object:
+        try:
+            return np.asarray(left == right, np.bool_)
+        except (TypeError, ValueError):  # objects that are not simply equal or not
+            return np.zeros(len(left), np.bool_)
+    size = left.dtype.itemsize
+    bits = [np.ascontiguousarray(column).view(np.uint8).reshape(-1, size) for column in (left, right)]
+    equal: Mask = (bits[0] == bits[1]).all(axis=1)
+    return equal
+
+
 def rows_of(state: State, rows: Slots) -> State:
     """Return some rows of a state."""
     return {name: column[rows] for name, column in state.items()}

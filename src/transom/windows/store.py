@@ -44,13 +44,19 @@ class PaneStore:
         keys: Names and types of the key columns.
         primitives: What is kept for each key, with the types of the columns.
         kinds: The windows that are asked for; their edges are edges of the grid.
+        index: Numbers the keys; that of another store, which then must not `compact`. None for one of its own.
     """
 
     def __init__(
-        self, grid: Grid, keys: pa.Schema, primitives: Mapping[Primitive, Types], kinds: Iterable[PanedWindows] = ()
+        self,
+        grid: Grid,
+        keys: pa.Schema,
+        primitives: Mapping[Primitive, Types],
+        kinds: Iterable[PanedWindows] = (),
+        index: KeyIndex | None = None,
     ) -> None:
         self.grid = grid
-        self.keys = KeyIndex(keys)
+        self.keys = KeyIndex(keys) if index is None else index
         self.primitives = dict(primitives)
         self.work = Work()
         self.kinds: tuple[PanedWindows, ...] = ()
@@ -228,6 +234,11 @@ class PaneStore:
         low, high = self._panes.boundary(span[0]), self._panes.boundary(span[1])
         parts = [*(self._panes.pane(place) for place in range(low, high)), *self._direct.of(span)]
         return merge(parts, self.primitives, len(self.keys)) if parts else no_rows(self.primitives)
+
+    def held(self) -> dict[Span, Partial]:
+        """Return all rows by start and end of the windows that were computed directly; of panes the start twice."""
+        panes = {(start, start): self._panes.pane(place) for place, start in enumerate(self._panes.starts)}
+        return panes | {span: self.merge(parts) for span, parts in self._direct.items()}
 
     def drop_before(self, moment: Micros, ended: Micros = MIN_TIME) -> None:
         """Forget what no window needs.

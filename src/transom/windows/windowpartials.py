@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -55,6 +55,10 @@ class WindowPartials:
         starts, ends = (np.repeat(np.array([span[side] for span, _ in parts], np.int64), counts) for side in (0, 1))
         ids, states = concatenated([part for _, part in parts], primitives)
         return starts, ends - starts, ids, states
+
+    def items(self) -> Iterable[tuple[Span, Sequence[Partial]]]:
+        """Return the windows with their partials."""
+        return self._parts.items()
 
     def partials(self) -> list[Partial]:
         """Return all partials."""

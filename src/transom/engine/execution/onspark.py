@@ -16,6 +16,7 @@ import pyarrow as pa
 from transom.causes import worker_traceback
 from transom.engine.cluster.files import PartialFiles
 from transom.engine.execution.lane import Lane, both
+from transom.engine.partials.early import EarlyPartials
 from transom.engine.partials.late import late_for_sessions, late_moments, late_rows, straddled
 from transom.engine.partials.tables import describe_table
 from transom.engine.spark import deadletters, jobs
@@ -110,6 +111,14 @@ class SparkJob:
         """Whether the source says of each row where it is."""
 
     def run(self) -> CutOutcome:
+        """Run it, and another one over the early results that take the place of former ones, where there are some."""
+        early = self.stream.feed.early_rows(self.cut.end)
+        if early is None:
+            return self._run()
+        outcome = self._run() if self.cut.rows else CutOutcome(self.cut)
+        return replace(outcome, early=self._early(outcome.failures) if early else EarlyPartials())
+
+    def _run(self) -> CutOutcome:
         """Run it without the units and queries that make it fail, then write what its rows are needed for."""
         if self._compiled.plan.arrival:  # else no query would be to blame for what it lacks
             arrived(self._read(()))
@@ -164,6 +173,26 @@ class SparkJob:
             compiled = stream.compiler.compile(queries)
         with self._blaming():
             return compiled, self.partials(compiled)
+
+    def _early(self, failed: Container[str]) -> EarlyPartials:
+        """Return the partials of the early results; why there are none, if they make their job fail.
+
+        Args:
+            failed: Queries that the cut takes out.
+        """
+        stream, compiled = self.stream, self._compiled
+        queries = [known.query for name, known in compiled.queries.items() if name not in failed]
+        try:
+            with self._blaming():
+                if len(queries) < len(compiled.queries):
+                    compiled = stream.compiler.compile(queries)
+                session = with_partitions(stream.session, self._options.tuning.partitions)
+                rows = stream.feed.read_early(session, self.cut.end)
+                found = jobs.run_cut(rows, compiled.plan, partitions=1, ahead=None)
+        except Exception as error:
+            require_blame(error, self._what)
+            return EarlyPartials(failure=classify(error).reason)
+        return EarlyPartials(self._described(compiled, found)[0])
 
     @property
     def _what(self) -> str:

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
 
 from transom.engine.cluster.merges import Merge, Merged
 from transom.engine.cluster.store import TieredStore
@@ -324,12 +327,9 @@ class Cuts:
         self._journal.step("job done")
         cut = outcome.cut
         self._adapters.of(stream).finished(done_at)
-        written = None
-        if any(table.num_rows for table in outcome.tables):
-            tables = {str(i): table for i, table in enumerate(outcome.tables)}
-            written = self._journal.write_tables(f"{stream.name}-{cut.number:012d}", tables)
-            self._journal.step("partials written")
-        self._journal.log(outcome.record(stream.name, written), sync=not cut.empty)
+        written = self._written(f"{stream.name}-{cut.number:012d}", outcome.tables)
+        early = self._written(f"{stream.name}-{cut.number:012d}-early", outcome.early.tables if outcome.early else ())
+        self._journal.log(outcome.record(stream.name, written, early), sync=not cut.empty)
         self._journal.step("committed")
         begun = self._clock.monotonic()
         arrived = None if cut.empty else stream.source.ingested_at(cut.start, cut.end)
@@ -341,9 +341,21 @@ class Cuts:
             self._quarantine.tell(query, reason)
         if outcome.failures or failed:
             self._quarantine.end_orphans()
+        if outcome.early is not None and outcome.early.failure is not None:
+            self._journal.note(
+                f"{stream.name} gives no early results until the next ones that it can read: {outcome.early.failure}"
+            )
         for unit, reason in outcome.skipped.items():
             self._journal.note(f"{unit} cannot be read and went to the dead letters: {reason}")
         if arrived is not None:
             self._ingested[stream.name] = arrived
             self._scheduler.finished(stream, outcome, done_at)
             stream.source.release(cut.end)
+
+    def _written(self, name: str, partials: Sequence[pa.Table]) -> dict[str, Any] | None:
+        """Make partials durable; return what a record must say to find them again, None where there are none."""
+        if not any(table.num_rows for table in partials):
+            return None
+        written = self._journal.write_tables(name, {str(i): table for i, table in enumerate(partials)})
+        self._journal.step("partials written")
+        return written

@@ -103,6 +103,11 @@ class Committed:
     """Where its partials are; None where there are none, or only in files."""
     record: Mapping[str, Any]
 
+    @property
+    def early(self) -> Mapping[str, Any] | None:
+        """Where the partials of early results are, under "tables", or why they are not known, under "failure"."""
+        return self.record.get("early")
+
     def outcome(self, cut: LoggedCut) -> CutOutcome:
         """Return what the job of the cut gave, without the tables."""
         return CutOutcome.recorded(cut, self.record)

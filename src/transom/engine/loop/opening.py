@@ -129,6 +129,7 @@ def compile_aside(
     columns: dict[str, Schema] = {}
     for definition in definitions:
         definition.feed.learn({part[0].name: part for part in parts}, session)
+        definition.feed.check(definition.rows, definition.queries, session)
         schema = _schema(definition.source, session, clock)
         columns[definition.name] = tuple((f.name, f.dataType.simpleString()) for f in schema if f.name != TIME)
         parts.append((definition, compile_queries(session, schema, definition.rows, definition.queries, share)))

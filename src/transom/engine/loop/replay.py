@@ -10,6 +10,7 @@ from transom.engine.changes.membership import repeat
 from transom.engine.changes.records import SetChange
 from transom.engine.loop.delivery import ResultBatch
 from transom.engine.loop.logrecords import Arrived, Begun, Committed, Delivered, Failed, LogRecord, Planned, Shipped
+from transom.engine.partials.early import EarlyPartials
 from transom.engine.streams.cuts import LoggedCut
 from transom.engine.streams.stream import RunningStream
 from transom.errors import CheckpointCorruptError, JobChangedError
@@ -107,10 +108,17 @@ class Replay:
     def _commit(self, stream: RunningStream, record: Committed, alive: Set[str]) -> None:
         written = record.tables
         tables = list(self.checkpoint.read_tables(written["name"], written).values()) if written else []
-        outcome = record.outcome(self._finished(record))
+        outcome = replace(record.outcome(self._finished(record)), early=self._early(record))
         failures = {query: why for query, why in outcome.failures.items() if query in alive}
         for query, reason in stream.commit(replace(outcome, failures=failures), tables).items():
             stream.fail(query, reason)  # it was killed before it could log that
+
+    def _early(self, record: Committed) -> EarlyPartials | None:
+        if record.early is None:
+            return None
+        written = record.early["tables"]
+        tables = self.checkpoint.read_tables(written["name"], written).values() if written else ()
+        return EarlyPartials(tuple(tables), record.early["failure"])
 
     def _finished(self, record: Committed) -> LoggedCut:
         """Return the cut that a commit is of.

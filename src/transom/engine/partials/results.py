@@ -69,6 +69,19 @@ def result_table(
     return table
 
 
+def whole_table(
+    query: WindowedQuery,
+    store: PaneStore,
+    spans: Sequence[Span],
+    merged: Mapping[Span, Partial],
+    input_types: dict[str, tuple[pa.DataType, ...]],
+    ansi: bool,
+) -> pa.Table:
+    """Return the results of some windows, all keys and without revisions; see `result_table`."""
+    windows = [(span, merged[span]) for span in spans]
+    return result_table(query, store, windows, input_types, ansi) if windows else no_results(query, store, input_types)
+
+
 def no_results(query: WindowedQuery, store: PaneStore, input_types: dict[str, tuple[pa.DataType, ...]]) -> pa.Table:
     """Return the aggregates of no window."""
     nothing = Partial(np.empty(0, np.int64), {p: p.empty(0, types) for p, types in store.primitives.items()})

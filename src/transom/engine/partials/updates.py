@@ -51,6 +51,8 @@ class Updates:
 
     def __init__(self, query: WindowedQuery) -> None:
         self.query = query
+        self.held_back = False
+        """Whether it gives no early results for now, as those that it reads are not known; it follows from them."""
         self._last_early: Micros | None = None
         """Wall time of the cut that gave the last early results; the first cut counts as one."""
         self._count = 0
@@ -77,12 +79,12 @@ class Updates:
     def next_early(self) -> Micros | None:
         """Wall time of the next early results, if there are rows for them; None for a query without."""
         early, last = self.query.early, self._last_early
-        return None if early is None or last is None else last + early
+        return None if early is None or last is None or self.held_back else last + early
 
     def _early_is_due(self, now: Micros) -> bool:
         """Tell whether early results are due at a wall time; a clock that was set back must not make them wait."""
         early, last = self.query.early, self._last_early
-        return early is None or (last is not None and not 0 <= now - last < early)
+        return early is None or (last is not None and not self.held_back and not 0 <= now - last < early)
 
     def take(
         self, closing: Sequence[Span], after: Micros, watermark: Micros, now: Micros, complete_from: Micros

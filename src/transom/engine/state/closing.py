@@ -29,8 +29,21 @@ from transom.windows.partials import Partial
 
 logger = logging.getLogger(__name__)
 
-Wanted: TypeAlias = "Mapping[str, tuple[Sequence[Emission], Sequence[Span]]]"
-"""By query: what it emits, and its windows that no row can change any more."""
+
+@dataclass(frozen=True)
+class Asked:
+    """The windows of a query that a logged cut asks for."""
+
+    emissions: Sequence[Emission]
+    """What it emits."""
+    final: Sequence[Span]
+    """If others read its results, the windows that no row can change any more."""
+    open: Sequence[Span] | None = None
+    """If others read its early results and these have changed, the windows that rows can still change."""
+
+
+Wanted: TypeAlias = "Mapping[str, Asked]"
+"""By query."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,9 @@ class Closing:
     final: pa.Table | None = None
     """For queries that others read (`StreamState.feeding`): the windows that no row can change any more, all keys and
     without revisions."""
+    early: pa.Table | None = None
+    """For queries whose early results others read (`StreamState.previewed`), if these have changed: what is known of
+    all windows that rows can still change, all keys and without revisions."""
     passed: bool = False
     """Whether such windows became final at a replay, but all readers have read them already."""
     error: QueryFailedError | None = None
@@ -160,12 +176,12 @@ def merged(
     return windows, sessions, failed
 
 
-def with_keys(wanted: Iterable[tuple[Sequence[Emission], Sequence[Span]]]) -> dict[Span, Slots | None]:
-    """Return the windows that queries emit, or that are final, each with the ids of the keys that are needed."""
+def with_keys(wanted: Iterable[Asked]) -> dict[Span, Slots | None]:
+    """Return the windows that queries emit or pass on, each with the ids of the keys that are needed."""
     spans: dict[Span, list[Slots] | None] = {}
-    for emissions, final in wanted:
-        spans.update(dict.fromkeys(final))
-        for emission in emissions:
+    for each in wanted:
+        spans.update(dict.fromkeys((*each.final, *(each.open or ()))))
+        for emission in each.emissions:
             keys = spans.setdefault(emission.span, [])
             if emission.ids is None:
                 spans[emission.span] = None

@@ -12,21 +12,23 @@ import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles
 from transom.engine.cluster.merges import GroupExecutors, Here, Merged
+from transom.engine.partials.early import EarlyPartials
 from transom.engine.partials.history import Held, Sources
-from transom.engine.partials.results import Span, in_order, result_table
+from transom.engine.partials.results import Span, in_order, result_table, whole_table
 from transom.engine.partials.sessions import Ended
 from transom.engine.partials.tables import PartialTable
-from transom.engine.partials.updates import Emission, Updates
+from transom.engine.partials.updates import Emission
 from transom.engine.state.absence import Missing, missing_from_json, missing_to_json, with_missing
-from transom.engine.state.closing import Closing, Closure, asked, failure_of, merged
+from transom.engine.state.closing import Asked, Closing, Closure, asked, failure_of, merged
+from transom.engine.state.early import EarlyRows
 from transom.engine.state.queries import CompiledQuery, QueryState
 from transom.engine.state.remembered import Remembered
+from transom.engine.state.revisions import Revisions
 from transom.engine.state.shares import Shares, with_shares
 from transom.engine.state.stores import StoreEntry, StoreShape
 from transom.engine.state.watermarks import WatermarkState
 from transom.errors import QueryFailedError
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
-from transom.model.window import SessionSpec
 from transom.sinks.base import WindowResults
 from transom.sources.base import Offset
 from transom.windows.arranging import Flow
@@ -78,7 +80,13 @@ class StreamState:
         """Sites that are left out of windows as of the last logged cut; None where results do not tell of any."""
         self.feeding: frozenset[str] = frozenset()
         """Queries whose final results other queries read."""
-        self._updates: dict[str, Updates] = {}
+        self.previewed: frozenset[str] = frozenset()
+        """Those of them whose early results others read, too."""
+        self.previews = False
+        """Whether this stream reads early results."""
+        self.early = EarlyRows()
+        """The early results that this stream reads."""
+        self._revisions = Revisions()
         self._remembered = Remembered()
         self._dues: dict[Micros, bool] = {}
         """Watermarks that `has_due` was asked for, and its answers; forgotten with every change."""
@@ -89,18 +97,8 @@ class StreamState:
 
     def held(self) -> list[Held]:
         """Return the stores of panes as sources of history for queries that come; sessions leave none."""
-        return [
-            Held(
-                entry.origin,
-                tuple(
-                    (query, self.queries[query.name].complete_from)
-                    for query in entry.key_set.queries
-                    if not all(isinstance(window, SessionSpec) for window in query.windows)
-                ),
-                entry.dropped,
-            )
-            for entry in self.stores
-        ]
+        complete_from = {name: query.complete_from for name, query in self.queries.items()}
+        return [entry.held(complete_from) for entry in self.stores]
 
     def arrange(self, shapes: Sequence[StoreShape], sources: Sequence[Sources] = ()) -> None:
         """Give each key set a store; stores whose origin was there before keep their panes.
@@ -117,15 +115,13 @@ class StreamState:
             for number, shape in enumerate(shapes)
         ]
         self.by_query = {query.name: entry for entry in self.stores for query in entry.key_set.queries}
-        for entry in self.stores:
-            for query in entry.key_set.queries:
-                if query.updates:
-                    self._updates.setdefault(query.name, Updates(query))
-        self._updates = {name: updates for name, updates in self._updates.items() if name in self.queries}
+        self._revisions.arrange(self.stores, self.queries)
         self._remembered.arrange(self.stores, self.queries)
-        for name, updates in self._updates.items():
-            if name not in self.by_query:
-                updates.rest()
+        self._arrange_early()
+
+    def _arrange_early(self) -> None:
+        self.early.arrange(self.stores)
+        self._revisions.follow(self.early, self.stores)
 
     def close(
         self, watermark: Micros, cut: int, now: Micros, closed: Micros, settled: Set[str] = frozenset()
@@ -153,12 +149,10 @@ class StreamState:
                 nothing is merged for them, unless they remember former ones.
         """
         after, self.cut, self._dues = self.closed, cut, {}
-        if watermark <= after and not self._updates:
+        if watermark <= after and not self._revisions:
             return None
         self.closed = closed
-        wanted: dict[str, tuple[list[Emission], Sequence[Span]]] = {}
-        for query in self.running():
-            wanted[query.name] = (self._emissions(query, after, watermark, now), self._final(query, after, watermark))
+        wanted = {query.name: self._asked(query, after, watermark, now) for query in self.running()}
         return asked(self.stores, wanted, after, watermark, settled - self._remembered.names)
 
     def finish_close(self, closure: Closure, done: Sequence[Merged]) -> list[Closing]:
@@ -171,16 +165,16 @@ class StreamState:
         closings = []
         windows, ended, failed = merged(closure, done)
         for query in self.running():
-            entry, (emissions, final) = self.by_query[query.name], closure.wanted[query.name]
+            entry, wanted = self.by_query[query.name], closure.wanted[query.name]
             if query.name in closure.settled:
-                closings += self._passed(query, entry, emissions, final, ended[query.name])
+                closings += self._passed(query, entry, wanted, ended[query.name])
                 continue
             try:
                 if query.name in failed:
                     raise failed[query.name]
-                closing = self._closing(query, entry, emissions, final, windows[query.name], ended[query.name])
+                closing = self._closing(query, entry, wanted, windows[query.name], ended[query.name])
             except Exception as error:
-                closing = Closing(query.name, len(emissions), error=failure_of(query.name, error))
+                closing = Closing(query.name, len(wanted.emissions), error=failure_of(query.name, error))
             if closing.windows or closing.final is not None or closing.error is not None:
                 closings.append(closing)
         if closure.watermark > closure.after:
@@ -189,12 +183,14 @@ class StreamState:
             self.shares.forget(min((query.late_before(self.closed) for query in self.running()), default=self.closed))
         return closings
 
+    def _asked(self, query: WindowedQuery, after: Micros, watermark: Micros, now: Micros) -> Asked:
+        emissions, final = self._emissions(query, after, watermark, now), self._final(query, after, watermark)
+        changed = query.name in self.previewed and (emissions or final)
+        return Asked(emissions, final, self._open(query, watermark) if changed else None)
+
     def _emissions(self, query: WindowedQuery, after: Micros, watermark: Micros, now: Micros) -> list[Emission]:
-        spans = self._due(query, after, watermark)
-        updates = self._updates.get(query.name)
-        if updates is None:
-            return [Emission(span, None, 0) for span in spans]
-        return updates.take(spans, after, watermark, now, self.queries[query.name].complete_from)
+        spans, complete_from = self._due(query, after, watermark), self.queries[query.name].complete_from
+        return self._revisions.take(query, spans, after, watermark, now, complete_from)
 
     def _final(self, query: WindowedQuery, after: Micros, watermark: Micros) -> Sequence[Span]:
         """Return the windows of a query that others read which no row can change any more."""
@@ -203,36 +199,38 @@ class StreamState:
         until = watermark if watermark >= MAX_TIME else watermark - query.lateness
         return self._due(query, max(MIN_TIME, after - query.lateness), until)
 
+    def _open(self, query: WindowedQuery, watermark: Micros) -> Sequence[Span]:
+        """Return the windows of a query that hold rows, and that rows can still change."""
+        if watermark >= MAX_TIME:
+            return []
+        after, complete_from = max(MIN_TIME, watermark - query.lateness), self.queries[query.name].complete_from
+        early = self.early.spans(self.by_query[query.name], query, after, complete_from)
+        return sorted({*self._due(query, after, MAX_TIME), *early}, key=lambda span: (span[1], span[0]))
+
     def _due(self, query: WindowedQuery, after: Micros, until: Micros) -> Sequence[Span]:
         complete_from = self.queries[query.name].complete_from
         after, until = query.closed_by(after), query.closed_by(until)
         spans = self.by_query[query.name].due(query, after, until, complete_from)
         return self._remembered.due(query, spans, after, until, complete_from)
 
-    def _passed(
-        self,
-        query: WindowedQuery,
-        entry: StoreEntry,
-        emissions: Sequence[Emission],
-        final: Sequence[Span],
-        ended: Ended,
-    ) -> list[Closing]:
+    def _passed(self, query: WindowedQuery, entry: StoreEntry, wanted: Asked, ended: Ended) -> list[Closing]:
         """Return what tells the readers of a query whose results nobody needs any more that there were some."""
-        number = len(emissions) + entry.sessions.count(query, ended, self.queries[query.name].complete_from)
-        passed = bool(final if query.updates else number) and query.name in self.feeding
+        number = len(wanted.emissions) + entry.sessions.count(query, ended, self.queries[query.name].complete_from)
+        some = wanted.final or wanted.open is not None if query.updates else number
+        passed = bool(some) and query.name in self.feeding
         return [Closing(query.name, number, passed=True)] if passed else []
 
     def _closing(
         self,
         query: WindowedQuery,
         entry: StoreEntry,
-        emissions: Sequence[Emission],
-        final: Sequence[Span],
+        wanted: Asked,
         merged: Mapping[Span, Partial],
         ended: Ended,
     ) -> Closing:
         types, shape = self.compiled[query.name].input_types, self.compiled[query.name].shape
-        results, table = None, None
+        emissions, results, table, early = wanted.emissions, None, None, None
+        merged = self.early.added(entry, merged, self.closed) if self.previews else merged
         complete_from = self.queries[query.name].complete_from
         tables = entry.sessions.results(query, ended, complete_from, types, self.ansi)
         windows_emitted = len(emissions) + sum(table.num_rows for table in tables)
@@ -254,10 +252,11 @@ class StreamState:
                 results = WindowResults(query.name, self.cut, shaped, query.result_keys)
         if results is not None and not query.updates and query.name in self.feeding:
             table = results.table
-        elif final and query.updates:
-            lasting = [(span, merged[span]) for span in final]
-            table = shape(result_table(query, entry.store.here, lasting, types, self.ansi))
-        return Closing(query.name, windows_emitted, results, table)
+        elif wanted.final and query.updates:
+            table = shape(whole_table(query, entry.store.here, wanted.final, merged, types, self.ansi))
+        if wanted.open is not None:
+            early = shape(whole_table(query, entry.store.here, wanted.open, merged, types, self.ansi))
+        return Closing(query.name, windows_emitted, results, table, early)
 
     def _told(self, table: pa.Table, query: WindowedQuery) -> pa.Table:
         """Return results with the columns that tell what they lack, where they have any."""
@@ -270,7 +269,7 @@ class StreamState:
 
     def next_early(self) -> Micros | None:
         """Return the wall time of the next early results of any query; None when no query gives any."""
-        return min((at for updates in self._updates.values() if (at := updates.next_early) is not None), default=None)
+        return self._revisions.next_early()
 
     def closed_by(self, watermark: Micros) -> Micros:
         """Return up to where windows are closed under a watermark; MAX_TIME closes those that hold a row."""
@@ -278,7 +277,7 @@ class StreamState:
 
     def has_due(self, watermark: Micros, now: Micros) -> bool:
         """Tell whether a cut with this watermark would emit anything; asked many times between two changes."""
-        if any(updates.due(now) for updates in self._updates.values()):
+        if self._revisions.due(now):
             return True
         if watermark <= self.closed:
             return False
@@ -294,9 +293,20 @@ class StreamState:
         return self._dues[watermark]
 
     def commit(
-        self, partials: Sequence[PartialTable | PartialFiles], offset: Offset, watermark: WatermarkState
+        self,
+        partials: Sequence[PartialTable | PartialFiles],
+        offset: Offset,
+        watermark: WatermarkState,
+        early: EarlyPartials | None = None,
     ) -> dict[str, QueryFailedError]:
-        """Take in the partials of a cut; return the queries of the stores that cannot, which must be dropped."""
+        """Take in the partials of a cut; return the queries of the stores that cannot, which must be dropped.
+
+        Args:
+            partials: Those of the rows.
+            offset: Where the cut ended.
+            watermark: As the cut left it.
+            early: Those of early results, in the place of the former ones; None where these stay.
+        """
         self._dues = {}
         failed: dict[str, QueryFailedError] = {}
         newest = max((moment for moment in watermark.newest if moment is not None), default=MIN_TIME)
@@ -306,9 +316,11 @@ class StreamState:
             except Exception as error:
                 failed.update((query.name, failure_of(query.name, error)) for query in entry.key_set.queries)
                 continue
-            for query in entry.key_set.queries:
-                if query.name in self._updates:
-                    self._updates[query.name].changed(changes, self.closed)
+            self._revisions.changed(entry, changes, self.closed)
+        if early is not None:
+            for entry, changes in self.early.put(early, self.stores):
+                self._revisions.changed(entry, changes, self.closed)
+            self._revisions.follow(self.early, self.stores)
         self.offset, self.watermark = offset, watermark
         return failed
 
@@ -356,9 +368,11 @@ class StreamState:
         tables: dict[str, pa.Table] = {}
         for entry in self.stores:
             tables.update(entry.tables())
-        for name, updates in self._updates.items():
-            queries[name]["updates"], tables[f"changes:{name}"] = updates.snapshot()
-        return state, tables | self._remembered.tables()
+        updates, changes = self._revisions.snapshot()
+        for name, emitted in updates.items():
+            queries[name]["updates"] = emitted
+        early, held = self.early.snapshot() if self.previews else ({}, {})
+        return state | early, tables | changes | held | self._remembered.tables()
 
     def restore(self, state: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
         """Take in what `snapshot` returned; stores must be arranged. What no store needs any more is left out.
@@ -373,9 +387,10 @@ class StreamState:
         for entry in self.stores:
             entry.dropped = state["dropped"].get(entry.origin.name, MIN_TIME)
             entry.restore(tables, state.get("files", {}).get(entry.origin.name, ()))
-        for name, known_query in state["queries"].items():
-            if "updates" in known_query and name in self.compiled:
-                updates = self._updates.setdefault(name, Updates(self.compiled[name].query))
-                updates.restore(known_query["updates"], tables[f"changes:{name}"])
+        updates = {name: query["updates"] for name, query in state["queries"].items() if "updates" in query}
+        self._revisions.restore(updates, tables, {name: known.query for name, known in self.compiled.items()})
+        if self.previews:
+            self.early.restore(state, tables)
+        self._arrange_early()
         known = [self.compiled[name].query for name in state["queries"] if name in self.queries]
         self._remembered.restore(known, self.by_query, tables, self.closed)

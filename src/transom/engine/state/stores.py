@@ -13,7 +13,7 @@ from transom.engine.cluster.merges import GroupExecutors, Merge
 from transom.engine.cluster.messages import Done, SessionRows
 from transom.engine.cluster.store import TieredStore
 from transom.engine.partials.contents import Origin, lacking, taken_from
-from transom.engine.partials.history import Sources
+from transom.engine.partials.history import Held, Sources
 from transom.engine.partials.results import Span
 from transom.engine.partials.sessions import Ended, Sessions
 from transom.engine.partials.tables import PartialTable, direct_table, store_table
@@ -99,6 +99,15 @@ class StoreEntry:
     def sessions(self) -> Sessions:
         """Its open sessions."""
         return self.store.sessions
+
+    def held(self, complete_from: Mapping[str, Micros]) -> Held:
+        """Return its panes as a source of history for queries that come; sessions leave none.
+
+        Args:
+            complete_from: For each query the start of its first complete window.
+        """
+        queries = [query for query in self.key_set.queries if query.pane_windows]
+        return Held(self.origin, tuple((query, complete_from[query.name]) for query in queries), self.dropped)
 
     # ---- partials of a cut
 

@@ -58,6 +58,7 @@ class QueryCompiler:
             DefinitionError: A query cannot work.
         """
         whole, share = self.definition, self.shares
+        whole.feed.check(whole.rows, queries, self._session)
         return compile_queries(
             self._session, self.definition.schema, whole.rows, queries, share, self.arrangement, self._carried
         )

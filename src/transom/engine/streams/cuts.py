@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles
+from transom.engine.partials.early import EarlyPartials
 from transom.engine.spark.columns import STEPS, Thinning
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.jobs import CutStats
@@ -172,16 +173,22 @@ class CutOutcome:
     """The cuts of other sites that it brought, where partials come instead of rows."""
     anew: bool = False
     """Whether rows were lost before it that are in no window which begins after the newest row now."""
+    early: EarlyPartials | None = None
+    """What the early results are that count from its commit on; None where those before go on."""
     judged: int | None = None
     """Files that a cut left to Spark SQL whose other partials were made without; None where Spark SQL made all."""
 
-    def record(self, stream: str, tables: Mapping[str, Any] | None) -> dict[str, Any]:
+    def record(
+        self, stream: str, tables: Mapping[str, Any] | None, early: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Return the record of its commit for the log.
 
         Args:
             stream: Name of the stream.
             tables: Where the partials are; None where there are none, or only in files.
+            early: Where those of early results are; None where there are none.
         """
+        known = {} if self.early is None else {"early": {"tables": early, "failure": self.early.failure}}
         record = {
             "type": "commit",
             "stream": stream,
@@ -195,7 +202,7 @@ class CutOutcome:
             "kept": {query: rows.to_json() for query, rows in self.kept.items()},
         }
         taken = {"taken": [each.to_json() for each in self.taken]} if self.taken else {}
-        return record | taken | ({"anew": True} if self.anew else {})
+        return record | known | taken | ({"anew": True} if self.anew else {})
 
     @classmethod
     def recorded(cls, cut: LoggedCut, record: Mapping[str, Any]) -> CutOutcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,10 +13,12 @@ from transom.model.time import MIN_TIME, Micros
 from transom.sources.base import Offset
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
+    from transom.engine.spark.plan import Rows
     from transom.engine.streams.definition import StreamDefinition
     from transom.engine.streams.stream import RunningStream
+    from transom.windows.query import WindowedQuery
 
 
 class Feed:
@@ -64,6 +66,26 @@ class Feed:
             arrived: When the newest row before it arrived, as far as its own source tells.
         """
         return arrived
+
+    def check(self, rows: Rows, queries: Sequence[WindowedQuery], session: SparkSession) -> None:
+        """Return when queries can be made of the rows.
+
+        Args:
+            rows: What becomes of them before the queries see them.
+            queries: The queries.
+            session: Analyses expressions.
+
+        Raises:
+            DefinitionError: They cannot.
+        """
+
+    def early_rows(self, end: Offset) -> int | None:
+        """Return how many early results are known at the end of a cut, besides its rows; None where there are none."""
+        return None
+
+    def read_early(self, spark: SparkSession, end: Offset) -> DataFrame:
+        """Return these early results: all of them, in the place of those of the cut before."""
+        raise NotImplementedError
 
     def kept(self, start: Offset, end: Offset) -> Iterable[KeptFiles]:
         """Return the files in the checkpoint that the rows in (start, end] are made of."""

@@ -83,13 +83,17 @@ class ResultsSource(DerivedSource):
         """
         super().restore(state, tables)
         for item in self._items:
-            if item.table is not None and item.table.column_names != self.schema.names:
-                raise JobChangedError(
-                    f"Results of {self.query!r} that wait to be read have the columns "
-                    f"{', '.join(item.table.column_names)}; now they would be {', '.join(self.schema.names)}.",
-                    "Run once with the former select or rename (transom run --once), which reads them, and then with "
-                    "the new one.",
-                )
+            if item.table is not None:
+                self._require_columns(item.table)
+
+    def _require_columns(self, table: pa.Table) -> None:
+        if table.column_names != self.schema.names:
+            raise JobChangedError(
+                f"Results of {self.query!r} that wait to be read have the columns "
+                f"{', '.join(table.column_names)}; now they would be {', '.join(self.schema.names)}.",
+                "Run once with the former select or rename (transom run --once), which reads them, and then with "
+                "the new one.",
+            )
 
     def closed(self, cut: int, closings: Sequence[Closing], closed: Micros, ingested: Micros) -> None:
         """Take the windows that no row can change any more since a logged cut of the parent."""
@@ -128,10 +132,13 @@ class ResultsSource(DerivedSource):
 
     def read(self, spark: SparkSession, start: Offset, end: Offset, skip: Sequence[str] = ()) -> DataFrame:
         """Return the results that the parent's cuts in (start, end] completed."""
+        return self._frame(spark, [item.table for item in self._between(start, end) if item.table is not None])
+
+    def _frame(self, spark: SparkSession, results: Sequence[pa.Table]) -> DataFrame:
         from pyspark.sql.pandas.types import to_arrow_schema
 
         arrow = to_arrow_schema(self.schema, timezone="UTC")
-        tables = [item.table.cast(arrow) for item in self._between(start, end) if item.table is not None]
+        tables = [table.cast(arrow) for table in results]
         whole = pa.concat_tables(tables) if tables else arrow.empty_table()
         return spark.createDataFrame(whole.combine_chunks(), self.schema)
 

@@ -369,7 +369,7 @@ class RunningStream:
         partials = [PartialTable.of(table) for table in tables]
         self.tables.committed()
         if not self.leaves:
-            failed = self.state.commit([*partials, *outcome.files], cut.end, watermark)
+            failed = self.state.commit([*partials, *outcome.files], cut.end, watermark, outcome.early)
             return {name: str(error) for name, error in failed.items()}
         self.state.commit((), cut.end, watermark)
         return self._send(outcome, partials, cut.at if arrived is None else arrived)
