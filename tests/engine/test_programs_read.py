@@ -233,6 +233,12 @@ def table(columns: str, *rows: tuple[Any, ...]) -> Any:
         (lambda rows: rows.select(F.rand()), "not deterministic"),
         (lambda rows: rows.select(F.current_timestamp()), "the time at which it runs"),
         (lambda rows: rows.where("levenshtein(s, 'b') > 1"), r"only Spark computes levenshtein\(s, 'b'\)"),
+        (
+            lambda rows: rows.selectExpr("date_format(timestamp_seconds(i), 'dd MMMM')"),
+            "only Spark computes date_format",
+        ),
+        (lambda rows: rows.selectExpr("date_format(timestamp_seconds(i), \"HH'T''T'\")"), "only Spark computes date_f"),
+        (lambda rows: rows.selectExpr("pmod(tinyint(i), tinyint(-128))"), "only Spark computes pmod"),
         (lambda rows: rows.selectExpr("i", "s AS i"), "several columns have one name"),
         (lambda rows: rows.selectExpr("s COLLATE UNICODE_CI"), "only Spark computes"),
         (lambda rows: rows.join(table("i int"), "i", "left"), "only Spark does a lookup"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import zlib
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,6 +42,20 @@ def test_packed_files_are_whole(tmp_path: Path) -> None:
     ((_, part),) = parts_of(Lines(f"{path}", PART_BYTES * 5, 3, 77), measures_delays=False)
     assert part == Part(f"{path}", partition=3)
     assert [bytes(block) for block in lines_of(part)] == [b"a\n", b"b\n"]
+    many = b"".join(b"%d\n" % number for number in range(100_000))
+    path.write_bytes(gzip.compress(many[:77]) + gzip.compress(many[77:]))
+    blocks = [bytes(block) for block in lines_of(part, 100_000)]
+    assert b"".join(blocks) == many
+    assert all(block.endswith(b"\n") and len(block) < 300_000 for block in blocks)
+
+
+@pytest.mark.parametrize("spoiled", [b"\0", b"\0" * 512, b"x", gzip.compress(b"a\n")[:-1]])
+def test_what_follows_a_packed_file_is_not_passed_over(tmp_path: Path, spoiled: bytes) -> None:
+    """Spark does not read such a file, though Python's own reader takes zeros at its end."""
+    path = tmp_path / "lines.json.gz"
+    path.write_bytes(gzip.compress(b"a\nb\n") + spoiled)
+    with pytest.raises((zlib.error, EOFError)):
+        list(lines_of(Part(f"{path}")))
 
 
 @given(st.lists(st.integers(0, 3 * PART_BYTES), min_size=1, max_size=9), st.integers(1, 8))

@@ -12,7 +12,7 @@ from benchmarks.odd_json import KINDS, Odd, odd_lines, usual
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transom.native.lines import LineReader
+from transom.native.lines import MOST_BYTES, LineReader
 from transom.native.shapes import COMMA, QUOTE, shape_of
 from transom.sources.base import CORRUPT
 
@@ -68,6 +68,10 @@ def test_lines_have_ends_and_are_utf8() -> None:
     """Half a line, no line, and bytes that are no text are not read."""
     reader = LineReader(SCHEMA)
     assert [reader.read(lines) for lines in (b"", b"\n", b'{"a":1}', b'{"s":"\xff","a":1}\n')] == [None] * 4
+
+
+def test_texts_that_are_too_long_for_spark_are_not_read() -> None:
+    assert rows('{"s":"p","a":1}\n{"s":"' + "p" * MOST_BYTES + '","a":1}\n') is None
 
 
 def test_types_that_only_spark_reads_are_refused() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.model.expression import Expression
+from transom.native.groups import Bits, Chosen, Groups, Moments, PairMoments, Sorted, State
 from transom.native.partials import Grouping, Reduced
 from transom.native.values import UncertainError
 from transom.windows.aggregates.base import Primitive
+from transom.windows.aggregates.best import Best
+from transom.windows.aggregates.bits import Bits as BitsOfValues
+from transom.windows.aggregates.collect import FirstOf, Smallest
 from transom.windows.aggregates.count import Count
+from transom.windows.aggregates.edges import Edge
 from transom.windows.aggregates.extremes import Extreme
 from transom.windows.aggregates.mean import MeanSum
 from transom.windows.aggregates.sums import Sum
@@ -28,6 +35,8 @@ COLUMNS = pa.schema(
     ]
 )
 COUNT = Reduced("count", "count", "x")
+TEXTS = pa.list_(pa.field("element", pa.string(), False))
+LATEST = pa.list_(pa.struct([("o", pa.int64()), ("x", pa.string())]))
 STATES: dict[Primitive, tuple[dict[str, Reduced], dict[str, pa.DataType]]] = {
     Count(): ({"count": Reduced("", "count")}, {"count": pa.int64()}),
     Count(X): ({"count": COUNT}, {"count": pa.int64()}),
@@ -44,6 +53,49 @@ STATES: dict[Primitive, tuple[dict[str, Reduced], dict[str, pa.DataType]]] = {
     Extreme(S, "min"): ({"value": Reduced("", "min", "s")}, {"value": pa.string()}),
     Extreme(Expression("b"), "bool_or"): ({"value": Reduced("", "max", "b")}, {"value": pa.bool_()}),
 }
+PAIRS = {
+    Edge(S, last=True): (
+        Chosen("time", "time", "s", largest=True),
+        {"time": pa.int64(), "value": pa.string()},
+        lambda row: [row["time"], row["s"]],
+    ),
+    Edge(S, last=False, ignore_nulls=True): (
+        Chosen("time", "time", "s", largest=False, known="s"),
+        {"time": pa.int64(), "value": pa.string()},
+        lambda row: [None if row["s"] is None else row["time"], row["s"]],
+    ),
+    Best(S, X, largest=False): (
+        Chosen("by", "x", "s", largest=False, known="x"),
+        {"by": pa.int32(), "value": pa.string()},
+        lambda row: [row["x"], None if row["x"] is None else row["s"]],
+    ),
+    Best(X, S, largest=True): (
+        Chosen("by", "s", "x", largest=True, known="s"),
+        {"by": pa.string(), "value": pa.int32()},
+        lambda row: [row["s"], None if row["s"] is None else row["x"]],
+    ),
+    Smallest(S, 3, unique=True): (
+        Sorted("values", "s", TEXTS, 3, unique=True),
+        {"values": TEXTS},
+        lambda row: [[row["s"]] if row["s"] is not None else []],
+    ),
+    Smallest(Y, 2, unique=False): (
+        Sorted("values", "y", pa.list_(pa.float64()), 2),
+        {"values": pa.list_(pa.float64())},
+        lambda row: [[row["y"]] if row["y"] is not None else []],
+    ),
+    FirstOf(S, Expression("time"), descending=True, limit=2): (
+        Sorted("rows", "s", LATEST, 2, by="time", descending=True),
+        {"rows": LATEST},
+        lambda row: [[{"o": row["time"], "x": row["s"]}] if row["s"] is not None else []],
+    ),
+    BitsOfValues(X, "bit_xor"): (Bits("bit_xor", "x"), {"value": pa.int32()}, lambda row: [row["x"]]),
+    BitsOfValues(X, "bit_and"): (Bits("bit_and", "x"), {"value": pa.int32()}, lambda row: [row["x"]]),
+}
+"""States of all rows of a group at once, and what they are of one row."""
+OTHERS: dict[Primitive, tuple[State, dict[str, pa.DataType], Callable[[dict[str, Any]], list[Any]]]] = PAIRS
+KINDS = {**{p: kinds for p, (_, kinds) in STATES.items()}, **{p: kinds for p, (_, kinds, _) in OTHERS.items()}}
+"""Of the columns of all states."""
 ROWS = st.lists(
     st.fixed_dictionaries(
         {
@@ -68,14 +120,20 @@ def grouping(conditions: tuple[str | None, ...], where: str = "") -> Grouping:
         for number, (reduced, kinds) in enumerate(STATES.values())
         for name, kind in kinds.items()
     ]
+    others = [
+        ({name: f"_s{number}_{name}" for name in kinds}, replace(made, where=where))  # type: ignore[type-var]
+        for number, (made, kinds, _) in enumerate(OTHERS.values(), len(STATES))
+    ]
+    columns = [f"_s{number}_{name}" for number, kinds in enumerate(KINDS.values()) for name in kinds]
     fields = [("_pane", pa.int64()), *([("_tag", pa.int32())] if len(conditions) > 1 else []), ("key", pa.string())]
     return Grouping(
-        pa.schema([*fields, *((name, kind) for name, _, kind in states)]),
+        pa.schema([*fields, *zip(columns, (kind for kinds in KINDS.values() for kind in kinds.values()), strict=True)]),
         lambda times: times - times % 7,
         "time",
         ("k",),
         conditions,
         tuple(replace(each, name=name) for name, each, _ in states),
+        tuple(others),
     )
 
 
@@ -87,14 +145,19 @@ def merged(tables: list[pa.Table]) -> dict[Any, Any]:
             one = table.slice(row, 1)
             tag = one["_tag"][0].as_py() if "_tag" in one.column_names else 0
             mine = found.setdefault((one["_pane"][0].as_py(), tag, one["key"][0].as_py()), {})
-            for number, (primitive, (_, kinds)) in enumerate(STATES.items()):
+            for number, (primitive, kinds) in enumerate(KINDS.items()):
                 state = primitive.decode({name: one[f"_s{number}_{name}"].combine_chunks() for name in kinds})
                 into = mine.setdefault(primitive, primitive.empty(1, kinds))
                 primitive.merge_into(into, np.zeros(1, np.int64), state)
-    return {
-        key: {p.key: {name: column.tolist() for name, column in state.items()} for p, state in states.items()}
-        for key, states in found.items()
-    }
+    return {key: {p.key: known_part(p, state) for p, state in states.items()} for key, states in found.items()}
+
+
+def known_part(primitive: Primitive, state: Any) -> Any:
+    """Return what a state says; lists as they are when they are joined."""
+    if isinstance(primitive, (Smallest, FirstOf)):
+        found = primitive.combined(state)[0]
+        return None if found is None else list(found)
+    return {name: column.tolist() for name, column in state.items()}
 
 
 def by_hand(rows: list[dict[str, Any]], conditions: tuple[str | None, ...], where: str) -> dict[Any, Any]:
@@ -114,8 +177,9 @@ def by_hand(rows: list[dict[str, Any]], conditions: tuple[str | None, ...], wher
             values: list[Any] = [
                 *(int(counts), known, seen["x"], known, 0, known, seen["x"], None),
                 *(seen["x"], seen["y"], seen["s"], seen["b"]),
+                *(value for _, _, alone in OTHERS.values() for value in alone(seen)),
             ]
-            kinds = [(f"_s{n}_{name}", kind) for n, (_, of) in enumerate(STATES.values()) for name, kind in of.items()]
+            kinds = [(f"_s{n}_{name}", kind) for n, of in enumerate(KINDS.values()) for name, kind in of.items()]
             columns.update((name, pa.array([v], kind)) for (name, kind), v in zip(kinds, values, strict=True))
             tables.append(pa.table(columns))
     return merged(tables)
@@ -153,6 +217,7 @@ def test_floats_are_added_in_the_order_of_the_rows() -> None:
 @pytest.mark.parametrize(
     ("state", "values", "kind"),
     [
+        (Reduced("s", "sum", "x", summed_as=pa.decimal128(3, 1)), [Decimal("50"), Decimal("50")], pa.decimal128(3, 1)),
         (Reduced("s", "sum", "x", summed_as=pa.int64()), [2**62, 2**62], pa.int64()),
         (Reduced("s", "sum", "x", summed_as=pa.int64()), [-(2**63), None], pa.int64()),
         (Reduced("s", "max", "x"), [1.0, float("nan")], pa.float64()),
@@ -170,3 +235,44 @@ def test_times_are_states_like_others() -> None:
     """Of sessions: when the first row was, and the last."""
     found = one(pa.array([5, 5, 5]), Reduced("first", "min", "time"), Reduced("last", "max", "time"))
     assert found == [{"_pane": 0, "first": 0, "last": 2}]
+
+
+def test_moments_are_those_of_the_values() -> None:
+    """Of equal values there is no spread, and their mean is one of them; what is not finite is Spark's."""
+    draw = np.random.default_rng(7)
+    x, group = draw.normal(5, 3, 300), draw.integers(0, 3, 300)
+    x[group == 2] = 0.1
+    rows = pa.record_batch({"x": pa.array(x, mask=draw.random(300) < 0.1), "y": pa.array(draw.normal(size=300))})
+    found = Moments("x", (2, 3)).columns(rows, Groups(group, 4))
+    pairs = PairMoments("x", "y").columns(rows, Groups(group, 4))
+    known = rows.column("x").is_valid().to_numpy(zero_copy_only=False)
+    for number in range(3):
+        of = x[known & (group == number)]
+        assert found["n"][number].as_py() == len(of) == pairs["n"][number].as_py()
+        wanted = [of.mean(), ((of - of.mean()) ** 2).sum(), ((of - of.mean()) ** 3).sum()]
+        assert [found[name][number].as_py() for name in ("mean", "m2", "m3")] == pytest.approx(wanted, abs=1e-9)
+        y = rows.column("y").to_numpy()[known & (group == number)]
+        assert pairs["sxy"][number].as_py() == pytest.approx(((of - of.mean()) * (y - y.mean())).sum(), abs=1e-9)
+    assert (found["mean"][2].as_py(), found["m2"][2].as_py(), pairs["mx"][2].as_py()) == (0.1, 0.0, 0.1)
+    assert [found[name][3].as_py() for name in ("n", "mean", "m2")] == [0, None, None]
+    for value in (float("nan"), float("inf"), 1e200):
+        with pytest.raises(UncertainError):
+            Moments("x", (2,)).columns(pa.record_batch({"x": [value, 1.0]}), Groups(np.zeros(2, np.int64), 1))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        Chosen("by", "x", "y", largest=True, known="x"),
+        Sorted("values", "x", pa.list_(pa.float64()), 3),
+        Chosen("by", "y", "x", largest=True, known="y"),
+    ],
+)
+def test_the_order_of_odd_floats_is_sparks(state: State) -> None:
+    """Where it matters: of a row that is alone in its rank, any value will do."""
+    odd = [float("nan"), -0.0, 1.0]
+    rows = pa.record_batch({"x": pa.array(odd, pa.float64()), "y": pa.array([7, 7, 7])})
+    with pytest.raises(UncertainError):
+        state.columns(rows, Groups(np.zeros(3, np.int64), 1))
+    alone = Chosen("by", "y", "x", largest=True, known="y").columns(rows.slice(1, 1), Groups(np.zeros(1, np.int64), 1))
+    assert repr(alone["value"].to_pylist()) == "[-0.0]"

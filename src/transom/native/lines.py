@@ -22,6 +22,8 @@ from transom.native.values import UncertainError, certain_values, check_around, 
 
 Letters: TypeAlias = "npt.NDArray[np.uint8]"
 _NEWLINE, _BLANK, _NOT_ASCII = 10, 32, 128
+MOST_BYTES = 16 << 20
+"""Of lines that are read together: Spark's parser takes no text of more than 20,000,000 characters."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class LineReader:
         Args:
             lines: Whole lines, each with its newline; what is returned holds copies.
         """
+        if len(lines) > MOST_BYTES:
+            return None
         letters = np.frombuffer(lines, np.uint8)
         rows = _count(letters, "\n")
         if not _is_simple(letters, rows):

@@ -50,6 +50,8 @@ def whole_quotient(of: Computation, term: Term, reached: Reached) -> Value:
     by = term.children[1]
     if not kinds.is_integer(by.type) or constant(by) in (0, -1, None):
         return None
+    if term.kind == "Pmod" and by.type.bit_width < 32 and constant(by) < 0:
+        return None  # Spark adds in 32 bits what may be out of range here
     a, b = of.values(term, reached)
     whole = pc.divide(a, b)
     if term.kind == "IntegralDivide":

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transom.native.groups import Groups, State, check_order
 from transom.native.values import UncertainError
 
 Function: TypeAlias = Literal["count", "sum", "min", "max", "zero", "null"]
 Times: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
-_BEYOND = 2.0**63
+_BEYOND = 2**63
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Grouping:
         keys: Columns of the rows, in the order of the schema.
         conditions: Columns of truths; None for all rows. A row is aggregated once for every one that it satisfies.
         states: Columns of the states.
+        others: States that are made in another way, with the names of their columns by their own ones.
     """
 
     schema: pa.Schema
@@ -51,6 +54,7 @@ class Grouping:
     keys: tuple[str, ...]
     conditions: tuple[str | None, ...]
     states: tuple[Reduced, ...]
+    others: tuple[tuple[dict[str, str], State], ...] = ()
 
     def of(self, rows: pa.RecordBatch) -> pa.Table:
         """Return the partials of some rows; O(rows x conditions).
@@ -72,6 +76,21 @@ class Grouping:
         starts = self.start(rows.column(self.time).to_numpy())
         by = {"pane": pa.array(starts, pa.int64())}
         by.update((f"key {place}", rows.column(name)) for place, name in enumerate(self.keys))
+        for key in by.values():
+            check_order(key)
+        if not self.others:
+            found, states = self._reduced(rows, by)
+            return [*(found.column(name) for name in by), *states.values()]
+        groups = Groups.by(list(by.values()))
+        _, states = self._reduced(rows, {"group": pa.array(groups.of)})
+        for names, other in self.others:
+            states.update((names[own], column) for own, column in other.columns(rows, groups).items())
+        first = groups.first_rows()
+        made = self.schema.names[len(self.schema) - len(states) :]
+        return [*(key.take(first) for key in by.values()), *(states[name] for name in made)]
+
+    def _reduced(self, rows: pa.RecordBatch, by: dict[str, pa.Array]) -> tuple[pa.Table, dict[str, Any]]:
+        """Return the groups of rows, those that have numbers in the order of these, and their states by name."""
         read: dict[str, pa.Array] = {}
         asked: dict[tuple[Any, str], str] = {((), "count_all"): "count_all"}
         found_as: dict[str, str] = {}
@@ -88,14 +107,15 @@ class Grouping:
             asked[name, function] = found_as[state.name] = f"{name}_{function}"
         functions: Any = [(list(of) if isinstance(of, tuple) else of, function) for of, function in asked]
         found = pa.TableGroupBy(pa.table(by | read), list(by), use_threads=False).aggregate(functions)
-        columns: list[Any] = [found.column(name) for name in by]
+        found = found.sort_by("group") if "group" in by else found
+        states: dict[str, Any] = {}
         for state in self.states:
             if state.name in found_as:
-                columns.append(found.column(found_as[state.name]))
+                states[state.name] = found.column(found_as[state.name])
             else:
                 constant = pa.scalar(0 if state.function == "zero" else None, self.schema.field(state.name).type)
-                columns.append(pa.repeat(constant, found.num_rows))
-        return columns
+                states[state.name] = pa.repeat(constant, found.num_rows)
+        return found, states
 
 
 def _values(rows: pa.RecordBatch, state: Reduced) -> pa.Array:
@@ -110,32 +130,24 @@ def _values(rows: pa.RecordBatch, state: Reduced) -> pa.Array:
 
 
 def _check_sum(values: pa.Array) -> None:
-    """See that no group's sum of whole numbers can be out of range, where Spark fails or goes on from the other end.
+    """See that no group's sum can be out of range, where Spark fails or goes on with something else.
 
     Raises:
         UncertainError: One may be.
     """
-    if pa.types.is_integer(values.type) and len(values) > values.null_count:
-        least, most = (bound.as_py() for bound in pc.min_max(values).values())
-        if max(-least, most) * len(values) >= _BEYOND:
-            raise UncertainError
-
-
-def _check_order(values: pa.Array) -> None:
-    """See that Arrow and Spark agree which value is the least and the largest: of NaN and of -0.0 they do not.
-
-    Raises:
-        UncertainError: There is one.
-    """
-    if pa.types.is_floating(values.type):
-        known = values.drop_null().to_numpy()
-        if np.isnan(known).any() or (np.signbit(known) & (known == 0)).any():
-            raise UncertainError
+    kind = values.type
+    if pa.types.is_floating(kind) or len(values) == values.null_count:
+        return
+    least, most = (bound.as_py() for bound in pc.min_max(values).values())
+    with localcontext(prec=100):
+        beyond = Decimal(10) ** (kind.precision - kind.scale) if pa.types.is_decimal(kind) else _BEYOND
+        if max(-least, most) * len(values) >= beyond:
+            raise UncertainError("a sum that may be out of range")
 
 
 _CHECKS: dict[str, Callable[[pa.Array], None]] = {
     "count": lambda values: None,
     "sum": _check_sum,
-    "min": _check_order,
-    "max": _check_order,
+    "min": check_order,
+    "max": check_order,
 }

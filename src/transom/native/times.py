@@ -58,9 +58,10 @@ _UNITS = {
 }
 """Units to which times are truncated, by Spark's names; dates only to the first ones."""
 _WRITTEN = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
-_PART = re.compile("|".join(_WRITTEN))
-_FORM = re.compile(rf"(?:{_PART.pattern}|'T'|[-/:., _])+")
-"""Patterns of times as texts that are known here: two letters that are next to each other are one part for Spark."""
+_PART = re.compile("|".join(f"{part}(?!{part[0]})" for part in _WRITTEN))
+_FORM = re.compile(rf"(?:{_PART.pattern}|'T'(?!')|[-/:., _])+")
+"""Patterns of times as texts that are known here: more of the same letter are another part, such as a month's name, and
+a quotation mark behind another one is a letter."""
 _YEAR_1900, _YEAR_10000 = -2_208_988_800, 253_402_300_800  # pa.scalar imports pandas, which takes half a second
 _OF_DATES = frozenset(["year", "quarter", "month", "week"])
 

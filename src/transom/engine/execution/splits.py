@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import functools
 import gc
-import gzip
+import io
 import pickle
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -31,6 +32,10 @@ BLOCK = 4 << 20
 """Bytes of lines that are read together."""
 GATHERED = 1 << 20
 """Rows that are aggregated together at most."""
+_PACKED = 16 << 10
+"""Bytes that are unpacked together: they may be a thousand times as many."""
+_READ = re.compile(r"/[^/.]*$|\.([jJ][sS][oO][nN][lL]?|ndjson|log|txt|gz|[0-9][^/.]*)$")
+"""Names of files of which it is known how Spark unpacks them: not at all, or as gzip does."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,8 @@ def answer(asked: Asked, parts: Sequence[Part]) -> bytes:
     for part in parts:
         mine = Gathering(job.plan, asked.ahead, asked.partitions)
         try:
+            if not may_read(part.path):
+                raise UncertainError(f"what the name of {part.path} says")
             for block in lines_of(part):
                 rows = job.reader.read(block)
                 if rows is None:
@@ -207,12 +214,26 @@ def _made(runner: Runner, rows: pa.RecordBatch) -> pa.RecordBatch:
     return made
 
 
+def may_read(path: str) -> bool:
+    """Tell whether a file is not packed, or by gzip: of other names of files Spark may know how to unpack them.
+
+    >>> [may_read(path) for path in ("/a/b.json", "/a/b", "/a/b.json.gz", "/a/b.json.2", "/a/b.json.zst", "/a/b.GZ")]
+    [True, True, True, True, False, False]
+    """
+    return _READ.search(path) is not None
+
+
 def lines_of(part: Part, size: int = BLOCK) -> Iterator[memoryview]:
-    """Yield the lines of a part, each with its newline, about `size` bytes at a time, in the place of those before."""
-    with gzip.open(part.path) if part.path.endswith(".gz") else open(part.path, "rb") as file:
+    """Yield the lines of a part, each with its newline, about `size` bytes at a time, in the place of those before.
+
+    Raises:
+        OSError, EOFError, zlib.error: It cannot be read.
+    """
+    with _opened(part.path) as file:
         place = _line_from(file, part.start)
         until = None if part.end is None else _line_from(file, part.end)
-        file.seek(place)
+        if not part.whole:
+            file.seek(place)
         memory, held = bytearray(size + 1), 0  # new memory for each block would take as long as reading it
         while count := file.readinto(
             memoryview(memory)[held : -1 if until is None else min(held + until - place, size)]
@@ -231,7 +252,42 @@ def lines_of(part: Part, size: int = BLOCK) -> Iterator[memoryview]:
             yield memoryview(memory)[: held + 1]
 
 
-def _line_from(file: IO[bytes] | gzip.GzipFile, place: int) -> int:
+def _opened(path: str) -> io.BufferedReader:
+    """Return a file that is open, unpacked if it has to be."""
+    return io.BufferedReader(_Unpacked(path)) if path.endswith(".gz") else open(path, "rb")
+
+
+class _Unpacked(io.RawIOBase):
+    """What gzip packed into a file. Python's own reader takes zeros at the end, which are damage for Spark."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "rb")  # noqa: SIM115
+        self._packed = b""
+        self._found = memoryview(b"")
+        self._member: Any = None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int:
+        while not self._found and (packed := self._packed or self._file.read(_PACKED)):
+            self._member = self._member or zlib.decompressobj(wbits=31)
+            self._found = memoryview(self._member.decompress(packed))
+            self._packed = self._member.unused_data
+            self._member = None if self._member.eof else self._member
+        if not self._found and self._member is not None:
+            raise EOFError("the file ends too early")
+        count = min(len(into), len(self._found))
+        into[:count] = self._found[:count]
+        self._found = self._found[count:]
+        return count
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _line_from(file: io.BufferedReader, place: int) -> int:
     """Return where the first line begins that begins at a place of a file or behind it."""
     if not place:
         return 0

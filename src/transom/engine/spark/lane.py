@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
 from transom.engine.partials.tables import PANE, TAG, state_name
-from transom.engine.spark.columns import TIME
+from transom.engine.spark.columns import TIME, Unrepeatable
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.eventtimes import time_columns
 from transom.engine.spark.laneplan import LanePlan
@@ -19,12 +19,20 @@ from transom.engine.spark.programs import OnlySparkError, empty_rows, runner_of
 from transom.model.expression import Expression
 from transom.model.sessions import is_connect
 from transom.native.evaluate import Runner
+from transom.native.groups import Bits, Chosen, Moments, PairMoments, Sorted, State, is_ordered
 from transom.native.partials import Grouping, Reduced
 from transom.windows.aggregates.base import Primitive, Types
+from transom.windows.aggregates.best import Best
+from transom.windows.aggregates.bits import Bits as BitsOfValues
+from transom.windows.aggregates.collect import FirstOf, Smallest
 from transom.windows.aggregates.count import Count
+from transom.windows.aggregates.edges import Edge
 from transom.windows.aggregates.extremes import Extreme
 from transom.windows.aggregates.filtered import Filtered
 from transom.windows.aggregates.mean import MeanSum
+from transom.windows.aggregates.moments import Moments as SmallMoments
+from transom.windows.aggregates.pairs import PairMoments as Pairs
+from transom.windows.aggregates.shape import HigherMoments
 from transom.windows.aggregates.sums import Sum
 from transom.windows.aggregates.times import TimeRange
 from transom.windows.components import ROWS, Component
@@ -34,6 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _OTHER_TEXTS = re.compile(r"[:<]((?:var)?char\(\d+\)|string collate \w+)")
+Made: TypeAlias = "dict[str, Reduced] | State"
 _LEAST = {"min": "min", "max": "max", "bool_and": "min", "bool_or": "max"}
 
 
@@ -60,6 +69,8 @@ def lane_plan(session: SparkSession, schema: StructType, rows: Rows, compiled: C
         raise OnlySparkError(f"texts of the type {other[1]} are compared in another way")
     if not compiled.components:
         raise OnlySparkError("there is no query")
+    if any(isinstance(step, Unrepeatable) for branch in compiled.plan.branches.values() for step in branch.chain):
+        raise OnlySparkError("map(..., deterministic=False) may do something else in each micro-batch")
     raw = empty_rows(session, schema)
     written, _ = time_columns(raw, rows.event_time)
     time = runner_of(raw.select(written.alias(TIME)), raw)
@@ -97,37 +108,43 @@ def _grouping(
         keys.append(name)
         fields.append(pa.field(key.name, kind))
     states: list[Reduced] = []
+    others: list[tuple[dict[str, str], State]] = []
     for number, primitive in enumerate(component.primitives):
-        found = _reduced(primitive, needed.names, columns)
         kinds = {"count": pa.int64()} if primitive == ROWS else types[component.branch, primitive]
-        for name, kind in kinds.items():
-            states.append(replace(found[name], name=state_name(number, name)))
-            fields.append(pa.field(state_name(number, name), kind))
+        mine = {name: state_name(number, name) for name in kinds}
+        fields += [pa.field(mine[name], kind) for name, kind in kinds.items()]
+        found = _made_of(primitive, needed.names, columns, kinds)
+        if isinstance(found, dict):
+            states += [replace(found[name], name=column) for name, column in mine.items()]
+        else:
+            others.append((mine, found))
     conditions = tuple(None if c is None else needed.conditions[c] for c in component.conditions)
-    return Grouping(utc(pa.schema(fields)), component.grid.start, TIME, tuple(keys), conditions, tuple(states))
+    schema = utc(pa.schema(fields))
+    return Grouping(schema, component.grid.start, TIME, tuple(keys), conditions, tuple(states), tuple(others))
 
 
 def _is_key(kind: pa.DataType) -> bool:
     """Tell whether Arrow groups values of a type as Spark does."""
-    of = pa.types
-    return bool(
-        of.is_string(kind)
-        or of.is_integer(kind)
-        or of.is_boolean(kind)
-        or of.is_date32(kind)
-        or (of.is_timestamp(kind) and kind.tz is not None)
-    )
+    return is_ordered(kind)
 
 
-def _reduced(primitive: Primitive, names: Mapping[Expression, str], columns: pa.Schema) -> dict[str, Reduced]:
-    """Return what makes the columns of a primitive's state, by their names.
+def _made_of(primitive: Primitive, names: Mapping[Expression, str], columns: pa.Schema, types: Types) -> Made:
+    """Return what makes a primitive's state: of each of its columns by name, or of all of them.
+
+    Args:
+        primitive: The primitive.
+        names: Columns of its inputs and conditions.
+        columns: Their types.
+        types: Of the state.
 
     Raises:
         OnlySparkError: Only Spark does.
     """
     if isinstance(primitive, Filtered):
         where = names[primitive.condition]
-        inner = _reduced(primitive.of, names, columns)
+        inner = _made_of(primitive.of, names, columns, types)
+        if not isinstance(inner, dict):
+            return replace(inner, where=where)  # type: ignore[type-var]
         return {name: replace(each, of=each.of or where, where=where) for name, each in inner.items()}
     if isinstance(primitive, TimeRange):
         return {"first": Reduced("", "min", TIME), "last": Reduced("", "max", TIME)}
@@ -135,15 +152,49 @@ def _reduced(primitive: Primitive, names: Mapping[Expression, str], columns: pa.
     kinds = [columns.field(name).type for name in inputs]
     if isinstance(primitive, Count):
         return {"count": Reduced("", "count", *inputs)}
-    if len(inputs) == 1:
-        (x,), (kind,) = inputs, kinds
-        count, number = Reduced("", "count", x), pa.types.is_integer(kind) or pa.types.is_floating(kind)
-        if isinstance(primitive, Sum) and number:
-            wide = pa.int64() if pa.types.is_integer(kind) else pa.float64()
-            total = Reduced("", "sum", x, summed_as=wide)
-            return {"sum": total, "count": count, "carry": Reduced("", "zero")}
-        if isinstance(primitive, MeanSum) and number:
-            return {"count": count, "sum": Reduced("", "sum", x, summed_as=pa.float64()), "exact": Reduced("", "null")}
-        if isinstance(primitive, Extreme) and (number or _is_key(kind)):
-            return {"value": Reduced("", _LEAST[primitive.function], x)}  # type: ignore[arg-type]
-    raise OnlySparkError(f"only Spark computes {type(primitive).__name__.lower()} of {', '.join(map(str, kinds))}")
+    found: Made | None = _of_one(primitive, inputs[0], kinds[0], types) if len(inputs) == 1 else None
+    found = _of_groups(primitive, inputs, kinds, types) if found is None else found
+    if found is None:
+        raise OnlySparkError(f"only Spark computes {type(primitive).__name__.lower()} of {', '.join(map(str, kinds))}")
+    return found
+
+
+def _of_one(primitive: Primitive, x: str, kind: pa.DataType, types: Types) -> dict[str, Reduced] | None:
+    """Return what makes the state of a sum, mean or extreme; None if only Spark does."""
+    count, exact = Reduced("", "count", x), pa.types.is_decimal(kind)
+    summable = _is_number(kind) or exact
+    if isinstance(primitive, Sum) and summable:
+        wide = types["sum"] if exact else pa.int64() if pa.types.is_integer(kind) else pa.float64()
+        return {"sum": Reduced("", "sum", x, summed_as=wide), "count": count, "carry": Reduced("", "zero")}
+    if isinstance(primitive, MeanSum) and summable:
+        summed = Reduced("", "sum", x, summed_as=types["exact"]) if exact else Reduced("", "null")
+        return {"count": count, "sum": Reduced("", "sum", x, summed_as=pa.float64()), "exact": summed}
+    if isinstance(primitive, Extreme) and is_ordered(kind):
+        return {"value": Reduced("", _LEAST[primitive.function], x)}  # type: ignore[arg-type]
+    return None
+
+
+def _of_groups(primitive: Primitive, inputs: Sequence[str], kinds: Sequence[pa.DataType], types: Types) -> State | None:
+    """Return what makes the state of chosen rows, sorted values, bits or moments; None if only Spark does."""
+    x = inputs[0] if inputs else ""
+    if isinstance(primitive, Edge):
+        return Chosen("time", TIME, x, primitive.last, known=x if primitive.ignore_nulls else "")
+    if isinstance(primitive, Best) and is_ordered(kinds[1]):
+        return Chosen("by", inputs[1], x, primitive.largest, known=inputs[1])
+    if isinstance(primitive, Smallest) and is_ordered(kinds[0]):
+        return Sorted("values", x, types["values"], primitive.limit, primitive.unique)
+    if isinstance(primitive, FirstOf) and all(map(is_ordered, kinds)):
+        return Sorted("rows", x, types["rows"], primitive.limit, by=inputs[1], descending=primitive.descending)
+    if isinstance(primitive, BitsOfValues):
+        return Bits(primitive.function, x)
+    if isinstance(primitive, SmallMoments) and _is_number(kinds[0]):
+        return Moments(x, (2,))
+    if isinstance(primitive, HigherMoments) and _is_number(kinds[0]):
+        return Moments(x, (2, 3, 4))
+    if isinstance(primitive, Pairs) and all(map(_is_number, kinds)):
+        return PairMoments(*inputs)
+    return None
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
