@@ -125,14 +125,14 @@ def parse_sinks(keys: Keys) -> tuple[SinkSpec, ...]:
     """
     if "sink" in keys.table and "sinks" in keys.table:
         raise keys.error("it has both sink and sinks", "Write all in sinks.")
-    one = keys.get("sink", dict)
+    one = keys.table.get("sink")
     return tuple(_sink(keys, sink) for sink in (keys.get("sinks", list, []) if one is None else [one]))
 
 
 def _sink(keys: Keys, sink: Any) -> SinkSpec:
     known, where = kinds("sinks"), f"{keys.where} sink"
     if not isinstance(sink, dict):
-        raise keys.error("sinks: each must be a table", 'Write for example sinks = [{parquet = "out"}].')
+        raise keys.error(f"the sink {sink!r} is not a table", 'Write for example sink = {parquet = "out"}.')
     named = [name for name in sink if name in known]
     if not named:
         Keys(keys.file, where, sink, tuple(known))
