@@ -11,14 +11,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from transom.causes import worker_traceback
-from transom.engine.cluster.files import PartialFiles
 from transom.engine.execution.lane import Lane, both
 from transom.engine.partials.early import EarlyPartials
 from transom.engine.partials.late import late_for_sessions, late_moments, late_rows, straddled
-from transom.engine.partials.tables import describe_table
 from transom.engine.spark import deadletters, jobs
 from transom.engine.spark.caching import cached
 from transom.engine.spark.columns import STEPS
@@ -27,7 +23,7 @@ from transom.engine.spark.deadletters import OVERLOAD, Loss
 from transom.engine.spark.eventtimes import NO_TIME, OUT_OF_RANGE, arrived
 from transom.engine.spark.isolation import Isolated, run_isolated
 from transom.engine.spark.jobs import CutPartials
-from transom.engine.spark.packing import Packing, files_written
+from transom.engine.spark.packing import Packing, with_notes
 from transom.engine.spark.partitions import with_partitions
 from transom.engine.spark.plan import StreamPlan
 from transom.engine.spark.rowfiles import KeptRows
@@ -128,7 +124,7 @@ class SparkJob:
         late: dict[str, int] = {}
         for component, table in zip(compiled.components, partials.tables, strict=True):
             late.update(late_rows(table, component, before))
-        tables, files = self._described(compiled, partials)
+        tables, files = with_notes(compiled.plan.notes, partials, cut.number)
         late = {query: rows for query, rows in late.items() if rows}
         kept, failures = self._keep(compiled, before, late)
         outcome = CutOutcome(
@@ -192,7 +188,7 @@ class SparkJob:
         except Exception as error:
             require_blame(error, self._what)
             return EarlyPartials(failure=classify(error).reason)
-        return EarlyPartials(self._described(compiled, found)[0])
+        return EarlyPartials(with_notes(compiled.plan.notes, found, self.cut.number)[0])
 
     @property
     def _what(self) -> str:
@@ -294,21 +290,6 @@ class SparkJob:
         rows, tasks = stream.source.read(session, cut.start, cut.end, skip), tuning.tasks(cut.rows)
         self._has_origin = ORIGIN in rows.columns
         return rows if tasks is None else rows.coalesce(tasks)
-
-    def _described(
-        self, compiled: Compiled, partials: CutPartials
-    ) -> tuple[tuple[pa.Table, ...], tuple[PartialFiles, ...]]:
-        """Return the partials with a note of what they hold: those that came to the driver, and those in files."""
-        tables, files = [], []
-        written = partials.slices or (None,) * len(partials.tables)
-        for note, table, slices in zip(compiled.plan.notes, partials.tables, written, strict=True):
-            if slices is None:
-                tables.append(describe_table(table, note))
-            elif slices:
-                files.append(files_written(slices, table, note, self.cut.number))
-        return tuple(tables), tuple(files)
-
-    # ---- rows
 
     def _plan(self, compiled: Compiled) -> StreamPlan:
         """Return the plan of queries for the rows of the cut that go on, and the tables that it sees."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from transom.engine.cluster.files import PartialFiles, Slice, files_of, summary_of, write_slices
 from transom.engine.partials.contents import Contents, TableNote
-from transom.engine.partials.tables import LENGTH, PANE, TAG, state_name
+from transom.engine.partials.tables import LENGTH, PANE, TAG, describe_table, state_name
 from transom.engine.spark.plan import utc
 from transom.model.time import Micros
 from transom.storage.places import Place
@@ -23,6 +23,8 @@ from transom.windows.panes import Grid
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from transom.engine.spark.jobs import CutPartials
 
 GROUP = "_key_group"
 
@@ -149,6 +151,25 @@ def told(written: pa.Table, component: Component) -> tuple[list[Slice], pa.Table
     types = {TAG: pa.int32()}
     summary = pa.table({name: pa.array(values[name], types.get(name, pa.int64())) for name in columns})
     return slices, summary, timeless
+
+
+def with_notes(
+    notes: Sequence[TableNote], partials: CutPartials, cut: int
+) -> tuple[tuple[pa.Table, ...], tuple[PartialFiles, ...]]:
+    """Return partials with a note of what they hold: those that came to the driver, and those in files.
+
+    Args:
+        notes: Of each component.
+        partials: The partials.
+        cut: Number of the cut.
+    """
+    tables, files = [], []
+    for note, table, slices in zip(notes, partials.tables, partials.slices or (None,) * len(notes), strict=True):
+        if slices is None:
+            tables.append(describe_table(table, note))
+        elif slices:
+            files.append(files_written(slices, table, note, cut))
+    return tuple(tables), tuple(files)
 
 
 def files_written(slices: Sequence[Slice], summary: pa.Table, note: TableNote, cut: int) -> PartialFiles:
