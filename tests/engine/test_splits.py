@@ -49,7 +49,11 @@ def test_packed_files_are_whole(tmp_path: Path) -> None:
     assert all(block.endswith(b"\n") and len(block) < 300_000 for block in blocks)
 
 
-@pytest.mark.parametrize("spoiled", [b"\0", b"\0" * 512, b"x", gzip.compress(b"a\n")[:-1]])
+@pytest.mark.parametrize(
+    "spoiled",
+    [b"\0", b"\0" * 512, b"x", gzip.compress(b"a\n")[:-1]],
+    ids=["a zero", "zeros", "a letter", "a member that ends too early"],
+)
 def test_what_follows_a_packed_file_is_not_passed_over(tmp_path: Path, spoiled: bytes) -> None:
     """Spark does not read such a file, though Python's own reader takes zeros at its end."""
     path = tmp_path / "lines.json.gz"
