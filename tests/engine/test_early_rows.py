@@ -93,7 +93,7 @@ class Chain:
         items = self.source._between(position, end)
         final = [row for item in items if item.table is not None for row in plain(item.table)]
         early = None
-        if self.source.early_rows(end) is not None:
+        if self.source.early(end) is not None:
             early = EarlyPartials((self.partials(plain(self.source._early[int(end)])),))
         assert (early is not None) == (end != position)
         self.state.commit([PartialTable.of(self.partials(final))], end, self.state.watermark, early)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import shutil
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections import Counter
 
 import pytest
@@ -39,7 +40,7 @@ class Sites:
     """Processes of sites in a directory, and what they say."""
 
     def __init__(self, root, names, destination):
-        self.root, self.running = root, {}
+        self.root, self.running, self.said = root, {}, queue.SimpleQueue()
         found = addresses(names)
         topology = [f'tick = "200 ms"\ndefault = "{destination}"']
         for name in names:
@@ -63,23 +64,35 @@ class Sites:
         (root / "job.toml").write_text(JOB)
 
     def start(self, name, *options):
-        with (self.root / f"{name}.log").open("ab") as log:
-            words = [sys.executable, "-m", "transom_command", "site", f"{name}.toml", "--master", "local[1]", *options]
-            path = os.pathsep.join(each for each in sys.path if each)
-            self.running[name] = subprocess.Popen(
-                words,
-                cwd=self.root,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PYTHONPATH": path},
-                start_new_session=True,
-            )
+        words = [sys.executable, "-m", "transom_command", "site", f"{name}.toml", "--master", "local[1]", *options]
+        process = subprocess.Popen(
+            words,
+            cwd=self.root,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},
+            start_new_session=True,
+            text=True,
+        )
+        listening = threading.Thread(target=self._listen, args=[name, process], daemon=True)
+        listening.start()
+        self.running[name] = process, listening
+
+    def _listen(self, name, process):
+        """Keep what a site says, and wake who waits at each line, and at its end."""
+        with process.stdout as lines, (self.root / f"{name}.log").open("a") as log:
+            for line in lines:
+                log.write(line)
+                log.flush()
+                self.said.put(name)
+        self.said.put(name)
 
     def end(self, name, number=signal.SIGKILL):
-        process = self.running.pop(name)
+        process, listening = self.running.pop(name)
         if process.poll() is None:
             os.killpg(process.pid, number)
         process.wait(PATIENCE)
+        listening.join(PATIENCE)
 
     def log(self, name):
         return (self.root / f"{name}.log").read_text()
@@ -91,12 +104,14 @@ class Sites:
         return [((row["window_start"][14:16], row["zone"]), (row["n"], row["fare"])) for row in rows]
 
     def until(self, holds):
-        end = time.monotonic() + PATIENCE
+        """Look whenever a site has said something: each says what has become of its rows."""
         while not holds():
-            for name, process in self.running.items():
+            for name, (process, _) in self.running.items():
                 assert process.poll() is None, self.log(name)
-            assert time.monotonic() < end, [self.log(name)[-2_000:] for name in self.running]
-            time.sleep(0.2)
+            try:
+                self.said.get(timeout=PATIENCE)
+            except queue.Empty:
+                raise AssertionError([self.log(name)[-2_000:] for name in self.running]) from None
 
 
 def add(root, site, minutes):

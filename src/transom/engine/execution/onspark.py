@@ -28,6 +28,7 @@ from transom.engine.spark.partitions import with_partitions
 from transom.engine.spark.plan import StreamPlan
 from transom.engine.spark.rowfiles import KeptRows
 from transom.engine.streams.cuts import CutJob, CutOutcome
+from transom.engine.streams.feed import EarlyRows
 from transom.engine.streams.rowbuffer import keep_rows
 from transom.engine.streams.stream import RunningStream
 from transom.errors import CheckpointError, CheckpointFullError, QueryFailedError, SourceError
@@ -108,11 +109,11 @@ class SparkJob:
 
     def run(self) -> CutOutcome:
         """Run it, and another one over the early results that take the place of former ones, where there are some."""
-        early = self.stream.feed.early_rows(self.cut.end)
+        early = self.stream.feed.early(self.cut.end)
         if early is None:
             return self._run()
         outcome = self._run() if self.cut.rows else CutOutcome(self.cut)
-        return replace(outcome, early=self._early(outcome.failures) if early else EarlyPartials())
+        return replace(outcome, early=self._early(early, outcome.failures))
 
     def _run(self) -> CutOutcome:
         """Run it without the units and queries that make it fail, then write what its rows are needed for."""
@@ -170,12 +171,15 @@ class SparkJob:
         with self._blaming():
             return compiled, self.partials(compiled)
 
-    def _early(self, failed: Container[str]) -> EarlyPartials:
-        """Return the partials of the early results; why there are none, if they make their job fail.
+    def _early(self, early: EarlyRows, failed: Container[str]) -> EarlyPartials:
+        """Return the partials of early results; why there are none, if they make their job fail.
 
         Args:
+            early: The early results.
             failed: Queries that the cut takes out.
         """
+        if not early.count:
+            return EarlyPartials()
         stream, compiled = self.stream, self._compiled
         queries = [known.query for name, known in compiled.queries.items() if name not in failed]
         try:
@@ -183,8 +187,7 @@ class SparkJob:
                 if len(queries) < len(compiled.queries):
                     compiled = stream.compiler.compile(queries)
                 session = with_partitions(stream.session, self._options.tuning.partitions)
-                rows = stream.feed.read_early(session, self.cut.end)
-                found = jobs.run_cut(rows, compiled.plan, partitions=1, ahead=None)
+                found = jobs.run_cut(early.read(session), compiled.plan, partitions=1, ahead=None)
         except Exception as error:
             require_blame(error, self._what)
             return EarlyPartials(failure=classify(error).reason)

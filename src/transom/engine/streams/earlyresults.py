@@ -10,6 +10,7 @@ import pyarrow as pa
 from transom.engine.spark.columns import quoted, to_column
 from transom.engine.spark.compile import Compiled
 from transom.engine.state.closing import Closing
+from transom.engine.streams.feed import EarlyRows
 from transom.engine.streams.results import ResultsSource
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
@@ -137,14 +138,10 @@ class EarlyResultsSource(ResultsSource):
 
     # ---- what its stream reads
 
-    def early_rows(self, end: Offset) -> int | None:
-        """Return how many early results there are at the end of a cut; None if that is not known."""
+    def early(self, end: Offset) -> EarlyRows | None:
+        """Return the early results at the end of a cut; None if they are not known."""
         table = self._early.get(position(end))
-        return None if table is None else int(table.num_rows)
-
-    def read_early(self, spark: SparkSession, end: Offset) -> DataFrame:
-        """Return the early results at the end of a cut."""
-        return self._frame(spark, [self._early[position(end)]])
+        return None if table is None else EarlyRows(table.num_rows, lambda spark: self._frame(spark, [table]))
 
 
 def _resolves(rows: DataFrame, expression: Expression) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
     from transom.engine.streams.definition import StreamDefinition
     from transom.engine.streams.stream import RunningStream
     from transom.windows.query import WindowedQuery
+
+
+@dataclass(frozen=True)
+class EarlyRows:
+    """All early results that a stream reads, as of a cut; they take the place of those of the cut before."""
+
+    count: int
+    read: Callable[[SparkSession], DataFrame]
 
 
 class Feed:
@@ -79,13 +88,9 @@ class Feed:
             DefinitionError: They cannot.
         """
 
-    def early_rows(self, end: Offset) -> int | None:
-        """Return how many early results are known at the end of a cut, besides its rows; None where there are none."""
+    def early(self, end: Offset) -> EarlyRows | None:
+        """Return the early results known at the end of a cut, besides its rows; None where none are read."""
         return None
-
-    def read_early(self, spark: SparkSession, end: Offset) -> DataFrame:
-        """Return these early results: all of them, in the place of those of the cut before."""
-        raise NotImplementedError
 
     def kept(self, start: Offset, end: Offset) -> Iterable[KeptFiles]:
         """Return the files in the checkpoint that the rows in (start, end] are made of."""
