@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from benchmarks.ticking import Ticking
 
 ROWS, KEYS = 7_500, 10_000
 """Rows of a site and tick, each with another key, and how many keys there are in a tick."""
@@ -24,7 +24,7 @@ def scattered(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return (mixed >> np.uint64(1)).astype(np.int64)
 
 
-class Feed:
+class Feed(Ticking):
     """Writes a file for each site when a tick is over, on a thread; those of it begin in the tick.
 
     Keys of one tick do not come in another, look like random numbers of 8 bytes, and sites share most of theirs. The
@@ -38,65 +38,35 @@ class Feed:
     """
 
     def __init__(self, directories: Mapping[str, Path], tick: float, rows: int = ROWS, keys: int = KEYS) -> None:
-        self._directories, self._tick, self._rows, self._keys = directories, round(tick * 1e6), rows, keys
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        super().__init__(tick)
+        self._directories, self._rows, self._keys = directories, rows, keys
+        self._drawn: list[list[int]] = []
+        """The keys of each file of the tick that was written last."""
         self.counts: dict[int, Counter[int]] = {}
         """For the end of each tick, microseconds, how often each key came."""
-        self.behind = 0.0
-        """The longest that a file came after its moment, seconds."""
-        self.failure: BaseException | None = None
 
-    def __enter__(self) -> Feed:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *ignored: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Let no more files appear.
-
-        Raises:
-            RuntimeError: Files had stopped to appear.
-        """
-        self._stopped.set()
-        self._thread.join()
-        if self.failure is not None:
-            raise RuntimeError("the feed ended early") from self.failure
-
-    def _run(self) -> None:
-        try:
-            number = time.time_ns() // 1_000 // self._tick + 2
-            while not self._stopped.is_set():
-                drafts = self._write(number)
-                if self._stopped.wait(max(0.0, number * self._tick / 1e6 - time.time())):
-                    return
-                for draft, path, keys in drafts:
-                    self._count(number * self._tick, keys)
-                    draft.rename(path)
-                self.behind = max(self.behind, time.time() - number * self._tick / 1e6)
-                number += 1
-        except BaseException as error:
-            self.failure = error
-
-    def _write(self, number: int) -> list[tuple[Path, Path, list[int]]]:
-        """Write the files of a tick where nobody looks; return where they are, where they will be, and their keys."""
-        end, found = number * self._tick, []
+    def drafts(self, number: int) -> list[tuple[Path, Path]]:
+        """Write the files of a tick where nobody looks; return where they are, and where they will be."""
+        end, found = number * self.tick, []
+        self._drawn = []
         for place, (site, directory) in enumerate(self._directories.items()):
             rng = np.random.default_rng([number, place])
-            keys = scattered(rng.choice(self._keys, self._rows, replace=False) + number * self._keys)
-            times = end - self._tick + np.sort(rng.integers(0, self._tick, self._rows))
+            keys = scattered(rng.choice(self._keys, self._rows, replace=False) + number * self._keys).tolist()
+            times = end - self.tick + np.sort(rng.integers(0, self.tick, self._rows))
             lines = [f'{{"key":{keys[0]},"at":{end}}}']
-            lines += [f'{{"key":{key},"at":{at}}}' for key, at in zip(keys.tolist(), times.tolist(), strict=True)]
+            lines += [f'{{"key":{key},"at":{at}}}' for key, at in zip(keys, times.tolist(), strict=True)]
             draft = directory.parent / f"{site}-draft-{number}"
             draft.write_text("\n".join(lines) + "\n")
-            found.append((draft, directory / f"{number:012d}.json", keys.tolist()))
+            found.append((draft, directory / f"{number:012d}.json"))
+            self._drawn.append(keys)
         return found
 
-    def _count(self, end: int, keys: list[int]) -> None:
-        self.counts.setdefault(end, Counter()).update(keys)
-        self.counts.setdefault(end + self._tick, Counter()).update(keys[:1])
+    def over(self, number: int) -> None:
+        """Count the keys of a tick."""
+        end = number * self.tick
+        for keys in self._drawn:
+            self.counts.setdefault(end, Counter()).update(keys)
+            self.counts.setdefault(end + self.tick, Counter()).update(keys[:1])
 
     def expected(self, ends: set[int]) -> pa.Table:
         """Return the counts of windows that end at some moments: window_end, key, rows."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.ticking import Ticking
 from benchmarks.wide_feed import scattered
 from benchmarks.wide_problems import KEYS, ROWS
 from benchmarks.wide_table import LARGEST, VALUES
@@ -72,7 +72,7 @@ class Words:
         return {"key": found}
 
 
-class TableFeed:
+class TableFeed(Ticking):
     """Writes a file for each site when a tick is over, on a thread, with the rows of all its queries in that tick.
 
     Args:
@@ -91,58 +91,34 @@ class TableFeed:
         schema: pa.Schema,
         tick: float,
     ) -> None:
+        super().__init__(tick)
         self._directories, self._rates, self._rows, self._schema = directories, rates, rows, schema
-        self._tick = round(tick * 1e6)
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
         self.raw: dict[str, dict[int, int]] = {}
         """By query and tick at whose end they came: bytes of its rows at all sites, as Arrow IPC with zstd."""
         self.rows = 0
         self.newest = 0
         """The end of the last tick whose rows are there, microseconds."""
-        self.behind = 0.0
-        """The longest that a file came after its moment, seconds."""
-        self.failure: BaseException | None = None
 
-    def __enter__(self) -> TableFeed:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *ignored: object) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def stop(self, later: float) -> None:
+    def end(self, later: float) -> None:
         """Let no more rows appear but one at each site that comes so many seconds later: it closes windows.
 
         Raises:
             RuntimeError: Files had stopped to appear.
         """
-        self._stopped.set()
-        self._thread.join()
-        if self.failure is not None:
-            raise RuntimeError("the feed ended early") from self.failure
+        self.stop()
         at = time.time_ns() // 1_000 + round(later * 1e6)
-        for draft, path in self._drafts(at // self._tick, lambda place: [self._last(at)]):
+        for draft, path in self._drafts(at // self.tick, lambda place: [self._last(at)]):
             draft.rename(path)
 
-    def _run(self) -> None:
-        try:
-            number = time.time_ns() // 1_000 // self._tick + 2
-            while not self._stopped.is_set():
-                drafts = self._drafts(number, lambda place, number=number: self._tables(place, number))  # type: ignore[misc]
-                if self._stopped.wait(max(0.0, number * self._tick / 1e6 - time.time())):
-                    return
-                for draft, path in drafts:
-                    draft.rename(path)
-                self.newest = number * self._tick
-                self.behind = max(self.behind, time.time() - number * self._tick / 1e6)
-                number += 1
-        except BaseException as error:
-            self.failure = error
+    def drafts(self, number: int) -> list[tuple[Path, Path]]:
+        """Write the files of a tick where nobody looks; return where they are, and where they will be."""
+        return self._drafts(number, lambda place: self._tables(place, number))
+
+    def over(self, number: int) -> None:
+        """Note until when there are rows."""
+        self.newest = number * self.tick
 
     def _drafts(self, number: int, tables: Callable[[int], list[pa.Table]]) -> list[tuple[Path, Path]]:
-        """Write the files of a tick where nobody looks; return where they are, and where they will be."""
         found = []
         for place, (site, directory) in enumerate(self._directories.items()):
             draft = directory.parent / f"{site}-draft-{number}"
@@ -154,12 +130,12 @@ class TableFeed:
 
     def _tables(self, place: int, number: int) -> list[pa.Table]:
         """Return the rows of a site in a tick, by query, and one that tells that the tick is over."""
-        end, found = number * self._tick, [self._last(number * self._tick)]
+        end, found = number * self.tick, [self._last(number * self.tick)]
         for query, there in self._rates:
             if there == place:
                 columns = self._rows(query, place, number)
                 count = len(columns["key"])
-                at = end - self._tick + np.arange(count) * self._tick // max(count, 1)
+                at = end - self.tick + np.arange(count) * self.tick // max(count, 1)
                 given = {"q": np.full(count, query, np.int32), "at": at, **columns}
                 found.append(pa.table([given[name] for name in self._schema.names], schema=self._schema))
                 self.raw.setdefault(f"q{query + 1}", Counter())[number] += packed(found[-1])

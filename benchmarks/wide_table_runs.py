@@ -170,7 +170,7 @@ class Bed:
     def finish(self) -> bool:
         """Let no more rows come, and the last windows close; tell whether their results came."""
         self.coordinator.follow(self.drawing.forms["plan"])
-        self.feed.stop(2 * WINDOW)
+        self.feed.end(2 * WINDOW)
         end = time.time() + PATIENCE
         while not self.come() and time.time() < end:
             self.look()
@@ -290,9 +290,7 @@ def _feed(run: Run, bed: Testbed, workload: Workload, drawing: Drawing) -> Table
 def table1(run: Run) -> list[Block]:
     """Run keyed queries: the plan's intervals, then both ways at equal intervals, in turns."""
     workload = keyed_workload()
-    drawings = _drawings(run, workload)
-    run.figure("table1.frequency_ratio", float(np.median([each.ratio for each in drawings])))
-    drawing = median(drawings)
+    drawing = _drawing(run, workload, "table1.frequency_ratio")
     names = [flow.name for flow in drawing.problem.flows]
     with sites(run, workload, drawing) as bed:
         bed.follow("direct", QUICK_WARM if run.quick else WARM)
@@ -345,9 +343,7 @@ def _compare(run: Run, drawing: Drawing, took: dict[str, dict[str, list[float]]]
 def words(run: Run) -> list[Block]:
     """Run word counts on half of the bandwidth that direct paths need."""
     workload = words_workload(run.data)
-    drawings = _drawings(run, workload)
-    run.figure("words.frequency_ratio", float(np.median([each.ratio for each in drawings])))
-    drawing = median(drawings)
+    drawing = _drawing(run, workload, "words.frequency_ratio")
     names = [flow.name for flow in drawing.problem.flows]
     with sites(run, workload, drawing) as bed:
         bed.follow("plan", QUICK_WARM if run.quick else WARM)
@@ -363,7 +359,8 @@ def words(run: Run) -> list[Block]:
     return bed.blocks
 
 
-def _drawings(run: Run, workload: Workload) -> list[Drawing]:
+def _drawing(run: Run, workload: Workload, figure: str) -> Drawing:
+    """Draw links; keep the median of how much oftener plans ship than direct ways do, and return that drawing."""
     drawings = []
     for seed in range(QUICK_DRAWINGS if run.quick else DRAWINGS):
         made = draw(seed, workload, *((SITES[:4], 8) if run.quick else ()))
@@ -371,7 +368,8 @@ def _drawings(run: Run, workload: Workload) -> list[Drawing]:
             drawings.append(made)
             placed = {form: len(found.routes) for form, found in made.forms.items()}
             run.say(f"{workload.name}, drawing {seed}: {made.ratio:.2f} times direct; queries that have room: {placed}")
-    return drawings
+    run.figure(figure, float(np.median([each.ratio for each in drawings])))
+    return median(drawings)
 
 
 def _finish(run: Run, bed: Bed, came: bool, workload: str) -> None:

@@ -14,8 +14,9 @@ def test_what_is_expected_are_the_counts_of_all_rows(tmp_path):
     feed = Feed({"A": tmp_path / "A", "B": tmp_path / "B"}, tick=2.0, rows=5, keys=6)
     found: Counter[tuple[int, int]] = Counter()
     for number in (7, 8):
-        for draft, path, keys in feed._write(number):
-            feed._count(number * 2_000_000, keys)
+        drafts = feed.drafts(number)
+        feed.over(number)
+        for draft, path in drafts:
             rows = [json.loads(line) for line in draft.read_text().splitlines()]
             assert (path.parent.name in "AB", len(rows), rows[0]["at"]) == (True, 6, number * 2_000_000)
             found.update((row["at"] // 2_000_000 * 2_000_000 + 2_000_000, row["key"]) for row in rows)

@@ -73,13 +73,27 @@ def invoke(tmp_path, monkeypatch):
     return invoke
 
 
-class Here:
-    """The job, run by another thread."""
+class Application:
+    """The job, running."""
+
+    def __init__(self):
+        self.said = threading.Event()
+        """Set when it has said what it did."""
+
+    def until(self, holds):
+        """Look whenever it has said something, until something holds or it has ended."""
+        while not self.ended and not holds():
+            assert self.said.wait(600)
+            self.said.clear()
+
+
+class Here(Application):
+    """Run by another thread."""
 
     def __init__(self, spark):
-        self._run = load(Path("job.toml"), None)(spark).start()
-        while not self.ended and sum(query.windows for query in self._run.progress.queries[:1]) <= 1:
-            threading.Event().wait(0.05)
+        super().__init__()
+        self._run = load(Path("job.toml"), None)(spark).start(on_progress=lambda progress: self.said.set())
+        self.until(lambda: sum(query.windows for query in self._run.progress.queries[:1]) > 1)
 
     @property
     def ended(self):
@@ -90,18 +104,25 @@ class Here:
         self._run.wait()
 
 
-class Process:
-    """The job, run by the command."""
+class Process(Application):
+    """Run by the command."""
 
     def __init__(self, spark):
+        super().__init__()
         command = [sys.executable, "-c", "from transom.cli import main; main()", "run", "job.toml", "--json"]
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         self._process = subprocess.Popen([*command, "--master", "local[1]"], **options)
         for line in self._process.stdout:
             if json.loads(line)["queries"][0]["windows"] > 1:
                 break
-        self._reader = threading.Thread(target=self._process.stdout.read, daemon=True)
+        self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+
+    def _read(self):
+        for _ in self._process.stdout:
+            self.said.set()
+        self._process.wait()
+        self.said.set()
 
     @property
     def ended(self):
@@ -168,11 +189,11 @@ def test_queries_come_rest_and_go(invoke, application, tmp_path):
     assert invoke("remove", "ckpt", "pages") == "pages was removed."
     assert "removed" in invoke("queries", "ckpt")
     paused_at = max(windows(tmp_path / "out" / "rest", 1))
-    while not application.ended and (
-        len(windows(tmp_path / "out" / "all", 2)) < 2 or max(windows(tmp_path / "out" / "rest", 1)) == paused_at
-    ):
-        threading.Event().wait(0.2)
-
+    application.until(
+        lambda: (
+            len(windows(tmp_path / "out" / "all", 2)) >= 2 and max(windows(tmp_path / "out" / "rest", 1)) > paused_at
+        )
+    )
     application.end()
     assert "No application runs on the checkpoint" in invoke("resume", "ckpt", "rest", fails=True)
     listed = json.loads(invoke("queries", "ckpt", "--json"))
