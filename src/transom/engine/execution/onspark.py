@@ -28,7 +28,7 @@ from transom.engine.spark.partitions import with_partitions
 from transom.engine.spark.plan import StreamPlan
 from transom.engine.spark.rowfiles import KeptRows
 from transom.engine.streams.cuts import CutJob, CutOutcome
-from transom.engine.streams.feed import EarlyRows
+from transom.engine.streams.feed import EarlyResults
 from transom.engine.streams.rowbuffer import keep_rows
 from transom.engine.streams.stream import RunningStream
 from transom.errors import CheckpointError, CheckpointFullError, QueryFailedError, SourceError
@@ -171,7 +171,7 @@ class SparkJob:
         with self._blaming():
             return compiled, self.partials(compiled)
 
-    def _early(self, early: EarlyRows, failed: Container[str]) -> EarlyPartials:
+    def _early(self, early: EarlyResults, failed: Container[str]) -> EarlyPartials:
         """Return the partials of early results; why there are none, if they make their job fail.
 
         Args:

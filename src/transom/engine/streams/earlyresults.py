@@ -10,7 +10,7 @@ import pyarrow as pa
 from transom.engine.spark.columns import quoted, to_column
 from transom.engine.spark.compile import Compiled
 from transom.engine.state.closing import Closing
-from transom.engine.streams.feed import EarlyRows
+from transom.engine.streams.feed import EarlyResults
 from transom.engine.streams.results import ResultsSource
 from transom.errors import DefinitionError
 from transom.model.expression import Expression
@@ -138,10 +138,10 @@ class EarlyResultsSource(ResultsSource):
 
     # ---- what its stream reads
 
-    def early(self, end: Offset) -> EarlyRows | None:
+    def early(self, end: Offset) -> EarlyResults | None:
         """Return the early results at the end of a cut; None if they are not known."""
         table = self._early.get(position(end))
-        return None if table is None else EarlyRows(table.num_rows, lambda spark: self._frame(spark, [table]))
+        return None if table is None else EarlyResults(table.num_rows, lambda spark: self._frame(spark, [table]))
 
 
 def _resolves(rows: DataFrame, expression: Expression) -> bool:

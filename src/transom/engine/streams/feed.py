@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class EarlyRows:
+class EarlyResults:
     """All early results that a stream reads, as of a cut; they take the place of those of the cut before."""
 
     count: int
@@ -88,7 +88,7 @@ class Feed:
             DefinitionError: They cannot.
         """
 
-    def early(self, end: Offset) -> EarlyRows | None:
+    def early(self, end: Offset) -> EarlyResults | None:
         """Return the early results known at the end of a cut, besides its rows; None where none are read."""
         return None
 
