@@ -261,6 +261,31 @@ def test_moments_are_those_of_the_values() -> None:
 
 
 @pytest.mark.parametrize(
+    ("values", "mean", "m2"),
+    [
+        ([1e15 + 0.125, 1e15 + 0.5, 1e15 + 0.875] * 3, 1e15 + 0.5, 0.84375),
+        ([-1e15 - 1] * 7 + [-1e15], -1e15 - 0.875, 0.875),
+        ([0.1] * 7, 0.1, 0.0),
+        ([1e-200, 3e-200], 2e-200, 0.0),
+    ],
+)
+def test_moments_are_those_of_the_differences_between_values(values: list[float], mean: float, m2: float) -> None:
+    """Which the sum of large numbers would round away, and of which the squares may be nothing."""
+    rows = pa.record_batch({"x": [*values, 5.0, 6.0]})
+    groups = Groups(np.array([0] * len(values) + [1, 1]), 2)
+    found = Moments("x", (2,)).columns(rows, groups)
+    assert (found["mean"][0].as_py(), found["m2"][0].as_py()) == (mean, m2)
+    assert (found["mean"][1].as_py(), found["m2"][1].as_py()) == (5.5, 0.5)
+
+
+def test_moments_of_numbers_that_are_too_far_apart_are_sparks() -> None:
+    """As the difference of finite numbers may be none."""
+    for values in ([-1e308, 1e308], [1e308, 1e308, 1e308, -1e307]):
+        with pytest.raises(UncertainError):
+            Moments("x", (2,)).columns(pa.record_batch({"x": values}), Groups(np.zeros(len(values), np.int64), 1))
+
+
+@pytest.mark.parametrize(
     "state",
     [
         Chosen("by", "x", "y", largest=True, known="x"),

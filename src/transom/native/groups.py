@@ -201,23 +201,23 @@ class PairMoments:
 def _apart(column: pa.ChunkedArray, group: Ints, count: int) -> tuple[Ints, Floats, Floats]:
     """Return the number of values of each group, their mean, and the difference of each value from it.
 
-    The mean of equal values is that value, as the sum of them, divided by their number, may not be.
+    What is added up is how far values are from the least one: of large numbers that are near each other the sum itself
+    would round away the differences, as the mean of equal values might be next to them.
     """
     x = column.cast(pa.float64(), safe=False).to_numpy()
     n = np.bincount(group, minlength=count)
     if not np.isfinite(x).all():
         raise UncertainError("moments of NaN or of what is infinite")
-    least, most = np.full(count, np.inf), np.full(count, -np.inf)
+    least = np.full(count, np.inf)
     np.minimum.at(least, group, x)
-    np.maximum.at(most, group, x)
     with np.errstate(all="ignore"):
-        mean = _summed(x, group, count) / np.maximum(n, 1)
-        mean = np.where(least == most, least, mean)
-        apart = x - mean[group]
+        above = x - least[group]
+        mean_above = _summed(above, group, count) / np.maximum(n, 1)
+        apart = above - mean_above[group]
         spread = _summed(apart * apart, group, count)
     if not np.isfinite(spread).all():
         raise UncertainError("moments of numbers that are too large")
-    return n, np.where((spread == 0) & (n > 0), least, mean), apart
+    return n, least + mean_above, apart
 
 
 def _summed(values: Floats, group: Ints, count: int) -> Floats:
