@@ -10,6 +10,7 @@ import heapq
 import random
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -84,12 +85,23 @@ class Tuner:
 
 
 class AtOnce:
-    """Makes plans when it is asked for them."""
+    """Makes plans at once, or when it is told to."""
+
+    def __init__(self) -> None:
+        self.waits: list[tuple[Future[Any], Callable[[], Any]]] | None = None
+        self.submitted = 0
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        done.set_result(function(*arguments))
-        return done
+        self.submitted += 1
+        made: Future[Any] = Future()
+        if self.waits is not None:
+            self.waits.append((made, partial(function, *arguments)))
+            return made
+        try:
+            made.set_result(function(*arguments))
+        except Exception as error:
+            made.set_exception(error)
+        return made
 
 
 class World:
@@ -118,6 +130,7 @@ class World:
     ) -> None:
         self.rate, self.row, self.cores, self.noise, self.asked = rate, row, cores, noise, asked
         self.chance, self.clock = random.Random(seed), ManualClock()
+        self._began = self.clock.monotonic()
         monkeypatch.setattr(digests, "_machine", lambda streams: Equipment(int(cores(self.second)), False))
         target = LatencyTarget(round(LIMIT * SECOND), 0.99)
         query = SimpleNamespace(windows=(tm.tumbling("1 second"),), target=target)
@@ -140,20 +153,17 @@ class World:
         tuner: Any = self.tuner
         threads: Any = AtOnce()
         self.planner = Planner(streams, self.digests, scheduler, tuner, journal, self.clock, threads, self.watch)
-        self.digests.take(CutPhases(STREAM, 0, 0, {}))
         self.digests.begin(known)
         self.seen = rate(0.0)
         self.waiting: list[tuple[float, float]] = []
         self.results: list[tuple[float, float]] = []
         """When a window's result was there, and how long after its end."""
         self.read = 0
-        self._piece = self._look = 1
-        self._began = clock = self.clock.monotonic()
-        self._start = clock
+        self._piece = 1
 
     @property
     def second(self) -> float:
-        return (self.clock.monotonic() - self._began) / SECOND if hasattr(self, "_began") else 0.0
+        return (self.clock.monotonic() - self._began) / SECOND
 
     def run(self, seconds: float) -> World:
         """Let so many seconds pass, and the cut that is under way then."""

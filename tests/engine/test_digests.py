@@ -145,8 +145,40 @@ def test_costs_that_changed_are_believed_and_what_was_before_is_forgotten() -> N
     for cut in cuts_of(stream()):
         known.take(cut)
     new = stream(row=9e-6)
-    known.changed("s", new, since=1)
+    *_, last = cuts_of(stream())
+    known.changed("s", new, since=last.number + 1)
     assert known.known().profile.streams["s"] == replace(new, limit=2.0, after=None)
+    for cut in cuts_of(stream()):  # their results took long to be visible
+        known.take(cut)
+    assert known.known().profile.streams["s"] == replace(new, limit=2.0, after=None)
+    for cut in cuts_of(new):
+        known.take(replace(cut, number=last.number + cut.number))
+    found = known.known().profile.streams["s"]
+    assert found.cuts > 0
+    assert found.cost(Phase.MAP).each == pytest.approx(9e-6, rel=0.05)
+
+
+def test_no_run_ends_by_what_was_measured_with_other_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> StreamProfile:
+        raise ZeroDivisionError("float division by zero")
+
+    known = of(running())
+    assert known.cores() == CORES
+    monkeypatch.setattr(digests, "fit", broken)
+    monkeypatch.setattr(digests, "_machine", lambda streams: Equipment(CORES - 1))
+    assert known.cores() == CORES - 1
+
+
+def test_cores_that_spark_tells_late_are_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = of(running())
+    monkeypatch.setattr(digests, "_machine", lambda streams: None)
+    assert known.cores() == 1
+    for cut in cuts_of(stream()):
+        known.take(cut)
+    monkeypatch.setattr(digests, "_machine", lambda streams: Equipment(CORES))
+    assert known.cores() == CORES
+    assert known.known().profile.streams["s"].cuts > 0
+    assert not known._before
 
 
 def test_with_other_cores_what_was_measured_becomes_what_was_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -179,6 +179,33 @@ def test_every_eighth_cut_is_watched() -> None:
     assert all(each.watches("s") for _ in range(WATCHED))
 
 
+def test_spark_is_asked_about_each_cut_of_streams_that_are_watched_closely() -> None:
+    phases = PhaseRecorder()
+    phases.closely.add("s")
+    seen = [(phases.watches("s"), phases.watches("other")) for _ in range(WATCHED + 1)]
+    assert all(closely for closely, _ in seen)
+    assert [i for i, (_, other) in enumerate(seen) if other] == [0, WATCHED]
+    phases.closely.clear()
+    assert not phases.watches("s")
+
+
+@pytest.mark.usefixtures("compiled_once")
+def test_an_application_that_plans_has_spark_asked_about_cuts_that_it_doubts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    app = Watched(spark, tmp_path, SECOND, {"one": JobCosts(fixed=130_000, row=0.0)}, plan="auto").app
+    asked: list[bool] = []
+
+    def on_step(step: str) -> None:
+        app._loop.planner.watch.closely.add("one")
+        asked.append(app._loop.phases.watches("one"))
+
+    app._on_step = on_step
+    app.run()
+    assert len(asked) > WATCHED
+    assert all(asked)
+
+
 def test_a_cut_has_the_windows_that_it_completed() -> None:
     phases, found = PhaseRecorder(), []
     phases.on_cut = found.append
@@ -219,6 +246,7 @@ def test_spark_says_of_every_eighth_cut_what_its_tasks_did(
         assert sum(cut.seconds[phase] for phase in OF_A_JOB) == pytest.approx(cut.job, abs=0.01)
         assert len(cut.stages) == 2
         assert cut.tasks == cut.stages[0].tasks > 1
+        assert cut.allowed == -(-cut.rows // 10)
         assert cut.stages[1].tasks == 2
         assert cut.stages[0].shuffle_rows > 0
         assert cut.stages[0].cpu > 0

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from concurrent.futures import Future
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.engine.planned_world import AtOnce
 
 from transom.engine.control.digests import Known
 from transom.engine.loop import planner
@@ -43,26 +41,6 @@ class Tuner:
         self.changes.append((tuning, reason))
         self.tuning = tuning.over(self.tuning)
         return True
-
-
-class AtOnce:
-    """Makes plans at once, or when it is told to."""
-
-    def __init__(self) -> None:
-        self.waits: list[tuple[Future[Any], Callable[[], Any]]] | None = None
-        self.submitted = 0
-
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        self.submitted += 1
-        made: Future[Any] = Future()
-        if self.waits is not None:
-            self.waits.append((made, partial(function, *arguments)))
-            return made
-        try:
-            made.set_result(function(*arguments))
-        except Exception as error:
-            made.set_exception(error)
-        return made
 
 
 class Running:

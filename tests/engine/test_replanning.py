@@ -63,6 +63,23 @@ def test_cores_that_go_are_planned_for_and_no_cost_of_rows_is_taken_for_it(monke
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("moment", [30, 75, CHANGE])
+def test_cores_that_are_soon_back_change_nothing_and_costs_are_watched_as_before(
+    monkeypatch: Any, seed: int, moment: float
+) -> None:
+    """As when an executor is lost, and another one takes its place."""
+
+    def cores(second: float) -> float:
+        return 2 if moment <= second < moment + 8 else 4
+
+    world = World(monkeypatch, profile(4, row=8e-4), row=at(200, 8e-4, 1.6e-3), cores=cores, seed=seed).run(199)
+    assert not world.changes(20)
+    assert world.digests.known().profile.streams["s"].costs["map"].each == pytest.approx(8e-4, rel=0.15)  # type: ignore[index]
+    world.run(15)
+    assert world.digests.known().profile.streams["s"].costs["map"].each == pytest.approx(1.6e-3, rel=0.2)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_overload_that_comes_and_goes_is_told_and_leaves_settings_right(monkeypatch: Any, seed: int) -> None:
     world = World(monkeypatch, profile(2), rate=lambda second: 9_000 if 120 <= second < 150 else 2_000.0, seed=seed)
     world.run(420)

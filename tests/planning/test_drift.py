@@ -111,6 +111,16 @@ def test_what_is_off_as_before_is_no_reason_again_where_another_plan_was_no_bett
     assert cuts(0.3) is not None
 
 
+def test_one_wild_cut_does_not_make_up_for_what_is_off() -> None:
+    drift = planned()
+    for took in (9.0, *[0.3] * (CUTS - 1)):
+        drift.took("clicks", {Phase.MAP: took})
+    drift.planned(Basis(0, RATES, {"clicks": PHASES}), changed=False)
+    for _ in range(CUTS):
+        drift.took("clicks", {Phase.MAP: 0.3})
+    assert drift.reason(RATES, LATER) is None
+
+
 def test_something_else_that_was_found_is_a_reason_until_there_is_another_plan() -> None:
     drift = planned()
     drift.found("all is new")
@@ -125,7 +135,12 @@ def test_something_else_that_was_found_is_a_reason_until_there_is_another_plan()
 def test_other_cores_than_were_planned_for(before: int | None, now: int | None, off: bool) -> None:
     drift = Drift()
     drift.planned(Basis(0, RATES, {"clicks": PHASES}, before))
-    assert drift.reason(RATES, LATER, now) == ("there are 3 cores, and there were 4" if off else None)
+    assert drift.moved(RATES, now) == ("there are 3 cores, and there were 4" if off else None)
+    assert drift.reason(RATES, LATER, now) == drift.moved(RATES, now)
+
+
+def test_before_the_first_plan_nothing_has_moved() -> None:
+    assert Drift().moved(RATES, 4) is None
 
 
 def test_one_wild_cut_and_what_is_long_ago_do_not_count() -> None:

@@ -51,9 +51,9 @@ class Digest:
         self._forget(now)
         return [cut for _, _, cut in self._kept]
 
-    def forget_before(self, moment: Micros) -> None:
-        """Forget the cuts that were taken in before a moment, monotonic time: what is so since then counts alone."""
-        self._kept = [each for each in self._kept if each[0] >= moment]
+    def forget_before(self, number: int) -> None:
+        """Forget the cuts before the one with a number: what is so since then counts alone."""
+        self._kept = [each for each in self._kept if each[2].number >= number]
 
     def _forget(self, now: Micros) -> None:
         if len(self._kept) < MOST // 4:

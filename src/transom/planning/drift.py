@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
 
@@ -56,7 +56,7 @@ class Drift:
             basis: What it is for, and what it says.
             changed: Whether settings changed by it. Where none did, what is off as it was says nothing new.
         """
-        known = {} if changed else {key: fmean(values) for key, values in self._seen.items() if len(values) >= CUTS}
+        known = {key: _mean(values) for key, values in self._seen.items() if len(values) >= CUTS}
         self._excused = {} if changed else self._excused | known
         self._basis, self._found = basis, None
         self._seen.clear()
@@ -84,10 +84,20 @@ class Drift:
         """Note that something else than phases and rates is not as it was planned for."""
         self._found = self._found or reason
 
-    def moved(self, rates: Mapping[str, float]) -> str | None:
-        """Return which rate is not the one that was planned for, for people; None if all are."""
+    def moved(self, rates: Mapping[str, float], cores: int | None = None) -> str | None:
+        """Return which rate is not the one that was planned for, or that cores are not, for people; None if all are.
+
+        Args:
+            rates: Rows per second of each stream, as they come now.
+            cores: That there are now; None if that is unknown.
+        """
+        basis = self._basis
+        if basis is None:
+            return None
+        if cores is not None and basis.cores is not None and cores != basis.cores:
+            return f"there are {cores} cores, and there were {basis.cores}"
         for stream, rate in rates.items():
-            before = 0.0 if self._basis is None else self._basis.rates.get(stream, 0.0)
+            before = basis.rates.get(stream, 0.0)
             if _is_off(rate, before):
                 return f"{stream} has {rate:,.0f} rows/s, and {before:,.0f} were planned for"
         return None
@@ -105,9 +115,7 @@ class Drift:
             return "nothing was planned so far"
         if now < basis.at + BETWEEN:
             return None
-        if cores is not None and basis.cores is not None and cores != basis.cores:
-            return f"there are {cores} cores, and there were {basis.cores}"
-        return self._found or self.moved(rates) or self._off(basis)
+        return self.moved(rates, cores) or self._found or self._off(basis)
 
     def _off(self, basis: Basis) -> str | None:
         """Return which phase takes another time than a plan says."""
@@ -117,11 +125,16 @@ class Drift:
             expected = sum(said[phase] for phase in some if phase in said)
             if not expected or len(values) < CUTS:
                 continue
-            found = fmean(sorted(values)[1:-1])
+            found = _mean(values)
             excused = self._excused.get((stream, what), expected)
             if all(_is_off(found, each) and abs(found - each) > SHORT for each in (expected, excused)):
                 return f"{what} of {stream} takes {1e3 * found:,.0f} ms, and {1e3 * expected:,.0f} ms were expected"
         return None
+
+
+def _mean(values: Collection[float]) -> float:
+    """Return the mean without the least and the largest, so that one wild cut says nothing."""
+    return fmean(sorted(values)[1:-1])
 
 
 def _is_off(found: float, expected: float) -> bool:

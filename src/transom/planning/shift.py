@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
 from transom.model.phases import CutPhases, Phase
-from transom.model.time import Micros
 from transom.model.tuning import StreamTuning
 from transom.planning.cuts import AT_ONCE, Cutting
 from transom.planning.fit import LEAST
@@ -50,8 +49,8 @@ KEPT = 64
 class Change:
     """What is new."""
 
-    since: Micros
-    """Monotonic time at which the first cut was committed that was so."""
+    since: int
+    """Number of the first cut that was so."""
     ratio: float
     """What cuts take, over what they took before."""
     profile: StreamProfile
@@ -60,7 +59,6 @@ class Change:
 
 @dataclass(frozen=True)
 class _Seen:
-    at: Micros
     cut: CutPhases
     off: float
     """Logarithm of what it took over what was expected."""
@@ -92,13 +90,8 @@ class Shift:
         """Cuts since these were nothing."""
         self._scv: float | None = None
 
-    def take(self, cut: CutPhases, now: Micros) -> None:
-        """Take in a cut.
-
-        Args:
-            cut: It; counts if it had a job.
-            now: Monotonic time.
-        """
+    def take(self, cut: CutPhases) -> None:
+        """Take in a cut; it counts if it had a job."""
         took = _took(cut)
         expected = self._cutting.seconds(cut.rows) if cut.rows else 0.0
         if took <= 0 or expected <= 0:
@@ -109,7 +102,7 @@ class Shift:
         self._learning -= bool(cut.stages)
         off = math.log(took / expected) + self._scv / 2  # the mean of logarithms is so much less
         off = min(WILD, max(-WILD, off))
-        self._seen.append(_Seen(now, cut, off))
+        self._seen.append(_Seen(cut, off))
         for side, more in enumerate((off, -off)):
             self._sums[side] = max(0.0, self._sums[side] + more - ALLOWED)
             self._counts[side] = self._counts[side] + 1 if self._sums[side] else 0
@@ -131,20 +124,31 @@ class Shift:
         since = list(self._seen)[-self._counts[side] :]
         if abs(median(each.off for each in since)) < OFF:  # a few wild ones
             return None
-        asked = [each.cut for each in since if each.cut.stages]
+        cuts = [each.cut for each in since]
+        asked = [cut for cut in cuts if cut.stages]
         if len(asked) < ASKED and self._sums[side] < 2 * self._enough:
             return None
-        ratio = median(_took(each.cut) / self._cutting.seconds(each.cut.rows) for each in since)
-        costs = (
-            {phase: self._mended(phase, asked) for phase in CUT}
-            if len(asked) >= ASKED
-            else {phase: _times(self.profile.cost(phase), ratio) for phase in CUT}
-        )
-        return Change(since[0].at, ratio, replace(self.profile, costs={**self.profile.costs, **costs}))
+        costs = dict(self.profile.costs)
+        if len(asked) >= ASKED:
+            costs |= {phase: self._mended(phase, asked) for phase in CUT}
+        # What no phase explains, as none is known or as cuts have other tasks than the model says, is shared by all.
+        left = self._ratio(cuts, costs)
+        if abs(math.log(left)) > OFF:
+            costs |= {phase: _times(costs[phase], left) for phase in CUT if phase in costs}
+        return Change(min(cut.number for cut in cuts), self._ratio(cuts), replace(self.profile, costs=costs))
 
     def after(self, change: Change) -> Shift:
         """Return the comparison with what phases cost since a change; they should be known soon."""
         return Shift(change.profile, *self._place, learning=LEAST)
+
+    def anew(self) -> Shift:
+        """Return the same comparison without the cuts that were taken in."""
+        return Shift(self.profile, *self._place, learning=self._learning)
+
+    def _ratio(self, cuts: Sequence[CutPhases], costs: Mapping[Phase, PhaseCost] | None = None) -> float:
+        """Return what cuts took over what they should take by some costs; by those of the profile if None."""
+        cutting = self._cutting if costs is None else Cutting(replace(self.profile, costs=costs), *self._place)
+        return median(_took(cut) / cutting.seconds(cut.rows) for cut in cuts)
 
     def _mended(self, phase: Phase, cuts: Sequence[CutPhases]) -> PhaseCost:
         """Return what a phase costs by some cuts: so many times what it did; or more, where it was nearly nothing."""
@@ -154,7 +158,7 @@ class Shift:
         if abs(took - expected) <= max(SHORT, KNOWN * expected):
             return cost
         if expected > SHORT:
-            return _times(cost, took / expected)
+            return _times(cost, max(took, SHORT) / expected)
         tasks = median(cut.tasks if phase is Phase.MAP else cut.behind for cut in whole) if phase in TASKS else 1
         return replace(cost, fixed=cost.fixed + (took - expected) / max(1.0, tasks / self._cores))
 

@@ -294,7 +294,7 @@ class Search:
         return self._known[key]
 
     def forget(self) -> None:
-        """Forget what was looked at: it takes some kilobytes for each settings."""
+        """Forget what was looked at, of which each takes some kilobytes."""
         self._known.clear()
 
     def _predicted(self, goal: Goal, tuning: Tuning) -> Choice:

@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,16 +46,15 @@ class Digests:
         self._streams = streams
         self._look = look
         self._now = now
-        self._machine = Equipment(1)
-        self._asked = False
-        """Whether it is known."""
+        self._machine: Equipment | None = None
+        """As Spark said the last time; None while it has said nothing."""
         self._digests: defaultdict[tuple[str, str], Digest] = defaultdict(Digest)
         self._before: dict[tuple[str, str], StreamProfile] = {}
-        """What was known at the start, by an earlier run or a file."""
+        """What counts while too little is measured: of an earlier run or a file, with other cores, since a change."""
         self._ways: dict[str, str] = {}
         """How the cuts of each stream were computed the last time."""
         self._since: dict[str, int] = {}
-        """The last cut of each stream that may have been computed in another way."""
+        """The last cut of each stream that may have been computed in another way, or cost something else."""
 
     def take(self, cut: CutPhases) -> None:
         """Take in the phases of a cut."""
@@ -67,50 +65,53 @@ class Digests:
         if cut.number > self._since.get(cut.stream, -1):
             self._digests[cut.stream, way].take(cut, self._now())
 
-    def way(self, name: str) -> str | None:
-        """Return a digest of how the cuts of a stream were computed the last time; None while it had none."""
-        return self._ways.get(name)
-
-    def changed(self, name: str, profile: StreamProfile, since: Micros) -> None:
+    def changed(self, name: str, profile: StreamProfile, since: int) -> None:
         """Let what is known of a stream begin anew: its costs have changed.
 
         Args:
             name: Of the stream.
             profile: What they are now, until enough is measured.
-            since: When they changed, monotonic time; cuts before that are forgotten.
+            since: Number of the first cut that cost so; those before it are forgotten, also if they are told of later.
         """
-        where = name, self._ways[name]
+        where = name, way_of(self._streams[name])
         self._before[where] = profile
         self._digests[where].forget_before(since)
+        self._since[name] = max(self._since.get(name, -1), since - 1)
 
     def cores(self) -> int:
         """Return the cores that run tasks now; with others than before, what was measured becomes what was known."""
-        machine = _machine(self._streams) or self._machine
-        if self._asked and machine.cores != self._machine.cores:
-            for name, stream in self._streams.items():
-                with suppress(DefinitionError):
-                    self._before[name, way_of(stream)] = self._profile(stream)
+        before, self._machine = self._machine, _machine(self._streams) or self._machine
+        if before is not None and self._equipment.cores != before.cores:
+            found, _ = self._profiles(before.cores)
+            self._before |= {(name, way_of(self._streams[name])): one for name, one in found.items()}
             self._digests.clear()
-        self._machine, self._asked = machine, True
-        return machine.cores
+        return self._equipment.cores
 
     def known(self) -> Known:
         """Return the profile of the streams as they are computed now."""
+        found, unknown = self._profiles(self.cores())
+        while missing := [name for name, one in found.items() if one.after is not None and one.after not in found]:
+            for name in missing:
+                unknown[name] = f"it reads results of {found.pop(name).after!r}, of which too little is known."
+        return Known(Profile("", self._equipment, found), unknown)
+
+    @property
+    def _equipment(self) -> Equipment:
+        return self._machine or Equipment(1)
+
+    def _profiles(self, cores: int) -> tuple[dict[str, StreamProfile], dict[str, str]]:
+        """Return what is known of the streams, measured with so many cores; and of the others why nothing is."""
         found, unknown = dict[str, StreamProfile](), dict[str, str]()
-        self.cores()
         for name, stream in self._streams.items():
             try:
-                found[name] = self._profile(stream)
+                found[name] = self._profile(stream, cores)
             except DefinitionError as error:
                 unknown[name] = error.message
             except Exception as error:  # it decides no result, and snapshots have it: no run ends by it
                 unknown[name] = f"what was measured of it cannot be understood ({type(error).__name__}: {error})."
-        while missing := [name for name, one in found.items() if one.after is not None and one.after not in found]:
-            for name in missing:
-                unknown[name] = f"it reads results of {found.pop(name).after!r}, of which too little is known."
-        return Known(Profile("", self._machine, found), unknown)
+        return found, unknown
 
-    def _profile(self, stream: RunningStream) -> StreamProfile:
+    def _profile(self, stream: RunningStream, cores: int) -> StreamProfile:
         """Return what was measured, or, as long as that is too little, what was known before.
 
         Raises:
@@ -120,7 +121,7 @@ class Digests:
         said, before = nature(stream.definition, self._look), self._before.get(where)
         cuts = self._digests[where].cuts(self._now()) if where in self._digests else ()
         try:
-            return fit(stream.name, cuts, self._machine.cores, said, before)
+            return fit(stream.name, cuts, cores, said, before)
         except DefinitionError:
             if before is None:
                 raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from transom.engine.control.digests import Digests
+from transom.engine.control.digests import Digests, way_of
 from transom.engine.streams.stream import RunningStream
 from transom.model.phases import CutPhases
 from transom.model.time import Clock, Micros
@@ -22,7 +22,7 @@ class _Watched:
     shift: Shift
     first: int
     """The last cut before those that count."""
-    way: str | None
+    way: str
     """How its cuts are computed; other ways have costs of their own."""
     tuning: StreamTuning
 
@@ -37,6 +37,8 @@ class CostWatch:
     closely: set[str] = field(default_factory=set)
     """Streams of which Spark is asked about every cut; changed here."""
     _watched: dict[str, _Watched] = field(default_factory=dict)
+    _cores: int = 0
+    """That the last plan is for."""
     _warm: Micros | None = None
     """From when on cuts count: in its first minute a JVM is slower than it will be."""
 
@@ -49,38 +51,37 @@ class CostWatch:
             said: What the plan says of the streams.
             rates: Rows per second of each stream.
         """
-        now, cores = self.clock.monotonic(), profile.equipment.cores
+        self._cores = cores = profile.equipment.cores
         if self._warm is None:
-            self._warm = now + BETWEEN
+            self._warm = self.clock.monotonic() + BETWEEN
         before = self._watched
         self._watched = {}
         for name, one in profile.streams.items():
-            free, each = min(float(cores), said.streams[name].cores), tuning.of(name)
+            stream, each, free = self.streams[name], tuning.of(name), min(float(cores), said.streams[name].cores)
             new = name in before and before[name].tuning != each
             shift = Shift(one, each, cores, free, rates[name], LEAST if new else 0)
-            self._watched[name] = _Watched(shift, self.streams[name].state.cut, self.digests.way(name), each)
+            self._watched[name] = _Watched(shift, stream.state.cut, way_of(stream), each)
         self.closely &= self._watched.keys()
-
-    def stop(self) -> None:
-        """Compare with nothing until there is another plan."""
-        self._watched.clear()
-        self.closely.clear()
 
     def take(self, cut: CutPhases) -> str | None:
         """Take in the phases of a cut; return what is new, for people, if costs have changed."""
-        name, now = cut.stream, self.clock.monotonic()
+        name = cut.stream
         watched = self._watched.get(name)
-        if watched is None or cut.number <= watched.first or now < (self._warm or 0):
+        if watched is None or cut.number <= watched.first or self.clock.monotonic() < (self._warm or 0):
             return None
-        if watched.way != self.digests.way(name):
+        if watched.way != way_of(self.streams[name]):
             del self._watched[name]
             self.closely.discard(name)
             return None
-        watched.shift.take(cut, now)
+        watched.shift.take(cut)
         change = watched.shift.found()
         if change is not None:
-            self.digests.changed(name, change.profile, change.since)
-            watched = self._watched[name] = replace(watched, shift=watched.shift.after(change), first=cut.number)
+            if self.digests.cores() == self._cores:
+                self.digests.changed(name, change.profile, change.since)
+                shift = watched.shift.after(change)
+            else:  # of costs cuts say nothing that ran on others than were planned for
+                change, shift = None, watched.shift.anew()
+            watched = self._watched[name] = replace(watched, shift=shift, first=cut.number)
         if watched.shift.asks:
             self.closely.add(name)
         else:

@@ -30,7 +30,7 @@ SMOOTH = 0.1
 AGAIN: Micros = 10 * MICROS_PER_SECOND
 """Time until the next try while costs are not known."""
 SETTLED = 10
-"""Looks after which a rate is known, or known anew when it has moved."""
+"""Looks after which a rate is known, and for which it, or the number of cores, must be another one."""
 CORES = 5
 """Of so many looks one asks how many cores there are."""
 LEAST_RATE = 1.0
@@ -104,13 +104,12 @@ class Planner:
     """Whether the last plan did not keep the limits."""
     _asked: tuple[Future[Decision], Profile, Goal, str] | None = None
     """The plan that is being made, with what of, what for and why."""
-    _planned: bool = False
-    """Whether there was a plan."""
     _last: dict[str, deque[float]] = field(default_factory=dict)
     """Rates of the last looks."""
     _moving: int = 0
-    """Looks since a rate is another one."""
+    """Looks since a rate is another one, or the number of cores."""
     _cores: int | None = None
+    """That there are, as they were counted the last time."""
     _failed: bool = False
     """Whether the last plan could not be made."""
 
@@ -131,10 +130,12 @@ class Planner:
         if self._asked is not None:
             self._follow(*self._asked, now)
             return
+        if self._looks % CORES == 0:
+            self._cores = self.digests.cores()
         known = self._looks >= SETTLED and min(self._rates.values()) >= LEAST_RATE
-        reason = self.drift.reason(self._rates, now, self._count_cores()) if known else None
-        # A rate that moves has not arrived yet: a plan for where it was on its way must do for a minute.
-        moving = known and self._planned and self.drift.moved(self._rates) is not None
+        reason = self.drift.reason(self._rates, now, self._cores) if known else None
+        # A rate that moves has not arrived yet, and an executor that went may come back: a plan must do for a minute.
+        moving = known and self.drift.moved(self._rates, self._cores) is not None
         self._moving = self._moving + 1 if moving else 0
         if reason is None or 0 < self._moving < SETTLED:
             return
@@ -157,14 +158,6 @@ class Planner:
             self._rates[name] = before + max(SMOOTH, 1 / (self._looks + 1)) * (rate - before)
         self._looks += 1
 
-    def _count_cores(self) -> int | None:
-        """Return the cores that there are, asked for now and then."""
-        if self._looks % CORES == 0:
-            before, self._cores = self._cores, self.digests.cores()
-            if self.watch is not None and before not in (None, self._cores):
-                self.watch.stop()
-        return self._cores
-
     def close(self) -> None:
         """End; nobody waits for a plan that is being made."""
         self.threads.close(0)
@@ -180,7 +173,7 @@ class Planner:
         """Follow a plan, if it is made."""
         if not made.done():
             return
-        self._asked, self._planned = None, True
+        self._asked = None
         cores = profile.equipment.cores
         if error := made.exception():
             self.drift.planned(Basis(now, goal.rates, cores=cores))
