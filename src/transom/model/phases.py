@@ -81,8 +81,8 @@ class CutPhases:
     rows: int
     """Rows that it read; 0 for one that only closed windows."""
     seconds: Mapping[Phase, float]
-    """The phases that were measured. Those of `WAITS` are means over the rows; those of `OF_A_JOB` are there where Spark
-    was asked; those of `OF_WINDOWS` for cuts that completed windows, with deliver of the slowest sink."""
+    """The phases that were measured. Those of `WAITS` are means over the rows; those of `OF_A_JOB` are there where
+    Spark was asked; those of `OF_WINDOWS` for cuts that completed windows, with deliver of the slowest sink."""
     job: float | None = None
     """Seconds from its start to the end of its job; None for one without rows."""
     tasks: int | None = None
