@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from transom import __version__
+from transom.checkpoint.files import checkpoint_at, translated
 from transom.checkpoint.lock import take_lock
-from transom.checkpoint.names import LOCK_FILE
+from transom.checkpoint.names import FORMAT_FILE, LOCK_FILE
 from transom.engine.loop.interrupts import interrupts
 from transom.errors import JobFileError
 from transom.jobs.sitefile import SiteFile
 from transom.model.time import SystemClock
-from transom.sites.flight import FlightMail, Judge
+from transom.sites.flight import FlightMail
+from transom.sites.mail import Listener
 from transom.sites.planning import Bounds, Planning
 from transom.sites.relaying import Relaying
+from transom.storage.durable import make_directory
 from transom.widearea.carriers import Carrier
 from transom.widearea.hellos import Hello
 
@@ -53,22 +57,44 @@ def run_relay(site: SiteFile, together: Sequence[SiteFile], once: bool, as_json:
         assert made is not None
         return Planning(carrier, made, bounds, clock.now)
 
-    def mail(judge: Judge) -> FlightMail:
-        return site.mail(hello, judge)
+    def mail(listener: Listener) -> FlightMail:
+        return site.mail(hello, listener)
 
     def say(text: str) -> None:
         print(json.dumps({"site": site.name, "note": text}) if as_json else text, flush=True)
 
-    directory = Path(site.checkpoint) / "sites"
-    directory.mkdir(parents=True, exist_ok=True)
-    lock = take_lock(directory.parent / LOCK_FILE, clock.now())
-    relay = Relaying(site.name, site.region, mail, clock, directory, None if made is None else planning, say)
-    relay.begin()
-    stopped = threading.Event()
-    try:
+    directory = _directory(site) / "sites"
+    with translated(directory, "create"):
+        make_directory(directory)
+    with ExitStack() as ends:
+        ends.callback(take_lock(directory.parent / LOCK_FILE, clock.now()).release)
+        relay = Relaying(site.name, site.region, mail, clock, directory, None if made is None else planning, say)
+        relay.begin()
+        ends.callback(relay.end)
+        stopped = threading.Event()
         with interrupts(stopped.set, stopped.set):
             say(f"{site.name} only passes on what others send.")
             relay.run(stopped)
-    finally:
-        relay.end()
-        lock.release()
+
+
+def _directory(site: SiteFile) -> Path:
+    """Return where a relay writes how things stand.
+
+    Raises:
+        JobFileError: It is no directory of this machine, or the checkpoint of a site that has more to do.
+    """
+    root = checkpoint_at(site.checkpoint)
+    if not isinstance(root, Path):
+        raise JobFileError(
+            f"{site.file}: checkpoint = {site.checkpoint!r} is in a store of objects, and {site.name!r}, which only "
+            "passes on what others send, keeps nothing but a lock and a file of how things stand.",
+            "Give a directory of this machine.",
+        )
+    if (root / FORMAT_FILE).exists():
+        raise JobFileError(
+            f"{site.file}: {site.checkpoint!r} is the checkpoint of an application, and {site.name!r} would only pass "
+            "on what others send: what is in it would never leave.",
+            "Give the site its sources and queries back in the topology; or another directory, if the checkpoint is "
+            "not needed any more.",
+        )
+    return root

@@ -12,7 +12,8 @@ from transom.jobs.keys import Keys, Table, standing_in
 from transom.jobs.kinds import ANY, kinds
 from transom.jobs.regionfile import load_region, read_toml
 from transom.sites.coordinating import Asking
-from transom.sites.flight import FlightMail, Judge
+from transom.sites.flight import FlightMail
+from transom.sites.mail import Listener
 from transom.sites.region import Region
 from transom.sites.relaying import only_relays
 from transom.sites.secured import Identity
@@ -52,12 +53,12 @@ class SiteFile:
         """Whether it only passes on what others send."""
         return only_relays(self.region, self.name)
 
-    def mail(self, hello: Hello, judge: Judge | None = None) -> FlightMail:
+    def mail(self, hello: Hello, listener: Listener | None = None) -> FlightMail:
         """Return the way to the other sites, which run in other processes.
 
         Args:
             hello: What the site says of itself.
-            judge: See `FlightMail`.
+            listener: See `FlightMail`.
 
         Raises:
             JobFileError: Something is missing for that.
@@ -71,7 +72,7 @@ class SiteFile:
                 'Write address = "HOST:PORT" at each [[site]]; or run all sites in one process: transom site A B C.',
             )
         with standing_in(self.file, "addresses"):
-            return FlightMail(hello, listen, addresses, self.identity(), judge)
+            return FlightMail(hello, listen, addresses, self.identity(), listener)
 
     def asking(self) -> Asking | None:
         """Return the way to the coordinator; None if there is none.

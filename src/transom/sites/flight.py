@@ -15,13 +15,13 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
 from transom.errors import SiteError
 from transom.model.time import Micros, SystemClock
-from transom.sites.mail import Flows, Standings
+from transom.sites.mail import Flows, Listener, Standings
 from transom.sites.openings import REFUSED, opening_bytes, opening_of, refusal_bytes, refused
 from transom.sites.secured import Identity, authority_options, check_address, client_options, plain
 from transom.widearea.carriers import Carrier
@@ -45,7 +45,6 @@ WAITING = 64
 """Messages of one connection that wait for the loop; the other end is not read meanwhile."""
 _CLOCK = SystemClock()
 """Links take real time, also where an application is given another one."""
-Judge: TypeAlias = "Callable[[Hello], Mapping[FlowName, str]]"
 _END = b""
 _BYE = b"."
 """Said by the end that takes connections: only the other one can close one."""
@@ -111,8 +110,7 @@ class FlightMail:
         listen: Host and port at which it takes connections; port 0 takes a free one.
         addresses: Host and port of each other site.
         identity: Its certificate; None for no TLS at all, on this machine only.
-        judge: Returns the flows that are not taken from who says a hello, each with the reason; by default those that
-            differ from the flows of this site. Called on the loop's thread.
+        listener: Hears who the others are; by default flows are not taken that differ from those of this site.
 
     Raises:
         DefinitionError: Addresses without TLS are not on this machine, or are no addresses.
@@ -124,10 +122,10 @@ class FlightMail:
         listen: str,
         addresses: Mapping[Site, str],
         identity: Identity | None,
-        judge: Judge | None = None,
+        listener: Listener | None = None,
     ) -> None:
         self.hello, self.identity, self.listen = hello, identity, listen
-        self._judge = judge or self._differs
+        self._listener = listener or self
         self.addresses = dict(addresses)
         for what, address in {"listen": listen, **addresses}.items():
             check_address(what, address, identity)
@@ -208,16 +206,22 @@ class FlightMail:
         if peer in self._in:
             self._in.pop(peer).end()
         self._in[peer] = connection
-        answer = self._carrier.accept(peer, opening, self._standings(), self._judge(theirs))
+        answer = self._carrier.accept(peer, opening, self._standings(), self._listener.called(theirs))
         connection.said.put(json.dumps(self.hello.to_json()).encode())
         connection.said.put(to_bytes(answer))
         self._tries.pop(peer, None)  # it is there: connect at once
 
-    def _differs(self, theirs: Hello) -> Mapping[FlowName, str]:
+    def called(self, theirs: Hello) -> Mapping[FlowName, str]:
+        """Take what a site says that has connected; return the flows that differ here."""
         return self.hello.differs(theirs)
 
+    def answered(self, theirs: Hello) -> None:
+        """Take what a site says that was connected with: it is its affair what it takes."""
+
     def _heard(self, peer: Site, message: Any, now: Micros, at: Micros) -> None:
-        if isinstance(message, Opened):
+        if isinstance(message, Hello):
+            self._listener.answered(message)
+        elif isinstance(message, Opened):
             self._tries.pop(peer, None)
             self._noted.pop(peer, None)
             self._carrier.opened(peer, message, at)
@@ -317,6 +321,7 @@ class FlightMail:
                 self.hello.check(theirs)
                 if theirs.site != peer:
                     raise SiteError(f"{theirs.site!r} answers where {peer!r} should be.", "Look at the addresses.")
+                connection.put(theirs)
                 _receive(connection, reader, self.wake)
         except (SiteError, ValueError) as error:
             connection.put(error)

@@ -7,11 +7,24 @@ from typing import Protocol, TypeAlias
 
 from transom.model.time import Micros
 from transom.widearea.carriers import Carrier
-from transom.widearea.hellos import FlowParts
+from transom.widearea.hellos import FlowParts, Hello
 from transom.widearea.parcels import FlowName, Standing
 
 Standings: TypeAlias = Callable[[], Iterable[Standing]]
 Flows: TypeAlias = Mapping[FlowName, FlowParts]
+
+
+class Listener(Protocol):
+    """Hears who the neighbours are, on the loop's thread."""
+
+    def called(self, theirs: Hello) -> Mapping[FlowName, str]:
+        """Take what a site says that has opened a connection, before anything else comes on it.
+
+        Returns the flows that are not taken from it, each with the reason.
+        """
+
+    def answered(self, theirs: Hello) -> None:
+        """Take what a site says to which a connection was opened, before anything else goes on it."""
 
 
 class Mail(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,13 +16,13 @@ from transom.errors import SiteError
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros
 from transom.sites.agreement import merged_alike
 from transom.sites.codec import LinkPacking
-from transom.sites.mail import Mail
+from transom.sites.mail import Listener, Mail
 from transom.sites.planning import Planning
 from transom.sites.region import Region
 from transom.sites.status import EVERY, relay_status_of, write_status
 from transom.widearea.carriers import Carrier
 from transom.widearea.hellos import DESTINATION, LIMIT, STREAM, FlowParts, Hello
-from transom.widearea.parcels import FlowName
+from transom.widearea.parcels import FlowName, Reason
 from transom.widearea.routes import Ends, Routes
 from transom.widearea.topology import Site
 
@@ -37,46 +37,51 @@ def only_relays(region: Region, site: Site) -> bool:
 
 
 class Relayed:
-    """The flows that pass a relay, as their ends tell of them.
+    """The flows that pass a relay, as their ends tell of them (`transom.sites.mail.Listener`).
+
+    What a destination says holds for the connection on which parcels go to it, and what a source says for that on which
+    its own come, so that nobody is judged by what another run of it said.
 
     Args:
         region: The sites.
-        routes: What the relay knows of flows; flows are added to it.
+        carrier: Of the relay; flows are added to what its routes know.
     """
 
-    def __init__(self, region: Region, routes: Routes) -> None:
-        self._region, self._routes = region, routes
-        self._hellos: dict[Site, Hello] = {}
+    def __init__(self, region: Region, carrier: Carrier) -> None:
+        self._region, self._carrier = region, carrier
+        self._sending: dict[Site, Hello] = {}
+        self._taking: dict[Site, Hello] = {}
 
-    def heard(self, theirs: Hello) -> dict[FlowName, str]:
-        """Take what a neighbour says of itself; return its flows that are not passed on, each with the reason."""
-        self._hellos[theirs.site] = theirs
+    def called(self, theirs: Hello) -> Mapping[FlowName, str]:
+        """Take what a site says that sends something here; `judge` tells which of its flows are not taken."""
+        self._sending[theirs.site] = theirs
+        return {}
+
+    def answered(self, theirs: Hello) -> None:
+        """Take what a site says to which something goes; forget what it would not understand any more."""
+        before, self._taking[theirs.site] = self._taking.get(theirs.site), theirs
+        known = self._carrier.routes.flows
         for flow, parts in theirs.flows.items():
             ends = self._ends(theirs.site, flow, parts)
-            if ends is not None and (flow in self._routes.flows or len(self._routes.flows) < MOST_FLOWS):
-                self._routes.flows[flow] = ends
-        return self.refused(theirs.site)
+            if ends is not None and (flow in known or len(known) < MOST_FLOWS):
+                known[flow] = ends
+        if before is None:
+            return
+        for flow in before.flows:
+            if self._region.destination(flow) == theirs.site and _why_not(flow, before, theirs):
+                self._carrier.forget(flow)
 
-    def refused(self, site: Site) -> dict[FlowName, str]:
-        """Return the flows of a neighbour that are not passed on, as their destinations would not understand them."""
-        mine, found = self._hellos[site], {}
-        for flow, ends in self._routes.flows.items():
-            there = self._hellos.get(ends.destination)
-            if there is None or site == ends.destination or flow not in mine.flows:
-                continue
-            try:
-                there.check(mine)
-            except SiteError as error:
-                found[flow] = error.message
-                continue
-            if different := there.differs(mine).get(flow):
-                found[flow] = different
-        return found
+    def judge(self, site: Site, flow: FlowName) -> tuple[Reason, str] | None:
+        """Return why a flow of a neighbour is not passed on; None if its destination would understand it.
 
-    @property
-    def sites(self) -> Iterable[Site]:
-        """The neighbours that were heard."""
-        return self._hellos
+        While there is no connection to its destination, what differs comes again: the next run there may be another.
+        """
+        there = self._region.destination(flow)
+        mine, theirs = self._sending[site], self._taking.get(there)
+        if theirs is None:
+            return Reason.FULL, ""
+        wrong = _why_not(flow, theirs, mine)
+        return (Reason.FLOW if there in self._carrier.open else Reason.FULL, wrong) if wrong else None
 
     def _ends(self, site: Site, flow: FlowName, parts: FlowParts) -> Ends | None:
         """Return the ends of a flow, told by the site that the topology has as its destination; None from others."""
@@ -87,13 +92,22 @@ class Relayed:
         return Ends(sources, site, int(limit) if limit.isdecimal() and len(limit) < 19 else 0)
 
 
+def _why_not(flow: FlowName, one: Hello, other: Hello) -> str:
+    """Return why a flow cannot go from one site to another; empty if it can."""
+    try:
+        one.check(other)
+    except SiteError as error:
+        return error.message
+    return one.difference(flow, other)
+
+
 class Relaying:
     """Runs a relay.
 
     Args:
         site: Its name.
         region: The sites.
-        mail: Makes the way to other sites; given what is called with each hello, see `Relayed.heard`.
+        mail: Makes the way to other sites; given what hears who they are.
         clock: The time.
         directory: Where it is written now and then how things stand.
         planning: Its part in planning; None where flows go straight. Given the carrier.
@@ -104,7 +118,7 @@ class Relaying:
         self,
         site: Site,
         region: Region,
-        mail: Callable[[Callable[[Hello], Mapping[FlowName, str]]], Mail],
+        mail: Callable[[Listener], Mail],
         clock: Clock,
         directory: Path,
         planning: Callable[[Carrier], Planning] | None = None,
@@ -113,11 +127,12 @@ class Relaying:
         self.site, self._clock, self._directory, self._say = site, clock, directory, say
         self._rates = region.rates(site)
         self.routes = Routes(site, region.tick, {}, region.most)
+        boot = secrets.token_hex(8)
         self.carrier = Carrier(
-            site, secrets.token_hex(8), self.routes, merged_alike, self._rates, lambda _: LinkPacking(), learns=True
+            site, boot, self.routes, merged_alike, self._rates, lambda _: LinkPacking(), judge=self._judge
         )
-        self._relayed = Relayed(region, self.routes)
-        self._mail = mail(self._heard)
+        self._relayed = Relayed(region, self.carrier)
+        self._mail = mail(self._relayed)
         self.planning = None if planning is None else planning(self.carrier)
         self._news = threading.Event()
         self._shown: Micros | None = None
@@ -157,13 +172,8 @@ class Relaying:
         with suppress(OSError):
             write_status(self._directory, relay_status_of(self, self._rates, self._clock.now()))
 
-    def _heard(self, theirs: Hello) -> Mapping[FlowName, str]:
-        """Take what a neighbour says of itself, and judge anew what the others send; on the thread of `look`."""
-        found = self._relayed.heard(theirs)
-        for site in self._relayed.sites:
-            if site != theirs.site:
-                self.carrier.refuse(site, self._relayed.refused(site))
-        return found
+    def _judge(self, site: Site, flow: FlowName) -> tuple[Reason, str] | None:
+        return self._relayed.judge(site, flow)
 
     def end(self) -> None:
         """Close the connections."""

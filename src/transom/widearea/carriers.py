@@ -8,15 +8,16 @@ refusals come back on the same one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from typing import TypeAlias
 
 from transom.model.time import MICROS_PER_SECOND, Micros
 from transom.widearea.links import PROBE, Frame, LinkIn, LinkOut, Receipt
 from transom.widearea.messages import Abandon, Down, Opened, Opening, Unreadable, Up
+from transom.widearea.packing import Packing, PlainPacking
 from transom.widearea.parcels import Ack, FlowName, Parcel, Reason, Refusal, Standing
 from transom.widearea.relays import Action as RelayAction
 from transom.widearea.relays import Forward, Merge, Relay
-from transom.widearea.routes import Ends, Routes
+from transom.widearea.routes import Routes
 from transom.widearea.senders import Fix, Sender, way
 from transom.widearea.topology import Site
 
@@ -27,49 +28,8 @@ DETOUR: Micros = 10_000_000
 QUEUE_BYTES = 256 << 20
 """Of parcels that wait for a link; what comes in addition is forgotten, and sent again by those who have it."""
 
-
-class Packing(Protocol):
-    """Makes bytes of the parcels of a link, and parcels of bytes; knows what went before."""
-
-    def pack(self, parcel: Parcel, full: bool) -> bytes:
-        """Return the bytes of a parcel; in full if they have to be readable without anything before."""
-
-    def named(self, number: int) -> None:
-        """Learn the number that the parcel packed last has on the link."""
-
-    def confirmed(self, number: int) -> None:
-        """Learn that the other end has read a parcel: what it brought may be referred to."""
-
-    def broken(self) -> None:
-        """Forget what was confirmed: the connection broke."""
-
-    def unpack(self, data: bytes) -> Parcel | None:
-        """Return the parcel of some bytes; None where they refer to what is forgotten.
-
-        Raises:
-            SiteError: They are damaged, or larger than allowed.
-        """
-
-
-class PlainPacking:
-    """Parcels as they are."""
-
-    def pack(self, parcel: Parcel, full: bool) -> bytes:
-        """Return its bytes."""
-        return parcel.to_bytes()
-
-    def named(self, number: int) -> None:
-        """Nothing refers to it."""
-
-    def confirmed(self, number: int) -> None:
-        """Nothing refers to it."""
-
-    def broken(self) -> None:
-        """Nothing is forgotten."""
-
-    def unpack(self, data: bytes) -> Parcel | None:
-        """Return the parcel."""
-        return Parcel.from_bytes(data)
+Judge: TypeAlias = Callable[[Site, FlowName], "tuple[Reason, str] | None"]
+"""Returns why a flow is not taken from a neighbour, with what is wrong, for people; None if it is taken."""
 
 
 class _Neighbour:
@@ -85,8 +45,8 @@ class _Neighbour:
         """Of its process, as the receiving end."""
         self.sender_boot = ""
         """Of its process, as the sending end."""
-        self.refused: dict[FlowName, str] = {}
-        """Flows that are not taken from it, each with the reason."""
+        self.refused: dict[FlowName, tuple[Reason, str]] = {}
+        """Flows that are not taken from it."""
         self.parcels: dict[int, Parcel] = {}
         """What is queued, by number."""
 
@@ -105,7 +65,7 @@ class Carrier:
         silence: For how long a neighbour may give no receipt while something is under way to it.
         detour: For how long a link may be down before what it should carry takes another way: whoever begins to run
             comes soon, and who is asked to pass on something may end before it is answered.
-        learns: Whether it hears of flows from others: what comes of one that is not known yet may come again.
+        judge: Asked about the flow of each parcel that comes, besides what was said when its connection was accepted.
     """
 
     def __init__(
@@ -119,10 +79,10 @@ class Carrier:
         relay_bytes: int = QUEUE_BYTES,
         silence: Micros = SILENCE,
         detour: Micros = DETOUR,
-        learns: bool = False,
+        judge: Judge = lambda peer, flow: None,
     ) -> None:
         self.site, self.boot, self.routes = site, boot, routes
-        self.silence, self.detour, self.learns = silence, detour, learns
+        self.silence, self.detour, self._judge = silence, detour, judge
         self.relay = Relay(merge, relay_bytes)
         self.arrivals: list[tuple[Parcel, Site]] = []
         """Parcels for the receivers of this site, each with the neighbour that brought it; to be taken from here."""
@@ -297,15 +257,11 @@ class Carrier:
             refused: Flows that are not taken from it, each with the reason.
         """
         each = self._of(peer)
-        each.refused = dict(refused or {})
+        each.refused = {flow: (Reason.FLOW, why) for flow, why in (refused or {}).items()}
         if each.sender_boot != opening.boot:
             each.sender_boot, each.into = opening.boot, LinkIn()
         each.into.keep_only(opening.numbers)
         return Opened(self.boot, each.into.received, tuple(standings))
-
-    def refuse(self, peer: Site, flows: Mapping[FlowName, str]) -> None:
-        """Take other flows of a neighbour than before: all but these, each with the reason."""
-        self._of(peer).refused = dict(flows)
 
     def came(self, peer: Site, message: Up, now: Micros, at: Micros | None = None) -> None:
         """Take what a neighbour sends.
@@ -333,23 +289,20 @@ class Carrier:
             self._answers.append((peer, Unreadable(message.number)))
             return
         self._answers.append((peer, receipt))
-        ends = self.routes.flows.get(parcel.flow)
-        wrong = each.refused.get(parcel.flow) or self._foreign(parcel, ends)
-        if ends is None and self.learns:
-            self._answers.append((peer, Refusal.of(parcel, Reason.FULL)))
-        elif wrong or ends is None:
-            self._answers.append((peer, Refusal.of(parcel, Reason.FLOW, detail=wrong)))
-        elif ends.destination == self.site:
+        if wrong := each.refused.get(parcel.flow) or self._judge(peer, parcel.flow) or self._foreign(parcel):
+            self._answers.append((peer, Refusal.of(parcel, wrong[0], detail=wrong[1])))
+        elif self.routes.flows[parcel.flow].destination == self.site:
             self.arrivals.append((parcel, peer))
         else:
             self._do(self.relay.received(parcel, peer, self.routes.expected(parcel.flow, parcel.tick), now), now)
 
-    def _foreign(self, parcel: Parcel, ends: Ends | None) -> str:
-        """Return why a parcel can be of no flow that is known here; empty if it can."""
+    def _foreign(self, parcel: Parcel) -> tuple[Reason, str] | None:
+        """Return why a parcel can be of no flow that is known here; None if it can."""
+        ends = self.routes.flows.get(parcel.flow)
         if ends is None:
-            return f"{self.site} does not know the flow {parcel.flow!r}."
+            return Reason.FLOW, f"{self.site} does not know the flow {parcel.flow!r}."
         others = [part.site for part in parcel.parts if part.site not in ends.sources]
-        return f"{', '.join(others)} has no part in the flow {parcel.flow!r}." if others else ""
+        return (Reason.FLOW, f"{', '.join(others)} has no part in the flow {parcel.flow!r}.") if others else None
 
     def answer(self, peer: Site, message: Ack | Refusal) -> None:
         """Tell a neighbour, or this site's own senders, what became of a parcel."""
@@ -368,6 +321,15 @@ class Carrier:
     def expired(self, now: Micros) -> None:
         """Pass on what has waited for others as long as it may."""
         self._do(self.relay.expired(now), now)
+
+    def forget(self, flow: FlowName) -> None:
+        """Forget what passes of a flow, before a new connection to its destination: that takes others than before."""
+        self.relay.forget(flow)
+        for each in self._neighbours.values():
+            for number, parcel in list(each.parcels.items()):
+                if parcel.flow == flow:
+                    each.out.abandon(number)
+                    del each.parcels[number]
 
     def _acked(self, ack: Ack, peer: Site) -> None:
         """Take an ack from a neighbour; the way to it costs what waits before it."""

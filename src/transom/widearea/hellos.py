@@ -68,17 +68,17 @@ class Hello:
 
         Who tells of no flow at all passes on those of others, and differs in none.
         """
-        found = {}
-        for flow in {**self.flows, **other.flows} if self.flows and other.flows else ():
-            mine, theirs = self.flows.get(flow), other.flows.get(flow)
-            if mine is None or theirs is None:
-                found[flow] = f"{self.site if mine is None else other.site} does not know the flow {flow!r}."
-            elif parts := [
-                part for part in mine if part in theirs and part not in (PLAN, LIMIT) and mine[part] != theirs[part]
-            ]:
-                told = (self._apart(other, part, mine, theirs) for part in parts)
-                found[flow] = f"The flow {flow!r} differs: {'; '.join(told)}."
-        return found
+        flows = {**self.flows, **other.flows} if self.flows and other.flows else ()
+        return {flow: different for flow in flows if (different := self.difference(flow, other))}
+
+    def difference(self, flow: FlowName, other: Hello) -> str:
+        """Return why a flow cannot go between two sites; empty if it can."""
+        mine, theirs = self.flows.get(flow), other.flows.get(flow)
+        if mine is None or theirs is None:
+            return f"{self.site if mine is None else other.site} does not know the flow {flow!r}."
+        parts = [part for part in mine if part in theirs and part not in (PLAN, LIMIT) and mine[part] != theirs[part]]
+        told = "; ".join(self._apart(other, part, mine, theirs) for part in parts)
+        return f"The flow {flow!r} differs: {told}." if told else ""
 
     def _apart(self, other: Hello, part: str, mine: FlowParts, theirs: FlowParts) -> str:
         """Return in words how a part of a flow differs; of rows, how their plans do, which tell more than names."""

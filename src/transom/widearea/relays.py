@@ -168,6 +168,15 @@ class Relay:
             self._drop(refusal.flow, site)
         return found
 
+    def forget(self, flow: FlowName) -> None:
+        """Forget a flow, with where its destination stands."""
+        for waiting in [key for key in self._waiting if key[0] == flow]:
+            self._bytes -= sum(parcel.nbytes for parcel in self._waiting.pop(waiting).parcels.values())
+        for passed in [key for key in self._passed if key[0] == flow]:
+            self._forget(passed)
+        for standing in [key for key in self._standings if key[0] == flow]:
+            del self._standings[standing]
+
     def _leave(self, key: tuple[FlowName, int]) -> list[Action]:
         """Pass on what waits of a flow and tick, merged."""
         parcels = [parcel for _, parcel in sorted(self._waiting.pop(key).parcels.items())]
