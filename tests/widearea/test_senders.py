@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.widearea.made import S, parcel, part, standing
 
 from transom.widearea.parcels import Parcel, Place, Reason, Refusal, Standing
-from transom.widearea.senders import AGAIN, SHORTEST, Sender
+from transom.widearea.senders import AGAIN, LONGEST, SHORTEST, Sender
 
 
 def sender(**options) -> Sender:
@@ -114,6 +114,22 @@ def test_a_refusal_that_needs_somebody_stops_the_flow_and_others_pass() -> None:
     assert each.refusal is None
     each.refused(Refusal.of(made, Reason.FLOW), S)
     assert each.refusal is not None
-    assert each.waiting(100 * S) == []
+    assert each.waiting(S + LONGEST - 1) == []
     each.reopened("home", forgot=False)
+    assert each.refusal is None
+
+
+def test_a_flow_that_rests_asks_now_and_then_whether_somebody_has_helped() -> None:
+    each = sender()
+    made = []
+    for cut in (1, 2):
+        each.committed(cut)
+        each.departs(cut)
+        made.append(fixed(each))
+        each.sent(made[-1], "relay", 0)
+    each.refused(Refusal.of(made[1], Reason.FLOW), S)
+    assert each.waiting(S + LONGEST - 1) == []
+    assert [(parcel.part.place, tries) for parcel, tries in each.waiting(S + LONGEST)] == [(made[0].part.place, 1)]
+    assert each.refusal is not None
+    each.stands(Standing("f", "a", made[0].part.incarnation, made[0].part.place))
     assert each.refusal is None

@@ -215,17 +215,24 @@ class Sender:
     def waiting(self, now: Micros) -> list[tuple[Parcel, int]]:
         """Return the parcels to be sent now, in order, each with how often it was sent before.
 
-        Those that were not sent yet, and those whose ack is late.
+        Those that were not sent yet, and those whose ack is late. Of a flow that rests the oldest one, now and then:
+        who is behind a neighbour that passes things on may have been helped, and nobody here hears of it.
         """
-        if self.refusal is not None:
+        rests = self.refusal is not None
+        if self._is_behind:
             return []
         acked = self.acked
         found = []
-        for place, each in enumerate(self._sent):
-            if each.via is None or (place < AGAIN and now - each.at >= each.wait):
+        for place, each in enumerate(self._sent[:1] if rests else self._sent):
+            if (each.via is None and not rests) or (place < AGAIN and now - each.at >= each.wait):
                 part = replace(each.parcel.part, acked=acked)
                 found.append((replace(each.parcel, parts=(part,)), each.tries))
         return found
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether the flow rests as the destination has more of this site than it knows: nobody else can help."""
+        return self.refusal is not None and self.refusal.reason is Reason.BEHIND
 
     def sent(self, parcel: Parcel, via: Site, now: Micros) -> None:
         """Take note that a parcel of `waiting` was given to a neighbour."""
@@ -244,7 +251,7 @@ class Sender:
             peer: The neighbour.
             forgot: Whether what it was given is gone; then it is sent again at once.
         """
-        if self.refusal is not None and self.refusal.reason is not Reason.BEHIND:
+        if not self._is_behind:
             self.refusal = None
         for each in self._sent:
             each.wait = min(each.wait, self._patience)
@@ -274,6 +281,8 @@ class Sender:
             return ()
         gone = tuple(each.parcel for each in self._sent if standing.covers(each.parcel.part))
         self._sent = [each for each in self._sent if not standing.covers(each.parcel.part)]
+        if gone and not self._is_behind:
+            self.refusal = None
         return gone
 
     def refused(self, refusal: Refusal, now: Micros) -> None:
@@ -282,11 +291,11 @@ class Sender:
         mine = [each for each in self._sent if places.get(self.site) == each.parcel.part.place]
         if not mine:  # of a parcel that is not there any more, or of a run before this one
             return
-        if not refusal.reason.passes and len(refusal.places) == 1:  # else it may be about another one's part
+        rests = not refusal.reason.passes and len(refusal.places) == 1  # else it may be about another one's part
+        if rests:
             self.refusal = refusal
-        else:
-            for each in mine:
-                each.at, each.wait = now, self._patience
+        for each in self._sent[:1] if rests else mine:
+            each.at, each.wait = now, LONGEST if rests else self._patience
 
 
 def way(tries: int, parent: Site, destination: Site, neighbours: Sequence[Site]) -> Site | None:
