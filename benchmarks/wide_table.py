@@ -98,14 +98,19 @@ def primitives() -> tuple[Primitive, ...]:
 def keyed_partials(rng: np.random.Generator, keys: int) -> pa.Table:
     """Return partials of so many of the keys of a query, as its job makes them."""
     origin, parts = Origin("0123456789abcdef", ("key",)), primitives()
+    rows = pa.array(rng.integers(1, 9, keys))
     columns = {
         PANE: pa.array(np.zeros(keys, np.int64)),
         "key": pa.array(scattered(np.sort(rng.choice(KEYS, keys, replace=False)))),
-        state_name(0, "count"): pa.array(rng.integers(1, 9, keys)),
+        state_name(0, "count"): rows,
     }
     for number, part in enumerate(parts[1:], 1):
-        state = "sum" if isinstance(part, Sum) else part.key.split("(")[0].split()[0]
-        columns[state_name(number, state)] = pa.array(rng.integers(0, LARGEST, keys))
+        drawn = pa.array(rng.integers(0, LARGEST, keys))
+        is_sum = isinstance(part, Sum)
+        state = (
+            {"sum": drawn, "count": rows, "carry": pa.array(np.zeros(keys, np.int64))} if is_sum else {"value": drawn}
+        )
+        columns |= {state_name(number, name): values for name, values in state.items()}
     return describe_table(pa.table(columns), TableNote(origin, parts, ("",), (origin,)))
 
 

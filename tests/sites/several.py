@@ -16,8 +16,8 @@ from transom.sites.status import read_status
 
 Kill = Callable[[str, int], Callable[[str], None] | None]
 SECOND = 1_000_000
-MOST_LOOKS = 2_000
-"""Of a hundredth of a second each: sites that take longer hang."""
+MOST_LOOKS = 20_000
+"""Of a hundredth of a second each, for one site or more: sites that take longer hang, however busy the machine is."""
 SCHEMA = "zone string, kind string, at timestamp, size long"
 
 
