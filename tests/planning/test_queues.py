@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -140,6 +141,21 @@ def test_what_others_run_beside_a_job_is_what_fits_into_the_other_slots(count: i
     running = np.random.default_rng(4).random((100_000, count)) < 0.3
     fits = np.minimum(running.sum(axis=1), slots - 1).sum() / running.sum()
     assert beside(others, slots) == pytest.approx(fits if count >= slots else 1.0, abs=0.01)
+
+
+@given(st.lists(st.floats(0, 1), max_size=6), st.integers(1, 7))
+def test_what_runs_beside_a_job_is_that_of_all_ways_in_which_others_run_or_rest(shares: list[float], slots: int):
+    others = [Shared(Moments(share), 1.0) for share in shares]
+    ways = [
+        (math.prod(share if runs else 1 - share for share, runs in zip(shares, way, strict=True)), sum(way))
+        for way in product((False, True), repeat=len(shares))
+    ]
+    running, fits = sum(shares), sum(chance * min(count, slots - 1) for chance, count in ways)
+    assert beside(others, slots) * running == pytest.approx(fits, abs=1e-9)
+    busy = sum(chance for chance, count in ways if count >= slots)
+    assert slot_wait(others, slots).mean * running == pytest.approx(
+        busy * sum(share**2 for share in shares) / 2 / slots, abs=1e-9
+    )
 
 
 def simulated_slots(jobs: list[Moments], think: list[float], slots: int) -> Moments:

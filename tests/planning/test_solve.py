@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from tests.planning.profiles import costs_of_streams, profile, stream
 
 from transom.errors import DefinitionError
+from transom.model.tuning import Tuning
 from transom.planning.model import Machine, Model
 from transom.planning.moments import NORMAL, Residuals, cantelli
 from transom.planning.profile import Profile
-from transom.planning.solve import EXACT, Goal, Plan, Search, Size, solve, told
+from transom.planning.solve import EXACT, Division, Goal, Plan, Search, Size, solve, told
 
 cluster = partial(Machine, shared=False)
+RATES, LIMITS = {"a": 5_000.0, "b": 5_000.0}, {"a": 2.0, "b": 4.0}
 
 
 def planned(known: Profile, rate: float, limit: float = 2.0, most: int = 2, **values) -> Plan:
@@ -56,7 +58,9 @@ def test_the_largest_rate_is_within_the_limit_and_a_little_more_is_not(one, rate
 def test_it_finds_settings_as_good_as_any_that_are_tried_one_by_one():
     known, goal = profile(s=stream(row=2e-5)), Goal({"s": 40_000}, {"s": 3.0}, None)
     search = Search(known, cluster(4))
-    every = [search._choice(goal, 1, tasks, share / 100).ratio for tasks in range(1, 9) for share in range(1, 100)]
+    every = [
+        search._choice(goal, Division(1, tasks, share / 100)).ratio for tasks in range(1, 9) for share in range(1, 100)
+    ]
     assert search.best(goal).ratio <= 1.01 * min(every)
 
 
@@ -71,7 +75,7 @@ def test_the_smallest_machine_that_keeps_the_limit_is_found():
 
 def test_the_smallest_of_many_machines_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch):
     asked = []
-    monkeypatch.setattr("transom.planning.solve._size", lambda *given: Size(given[3], 0, 1.0, given[1]))
+    monkeypatch.setattr("transom.planning.solve._size", lambda *given: Size(given[3], 0, 1.0, given[0].best(given[1])))
     known, rate = profile(s=stream(row=2e-5)), 900_000.0
 
     def machine(executors: int) -> Machine:
@@ -139,33 +143,68 @@ def test_the_ratio_is_that_of_the_stream_with_the_least_margin():
 
 def test_a_trigger_is_a_share_of_the_limit_that_a_stream_or_its_readers_have():
     known = profile(a=stream(), b=stream(after="a"), c=stream())
-    tuning = Search(known, cluster(2))._choice(Goal(dict.fromkeys("abc", 1e3), {"b": 2.0, "c": 8.0}), 2, 4, 0.1).tuning
+    tuning = (
+        Search(known, cluster(2))
+        ._choice(Goal(dict.fromkeys("abc", 1e3), {"b": 2.0, "c": 8.0}), Division(2, 4, 0.1))
+        .tuning
+    )
     assert [tuning.of(name).trigger for name in "abc"] == [200_000, 200_000, 800_000]
     assert [tuning.of(name).rows_per_task for name in "abc"] == [58, 58, 229]  # trigger x rate in 3.5 tasks
     assert (tuning.slots, tuning.of("a").partitions) == (2, 2)
 
 
-def test_a_rate_far_below_what_a_machine_can_do_takes_few_steps(monkeypatch: pytest.MonkeyPatch):
-    tried, best = [], Search.best
-    monkeypatch.setattr(Search, "best", lambda search, goal: tried.append(goal) or best(search, goal))
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Goal, Tuning]]:
+    """What is predicted, in order."""
+    seen, predicted = [], Search._predicted
+    monkeypatch.setattr(Search, "_predicted", lambda search, *of: seen.append(of) or predicted(search, *of))
+    return seen
+
+
+def test_a_rate_far_below_what_a_machine_can_do_takes_few_steps(looked_at):
     known, goal = profile(), Goal({"s": 1.0}, {"s": 2.0}, None)
     factor, within = Search(known, cluster(1)).largest(goal, 1.0, 1.25)
     assert factor > 10_000
     assert within is not None
     assert within.kept
-    assert len(tried) < 40
+    assert len(looked_at) < 100
 
 
-def test_no_settings_are_looked_at_twice(monkeypatch: pytest.MonkeyPatch):
-    seen, asked, predicted, with_settings = [], [], Search._predicted, Search.with_settings
-    monkeypatch.setattr(Search, "_predicted", lambda search, *of: seen.append(of) or predicted(search, *of))
-    monkeypatch.setattr(Search, "with_settings", lambda search, *of: asked.append(of) or with_settings(search, *of))
+def test_no_settings_are_looked_at_twice(looked_at):
     search = Search(profile(s=stream(row=2e-5)), cluster(2))
     search.largest(Goal({"s": 20_000}, {"s": 1.0}, None), 0.0, 1.25)
-    assert len(seen) == len({(tuple(goal.rates.items()), tuning) for goal, tuning in seen})
-    assert len(seen) < 0.8 * len(asked)
+    assert len(looked_at) == len({(tuple(goal.rates.items()), tuning) for goal, tuning in looked_at})
     search.forget()
     assert not search._known
+
+
+def test_all_settings_are_looked_at_once_for_a_machine_and_not_once_for_each_rate(looked_at):
+    search, goal = Search(profile(a=stream(row=2e-5), b=stream()), cluster(8)), Goal(RATES, LIMITS, None)
+    search.best(goal)
+    once = len(looked_at)
+    factor, within = search.largest(goal, 1.0, 1.25)
+    assert within is not None
+    assert len(looked_at) <= 4 * once
+    assert not search.keeps(goal.times(1.02 * factor))
+
+
+def test_whether_a_limit_is_kept_takes_few_looks_where_it_is(looked_at):
+    goal = Goal(RATES, LIMITS, None)
+    search = Search(profile(a=stream(row=2e-5), b=stream()), cluster(8))
+    assert search.keeps(goal)
+    assert len(looked_at) < 10
+    assert not search.keeps(goal.times(1_000))
+    assert Search(search._profile, cluster(8)).best(goal).kept
+
+
+def test_a_rate_that_was_within_on_a_smaller_machine_need_not_be():
+    """Then there is a smaller one, not one that is said to be within with settings that are not."""
+    search, goal = Search(profile(s=stream(row=2e-5)), cluster(2)), Goal({"s": 20_000.0}, {"s": 1.0}, None)
+    factor, within = search.largest(goal, 50.0, 60.0)
+    assert 1 < factor < 50
+    assert within is not None
+    assert within.kept
+    assert factor == pytest.approx(search.largest(goal, 0.0, 1.25)[0], rel=3 * EXACT)
 
 
 def test_scipy_is_an_extra(monkeypatch: pytest.MonkeyPatch):

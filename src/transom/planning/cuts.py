@@ -10,7 +10,7 @@ from transom.planning.keys import KeyCurve, PaneKeys
 from transom.planning.moments import Moments
 from transom.planning.orders import slowest_of
 from transom.planning.phases import CUT, TASKS, UNITS
-from transom.planning.profile import StreamProfile
+from transom.planning.profile import PhaseCost, StreamProfile
 
 AT_ONCE = Moments()
 
@@ -38,7 +38,15 @@ class Cutting:
             sum(stream.cost(phase).each for phase in beside if UNITS.get(phase) == unit)
             for unit in ("tasks", "partials")
         )
-        self._clocks: dict[tuple[Phase, int], float] = {}
+        self._map, self._exchange = stream.cost(Phase.MAP), stream.cost(Phase.EXCHANGE)
+        self._clocks: dict[tuple[int, float], float] = {}
+        """What `clock` said, by tasks and their variance."""
+
+    def leave(self, free: float) -> None:
+        """Let all else leave so many of the cores."""
+        if free != self.free:
+            self.free = free
+            self._clocks.clear()
 
     def of(self, rows: float) -> Cut:
         """Return a cut of so many rows."""
@@ -50,20 +58,24 @@ class Cutting:
         The sum of `Cut.mean` over these phases: a search for settings asks for it a million times.
         """
         tasks = self.tasks(rows)
-        behind, partials = self.behind(tasks), self.partials.keys(rows)
-        shuffled = tasks * self.partials.keys(rows / tasks) if behind else 0.0
-        beside = self._fixed + self._per_task * (tasks + behind) + self._per_partial * partials
-        return beside + self._in_tasks(Phase.MAP, tasks, rows) + self._in_tasks(Phase.EXCHANGE, behind, shuffled)
+        behind = self.behind(tasks)
+        taken = self._fixed + self._per_task * (tasks + behind) + self.clocked(self._map, tasks, rows)
+        if self._per_partial:
+            taken += self._per_partial * self.partials.keys(rows)
+        if behind:
+            shuffled = tasks * self.partials.keys(rows / tasks) if self._exchange.each else 0.0
+            taken += self.clocked(self._exchange, behind, shuffled)
+        return taken
 
-    def _in_tasks(self, phase: Phase, tasks: int, units: float) -> float:
+    def clocked(self, cost: PhaseCost, tasks: int, units: float) -> float:
         """Return the mean seconds until so many tasks have done what so many units cost."""
-        cost = self.stream.cost(phase)
         work = cost.fixed * tasks + cost.each * units
         if not work:
             return 0.0
-        factor = self._clocks.get((phase, tasks))
+        key = tasks, cost.scv
+        factor = self._clocks.get(key)
         if factor is None:
-            factor = self._clocks[phase, tasks] = clock(tasks, self.free, math.sqrt(cost.scv))
+            factor = self._clocks[key] = clock(tasks, self.free, math.sqrt(cost.scv))
         return work * factor
 
     def behind(self, tasks: int) -> int:
@@ -157,10 +169,9 @@ class Cut:
 
     def mean(self, phase: Phase) -> float:
         """Return the mean seconds of the clock that a phase takes; of tasks until the slowest has ended."""
-        work = self.work(phase)
-        if phase not in TASKS or not work:
-            return work
-        return work * clock(self._tasks_of(phase), self._cutting.free, self._spread(phase))
+        if phase not in TASKS:
+            return self.work(phase)
+        return self._cutting.clocked(self._cutting.stream.cost(phase), self._tasks_of(phase), self._units[UNITS[phase]])
 
     def phase(self, phase: Phase) -> Moments:
         """Return the seconds of the clock that a phase takes."""

@@ -17,10 +17,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
-from transom.model.phases import OF_WINDOWS, WAITS, Phase
+from transom.model.phases import OF_A_JOB, OF_WINDOWS, WAITS, Phase
 from transom.model.tuning import Tuning
 from transom.planning.cuts import AT_ONCE, Cut, Cutting
 from transom.planning.moments import NEVER, Moments, mixed
@@ -103,7 +104,7 @@ class _State:
     thread: Moments = AT_ONCE
     shown: _Shown | None = None
 
-    @property
+    @cached_property
     def trigger(self) -> float:
         """Seconds between two starts of cuts at least: a trigger that has passed is seen at the next look."""
         trigger = self.cutting.tuning.trigger_seconds
@@ -137,9 +138,8 @@ class _State:
         """A cut as they are on average."""
         return self.cutting.of(self.rows)
 
-    def busy(self, phases: tuple[Phase, ...]) -> float:
-        """Return the share of the time in which it keeps one core busy in some phases."""
-        cut = self.cut
+    def busy(self, phases: tuple[Phase, ...], cut: Cut) -> float:
+        """Return the share of the time in which it keeps one core busy in some phases of such cuts."""
         each = sum(cut.work(phase) for phase in phases if phase not in OF_WINDOWS)
         windows = sum(cut.work(phase) for phase in phases if phase in OF_WINDOWS)
         return each / self.cycle + windows / self.closing
@@ -154,18 +154,22 @@ class _Shown:
     """Cores that its tasks keep busy."""
     driver: float
     """Cores that the driver and its JVM keep busy for it."""
-    thread: tuple[tuple[float, Moments], ...]
-    """How often, in a second, the loop's thread does what for it."""
+    thread: tuple[float, float, float]
+    """How often, in a second, the loop's thread does something for it; the sums of the times, and of their squares."""
 
     @classmethod
     def of(cls, state: _State) -> _Shown:
         """Return what a stream with this state is to the others."""
         cut = state.cut
         shared = Shared(cut.job(), state.cycle, state.slot.mean)
-        thread = tuple(
-            (1 / (state.closing if phase in OF_WINDOWS else state.cycle), cut.phase(phase)) for phase in THREAD
+        often = [1 / (state.closing if phase in OF_WINDOWS else state.cycle) for phase in THREAD]
+        parts = [cut.phase(phase) for phase in THREAD]
+        thread = (
+            sum(often),
+            sum(each * part.mean for each, part in zip(often, parts, strict=True)),
+            sum(each * part.square for each, part in zip(often, parts, strict=True)),
         )
-        return cls(shared, state.busy(TASKS), state.busy(DRIVER), thread)
+        return cls(shared, state.busy(TASKS, cut), state.busy(DRIVER, cut), thread)
 
 
 class Model:
@@ -181,7 +185,7 @@ class Model:
     def __init__(self, profile: Profile, machine: Machine, tuning: Tuning, rates: Mapping[str, float]) -> None:
         self._profile, self._machine, self._tuning, self._rates = profile, machine, tuning, rates
         self._states = {
-            name: _State(name, stream, self._cutting(name, stream, 0.0), tuning.of(name).trigger_seconds)
+            name: _State(name, stream, self._cutting(name, stream), tuning.of(name).trigger_seconds)
             for name, stream in ((name, each.at(rates[name])) for name, each in profile.streams.items())
         }
 
@@ -213,21 +217,22 @@ class Model:
 
     # ---- streams beside each other
 
-    def _cutting(self, name: str, stream: StreamProfile, busy: float) -> Cutting:
+    def _cutting(self, name: str, stream: StreamProfile) -> Cutting:
         cores = self._machine.cores
-        free = cores * (1 - min(MOST, busy / cores))
-        return Cutting(stream, self._tuning.of(name), cores, free, self._rates[name])
+        return Cutting(stream, self._tuning.of(name), cores, cores, self._rates[name])
 
     def _settle(self, name: str) -> None:
         """Let a stream see the others as they are assumed now."""
         state, slots = self._states[name], self._tuning.slots
         others = [each.shown for other, each in self._states.items() if other != name and each.shown is not None]
-        busy = beside([each.shared for each in others], slots) * sum(each.tasks for each in others)
+        shared = [each.shared for each in others]
+        busy = beside(shared, slots) * sum(each.tasks for each in others)
         if self._machine.shared:
             busy += self._machine.driver + sum(each.driver for each in others)
-        state.cutting = self._cutting(name, state.profile, busy)
-        state.slot = self._slot(state, [each.shared for each in others])
-        state.thread = _thread_wait([part for each in others for part in each.thread])
+        cores = self._machine.cores
+        state.cutting.leave(cores * (1 - min(MOST, busy / cores)))
+        state.slot = self._slot(state, shared)
+        state.thread = _thread_wait([each.thread for each in others])
         state.cycle = cycle(
             self._rates[name],
             0.0,
@@ -245,10 +250,12 @@ class Model:
 
         Where the others are always there, a stream has its turn when they have had theirs.
         """
-        slots, job = self._tuning.slots, state.cut.job().mean
+        slots = self._tuning.slots
         wait = slot_wait(others, slots)
         if len(others) < slots:
             return wait
+        cut = state.cut
+        job = sum(cut.mean(phase) for phase in OF_A_JOB)
         elsewhere = max(0.0, state.cycle - state.slot.mean - job)
         turns = job + sum((other.running + other.waiting) * other.job.mean for other in others)
         return Moments(max(wait.mean, turns / slots - job - elsewhere), wait.variance)
@@ -323,21 +330,26 @@ class Model:
 
     def _loads(self) -> dict[str, float]:
         """Return how busy everything is."""
-        states = list(self._states.values())
-        driver = self._machine.driver + sum(state.busy(DRIVER) for state in states) if self._machine.shared else 0.0
+        states = [(state, state.cut) for state in self._states.values()]
+        driver = self._machine.driver if self._machine.shared else 0.0
+        if self._machine.shared:
+            driver += sum(state.busy(DRIVER, cut) for state, cut in states)
         return {
-            "cores": (sum(state.busy(TASKS) for state in states) + driver) / self._machine.cores,
-            "slots": sum(state.cut.job().mean / state.cycle for state in states) / self._tuning.slots,
-            "stream": max(state.cutting.seconds(state.rows) / state.cycle for state in states),
-            "thread": sum(state.busy(THREAD) for state in states),
-            "sinks": max(state.busy((Phase.DELIVER,)) for state in states),
+            "cores": (sum(state.busy(TASKS, cut) for state, cut in states) + driver) / self._machine.cores,
+            "slots": sum(cut.job().mean / state.cycle for state, cut in states) / self._tuning.slots,
+            "stream": max(state.cutting.seconds(state.rows) / state.cycle for state, _ in states),
+            "thread": sum(state.busy(THREAD, cut) for state, cut in states),
+            "sinks": max(state.busy((Phase.DELIVER,), cut) for state, cut in states),
         }
 
 
-def _thread_wait(parts: Sequence[tuple[float, Moments]]) -> Moments:
+def _thread_wait(others: Sequence[tuple[float, float, float]]) -> Moments:
     """Return the wait for the loop's thread, which does so much for the other streams."""
-    rate = sum(often for often, _ in parts)
-    return queueing(rate, 1.0, mixed(parts)) if rate > 0 else AT_ONCE
+    often, times, squares = (sum(each[place] for each in others) for place in range(3))
+    if often <= 0:
+        return AT_ONCE
+    mean = times / often
+    return queueing(often, 1.0, Moments(mean, max(0.0, squares / often - mean**2)))
 
 
 def _total(phases: Mapping[Phase, Moments], some: tuple[Phase, ...]) -> Moments:

@@ -15,9 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
+from functools import cached_property
 
 from transom.planning.moments import NEVER, Moments
 
@@ -180,22 +178,26 @@ class Shared:
     wait: float = 0.0
     """Mean wait for a slot, seconds."""
 
-    @property
+    @cached_property
     def running(self) -> float:
         """Share of the time in which a job of it runs."""
         return min(1.0, self.job.mean / self.cycle) if self.job.mean > 0 else 0.0
 
-    @property
+    @cached_property
     def waiting(self) -> float:
         """Share of the time in which one waits for a slot."""
         return min(1.0 - self.running, self.wait / self.cycle) if self.cycle > 0 else 0.0
 
 
-def _running(others: Sequence[Shared]) -> npt.NDArray[np.float64]:
-    """Return the chances that none, one, two, ... of the streams run, independent of each other."""
-    chances = np.ones(1)
+def _running(others: Sequence[Shared], most: int) -> list[float]:
+    """Return the chances that none, one, two, ... up to `most` of the streams run, independent of each other."""
+    chances = [1.0] + [0.0] * most
     for other in others:
-        chances = np.convolve(chances, (1 - other.running, other.running))
+        runs = other.running
+        rests = 1 - runs
+        for count in range(most, 0, -1):
+            chances[count] = rests * chances[count] + runs * chances[count - 1]
+        chances[0] *= rests
     return chances
 
 
@@ -203,10 +205,11 @@ def beside(others: Sequence[Shared], slots: int) -> float:
     """Return which share of what the others run can run beside a job, which has one of the slots itself."""
     if len(others) < slots:
         return 1.0
-    chances = _running(others)
-    counts = np.arange(len(chances))
-    running = float(chances @ counts)
-    return float(chances @ np.minimum(counts, slots - 1)) / running if running > 0 else 1.0
+    running = sum(other.running for other in others)
+    if running <= 0:
+        return 1.0
+    unused = sum((slots - 1 - count) * chance for count, chance in enumerate(_running(others, slots - 1)))
+    return max(0.0, slots - 1 - unused) / running
 
 
 def slot_wait(others: Sequence[Shared], slots: int) -> Moments:
@@ -221,11 +224,10 @@ def slot_wait(others: Sequence[Shared], slots: int) -> Moments:
     """
     if len(others) < slots:
         return Moments()
-    chances = _running(others)
-    busy = float(chances[slots:].sum())
-    if busy <= 0:
-        return Moments()
     work = sum(other.running for other in others)
+    busy = max(0.0, 1 - sum(_running(others, slots - 1)))
+    if busy <= 0 or work <= 0:
+        return Moments()
     rest = (
         sum(other.running * other.job.square / other.job.mean for other in others if other.running) / work / 2 / slots
     )

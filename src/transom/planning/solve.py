@@ -3,14 +3,19 @@
 On a machine the settings with the least latency are sought: whole numbers (jobs at once, tasks of a cut) are
 enumerated, the trigger is minimised over by SciPy's bounded search. The trigger of each stream is the same share of its
 limit, so that the least margin over the streams is largest. The smallest machine that suffices is found by bisection,
-as latency falls with the cores; and so is the largest rate that a machine does within the limit.
+as latency falls with the cores.
+
+The largest rate that a machine does within the limit is that of settings which keep it: by false position, as the
+limit over the latency falls nearly on a line where queues decide. Then all others are asked once whether they do more,
+and one that does goes on from there. So each is looked at about once for a machine, and not once for each rate.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from transom.errors import DefinitionError, require_extra
 from transom.model.time import MICROS_PER_SECOND, Micros
@@ -24,14 +29,12 @@ SHARES = (0.05, 0.15, 0.35, 0.8)
 """Triggers, as shares of the limit, that all whole numbers are tried with."""
 REFINED = 2
 """As many of them are then looked at closely."""
-PROMISING = 4
-"""As many of them are looked at where another rate is tried that is near."""
 EACH = 4
 """A plan tells of machines of which each is larger than the one before by one such part, or by one executor."""
 STEPS = 14
 """Steps of the bounded search."""
 EXACT = 0.01
-"""Relative step at which the bisection ends."""
+"""Relative step at which the search for a rate ends."""
 LEAST = 1e-4
 """No rate of a smaller share of the stated one is looked for."""
 LARGEST = 1e6
@@ -72,6 +75,22 @@ class Goal:
     def times(self, factor: float) -> Goal:
         """Return the same with so many times the rates."""
         return replace(self, rates={name: factor * rate for name, rate in self.rates.items()})
+
+
+@dataclass(frozen=True)
+class Division:
+    """How a machine is used; other settings follow from it, rates and limits."""
+
+    slots: int
+    """Jobs at once."""
+    tasks: int
+    """Of a cut."""
+    share: float
+    """The trigger, as a share of the limit."""
+
+    def with_trigger(self, share: float) -> Division:
+        """Return the same with another trigger."""
+        return replace(self, share=share)
 
 
 @dataclass(frozen=True)
@@ -140,19 +159,19 @@ def solve(profile: Profile, goal: Goal, machines: Callable[[int], Machine], most
         DefinitionError: SciPy is not installed.
     """
     require_extra("planning", ("scipy",), "Planning")
-    searches: dict[int, tuple[Search, Choice]] = {}
+    searches: dict[int, Search] = {}
 
-    def on(executors: int) -> tuple[Search, Choice]:
+    def on(executors: int) -> Search:
         if executors not in searches:
-            search = Search(profile, machines(executors))
-            searches[executors] = search, search.best(goal)
+            searches[executors] = Search(profile, machines(executors))
         return searches[executors]
 
-    smallest = first(lambda executors: on(executors)[1].kept, most)
+    smallest = first(lambda executors: on(executors).keeps(goal), most)
     sizes: list[Size] = []
     for executors in told(smallest or most):
-        sizes.append(_size(*on(executors), goal, executors, sizes[-1] if sizes else None))
-    choice = on(smallest or most)[1]
+        kept = smallest is not None and executors >= smallest
+        sizes.append(_size(on(executors), goal, kept, executors, sizes[-1] if sizes else None))
+    choice = on(smallest or most).best(goal)
     return Plan(goal, tuple(sizes), choice, _division(profile, goal, choice.prediction))
 
 
@@ -198,57 +217,84 @@ class Search:
         self._profile, self.machine = profile, machine
         self._known: dict[Hashable, Choice] = {}
         """What was looked at: searches for a trigger, and for a rate, come back to the same settings."""
+        self._order = [Division(*each, share) for each in self._whole_numbers() for share in SHARES]
+        """All that is tried, what was best last time first."""
 
     def best(self, goal: Goal) -> Choice:
         """Return the settings with the least ratio of latency to limit."""
-        return self._among(goal, list(self._whole_numbers()), REFINED)[0]
+        return min((choice for _, choice in self._tried(goal)), key=lambda each: each.ratio)
 
-    def _among(self, goal: Goal, some: Sequence[tuple[int, int]], refined: int) -> tuple[Choice, list[tuple[int, int]]]:
-        """Return the best settings with some whole numbers, and these numbers, the most promising first.
+    def keeps(self, goal: Goal) -> bool:
+        """Tell whether some settings keep the limit."""
+        return self._some(goal) is not None
 
-        Args:
-            goal: Rates and limits.
-            some: Slots and tasks.
-            refined: With so many of them the best trigger is looked for.
-        """
-        tried = [
-            (min((self._choice(goal, *each, share) for share in SHARES), key=lambda one: one.ratio), each)
-            for each in some
-        ]
-        tried.sort(key=lambda one: one[0].ratio)
-        ranked = [each for _, each in tried]
-        choices = [tried[0][0], *(self._refined(goal, *each) for each in ranked[:refined])]
-        return min(choices, key=lambda each: each.ratio), ranked
+    def _some(self, goal: Goal, first: Division | None = None) -> tuple[Division, Choice] | None:
+        """Return settings that keep the limit, the first that are found; those around a division are tried first."""
+        near = self._refined(goal, first) if first is not None else ()
+        return next((each for each in chain(near, self._tried(goal)) if each[1].kept), None)
+
+    def _tried(self, goal: Goal) -> Iterator[tuple[Division, Choice]]:
+        """Yield all settings that are tried: first those with some triggers, then the best of them with others."""
+        found = []
+        for division in self._order:
+            found.append((division, self._choice(goal, division)))
+            yield found[-1]
+        found.sort(key=lambda each: each[1].ratio)
+        self._order = [division for division, _ in found]
+        leading = {(each.slots, each.tasks): each for each in reversed(self._order)}
+        for division in sorted(leading.values(), key=self._order.index)[:REFINED]:
+            yield from self._refined(goal, division)
 
     def largest(self, goal: Goal, low: float, high: float) -> tuple[float, Choice | None]:
-        """Return the largest factor of the rates within the limit, by bisection.
+        """Return the largest factor of the rates within the limit.
 
         Args:
             goal: Rates and limits.
-            low: A factor that is known to be within, or 0.
-            high: Where to look first; raised, each time by twice as much, until it is out of reach.
+            low: A factor that should be within, or 0.
+            high: Where to look first.
 
         Returns:
             The factor, 0 if no rate is within the limit, and the settings for it.
         """
-        if low == 0 and not self.best(goal.times(LEAST)).kept:
+        factors = [high, low, LEAST] if low > 0 else [LEAST]
+        factor, found = next(((each, some) for each in factors if (some := self._some(goal.times(each)))), (0.0, None))
+        if found is None:
             return 0.0, None
-        low, every = max(low, LEAST), list(self._whole_numbers())
-        within, ranked = self._among(goal.times(low), every, REFINED)
         while True:
-            while high < LARGEST:
-                choice, order = self._among(goal.times(high), every, REFINED)
-                if not choice.kept:
-                    break
-                low, high, within, ranked = high, high + 2 * max(high - low, high * EXACT), choice, order
-            while high - low > EXACT * high:
-                middle = (low + high) / 2
-                choice, _ = self._among(goal.times(middle), ranked[:PROMISING], 1)
-                low, high, within = (middle, high, choice) if choice.kept else (low, middle, within)
-            # Other whole numbers may do a little more.
-            high = low * (1 + 2 * EXACT)
-            if high >= LARGEST or not self.best(goal.times(high)).kept:
+            division, choice = found
+            factor, choice = self._reach(goal, division, factor, choice, high)
+            # Other settings may do a little more.
+            high = factor * (1 + 2 * EXACT)
+            if high >= LARGEST or (found := self._some(goal.times(high), division)) is None:
+                return factor, choice
+            factor, high = high, high * (1 + 2 * EXACT)
+
+    def _reach(self, goal: Goal, division: Division, low: float, within: Choice, high: float) -> tuple[float, Choice]:
+        """Return the largest factor at which a division keeps the limit, by false position, and the settings for it.
+
+        Args:
+            goal: Rates and limits.
+            division: Of the machine.
+            low: A factor at which it does.
+            within: The settings for that.
+            high: Where to look first; raised, each time by twice as much, until it is out of reach.
+        """
+        high = max(high, low * (1 + EXACT))
+        while (beyond := self._choice(goal.times(high), division)).kept:
+            low, high, within = high, high + 2 * max(high - low, high * EXACT), beyond
+            if low >= LARGEST:
                 return low, within
+        over, under = 1 / within.ratio - 1, 1 / beyond.ratio - 1
+        while high - low > EXACT * high:
+            # A little beyond the crossing of the line, so that both ends come near.
+            part = min(0.9, max(0.1, over / (over - under) + EXACT / 4))
+            middle = low + part * (high - low)
+            choice = self._choice(goal.times(middle), division)
+            if choice.kept:
+                low, within, over, under = middle, choice, 1 / choice.ratio - 1, under / 2
+            else:
+                high, under, over = middle, 1 / choice.ratio - 1, over / 2
+        return low, within
 
     def _whole_numbers(self) -> Iterator[tuple[int, int]]:
         cores, streams = self.machine.cores, len(self._profile.streams)
@@ -260,31 +306,35 @@ class Search:
                     if tasks <= min(parts, 2 * cores):
                         yield slots, tasks
 
-    def _refined(self, goal: Goal, slots: int, tasks: int) -> Choice:
-        """Return the best trigger for some whole numbers."""
+    def _refined(self, goal: Goal, division: Division) -> list[tuple[Division, Choice]]:
+        """Return what comes of other triggers, down to the best one."""
         from scipy.optimize import minimize_scalar  # only here, as it takes half a second
 
-        found = minimize_scalar(
-            lambda share: min(1e9, self._choice(goal, slots, tasks, math.exp(share)).ratio),
-            bounds=(math.log(0.01), 0.0),
-            method="bounded",
-            options={"maxiter": STEPS, "xatol": 0.02},
-        )
-        return self._choice(goal, slots, tasks, math.exp(float(found.x)))
+        found = []
 
-    def _choice(self, goal: Goal, slots: int, tasks: int, share: float) -> Choice:
+        def ratio(share: float) -> float:
+            other = division.with_trigger(math.exp(share))
+            found.append((other, self._choice(goal, other)))
+            return min(1e9, found[-1][1].ratio)
+
+        minimize_scalar(
+            ratio, bounds=(math.log(0.01), 0.0), method="bounded", options={"maxiter": STEPS, "xatol": 0.02}
+        )
+        return found
+
+    def _choice(self, goal: Goal, division: Division) -> Choice:
         """Return what comes of cuts that take a share of the limit to come, and are divided into so many tasks."""
         widest = max(goal.limits.values())
         streams = {}
         for name, stream in self._profile.streams.items():
             limit = min(self._limits_behind(name, goal), default=widest)
-            looks = max(1, round(share * limit * MICROS_PER_SECOND / POLL))
+            looks = max(1, round(division.share * limit * MICROS_PER_SECOND / POLL))
             trigger = looks * POLL
             rows = goal.rates[name] * max(trigger / MICROS_PER_SECOND, stream.piece)
             # Half a task less: so cuts that are a little larger or smaller have as many tasks.
-            per_task = max(1, math.ceil(rows / max(0.5, tasks - 0.5)))
-            streams[name] = StreamTuning(trigger, None, per_task, min(tasks, self.machine.cores))
-        return self.with_settings(goal, Tuning(slots, streams))
+            per_task = max(1, math.ceil(rows / max(0.5, division.tasks - 0.5)))
+            streams[name] = StreamTuning(trigger, None, per_task, min(division.tasks, self.machine.cores))
+        return self.with_settings(goal, Tuning(division.slots, streams))
 
     def with_settings(self, goal: Goal, tuning: Tuning) -> Choice:
         """Return what comes of some settings."""
@@ -316,14 +366,15 @@ class Search:
         return self._profile.streams[name].residuals.quantile(result, goal.share)
 
 
-def _size(search: Search, choice: Choice, goal: Goal, executors: int, smaller: Size | None) -> Size:
-    """Return the most that a machine can do, given what a smaller one can."""
+def _size(search: Search, goal: Goal, kept: bool, executors: int, smaller: Size | None) -> Size:
+    """Return the most that a machine can do, given whether it does what is asked, and what a smaller one can."""
     before = smaller.factor if smaller is not None else 0.0
-    low = max(before, 1.0 if choice.kept else 0.0)
-    high = low * (1 + 2 * (executors / smaller.executors - 1)) if smaller is not None and before > 0 else 1.25
-    factor, within = search.largest(goal, low, high if choice.kept else min(1.0, high))
+    low = max(before, 1.0 if kept else 0.0)
+    high = low * executors / smaller.executors if smaller is not None and before > 0 else 1.25
+    factor, within = search.largest(goal, low, high if kept else min(1.0, high))
+    size = Size(executors, search.machine.cores, factor, within or search.best(goal))
     search.forget()
-    return Size(executors, search.machine.cores, factor, within or choice)
+    return size
 
 
 def _division(profile: Profile, goal: Goal, prediction: Prediction) -> dict[str, float]:
