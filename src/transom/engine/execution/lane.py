@@ -22,13 +22,15 @@ from transom.engine.spark.compile import Compiled
 from transom.engine.spark.jobs import CutPartials, CutStats
 from transom.engine.spark.lane import lane_plan
 from transom.engine.spark.laneplan import LanePlan
+from transom.engine.spark.lanesettings import setting_of
 from transom.engine.spark.plan import StreamPlan
 from transom.engine.spark.programs import OnlySparkError
 from transom.engine.streams.cuts import CutJob
 from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.stream import RunningStream
 from transom.failures import classify, require_blame
-from transom.native.values import UncertainError, is_moment, is_readable
+from transom.model.sessions import is_connect
+from transom.native.values import UncertainError, is_readable
 from transom.sources.base import ARRIVAL, PARTITION, Source
 from transom.sources.filesets.source import FileSource, Lines
 from transom.sources.inmemory import MemorySource
@@ -71,13 +73,11 @@ def known_plan(session: SparkSession, definition: StreamDefinition, compiled: Co
     reads_files = isinstance(source, FileSource) and source.has_plain_lines
     if not reads_files and not _has_rows(source):
         raise OnlySparkError(f"it reads {source.describe()}")
+    if not is_connect(session) and (setting := setting_of(session, ["json"] if reads_files else [])):
+        raise OnlySparkError(f"only Spark knows what {setting} changes")
     plan = lane_plan(session, definition.schema, definition.rows, compiled)
     if reads_files and (unknown := [f"{f.name} ({f.type})" for f in plan.columns if not is_readable(f.type)]):
         raise OnlySparkError(f"only Spark reads {', '.join(unknown)}")
-    policy = "spark.sql.legacy.timeParserPolicy"
-    legacy = str(session.conf.get(policy)).upper() == "LEGACY"
-    if reads_files and legacy and any(is_moment(each.type) for each in plan.columns):
-        raise OnlySparkError(f"only Spark reads times where {policy} is LEGACY")
     return plan
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import gc
 import io
+import os
 import pickle
 import re
 import zlib
@@ -97,8 +98,8 @@ def answer(asked: Asked, parts: Sequence[Part]) -> bytes:
     for part in parts:
         mine = Gathering(job.plan, asked.ahead, asked.partitions)
         try:
-            if not may_read(part.path):
-                raise UncertainError(f"what the name of {part.path} says")
+            if not may_read(part.path) or has_checksum(part.path):
+                raise UncertainError(f"what the name of {part.path} says, or a checksum beside it")
             for block in lines_of(part):
                 rows = job.reader.read(block)
                 if rows is None:
@@ -221,6 +222,12 @@ def may_read(path: str) -> bool:
     [True, True, True, True, False, False]
     """
     return _READ.search(path) is not None
+
+
+def has_checksum(path: str) -> bool:
+    """Tell whether a file has a checksum beside it, as what Spark writes has: a file that does not fit is damaged."""
+    directory, name = os.path.split(path)
+    return os.path.exists(os.path.join(directory, f".{name}.crc"))
 
 
 def lines_of(part: Part, size: int = BLOCK) -> Iterator[memoryview]:

@@ -105,6 +105,7 @@ def reader_of(spark: SparkSession) -> Reader:
     return Reader(str(spark.conf.get("spark.sql.session.timeZone")))
 
 
+_SPARKS = "org.apache.spark.sql."
 _WITH_MODE = ("Cast", "Add", "Subtract", "Multiply", "Divide", "Remainder", "Pmod", "IntegralDivide")
 
 
@@ -157,8 +158,9 @@ def _arrow_type(spark_type: str, zone: str) -> pa.DataType:
 
 
 def class_of(node: Any) -> str:
-    """Return the name of the class of a node of a plan or an expression."""
-    return str(node.getClass().getSimpleName())
+    """Return the name of the class of a node of a plan or an expression, with its package if it is not Spark's own."""
+    name = str(node.getClass().getName())
+    return name.rpartition(".")[2].rpartition("$")[2] or name if name.startswith(_SPARKS) else name
 
 
 def each_of(sequence: Any) -> list[Any]:
