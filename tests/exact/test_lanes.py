@@ -157,8 +157,8 @@ def test_files_with_odd_lines_are_judged_by_spark(
     monkeypatch.setattr(lane, "PART_BYTES", 700)
     monkeypatch.setattr(lane, "TASK_BYTES", 2_000)
     monkeypatch.setattr(splits, "BLOCK", 500)
-    wanted, by_spark = outcome(interpreted, tmp_path / "spark", data, lane="spark", max_rows_per_cut=90)
-    found, stream = outcome(interpreted, tmp_path / "auto", data, lane="auto", max_rows_per_cut=90)
+    wanted, by_spark = outcome(interpreted, tmp_path / "spark", data, lane="spark", max_rows_per_cut=200)
+    found, stream = outcome(interpreted, tmp_path / "auto", data, lane="auto", max_rows_per_cut=200)
     assert found == wanted
     assert (by_spark.native_cuts, by_spark.judged_files) == (0, 0)
     assert stream.native_cuts > 0

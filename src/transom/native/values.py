@@ -19,6 +19,7 @@ _IS_MOMENT = (
     r"(Z|[+-](0[0-9]|1[0-7]):[0-5][0-9])$"
 )
 """Times with their offset, so that they are the same moments in every session."""
+_IS_DATE = r"^[1-9][0-9]{3}-[01][0-9]-[0-3][0-9]$"
 _ZERO, _NINE, _MINUS = b"09-"
 
 
@@ -28,7 +29,8 @@ class UncertainError(Exception):
 
 def is_readable(kind: pa.DataType) -> bool:
     """Tell whether values of a type are read here; others are Spark's."""
-    return bool(pa.types.is_string(kind) or pa.types.is_boolean(kind) or _is_number(kind) or is_moment(kind))
+    plain = pa.types.is_string(kind) or pa.types.is_boolean(kind) or pa.types.is_date32(kind)
+    return bool(plain or _is_number(kind) or pa.types.is_decimal128(kind) or is_moment(kind))
 
 
 def is_moment(kind: pa.DataType) -> bool:
@@ -51,6 +53,9 @@ def certain_values(part: Part, piece: pa.StringArray, kind: pa.DataType) -> pa.A
         if is_moment(kind):
             _expect(found, _IS_MOMENT)
             return _cast(found, kind)
+        if pa.types.is_date32(kind):
+            _expect(found, _IS_DATE)
+            return _cast(found, kind)
         if not pa.types.is_string(kind):
             raise UncertainError
         return found
@@ -59,7 +64,7 @@ def certain_values(part: Part, piece: pa.StringArray, kind: pa.DataType) -> pa.A
         found = pc.if_else(nulls, pa.scalar(None, pa.string()), found)
     if found.null_count == len(found):
         return pa.nulls(len(found), kind)
-    if pa.types.is_string(kind) or is_moment(kind):
+    if pa.types.is_string(kind) or pa.types.is_date32(kind) or is_moment(kind):
         raise UncertainError  # of a number it makes what its parser would write, or some moment
     if pa.types.is_boolean(kind):
         true = pc.equal(found, "true")
@@ -68,6 +73,9 @@ def certain_values(part: Part, piece: pa.StringArray, kind: pa.DataType) -> pa.A
         return true
     if pa.types.is_float64(kind):
         return _doubles(found)
+    if pa.types.is_decimal128(kind):
+        _expect(found, _decimals(kind))
+        return _cast(found, kind)
     return _integers(found, kind)
 
 
@@ -145,6 +153,13 @@ def _doubles(texts: pa.StringArray) -> pa.Array:
     if not pc.all(pc.is_finite(found)).as_py() or pc.max(pc.binary_length(texts)).as_py() > LONGEST_LITERAL:
         raise UncertainError
     return found
+
+
+def _decimals(kind: pa.Decimal128Type) -> str:
+    """Return what numbers look like that a type holds as they are; others are rounded, or out of range."""
+    whole, behind = kind.precision - kind.scale, kind.scale
+    before = rf"(0|[1-9][0-9]{{0,{whole - 1}}})" if whole else "0"
+    return rf"^-?{before}(\.[0-9]{{1,{behind}}})?$" if behind else rf"^-?{before}$"
 
 
 def _expect(texts: pa.StringArray, pattern: str) -> None:
