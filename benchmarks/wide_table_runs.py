@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -185,7 +185,7 @@ class Bed:
 
 
 def _files(work: Path) -> list[Path]:
-    return [path for path in (work / "results").glob("*/*.parquet") if not path.name.startswith((".", "_"))]
+    return shown((work / "results").glob("*/*.parquet"))
 
 
 @cache
@@ -195,23 +195,33 @@ def _newest(path: Path) -> int:
     return int(starts.cast("int64").as_py())
 
 
+def shown(paths: Iterable[Path]) -> list[Path]:
+    """Return the files that Spark reads: not those that are being written."""
+    return [path for path in paths if not path.name.startswith((".", "_"))]
+
+
 def wrong(work: Path, sources: Sequence[str], queries: Sequence[str], workload: str) -> list[str]:
     """Return in which way results differ from those of one Spark batch over the files of all sites."""
     from pyspark.sql import SparkSession
 
+    without = [site for site in sources if not shown((work / site).glob("*.parquet"))]
+    found = [f"{workload}: {site} has no rows" for site in without]
+    if len(without) == len(sources):
+        return found
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     session = builder.config("spark.sql.session.timeZone", "UTC").config("spark.driver.memory", "2g").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     try:
-        found, names = [], list(aggregates_of(workload))
+        names = list(aggregates_of(workload))
         values = ["count(*) n"]
         for name in names[1:]:
             column, what = name.rsplit("_", 1)
             values.append(f"{what}({column}) {name}")
-        rows = session.read.schema(schema_of(workload)).parquet(*[str(work / site) for site in sources])
+        there = [str(work / site) for site in sources if site not in without]
+        rows = session.read.schema(schema_of(workload)).parquet(*there)
         rows.createOrReplaceTempView("rows")
         for number, query in enumerate(queries):
-            if not any((work / "results" / query).glob("*.parquet")):
+            if not shown((work / "results" / query).glob("*.parquet")):
                 found.append(f"{workload}, {query}: there are no results")
                 continue
             number_of = f"div {WINDOW * 1_000_000} w"

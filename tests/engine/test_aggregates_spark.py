@@ -193,6 +193,7 @@ def merged(frame: Any, aggregates: list[Aggregate], keys: list[int], ansi: bool)
     for index, primitive in enumerate(primitives):
         mine = {n: table[a].combine_chunks() for a, n, _, _ in columns if a.startswith(f"p{index}_")}
         types[primitive] = {name: column.type for name, column in mine.items()}
+        assert primitive.flaw(mine) == ""
         state = reduce_slots(primitive, primitive.decode(mine), slots, len(keys), types[primitive])
         stored = primitive.encode(state, types[primitive])
         assert {name: column.type for name, column in stored.items()} == types[primitive]

@@ -12,6 +12,7 @@ from transom.errors import JobChangedError
 from transom.windows.components import ROWS
 
 SUMS = {name: tm.sum(name).primitives[0] for name in "abc"}
+NAMES = [ROWS.key, *(each.key for each in SUMS.values())]
 
 
 def partials(names: str, keys: tuple[str, ...] = ("zone",), kind: pa.DataType | None = None) -> pa.Table:
@@ -28,6 +29,7 @@ def partials(names: str, keys: tuple[str, ...] = ("zone",), kind: pa.DataType | 
 @pytest.mark.parametrize(
     ("tables", "held"),
     [
+        ([partials("ab"), partials("ba", ("zone", "kind"))], "ab"),
         ([partials("ab"), partials("ba")], "ab"),
         ([partials("cab"), partials("abc"), partials("ba")], "ab"),
         ([partials("ab", ("zone", "kind")), partials("ba", ("kind", "zone"))], "ab"),
@@ -36,7 +38,7 @@ def partials(names: str, keys: tuple[str, ...] = ("zone",), kind: pa.DataType | 
     ],
 )
 def test_states_go_by_what_they_are(tables: list[pa.Table], held: str) -> None:
-    whole = PartialTable.of(together(tables))
+    whole = PartialTable.of(together(tables, ["zone"], NAMES))
     assert whole.contents.primitives == (ROWS.key, *(SUMS[name].key for name in held))
     for number, name in enumerate(held, 1):
         column = whole.table.column(state_name(number, "sum")).to_pylist()
@@ -44,7 +46,13 @@ def test_states_go_by_what_they_are(tables: list[pa.Table], held: str) -> None:
     assert whole.table.column("zone").to_pylist() == ["x"] * len(tables)
 
 
-@pytest.mark.parametrize("other", [partials("ba", ("zone", "kind")), partials("ba", kind=pa.float64())])
-def test_what_does_not_go_together_is_said(other: pa.Table) -> None:
+def test_what_nobody_needs_is_left_out_where_tables_differ() -> None:
+    extra = partials("cab").append_column("extra", pa.array([7]))
+    whole = PartialTable.of(together([partials("abc"), extra], ["zone"], {ROWS.key, SUMS["a"].key}))
+    assert whole.contents.primitives == (ROWS.key, SUMS["a"].key)
+    assert set(whole.table.column_names) == {PANE, "zone", "_s0_count", "_s1_sum"}
+
+
+def test_what_does_not_go_together_is_said() -> None:
     with pytest.raises(JobChangedError, match="have the columns"):
-        together([partials("ab"), other])
+        together([partials("ab"), partials("ba", kind=pa.float64())], ["zone"], NAMES)

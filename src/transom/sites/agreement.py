@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from transom.engine.partials.tables import PANE, TAG, PartialTable, state_name, store_table
+from transom.engine.state.stores import StoreShape
 from transom.engine.streams.sending import FlowSender
-from transom.engine.streams.stream import RunningStream
 from transom.errors import SiteError, TransomError
+from transom.model.time import FIRST_EVENT, LAST_EVENT, LONGEST
 from transom.widearea.bodies import from_body, to_body
+from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.aggregates.lasting import primitive_of
+from transom.windows.components import ROWS
 from transom.windows.panes import Grid
 from transom.windows.store import PaneStore
 
@@ -31,48 +34,83 @@ def partials_in(body: bytes) -> PartialTable | None:
         SiteError: It holds something else.
     """
     table = from_body(body)
-    if table is None:
+    if table is None or not table.num_rows:
         return None
+    names = table.schema.names
     try:
         found = PartialTable.of(table)
-        moments = table.schema.field(PANE).type
     except (TransomError, *_NONE) as error:
         raise SiteError(f"A parcel holds a table that is not one of partials: {error!r}.") from error
-    if moments != pa.int64() or table.column(PANE).null_count:
+    origin, held = found.contents.origin, found.contents.primitives
+    texts = (origin.branch, origin.only, *origin.keys, *found.contents.conditions)
+    if not all(isinstance(each, str) for each in texts):
+        raise SiteError("A parcel holds partials of which it does not say where they are from.")
+    if TAG in names or len(set(names)) < len(names) or len(set(held)) < len(held):
+        raise SiteError("A parcel holds partials of several kinds.")
+    if PANE not in names or table.schema.field(PANE).type != pa.int64() or table.column(PANE).null_count:
         raise SiteError("A parcel holds partials without times.")
+    first, last = pc.min_max(table.column(PANE)).as_py().values()
+    if not FIRST_EVENT - LONGEST <= first <= last <= LAST_EVENT:
+        raise SiteError(f"A parcel holds partials of times from {first} to {last}, microseconds.")
     return found
 
 
-def difference(stream: RunningStream, found: PartialTable) -> str:
-    """Return in which way partials that came are others than those of a stream here; empty if they are alike.
+def difference(shapes: Sequence[StoreShape], found: PartialTable) -> str:
+    """Return in which way partials that came are others than those of some stores here; empty if they are alike.
 
     It depends on the schema alone, which also says what is in them.
     """
-    if not stream.compiled.stores:
-        return ""
-    _, origin, *_ = stream.compiled.stores[0]
     contents, schema = found.contents, found.table.schema
-    if not contents.serves(origin):
-        return (
-            f"It has rows of {contents.origin.name} with {contents.conditions}, and {origin.name} is made here; the "
-            "jobs, or the versions of Spark, differ."
-        )
-    types: dict[str, Any] = {}
-    for _, _, keys, primitives in stream.compiled.stores:
-        types.update({name: keys.field(name).type for name in keys.names})
-        missing = [primitive.key for primitive in primitives if primitive.key not in contents.primitives]
-        if missing:
-            return f"It lacks {', '.join(missing)}."
+    for _, origin, keys, _ in shapes:
+        if contents.direct or not contents.serves(origin):
+            return (
+                f"It has rows of {contents.origin.name} with {contents.conditions}, and {origin.name} is made here; "
+                "the jobs, or the versions of Spark, differ."
+            )
+        if missing := [name for name in keys.names if name not in schema.names]:
+            return f"It lacks the columns {', '.join(missing)}."
+        if wrong := [name for name in keys.names if schema.field(name).type != keys.field(name).type]:
+            return f"Its columns {', '.join(wrong)} have other types than here."
+    for primitive, types in _kept(shapes).items():
+        if primitive.key not in contents.primitives:
+            return f"It lacks {primitive.key}."
+        there = {name: column.type for name, column in found.columns_of(primitive.key).items()}
+        if there != dict(types):
+            return f"Its states {primitive.key} are {_told(there)}, and {_told(types)} here."
+    return ""
+
+
+def flaw(shapes: Sequence[StoreShape], found: PartialTable) -> str:
+    """Return what no rows make, of the values of partials in which `difference` found none; empty if there is nothing.
+
+    Who has a certificate may have damaged memory, or another program: what was merged cannot be taken out again.
+    """
+    return _flaw(found, {primitive: primitive.key for primitive in _kept(shapes)})
+
+
+def _kept(shapes: Sequence[StoreShape]) -> dict[Primitive, Types]:
+    """Return all that is kept in some stores; how many rows there are is always needed, to count late ones."""
+    kept: dict[Primitive, Types] = {ROWS: {"count": pa.int64()}}
+    for _, _, _, primitives in shapes:
+        kept.update(primitives)
+    return kept
+
+
+def _flaw(found: PartialTable, names: Mapping[Primitive, str]) -> str:
+    """Return what no rows make of the states of some primitives, given their lasting names; empty for nothing."""
+    for primitive, name in names.items():
+        columns = found.columns_of(name)
         try:
-            PartialTable(found.table.slice(0, 0), contents).states({each: each.key for each in primitives}, primitives)
-        except TransomError as error:
-            return error.message
-        except _NONE as error:
-            return f"Its columns are not those of states: {error!r}."
-    if missing := [name for name in types if name not in schema.names]:
-        return f"It lacks the columns {', '.join(missing)}."
-    wrong = [name for name, kind in types.items() if schema.field(name).type != kind]
-    return f"Its columns {', '.join(wrong)} have other types than here." if wrong else ""
+            if wrong := primitive.flaw(columns):
+                return f"Its states {name} are damaged: {wrong}."
+            primitive.decode(columns)
+        except Exception as error:  # libraries raise what they like
+            return f"Its states {name} are damaged: {error!r}."
+    return ""
+
+
+def _told(types: Types) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in types.items())
 
 
 def merged(gathered: FlowSender, bodies: Iterable[bytes]) -> bytes:
@@ -82,6 +120,10 @@ def merged(gathered: FlowSender, bodies: Iterable[bytes]) -> bytes:
         SiteError: They cannot be read, or differ from what is made here.
     """
     tables = [found for body in bodies if (found := partials_in(body)) is not None]
+    shapes = [gathered.shape]
+    for each in tables:
+        if wrong := difference(shapes, each) or flaw(shapes, each):
+            raise SiteError(f"What sites send of the flow {gathered.flow!r} cannot be merged: {wrong}")
     try:
         return to_body(gathered.merged(tables))
     except TransomError as error:
@@ -103,16 +145,16 @@ def merged_alike(flow: str, bodies: Iterable[bytes]) -> bytes:
         return b""
     contents, schema = tables[0].contents, tables[0].table.schema
     alike = all(each.contents == contents and each.table.schema.equals(schema) for each in tables)
-    if not alike or contents.direct or contents.absent or TAG in schema.names or len(contents.conditions) > 1:
+    if not alike or contents.direct or contents.absent or len(contents.conditions) > 1:
         raise SiteError(f"What sites send of the flow {flow!r} is not of one kind.", "Let it go straight.")
     try:
         names = {primitive_of(key): key for key in contents.primitives}
-        if len(names) < len(contents.primitives):
-            raise ValueError("it has states twice")
         types = {primitive: _types(schema, number) for number, primitive in enumerate(names)}
         keys = pa.schema([each for each in schema if each.name != PANE and not re.match(r"_s\d+_", each.name)])
         store = PaneStore(AS_THEY_ARE, keys, types)
         for each in tables:
+            if wrong := _flaw(each, names):
+                raise ValueError(wrong)
             store.add(each.panes(), each.table, each.states(names, types))
         return to_body(store_table(store, replace(contents.origin, condition=contents.conditions[0])))
     except (TransomError, *_NONE) as error:

@@ -268,6 +268,8 @@ class LinkPacking:
             schema = got.schemas.get(number)
             if schema is None:
                 return None
+            if PANE not in schema.names or len(set(schema.names)) < len(schema.names):
+                raise damaged("its columns are not those of partials")
             table = self._rows(Reader(columns, plain[at + told :], self.most // 8), schema, rows, number, got)
             if table is None:
                 return None

@@ -9,7 +9,7 @@ import pyarrow as pa
 from transom.engine.loop.loop import Loop
 from transom.errors import SiteError
 from transom.model.time import Micros
-from transom.sites.agreement import difference, partials_in
+from transom.sites.agreement import difference, flaw, partials_in
 from transom.sites.arriving import ArrivingSource
 from transom.sites.flows import FlowDefinition
 from transom.sites.status import left_out
@@ -47,6 +47,8 @@ class Receiving:
         """By flow, the last schema of partials that were found to be those that are made here."""
         self._missing: dict[str, frozenset[Site]] = {}
         """By flow, the sites without which windows go on, as people were told last."""
+        self._noted: dict[tuple[str, Site], str] = {}
+        """By flow and neighbour that brought it, why its last parcel was refused, as people were told."""
         self._loop: Loop
 
     def begin(self, loop: Loop, check: Callable[[], None]) -> None:
@@ -99,11 +101,22 @@ class Receiving:
         for parcel, via in arrivals:
             if parcel.flow in self.sources:
                 self.sources[parcel.flow].came(part.site for part in parcel.parts)
-            if (refusal := self._refused(parcel)) is not None:
+            refusal = self._refused(parcel)
+            self._tell_refused(parcel, via, refusal)
+            if refusal is not None:
                 self._carrier.answer(via, refusal)
             else:
                 self._do(self._receivers[parcel.flow].received(parcel, via, now), parcel.flow)
                 self._tell_losses(parcel.flow)
+
+    def _tell_refused(self, parcel: Parcel, via: Site, refusal: Refusal | None) -> None:
+        """Tell people that nothing of a flow is taken from a neighbour, once while it stays the same."""
+        about = parcel.flow, via
+        if refusal is None:
+            self._noted.pop(about, None)
+        elif not refusal.reason.passes and self._noted.get(about) != refusal.detail:
+            self._noted[about] = refusal.detail
+            self._journal.note(f"a parcel of the flow {parcel.flow!r} from {via} is refused: {refusal.detail}")
 
     def _tell_losses(self, flow: str) -> None:
         """Tell people what was lost and accepted."""
@@ -139,9 +152,11 @@ class Receiving:
         except SiteError as error:
             return Refusal.of(parcel, Reason.DAMAGED, detail=error.message)
         if found is not None and not self._are_known(parcel.flow, found.table.schema):
-            if different := difference(stream, found):
+            if different := difference(stream.compiled.stores, found):
                 return Refusal.of(parcel, Reason.FLOW, detail=different)
             self._alike[parcel.flow] = found.table.schema
+        if found is not None and (wrong := flaw(stream.compiled.stores, found)):
+            return Refusal.of(parcel, Reason.DAMAGED, detail=wrong)
         return None
 
     def _are_known(self, flow: str, schema: pa.Schema) -> bool:

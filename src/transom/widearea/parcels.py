@@ -254,12 +254,12 @@ class Reason(StrEnum):
     FLOW = "flow"
     """The flow is not known, does not belong to the site, or has other columns."""
     DAMAGED = "damaged"
-    """It cannot be read."""
+    """It cannot be read, or holds what no rows make."""
 
     @property
     def passes(self) -> bool:
         """Whether sending again, or apart, helps without anybody's doing."""
-        return self in (Reason.OVERLAP, Reason.AHEAD, Reason.FULL, Reason.DAMAGED)
+        return self in (Reason.OVERLAP, Reason.AHEAD, Reason.FULL)
 
     @property
     def remedy(self) -> str:
@@ -277,6 +277,10 @@ _REMEDIES = {
     Reason.LOST: f"Give the destination its newest checkpoint back; or run it {_ACCEPT}",
     Reason.BEHIND: (f"Give the site its newest checkpoint back; or run both, the site and the destination, {_ACCEPT}"),
     Reason.FLOW: "Run the same job at both sites.",
+    Reason.DAMAGED: (
+        "Run the same version of Transom at both sites; if they do, memory or disk of the site that sends it is "
+        f"damaged: give it a new checkpoint, and run the destination {_ACCEPT}"
+    ),
 }
 
 

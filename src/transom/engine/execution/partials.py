@@ -41,7 +41,9 @@ def take_partials(source: PartialSource, job: CutJob) -> CutOutcome:
         taken.append(Taken(brought.cuts, mine))
         if brought.table is not None:
             tables.append(brought.table)
-    whole = (together(tables),) if tables else ()
+    keys = dict.fromkeys(name for _, _, schema, _ in job.compiled.stores for name in schema.names)
+    names = {ROWS.key, *(each.key for _, _, _, primitives in job.compiled.stores for each in primitives)}
+    whole = (together(tables, keys, names),) if tables and queries else ()
     return CutOutcome(cut, whole, stats, failures=failed, late=dict(late), taken=tuple(taken), anew=anew)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -72,19 +72,17 @@ class PartialTable:
         Raises:
             JobChangedError: What the table holds is not exactly of these types.
         """
-        position = {name: i for i, name in enumerate(self.contents.primitives)}
         found: dict[Primitive, State] = {}
         for primitive, name in wanted.items():
-            if name not in position:
-                continue
-            prefix = state_name(position[name], "")
-            columns = {
-                column.removeprefix(prefix): _array(self.table.column(column))
-                for column in self.table.column_names
-                if column.startswith(prefix)
-            }
-            found[primitive] = primitive.decode(_as_now(columns, types.get(primitive, {}), name))
+            if name in self.contents.primitives:
+                found[primitive] = primitive.decode(_as_now(self.columns_of(name), types.get(primitive, {}), name))
         return found
+
+    def columns_of(self, name: str) -> dict[str, pa.Array]:
+        """Return the columns of the states of a primitive that it has, given its lasting name."""
+        prefix = state_name(self.contents.primitives.index(name), "")
+        columns = [column for column in self.table.column_names if column.startswith(prefix)]
+        return {column.removeprefix(prefix): _array(self.table.column(column)) for column in columns}
 
     def panes(self) -> Times:
         """Return the start of each row's pane."""
@@ -139,10 +137,15 @@ def partial_table(
     return describe_table(pa.table(columns), note)
 
 
-def together(tables: Sequence[pa.Table]) -> pa.Table:
+def together(tables: Sequence[pa.Table], keys: Collection[str], names: Collection[str]) -> pa.Table:
     """Return tables of partials, each of other rows, one behind the other.
 
     Columns are told by what they hold: who makes partials numbers states by the order of the aggregates in its job.
+
+    Args:
+        tables: At least one.
+        keys: The columns of keys that are needed, which all have; where they differ, others are left out.
+        names: The same of states, by lasting names of their primitives.
 
     Raises:
         JobChangedError: They have other keys, or states of other types.
@@ -150,9 +153,8 @@ def together(tables: Sequence[pa.Table]) -> pa.Table:
     first, *others = map(PartialTable.of, tables)
     if not all(each.table.schema.equals(first.table.schema, check_metadata=True) for each in others):
         held = [each.contents.primitives for each in others]
-        shared = [name for name in first.contents.primitives if all(name in names for names in held)]
-        mine = _numbered(first, shared)
-        theirs = [_numbered(each, shared) for each in others]
+        shared = [each for each in first.contents.primitives if each in names and all(each in had for had in held)]
+        mine, *theirs = (_numbered(each, keys, shared) for each in (first, *others))
         if wrong := [_types(each) for each in theirs if _types(each) != _types(mine)]:
             raise JobChangedError(
                 f"Partials of one query have the columns {_told(_types(mine))}, and {_told(wrong[0])}.",
@@ -164,17 +166,11 @@ def together(tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables).combine_chunks()
 
 
-def _numbered(partials: PartialTable, names: Sequence[str]) -> pa.Table:
-    """Return a table of partials with some of its states, numbered by their place among the names."""
-    prefixes = {state_name(number, ""): name for number, name in enumerate(partials.contents.primitives)}
-    columns = {}
-    for column in partials.table.column_names:
-        prefix = next((prefix for prefix in prefixes if column.startswith(prefix)), None)
-        if prefix is None:
-            columns[column] = partials.table.column(column)
-        elif prefixes[prefix] in names:
-            name = state_name(names.index(prefixes[prefix]), column.removeprefix(prefix))
-            columns[name] = partials.table.column(column)
+def _numbered(partials: PartialTable, keys: Collection[str], names: Sequence[str]) -> pa.Table:
+    """Return a table of partials with some keys and states, those numbered by their place among the names."""
+    columns = {name: partials.table.column(name) for name in (PANE, *keys)}
+    for number, name in enumerate(names):
+        columns.update({state_name(number, part): array for part, array in partials.columns_of(name).items()})
     return pa.table(columns)
 
 

@@ -84,6 +84,18 @@ class Primitive(Protocol):
         for a value: an overflow is kept in the state for `result`.
         """
 
+    def flaw(self, columns: Mapping[str, pa.Array]) -> str:
+        """Return in words why columns that came from elsewhere can be no states of rows; empty if they may be.
+
+        What has no flaw can be decoded, merged, encoded and read, whatever made it.
+
+        Args:
+            columns: Arrow columns of the state's types, valid as Arrow sees it.
+
+        Raises:
+            Exception: They cannot be read at all.
+        """
+
 
 @dataclass(frozen=True)
 class ExecutorFunction:

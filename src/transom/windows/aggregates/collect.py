@@ -12,6 +12,7 @@ import pyarrow as pa
 from transom.model.expression import Expression
 from transom.windows.aggregates.base import ResultContext, State, Types, state_key
 from transom.windows.aggregates.filtered import Filterable
+from transom.windows.aggregates.flaws import flaw_of_lists
 from transom.windows.aggregates.oneinput import OneInput, OneInputAggregate
 from transom.windows.aggregates.parts import PartsPrimitive, single_parts
 from transom.windows.aggregates.values import Values, distinct, from_values, order_key, sort, storage_dtype, to_values
@@ -58,6 +59,10 @@ class Smallest(PartsPrimitive, OneInput):
         """Return the smallest values of sorted arrays."""
         ordered = sort(np.concatenate(parts))
         return (distinct(ordered) if self.unique else ordered)[: self.limit]
+
+    def flaw(self, columns: Mapping[str, pa.Array]) -> str:
+        """Return what is wrong with the lists."""
+        return flaw_of_lists(columns["values"], self.limit)
 
     def lists(self, state: State, kind: pa.DataType) -> pa.Array:
         """Return one sorted list per slot, of an Arrow list type."""
@@ -139,6 +144,14 @@ class FirstOf(PartsPrimitive):
         """Return the first rows of sorted lists."""
         rows = [row for part in parts for row in part]
         return sorted(rows, key=order_key, reverse=self.descending)[: self.limit]
+
+    def flaw(self, columns: Mapping[str, pa.Array]) -> str:
+        """Return what is wrong with the lists, or that a value is null."""
+        rows = columns["rows"]
+        if wrong := flaw_of_lists(rows, self.limit):
+            return wrong
+        values = rows.flatten().field("x")
+        return "a list holds a value that is null" if values.null_count else ""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from transom.model.expression import Expression
 from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where, state_key
 from transom.windows.aggregates.filtered import Filterable
+from transom.windows.aggregates.flaws import flaw_of_counts
 from transom.windows.aggregates.values import to_values
 
 
@@ -55,6 +56,10 @@ class Count:
     def merge_into(self, into: State, slots: Where, other: State) -> None:
         """Add."""
         into["count"][slots] += other["count"]
+
+    def flaw(self, columns: Mapping[str, pa.Array]) -> str:
+        """Return what is wrong with the numbers of rows."""
+        return flaw_of_counts(columns["count"])
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,10 @@ class Filtered:
         """Merge as the other one."""
         self.of.merge_into(into, slots, other)
 
+    def flaw(self, columns: Mapping[str, pa.Array]) -> str:
+        """Return the other's flaw."""
+        return self.of.flaw(columns)
+
 
 @dataclass(frozen=True)
 class FilteredOf:

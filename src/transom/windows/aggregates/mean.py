@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from transom.errors import QueryFailedError
 from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where, state_key
+from transom.windows.aggregates.flaws import flaw_of_counts
 from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
 from transom.windows.aggregates.sums import OVERFLOW_REMEDY, add_values
 from transom.windows.aggregates.values import fits, fitting, from_values, to_values
@@ -74,6 +75,10 @@ class MeanSum(SmallPrimitive):
         """Add."""
         for name in into:
             add_values(into[name], slots, other[name])
+
+    def flaw(self, columns: Mapping[str, pa.Array]) -> str:
+        """Return what is wrong with the numbers of rows."""
+        return flaw_of_counts(columns["count"])
 
 
 @dataclass(frozen=True)

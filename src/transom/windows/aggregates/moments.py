@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where, at, state_key
+from transom.windows.aggregates.flaws import flaw_of_counts
 from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
 from transom.windows.aggregates.values import from_values, to_values
 
@@ -73,6 +74,10 @@ class Moments(SmallPrimitive):
         into["m2"][places] = np.where(fresh, other["m2"][rows], m2)
         into["n"][places] = n
 
+    def flaw(self, columns: Mapping[str, pa.Array]) -> str:
+        """Return what is wrong with the numbers of rows."""
+        return flaw_of_counts(columns["n"])
+
 
 @dataclass(frozen=True)
 class Spread(OneInputAggregate):
@@ -93,9 +98,10 @@ class Spread(OneInputAggregate):
         """Return the variances or standard deviations, float64."""
         n, m2 = states[0]["n"], states[0]["m2"]
         degrees = n - 1 if self.sample else n
-        spread = m2 / np.maximum(degrees, 1)
-        if self.root:
-            spread = np.sqrt(spread)
+        with np.errstate(all="ignore"):
+            spread = m2 / np.maximum(degrees, 1)
+            if self.root:
+                spread = np.sqrt(spread)
         return from_values(spread, degrees > 0, pa.float64())
 
     def describe(self) -> str:

@@ -72,6 +72,24 @@ class PartsPrimitive(ABC):
                 joined = gathered[slot] + parts
                 gathered[slot] = (self.combine(joined),) if len(joined) > MOST_PARTS else joined
 
+    def flaw(self, columns: Mapping[str, pa.Array]) -> str:
+        """Return what `check` says of the first part that is none."""
+        for parts in self.decode(columns)[self.column]:
+            for part in parts:
+                try:
+                    self.check(part)
+                except Exception as error:  # libraries raise what they like
+                    return str(error) or type(error).__name__
+        return ""
+
+    def check(self, part: Any) -> None:
+        """Refuse what is no part, whatever made it.
+
+        Raises:
+            Exception: It is none.
+        """
+        self.combine((part,))
+
     def combined(self, state: State) -> list[Any]:
         """Return the one part of each slot, None where there is none."""
         column = state[self.column]

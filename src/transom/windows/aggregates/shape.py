@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from transom.windows.aggregates.base import Primitive, ResultContext, State, Types, Where, at, state_key
+from transom.windows.aggregates.flaws import flaw_of_counts
 from transom.windows.aggregates.moments import mean_sql
 from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
 from transom.windows.aggregates.values import from_values, to_values
@@ -80,6 +81,10 @@ class HigherMoments(SmallPrimitive):
         for name, values in merged.items():
             into[name][places] = np.where(fresh, new[name], values)
         into["n"][places] = n
+
+    def flaw(self, columns: Mapping[str, pa.Array]) -> str:
+        """Return what is wrong with the numbers of rows."""
+        return flaw_of_counts(columns["n"])
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from datasketches import hll_sketch, hll_union, kll_doubles_sketch, tgt_hll_type
 
 from transom.windows.aggregates.base import ResultContext, State, state_key
+from transom.windows.aggregates.kll import check_kll
 from transom.windows.aggregates.oneinput import OneInput, OneInputAggregate
 from transom.windows.aggregates.parts import PartsPrimitive
 
@@ -43,6 +44,16 @@ class Hll(PartsPrimitive, OneInput):
         for part in parts:
             union.update(hll_sketch.deserialize(part))
         return bytes(union.get_result(tgt_hll_type.HLL_8).serialize_compact())
+
+    def check(self, part: bytes) -> None:
+        """Refuse what is no sketch, or one of another size, in whose precision others would be merged.
+
+        Raises:
+            Exception: It is none.
+        """
+        if hll_sketch.deserialize(part).lg_config_k != HLL_LG_K:
+            raise ValueError("a sketch has another size")
+        self.combine((part,))
 
 
 @dataclass(frozen=True)
@@ -93,6 +104,15 @@ class Kll(PartsPrimitive, OneInput):
         for part in parts:
             merged.merge(kll_doubles_sketch.deserialize(part))
         return bytes(merged.serialize())
+
+    def check(self, part: bytes) -> None:
+        """Refuse what is no sketch.
+
+        Raises:
+            Exception: It is none.
+        """
+        check_kll(part, self.k)
+        self.combine((part,))
 
 
 @dataclass(frozen=True)

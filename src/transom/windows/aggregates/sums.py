@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from transom.errors import QueryFailedError
 from transom.windows.aggregates.base import Primitive, ResultContext, Slots, State, Types, Where, at, state_key
+from transom.windows.aggregates.flaws import flaw_of_counts
 from transom.windows.aggregates.oneinput import OneInputAggregate, SmallPrimitive
 from transom.windows.aggregates.values import Mask, Values, fits, fitting, from_values, storage_dtype, to_values
 
@@ -77,6 +79,14 @@ class Sum(SmallPrimitive):
         if into["sum"].dtype == np.int64:
             rows, direction = _wraps(into["sum"][slots], other["sum"])
             into["carry"][at(slots, rows)] += direction
+
+    def flaw(self, columns: Mapping[str, pa.Array]) -> str:
+        """Return what is wrong with the numbers of values, or of wraps, of which each value brings one at most."""
+        count, carry = columns["count"], columns["carry"]
+        if wrong := flaw_of_counts(count):
+            return wrong
+        wraps = pc.or_(pc.greater(carry, count), pc.less(carry, pc.negate(count)))
+        return "a sum wrapped more often than it has values" if carry.null_count or pc.any(wraps).as_py() else ""
 
 
 def add_values(into: Values, slots: Where, other: Values) -> None:

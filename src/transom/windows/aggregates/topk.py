@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +13,16 @@ from datasketches import frequent_items_error_type, frequent_strings_sketch
 
 from transom.model.expression import Expression
 from transom.windows.aggregates.base import ExecutorFunction, ResultContext, State, state_key
+from transom.windows.aggregates.flaws import MOST_ROWS
 from transom.windows.aggregates.oneinput import OneInput, OneInputAggregate
 from transom.windows.aggregates.parts import PartsPrimitive
 
 _NULLS_BYTES = 8
 """After the sketch Spark writes how many nulls it saw, a big-endian bigint."""
+_SIZES = struct.Struct("<5B")
+"""Numbers at the beginning of a sketch; the last two are logarithms of sizes of its hash map, which is made of them."""
+_MOST = (1 << 63) - 1
+"""Larger weights are no bigint."""
 _LOAD = 0.75
 """Share of a sketch's hash map that may be filled."""
 
@@ -42,6 +48,10 @@ class FrequentItems(PartsPrimitive, OneInput):
     def combine(self, parts: tuple[bytes, ...]) -> bytes:
         """Return the sketch of all rows of some sketches."""
         return merged(parts, self.max_items)
+
+    def check(self, part: bytes) -> None:
+        """Refuse what is no sketch; each row counts one."""
+        check(part, self.max_items, MOST_ROWS)
 
 
 @dataclass(frozen=True)
@@ -89,6 +99,10 @@ class HeavyItems(PartsPrimitive):
         """Return the sketch of all rows of some sketches."""
         return merged(parts, self.max_items)
 
+    def check(self, part: bytes) -> None:
+        """Refuse what is no sketch."""
+        check(part, self.max_items, _MOST)
+
 
 def _sketch_of(rows: pa.ListScalar, max_items: int) -> bytes | None:
     if rows.values is None or not len(rows.values):
@@ -103,6 +117,22 @@ def _sketch_of(rows: pa.ListScalar, max_items: int) -> bytes | None:
     return bytes(sketch.serialize()) + nulls.to_bytes(_NULLS_BYTES, "big")
 
 
+def check(part: bytes, max_items: int, most: int) -> None:
+    """Refuse bytes that are no sketch with nulls, of so much weight at most.
+
+    Raises:
+        Exception: They are none.
+    """
+    largest = map_size(max_items)
+    if len(part) < _NULLS_BYTES + _SIZES.size or max(_SIZES.unpack_from(part)[3:]) > largest or _nulls(part) > most:
+        raise ValueError(f"it is no sketch of {max_items} items")
+    sketch = frequent_strings_sketch.deserialize(part[:-_NULLS_BYTES])
+    found = sketch.get_frequent_items(frequent_items_error_type.NO_FALSE_NEGATIVES)
+    if max([sketch.total_weight, *(above for *_, above in found)]) > most:
+        raise ValueError("a sketch of frequent items has counted too much")
+    merged((part,), max_items)
+
+
 def merged(parts: tuple[bytes, ...], max_items: int) -> bytes:
     """Return the sketch of all rows of some sketches, with their nulls."""
     whole = frequent_strings_sketch(map_size(max_items))
@@ -110,7 +140,7 @@ def merged(parts: tuple[bytes, ...], max_items: int) -> bytes:
     for part in parts:
         whole.merge(frequent_strings_sketch.deserialize(part[:-_NULLS_BYTES]))
         nulls += _nulls(part)
-    return bytes(whole.serialize()) + nulls.to_bytes(_NULLS_BYTES, "big")
+    return bytes(whole.serialize()) + min(nulls, _MOST).to_bytes(_NULLS_BYTES, "big")
 
 
 def map_size(max_items: int) -> int:

@@ -92,6 +92,15 @@ class UserStates(PartsPrimitive):
         states = _table(pa.array([part["value"] for part in parts], type=kind))
         return _guarded(self.merge, states, kind)
 
+    def check(self, part: dict[str, Any]) -> None:
+        """Refuse what is neither the user's state nor an error; the user's functions are not asked.
+
+        Raises:
+            ValueError: It is both or none.
+        """
+        if (part["value"] is None) == (part["error"] is None):
+            raise ValueError("a state is neither a value nor an error")
+
 
 def _table(rows: pa.StructArray) -> pa.Table:
     """Return structs as a table.

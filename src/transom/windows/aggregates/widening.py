@@ -43,7 +43,7 @@ def type_name(kind: pa.DataType) -> str:
         return _NAMES[kind]
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
-    if pa.types.is_timestamp(kind):
+    if pa.types.is_timestamp(kind) and kind.unit == "us":
         return "timestamp_ntz" if kind.tz is None else "timestamp"
     if pa.types.is_map(kind):
         return f"map<{type_name(kind.key_type)},{type_name(kind.item_type)}>"
