@@ -94,6 +94,16 @@ def test_a_header_with_anything_else_in_it_is_an_error_of_ours_or_harmless(data)
         assert min(got.counts) >= 0 == min(0, got.delays.records)
 
 
+@pytest.mark.parametrize("delays", [[1, 1e300, 0], [1, 0, 1e300], [0, 1.0, 0.0], [1, 0.0, -1.0]])
+def test_delays_of_more_than_64_bits_are_none(delays) -> None:
+    """Two of the largest floats are none any more when they are added up."""
+    header = parcel(replace(part("a", 1, 2), delays=Delays(1, 2.0, 3.0))).header()
+    (at,) = [at for at, each in enumerate(header[2][0]) if each == [1, 2.0, 3.0]]
+    header[2][0][at] = delays
+    with pytest.raises(SiteError, match="of no delays"):
+        Parcel.of(header, b"")
+
+
 @pytest.mark.parametrize(
     "text",
     [

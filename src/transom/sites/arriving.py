@@ -154,7 +154,7 @@ class ArrivingSource(OwnRows):
         return [part for entry in self._inbox.between(position(start), last) for part in entry.parcel.parts]
 
     def _index(self, site: Site, number: int) -> int:
-        return self._inbox.known.partitions.index((site, number))
+        return self._inbox.known.partitions[site, number]
 
     # ---- the source, see `transom.sources.base.Source`
 

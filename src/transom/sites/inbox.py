@@ -44,8 +44,8 @@ class Entry:
 class Known:
     """What all parcels up to a position have told of the sites."""
 
-    partitions: list[tuple[Site, int]] = field(default_factory=list)
-    """Site and number of each source partition; the index of one never changes."""
+    partitions: dict[tuple[Site, int], int] = field(default_factory=dict)
+    """The index of each source partition, by its site and number, in the order of indices; none ever changes."""
     last: dict[Site, Part] = field(default_factory=dict)
     """The newest part of each site."""
     arrived: Micros = 0
@@ -55,14 +55,13 @@ class Known:
         """Take note of a parcel."""
         for part in parcel.parts:
             for number in range(len(part.partitions)):
-                if (part.site, number) not in self.partitions:
-                    self.partitions.append((part.site, number))
+                self.partitions.setdefault((part.site, number), len(self.partitions))
             self.last[part.site] = part
             self.arrived = max(self.arrived, part.arrived or 0)
 
     def copy(self) -> Known:
         """Return another one that tells the same."""
-        return Known(list(self.partitions), dict(self.last), self.arrived)
+        return Known(dict(self.partitions), dict(self.last), self.arrived)
 
     def to_json(self, flow: FlowName) -> dict[str, Any]:
         """Return it as JSON."""
@@ -73,7 +72,7 @@ class Known:
     def from_json(cls, value: Mapping[str, Any]) -> Known:
         """Return what `to_json` wrote."""
         parts = [Parcel.of(header, b"").part for header in value["last"]]
-        partitions = [(site, number) for site, number in value["partitions"]]
+        partitions = {(site, number): index for index, (site, number) in enumerate(value["partitions"])}
         return cls(partitions, {part.site: part for part in parts}, value["arrived"])
 
 
@@ -138,9 +137,11 @@ class Inbox:
     def _number(self, sites: Iterable[Site]) -> None:
         """Give partitions to sites that have none, for ever: what is committed goes by their indices."""
         partitions, there = self.known.partitions, {site for site, _ in self.known.partitions}
-        partitions += [(site, 0) for site in sites if site not in there]
+        for site in sites:
+            if site not in there:
+                partitions[site, 0] = len(partitions)
         if partitions != self._before.partitions:
-            self._before.partitions = list(partitions)
+            self._before.partitions = dict(partitions)
             self._write_before()
 
     def _write_before(self) -> None:

@@ -350,10 +350,18 @@ def _part(value: Any) -> Part:
         tuple(PartitionProgress(moment(newest), maybe(idle)) for newest, idle in partitions),
         moment(arrived),
         RowCounts(*map(count, counts)),
-        Delays(count(delays[0]), real(delays[1]), real(delays[2])) if delays else Delays(),
+        _delays(*delays) if delays else Delays(),
         {text(query): text(reason) for query, reason in failed.items()},
         maybe(departs),
         moment(injected),
         bool(whole(ended)),
         anew == [1],
     )
+
+
+def _delays(records: Any, total: Any, spread: Any) -> Delays:
+    """Return the moments of delays of 64 bits each, with which everybody can reckon."""
+    found = Delays(count(records), real(total), real(spread))
+    if abs(found.total) > found.records * 2.0**63 or not 0 <= found.spread <= found.records * 2.0**126:
+        raise ValueError(f"{found} are of no delays")
+    return found
