@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import inf, nan
 
 import pytest
+from datasketches import update_theta_sketch
 
 from transom.errors import SiteError
 from transom.widearea.coordinator import NOTICE, PAUSE, SILENT, Coordinator, FlowReport, Report, Wanted
@@ -16,6 +17,10 @@ S = 1_000_000
 SITES = ("a", "b", "c", "d")
 LINKS = {(one, two): 100_000.0 for one in SITES for two in SITES if one != two}
 FLOWS = {"f": Wanted(("a", "b"), "d", limit=10.0), "g": Wanted(("b", "c", "d"), "d", limit=20.0)}
+_made = update_theta_sketch(10)
+for _entry in range(5_000):
+    _made.update(_entry)
+SKETCH = _made.compact().serialize()
 
 
 def report(site: str, tick: int = 100, **changes) -> Report:
@@ -124,8 +129,12 @@ def test_reports_are_read_as_they_were_written_and_garbage_is_refused() -> None:
             Report.from_json(value)
     with pytest.raises(SiteError, match="no site"):
         Coordinator(Topology(SITES, LINKS)).reported(Report("x", 1), 0)
+
+
+@pytest.mark.parametrize("sketch", [b"no sketch", b"", SKETCH[:12], SKETCH[:-3], SKETCH[:16] + bytes(8) + SKETCH[24:]])
+def test_a_flow_of_which_a_sketch_is_none_is_not_planned(sketch) -> None:
     made, _ = begun()
-    made.reported(report("a", flows={"f": FlowReport(FLOWS["f"], {1: 1.0}, {1: b"no sketch"})}), PAUSE)
+    made.reported(report("a", flows={"f": FlowReport(FLOWS["f"], {1: 1.0}, {1: sketch})}), PAUSE)
     question = made.question(PAUSE)
     assert question is not None
     assert [flow.name for flow in question.flows] == ["g"]

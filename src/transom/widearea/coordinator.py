@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import Any
 
 from transom.errors import SiteError
@@ -31,6 +30,8 @@ DRIFT = 0.2
 NOTICE = 5
 """Ticks between a plan and the first one on which it holds, so that all hear of it before."""
 
+MOST = 2.0**63
+"""Numbers that sites report are smaller, so that sums and products of some are numbers, too."""
 _REMEDY = "Run the same version of Transom at all sites and at the coordinator."
 
 
@@ -62,7 +63,7 @@ class FlowReport:
 
     def __post_init__(self) -> None:
         numbers = [*self.sent.values(), self.job]
-        if min(*self.sent, *self.sketches, 1) < 1 or not all(0 <= each < inf for each in numbers):
+        if min(*self.sent, *self.sketches, 1) < 1 or not all(0 <= each < MOST for each in numbers):
             raise SiteError(
                 f"A site reports parcels of {dict(self.sent)} bytes by ticks.", "Run one version of Transom."
             )
@@ -107,8 +108,8 @@ class Report:
             flows = {
                 str(name): FlowReport(
                     _wanted(each["wanted"]),
-                    {int(ticks): float(size) for ticks, size in each["sent"]},
-                    {int(ticks): bytes.fromhex(sketch) for ticks, sketch in each["sketches"]},
+                    {whole(ticks): float(size) for ticks, size in each["sent"]},
+                    {whole(ticks): bytes.fromhex(sketch) for ticks, sketch in each["sketches"]},
                     float(each["job"]),
                 )
                 for name, each in value["flows"].items()
@@ -222,7 +223,7 @@ class Coordinator:
             seen = {site: Observed(each.sent, each.sketches) for site, each in reports.items() if each is not None}
             try:
                 sizes = MeasuredSizes(seen)
-            except (ValueError, RuntimeError):  # a sketch that is none
+            except ValueError:  # a sketch that is none
                 continue
             job = max(each.job for each in reports.values() if each is not None)
             found.append(
@@ -259,7 +260,7 @@ def _wanted(value: Mapping[str, Any]) -> Wanted:
         int(value["least"]),
         int(value["most"]),
     )
-    if not 0 < found.limit < inf or not 0 < found.weight < inf or not 1 <= found.least <= found.most:
+    if not 0 < found.limit < MOST or not 0 < found.weight < MOST or not 1 <= found.least <= found.most:
         raise ValueError(f"{value} is no flow")
     return found
 

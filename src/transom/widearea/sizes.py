@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 import numpy as np
 from datasketches import compact_theta_sketch, theta_union
@@ -96,11 +97,21 @@ class MeasuredSizes:
 
 
 def _estimate(sketches: list[bytes]) -> float:
-    """Return the distinct entries of some sketches together."""
+    """Return the distinct entries of some sketches together.
+
+    Raises:
+        ValueError: One of them is none.
+    """
     union = theta_union(NOMINAL)
-    for sketch in sketches:
-        union.update(compact_theta_sketch.deserialize(sketch))
-    return float(union.get_result().get_estimate())
+    try:
+        for sketch in sketches:
+            union.update(compact_theta_sketch.deserialize(sketch))
+        found = float(union.get_result().get_estimate())
+    except (ValueError, RuntimeError, LookupError, MemoryError) as error:
+        raise ValueError(f"This is no sketch: {error}.") from error
+    if not 0 <= found < inf:
+        raise ValueError(f"A sketch has {found} entries.")
+    return found
 
 
 def _between(ticks: Floats, spans: Floats, counts: Floats) -> Floats:
