@@ -17,7 +17,7 @@ from transom.planning.model import Machine, Model, Prediction
 from transom.planning.moments import NEVER, Moments
 from transom.planning.phases import CUT, DRIVER, TASKS, THREAD
 from transom.planning.profile import PhaseCost, Profile, StreamProfile
-from transom.planning.queues import queueing
+from transom.planning.queues import left, queueing
 
 LARGE = Machine(8, shared=False)
 ONE_TASK = 1 << 40
@@ -170,9 +170,24 @@ def test_other_streams_and_their_driver_leave_the_rest_of_the_cores():
     said = predicted(known, 10_000, Machine(4, driver=0.2), trigger=on_looks(1.0), rows_per_task=1_000)
     cut = Cutting(each, tuning(known, 1.0, rows_per_task=1_000).of("b"), 4, 4).of(10_000)
     tasks, driver = (sum(cut.work(phase) for phase in phases if phase not in OF_WINDOWS) for phases in (TASKS, DRIVER))
-    free = 4 - 0.2 - driver - tasks  # one of the two slots is its own, and the other one all that the other needs
+    working = sum(said.streams["b"].phases[phase].mean for phase in TASKS)  # of a cycle of one second
+    free = left([(working, tasks)], 2, 4 - 0.2 - driver)
+    assert [round(cores, 1) for _, cores in free] == [3.6, 1.8], "alone, and beside the other one"
     for phase, number in ((Phase.MAP, cut.tasks), (Phase.EXCHANGE, cut.behind)):
-        assert said.streams["a"].phases[phase].mean == pytest.approx(cut.work(phase) * clock(number, free, 0.0))
+        factor = sum(share * clock(number, cores, 0.0) for share, cores in free)
+        assert said.streams["a"].phases[phase].mean == pytest.approx(cut.work(phase) * factor, rel=5e-3)
+
+
+def test_cuts_of_whole_pieces_take_longer_where_some_have_a_task_too_many():
+    """With 1.5 pieces on average every other cut has two, and five tasks on four cores instead of three."""
+    known = profile(s=stream(row=1e-4, fixed=0.1, scv=0.0, piece=0.2, regular=0.0, closing=RARELY))
+    said = predicted(known, 10_000, Machine(4, shared=False), trigger=on_looks(0.3), rows_per_task=850).streams["s"]
+    cutting = Cutting(known.streams["s"], tuning(known, rows_per_task=850).of("s"), 4, 4, 10_000)
+    assert [cutting.tasks(rows) for rows in (2_000.0, 3_000.0, 4_000.0)] == [3, 4, 5]
+    few, many = (cutting.of(rows).mean(Phase.MAP) for rows in (2_000.0, 4_000.0))
+    assert said.cycle == pytest.approx(0.3)
+    assert said.phases[Phase.MAP].mean == pytest.approx((few + 2 * many) / 3), "two of three rows are in larger cuts"
+    assert said.phases[Phase.MAP].mean > 1.2 * cutting.of(3_000.0).mean(Phase.MAP)
 
 
 def test_a_stream_without_a_trigger_goes_round_with_its_waits_and_its_cut():

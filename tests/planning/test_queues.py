@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.planning.moments import Moments
-from transom.planning.queues import LONGEST, Shared, beside, cycle, gate_wait, queueing, slot_wait, third_moment
+from transom.planning.queues import LONGEST, Shared, cycle, gate_wait, left, queueing, slot_wait, third_moment
 
 LOADS = st.floats(0.01, 0.95)
 
@@ -135,27 +135,39 @@ def test_pieces_like_clockwork_wait_for_cuts_that_are_longer_than_others(load: f
     assert gate_wait(Moments.with_scv(load, varied), 1.0, 0.0).mean == pytest.approx(np.mean(waits), abs=0.1)
 
 
-@pytest.mark.parametrize(("count", "slots"), [(1, 2), (2, 2), (4, 2), (8, 4), (3, 1)])
-def test_what_others_run_beside_a_job_is_what_fits_into_the_other_slots(count: int, slots: int):
-    others = [Shared(Moments(0.3), 1.0)] * count
-    running = np.random.default_rng(4).random((100_000, count)) < 0.3
-    fits = np.minimum(running.sum(axis=1), slots - 1).sum() / running.sum()
-    assert beside(others, slots) == pytest.approx(fits if count >= slots else 1.0, abs=0.01)
-
-
 @given(st.lists(st.floats(0, 1), max_size=6), st.integers(1, 7))
-def test_what_runs_beside_a_job_is_that_of_all_ways_in_which_others_run_or_rest(shares: list[float], slots: int):
-    others = [Shared(Moments(share), 1.0) for share in shares]
-    ways = [
+def test_who_waits_for_a_slot_meets_all_ways_in_which_others_run_or_rest(shares: list[float], slots: int):
+    waited = sum(chance for chance, count in ways(shares) if count >= slots) * sum(each**2 for each in shares)
+    mean = slot_wait([Shared(Moments(each), 1.0) for each in shares], slots).mean
+    assert mean * sum(shares) == pytest.approx(waited / 2 / slots, abs=1e-9)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.integers(1, 7), st.floats(0.1, 3))
+def test_cores_are_left_by_as_many_others_as_there_are_other_slots(shares: list[float], slots: int, each: float):
+    found = left([(share, share * each) for share in shares], slots, 8.0)
+    assert sum(chance for chance, _ in found) == pytest.approx(1)
+    expected = sum(
+        chance * max(8.0 - least * each, 8.0 / (least + 1))
+        for chance, count in ways(shares)
+        for least in [min(count, slots - 1)]
+    )
+    assert sum(chance * cores for chance, cores in found) == pytest.approx(expected)
+
+
+def test_a_job_has_its_part_of_the_cores_where_others_have_more_tasks_than_there_are_cores():
+    assert left([(1.0, 7.0), (1.0, 9.0)], 3, 8.0) == [(1.0, pytest.approx(8 / 3))]
+    assert left([(1.0, 7.0), (1.0, 9.0)], 2, 8.0) == [(1.0, pytest.approx(4))]
+    assert left([(0.5, 3.0)], 2, 8.0) == [(0.5, 8.0), (0.5, 4.0)], "6 cores while it has tasks, of which 4 are its part"
+    assert left([(0.5, 1.0)], 2, 8.0) == [(0.5, 8.0), (0.5, 6.0)]
+    assert left([(0.5, 3.0)], 1, 8.0) == left([], 4, 8.0) == left([(0.0, 0.0)], 4, 8.0) == [(1.0, 8.0)]
+
+
+def ways(shares: list[float]) -> list[tuple[float, int]]:
+    """All ways in which streams run or rest: the chance of each, and how many run."""
+    return [
         (math.prod(share if runs else 1 - share for share, runs in zip(shares, way, strict=True)), sum(way))
         for way in product((False, True), repeat=len(shares))
     ]
-    running, fits = sum(shares), sum(chance * min(count, slots - 1) for chance, count in ways)
-    assert beside(others, slots) * running == pytest.approx(fits, abs=1e-9)
-    busy = sum(chance for chance, count in ways if count >= slots)
-    assert slot_wait(others, slots).mean * running == pytest.approx(
-        busy * sum(share**2 for share in shares) / 2 / slots, abs=1e-9
-    )
 
 
 def simulated_slots(jobs: list[Moments], think: list[float], slots: int) -> Moments:

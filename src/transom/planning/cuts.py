@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from transom.model.phases import OF_A_JOB, Phase
 from transom.model.tuning import StreamTuning
@@ -13,6 +14,8 @@ from transom.planning.phases import CUT, TASKS, UNITS
 from transom.planning.profile import PhaseCost, StreamProfile
 
 AT_ONCE = Moments()
+NEARLY = 1e-6
+"""Of a piece: what is nearer to a whole number of them is one."""
 
 
 class Cutting:
@@ -22,7 +25,7 @@ class Cutting:
         stream: Its profile.
         tuning: Of the stream.
         cores: That there are.
-        free: Of them, what all else leaves.
+        free: Of them, what all else leaves; see `leave` for more than one number.
         rate: Rows that come in a second; 0 if they are all of one pane.
     """
 
@@ -39,18 +42,47 @@ class Cutting:
             for unit in ("tasks", "partials")
         )
         self._map, self._exchange = stream.cost(Phase.MAP), stream.cost(Phase.EXCHANGE)
+        self._free: Sequence[tuple[float, float]] = [(1.0, free)]
+        self._piece = rate * stream.piece
+        """Rows that arrive together."""
         self._clocks: dict[tuple[int, float], float] = {}
         """What `clock` said, by tasks and their variance."""
+        self._seconds: dict[float, float] = {}
+        """What `seconds` said of cuts of whole pieces."""
 
-    def leave(self, free: float) -> None:
-        """Let all else leave so many of the cores."""
-        if free != self.free:
-            self.free = free
+    def leave(self, free: Sequence[tuple[float, float]]) -> None:
+        """Let all else leave so many of the cores, each for a share of the cuts."""
+        if free != self._free:
+            self._free, self.free = free, sum(share * cores for share, cores in free)
             self._clocks.clear()
+            self._seconds.clear()
 
     def of(self, rows: float) -> Cut:
         """Return a cut of so many rows."""
         return Cut(self, rows)
+
+    def sizes(self, rows: float) -> list[tuple[float, float]]:
+        """Return the rows of cuts that have so many on average, each with its share of the cuts.
+
+        No cut has a part of what arrives together: of 1.6 pieces on average, 4 of 10 have one, the others two.
+        """
+        least = math.floor(rows / self._piece + NEARLY) if self._piece else 0
+        more = rows / self._piece - least if least else 0.0
+        if more <= NEARLY:
+            return [(1.0, rows)]
+        return [(1 - more, least * self._piece), (more, (least + 1) * self._piece)]
+
+    def average(self, rows: float) -> float:
+        """Return the mean of `seconds` over cuts that have so many rows on average."""
+        sizes, total = self.sizes(rows), 0.0
+        for share, each in sizes:
+            taken = self._seconds.get(each)
+            if taken is None:
+                taken = self.seconds(each)
+                if len(sizes) > 1:
+                    self._seconds[each] = taken
+            total += share * taken
+        return total
 
     def seconds(self, rows: float) -> float:
         """Return the mean seconds of all that the stream's next cut waits for, without waits for others.
@@ -75,7 +107,9 @@ class Cutting:
         key = tasks, cost.scv
         factor = self._clocks.get(key)
         if factor is None:
-            factor = self._clocks[key] = clock(tasks, self.free, math.sqrt(cost.scv))
+            spread = math.sqrt(cost.scv)
+            factor = sum(share * clock(tasks, cores, spread) for share, cores in self._free)
+            self._clocks[key] = factor
         return work * factor
 
     def behind(self, tasks: int) -> int:
@@ -93,28 +127,42 @@ class Cutting:
 def clock(tasks: int, cores: float, spread: float) -> float:
     """Return the mean time on the clock, until the slowest task has ended, of a second of work in so many tasks.
 
-    They run in waves, of which the last need not be full: four tasks on three cores take as long as on two. Where
-    others have a part of a core, there is one less for a part of the time.
+    Where others have a part of a core, there is one less for a part of the time.
 
     Args:
         tasks: That share the work.
         cores: That are free for them; less than 1 where others have a part of the only one.
         spread: Deviation of the time of single tasks over its mean.
     """
-    return _waves(tasks, cores) / tasks + spread * slowest_of(tasks).mean / tasks / min(1.0, cores)
-
-
-def _waves(tasks: int, cores: float) -> float:
-    """Return how many tasks one after the other it takes until all have run.
-
-    >>> _waves(4, 3.0), _waves(4, 3.5), _waves(4, 0.5)
-    (2.0, 1.5, 8.0)
-    """
     if cores < 1:
-        return tasks / cores
+        return _last(tasks, 1, spread) / tasks / cores
     whole = math.floor(cores)
     more = cores - whole
-    return (1 - more) * math.ceil(tasks / whole) + more * math.ceil(tasks / (whole + 1))
+    fewer = _last(tasks, whole, spread)
+    return (fewer if not more else (1 - more) * fewer + more * _last(tasks, whole + 1, spread)) / tasks
+
+
+def _last(tasks: int, cores: int, spread: float) -> float:
+    """Return when the last of so many tasks ends on average that take 1 each; a core that is free takes the next.
+
+    Tasks of one length run in waves: five on four cores take as long as eight. The more lengths vary, and the more
+    waves there were, the less do cores end together: what is left of the steps is their first harmonic, blurred by the
+    variance of all tasks before. Where nothing is left of it, the cores have all work divided among them, and at the
+    end wait for the last: that is half of a task, as of times that are uniform up to one, and half of the spread of the
+    slowest. Against simulation of 2 to 160 tasks on 4 to 40 cores with squared coefficients of variation up to 0.1
+    within 8 %, and to 0.3, where times are far from normal, within 18 %; 3 % on average.
+
+    >>> _last(8, 4, 0.0), _last(5, 4, 0.0), round(_last(5, 4, 0.3), 2)
+    (2.0, 2.0, 1.75)
+    """
+    if tasks <= cores:
+        return 1 + spread * slowest_of(tasks).mean
+    before = -(-tasks // cores) - 1
+    together = math.exp(-2 * (math.pi * spread) ** 2 * before)
+    waves = before + 1 + spread * slowest_of(tasks - before * cores).mean
+    slowest = spread * slowest_of(cores).mean
+    blurred = tasks / cores + (cores - 1) / (cores + 1) / 2 + slowest / 2
+    return max(1 + slowest, together * waves + (1 - together) * blurred)
 
 
 def units(

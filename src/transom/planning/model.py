@@ -6,8 +6,10 @@ After Li, Diao and Shenoy (2015), section 3, with what is different here:
   and results are committed together, so that F = t2 - t1.
 - A cut takes what waits: its rows, its length and the wait before it determine each other. So variances are added only
   among phases of cuts with the same rows; over the rows, cuts are mixed, each as often as something arrives in it.
-- The cores that a job has are v = min(tasks, cores (1 - p)) with p the share of all else: the jobs of other streams as
-  far as there are slots for them beside this one, and, where they share the cores, the driver and its JVM.
+- The cores that a job has are what the jobs leave that happen to run beside it, as far as there are slots for them,
+  and, where they share the cores, the driver and its JVM: a number for each count of such jobs. Their mean, the paper's
+  v = min(tasks, cores (1 - p)), lets tasks fit in one wave that do not when it matters.
+- Rows that arrive together are in one cut, so cuts have whole numbers of such pieces, and some a task more than others.
 
 Latency rises with the rate and falls with the cores as long as the tasks of a cut stay as many.
 """
@@ -28,7 +30,7 @@ from transom.planning.moments import NEVER, Moments, mixed
 from transom.planning.orders import slowest
 from transom.planning.phases import CUT, DRIVER, TASKS, THREAD
 from transom.planning.profile import Equipment, Profile, StreamProfile
-from transom.planning.queues import Shared, beside, cycle, gate_wait, queueing, slot_wait, waiting_share
+from transom.planning.queues import Shared, cycle, gate_wait, left, queueing, slot_wait, waiting_share
 
 ROUNDS = 40
 """Steps in which the streams' waits for each other must settle."""
@@ -152,6 +154,8 @@ class _Shown:
     shared: Shared
     tasks: float
     """Cores that its tasks keep busy."""
+    working: float
+    """Share of the time in which it has tasks."""
     driver: float
     """Cores that the driver and its JVM keep busy for it."""
     thread: tuple[float, float, float]
@@ -169,7 +173,8 @@ class _Shown:
             sum(each * part.mean for each, part in zip(often, parts, strict=True)),
             sum(each * part.square for each, part in zip(often, parts, strict=True)),
         )
-        return cls(shared, state.busy(TASKS, cut), state.busy(DRIVER, cut), thread)
+        working = min(1.0, sum(cut.mean(phase) for phase in TASKS) / state.cycle)
+        return cls(shared, state.busy(TASKS, cut), working, state.busy(DRIVER, cut), thread)
 
 
 class Model:
@@ -226,18 +231,18 @@ class Model:
         state, slots = self._states[name], self._tuning.slots
         others = [each.shown for other, each in self._states.items() if other != name and each.shown is not None]
         shared = [each.shared for each in others]
-        busy = beside(shared, slots) * sum(each.tasks for each in others)
+        cores = float(self._machine.cores)
         if self._machine.shared:
-            busy += self._machine.driver + sum(each.driver for each in others)
-        cores = self._machine.cores
-        state.cutting.leave(cores * (1 - min(MOST, busy / cores)))
+            busy = self._machine.driver + sum(each.driver for each in others)
+            cores *= 1 - min(MOST, busy / cores)
+        state.cutting.leave(left([(each.working, each.tasks) for each in others], slots, cores))
         state.slot = self._slot(state, shared)
         state.thread = _thread_wait([each.thread for each in others])
         state.cycle = cycle(
             self._rates[name],
             0.0,
             state.profile.piece,
-            lambda rows: state.between(self._taken(state, rows)),
+            lambda rows: state.between(self._taken(state, state.cutting.average(rows))),
             near=state.cycle if state.shown is not None else math.inf,
         )
         if math.isfinite(state.cycle):
@@ -265,17 +270,22 @@ class Model:
     def _latency(self, name: str) -> StreamLatency:
         """Mix the latencies of cuts with few and many rows, each as often as a row arrives while it is under way.
 
-        The rows of cuts are taken for lognormal.
+        A cut has whole pieces of what arrives together. What else varies is taken for lognormal.
         """
         state = self._states[name]
-        wide = math.sqrt(math.log1p(state.profile.uneven))
+        sizes = state.cutting.sizes(state.rows)
+        spread = sum(share * (rows / state.rows - 1) ** 2 for share, rows in sizes)
+        wide = math.sqrt(math.log1p(max(0.0, state.profile.uneven - spread)))
         nodes = NODES if wide > 0 else ((0.0, 1.0),)
         parts: list[tuple[float, dict[Phase, Moments]]] = []
-        for node, weight in nodes:
-            rows = state.rows * math.exp(node * wide - wide**2 / 2)
-            phases = self._phases(name, rows)
-            between = state.between(self._taken(state, rows))
-            parts.append((weight * max(state.profile.piece, between), phases))
+        for share, pieces in sizes:
+            some = []
+            for node, weight in nodes:
+                rows = pieces * math.exp(node * wide - wide**2 / 2)
+                between = state.between(self._taken(state, state.cutting.seconds(rows)))
+                some.append((weight * max(state.profile.piece, between), self._phases(name, rows)))
+            total = sum(weight for weight, _ in some)
+            parts += [(share * pieces * weight / total, phases) for weight, phases in some]
         mean = {phase: mixed([(weight, phases[phase]) for weight, phases in parts]) for phase in Phase}
         record = mixed([(weight, _total(phases, (*WAITS, *CUT))) for weight, phases in parts])
         result = mixed([(weight, _total(phases, tuple(Phase))) for weight, phases in parts])
@@ -287,7 +297,7 @@ class Model:
         stream, cut = state.profile, state.cutting.of(rows)
         phases = {phase: cut.phase(phase) for phase in Phase}
         # Arrivals meet long times between two starts more often than short ones.
-        taken, varied = self._taken(state, rows), sum(phases[phase].variance for phase in CUT)
+        taken, varied = self._taken(state, state.cutting.seconds(rows)), sum(phases[phase].variance for phase in CUT)
         lengths = [
             (share * length, Moments(length, varied if length == taken else 0.0))
             for share, length in state.lengths(taken)
@@ -320,9 +330,9 @@ class Model:
         }
 
     @staticmethod
-    def _taken(state: _State, rows: float) -> float:
-        """Return the seconds from the start of a cut of so many rows to its end, with its waits."""
-        return state.slot.mean + state.thread.mean + state.cutting.seconds(rows)
+    def _taken(state: _State, seconds: float) -> float:
+        """Return the seconds from the start of a cut that takes so long by itself to its end, with its waits."""
+        return state.slot.mean + state.thread.mean + seconds
 
     def _after(self, name: str, alone: Mapping[str, StreamLatency]) -> StreamLatency:
         """Add the latency of the streams whose results a stream reads."""

@@ -189,11 +189,10 @@ class Shared:
         return min(1.0 - self.running, self.wait / self.cycle) if self.cycle > 0 else 0.0
 
 
-def _running(others: Sequence[Shared], most: int) -> list[float]:
+def _running(shares: Sequence[float], most: int) -> list[float]:
     """Return the chances that none, one, two, ... up to `most` of the streams run, independent of each other."""
     chances = [1.0] + [0.0] * most
-    for other in others:
-        runs = other.running
+    for runs in shares:
         rests = 1 - runs
         for count in range(most, 0, -1):
             chances[count] = rests * chances[count] + runs * chances[count - 1]
@@ -201,15 +200,29 @@ def _running(others: Sequence[Shared], most: int) -> list[float]:
     return chances
 
 
-def beside(others: Sequence[Shared], slots: int) -> float:
-    """Return which share of what the others run can run beside a job, which has one of the slots itself."""
-    if len(others) < slots:
-        return 1.0
-    running = sum(other.running for other in others)
-    if running <= 0:
-        return 1.0
-    unused = sum((slots - 1 - count) * chance for count, chance in enumerate(_running(others, slots - 1)))
-    return max(0.0, slots - 1 - unused) / running
+def left(others: Sequence[tuple[float, float]], slots: int, cores: float) -> list[tuple[float, float]]:
+    """Return how many cores are left for the tasks of a job, each number with its share of the jobs.
+
+    Who arrives sees the others as they are at any moment; beside it there run as many as there are other slots. Each
+    keeps as many cores busy as they do on average while they have tasks; but all have the same part where those are too
+    many, as the job with the fewest tasks under way has the next core.
+
+    Args:
+        others: Of each other stream, the share of the time in which it has tasks, and the cores that they keep busy on
+            average over all the time.
+        slots: Jobs at once.
+        cores: That there are.
+    """
+    most = min(slots - 1, len(others))
+    working = sum(share for share, _ in others)
+    if most == 0 or working <= 0:
+        return [(1.0, cores)]
+    each = sum(busy for _, busy in others) / working
+    chances = _running([share for share, _ in others], most)
+    chances[most] += max(0.0, 1 - sum(chances))
+    return [
+        (chance, max(cores - count * each, cores / (count + 1))) for count, chance in enumerate(chances) if chance > 0
+    ]
 
 
 def slot_wait(others: Sequence[Shared], slots: int) -> Moments:
@@ -225,7 +238,7 @@ def slot_wait(others: Sequence[Shared], slots: int) -> Moments:
     if len(others) < slots:
         return Moments()
     work = sum(other.running for other in others)
-    busy = max(0.0, 1 - sum(_running(others, slots - 1)))
+    busy = max(0.0, 1 - sum(_running([other.running for other in others], slots - 1)))
     if busy <= 0 or work <= 0:
         return Moments()
     rest = (

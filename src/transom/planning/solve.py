@@ -330,7 +330,7 @@ class Search:
             limit = min(self._limits_behind(name, goal), default=widest)
             looks = max(1, round(division.share * limit * MICROS_PER_SECOND / POLL))
             trigger = looks * POLL
-            rows = goal.rates[name] * max(trigger / MICROS_PER_SECOND, stream.piece)
+            rows = goal.rates[name] * _in_pieces(trigger / MICROS_PER_SECOND, stream.piece)
             # Half a task less: so cuts that are a little larger or smaller have as many tasks.
             per_task = max(1, math.ceil(rows / max(0.5, division.tasks - 0.5)))
             streams[name] = StreamTuning(trigger, None, per_task, min(division.tasks, self.machine.cores))
@@ -364,6 +364,11 @@ class Search:
         if goal.share is None or not result.finite:
             return result.mean
         return self._profile.streams[name].residuals.quantile(result, goal.share)
+
+
+def _in_pieces(seconds: float, piece: float) -> float:
+    """Return the most of the time that comes with a cut, where rows come together each time that a piece has passed."""
+    return piece * max(1, math.ceil(seconds / piece - EXACT)) if piece else seconds
 
 
 def _size(search: Search, goal: Goal, kept: bool, executors: int, smaller: Size | None) -> Size:
