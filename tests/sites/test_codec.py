@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transom.errors import SiteError
+from transom.sites import codec
 from transom.sites.codec import LinkPacking
 from transom.sites.columns import Reader, Writer
 from transom.widearea.bodies import from_body, to_body
@@ -153,6 +154,23 @@ def test_keys_that_the_other_end_has_are_not_sent_again() -> None:
     assert len(here.pack(parcel(table(rows), 4), False)) > 4 * len(third)
 
 
+def test_what_is_never_confirmed_takes_no_more_and_more_memory(monkeypatch) -> None:
+    monkeypatch.setattr(codec, "_MOST_NEWS", 5)
+    here, there = LinkPacking(), LinkPacking()
+    for number in range(1, 20):
+        data = here.pack(parcel(table([(0, f"w{number}", number)]), number), False)
+        here.named(number)
+        read = there.unpack(data)
+        assert read is not None
+        assert rows_of(read) == [(0, f"w{number}", number)]
+    for number in (3, 19):  # the first of them is forgotten
+        here.confirmed(number)
+    assert len(here._news) == 4
+    last = there.unpack(here.pack(parcel(table([(0, "w3", 1), (0, "w19", 2)]), 20), False))
+    assert last is not None
+    assert rows_of(last) == [(0, "w19", 2), (0, "w3", 1)]
+
+
 def test_what_is_forgotten_is_asked_for_in_full() -> None:
     here, there, anew = LinkPacking(), LinkPacking(), LinkPacking()
     assert there.unpack(here.pack(parcel(table([(0, "a", 1)])), False)) is not None
@@ -206,10 +224,10 @@ def test_garbage_is_refused(data) -> None:
         there.unpack(bytes(good[:end]))
 
 
-def repacked(change) -> bytes:
+def repacked(change, *rows) -> bytes:
     """Return a parcel whose table says something else of itself."""
     here = LinkPacking()
-    data = here.pack(parcel(table([(0, "a", 1), (0, "b", 2)])), False)
+    data = here.pack(parcel(table([*rows] or [(0, "a", 1), (0, "b", 2)])), False)
     at = len(here.pack(parcel(None), False))
     plain = bytearray(pa.decompress(data[at + 8 :], int.from_bytes(data[at : at + 8], "big"), "zstd", asbytes=True))
     size = int.from_bytes(plain[:4], "big")
@@ -237,6 +255,39 @@ def repacked(change) -> bytes:
 def test_a_table_that_lies_about_itself_is_refused(change) -> None:
     with pytest.raises(SiteError):
         LinkPacking(most=1 << 20).unpack(repacked(change))
+
+
+def test_numbers_that_leave_gaps_do_not_take_more_and_more_memory() -> None:
+    """One key more in each parcel, and a million numbers that none has."""
+    there, gap = LinkPacking(), 1 << 20
+
+    def at(number):
+        def change(notes):
+            assert notes[3][1:3] == [[0, 0], [0, 1]]
+            return [*notes[:3], [notes[3][0], [number, 0], [number, 1], *notes[3][3:]]]
+
+        return repacked(change, (0, "a", 1))
+
+    assert there.unpack(at(gap)) is not None
+    with pytest.raises(SiteError, match="too high"):
+        there.unpack(at(2 * gap))
+
+
+def test_what_takes_too_much_memory_is_forgotten_and_asked_for() -> None:
+    here, there = LinkPacking(), LinkPacking(most=2_000)
+    asked = []
+    for number, flow in enumerate("abcab", 1):
+        sent = parcel(table([(0, f"{number} {n}" * 4, n) for n in range(40)], f"word of {flow}"), number, flow)
+        read = there.unpack(here.pack(sent, False))
+        if read is None:
+            asked.append(flow)
+            read = there.unpack(here.pack(sent, True))
+        here.named(number)
+        here.confirmed(number)
+        assert read is not None
+        assert rows_of(read) == rows_of(sent)
+        assert sum(sum(got.bytes.values()) for got in there._got.values()) < 2_000
+    assert asked == ["a"]  # whose keys went when those of c came
 
 
 def test_a_declared_size_is_checked_before_anything_is_unpacked() -> None:

@@ -70,6 +70,9 @@ def test_two_sources_and_one_destination(spark, tmp_path):
     (flow,) = status["leaving"]
     assert (flow["flow"], flow["destination"], flow["outbox_bytes"]) == ("fine", "home", flow["outbox_bytes"])
     assert flow["arrived_cut"] == flow["committed_cut"] == flow["fixed_cut"]
+    assert 100 < flow["parcel_bytes"] < 10_000
+    (home,) = [link["used"] for link in status["links"] if link["to"] == "home"]
+    assert home > 0
     (flow,) = read_status(tmp_path / "home")["arriving"]
     assert flow["sources"].keys() == {"north", "south"}
     assert flow["queries"] == ["fine", "zones", "all"]

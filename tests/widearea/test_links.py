@@ -42,6 +42,14 @@ def test_what_is_due_first_goes_first_and_little_is_under_way() -> None:
     assert out.queued == 0
 
 
+def test_what_a_link_carried_lately_is_known_for_ten_seconds() -> None:
+    out, into = LinkOut(rate=1e6), LinkIn()
+    for second in (0, 4, 8):
+        out.queue(b"x" * 10_000, due=S)
+        carried(out, into, second * S)
+    assert [out.used(at * S) for at in (8, 9, 10, 14, 18)] == [3_000.0, 3_000.0, 2_000.0, 1_000.0, 0.0]
+
+
 def busy(out: LinkOut, into: LinkIn, rate: float, now: int, until: int) -> tuple[int, list[bytes], int]:
     """Let a link of a rate carry what there is; return bytes, parcels, and when it was idle."""
     total, got, way = 0, [], []

@@ -61,21 +61,23 @@ def _rate(rate: float) -> str:
 
 
 def _links(status: dict[str, Any]) -> Table:
-    table = _table("link to", "state", "stated", "measured", "queued")
+    table = _table("link to", "state", "stated", "measured", "used", "queued")
     for link in status["links"]:
         state = "open" if link["open"] else "down"
-        table.add_row(link["to"], state, _rate(link["stated"]), _rate(link["measured"]), f"{link['queued_bytes']:,} B")
+        rates = [_rate(link.get(name, 0.0)) for name in ("stated", "measured", "used")]
+        table.add_row(link["to"], state, *rates, f"{link['queued_bytes']:,} B")
     return table
 
 
 def _leaving(status: dict[str, Any]) -> Table:
-    table = _table("leaves", "queries", "way", "every", "latency", "cuts arrived", "outbox", "")
+    table = _table("leaves", "queries", "way", "every", "parcel", "latency", "cuts arrived", "outbox", "")
     for flow in status["leaving"]:
         way = _way(flow, status["site"])
         cuts = f"{flow['arrived_cut']:,} of {flow['committed_cut']:,}"
         every, outbox = format_duration(flow["interval_micros"]), f"{flow['outbox_bytes']:,} B"
-        names, refused = ", ".join(flow["queries"]), flow["refused"] or ""
-        table.add_row(flow["flow"], names, way, every, _latency(flow), cuts, outbox, refused)
+        names, refused, size = ", ".join(flow["queries"]), flow["refused"] or "", flow.get("parcel_bytes")
+        parcel = "-" if size is None else f"{size:,} B"
+        table.add_row(flow["flow"], names, way, every, parcel, _latency(flow), cuts, outbox, refused)
     return table
 
 

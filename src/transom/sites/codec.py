@@ -32,6 +32,11 @@ _HEAD = struct.Struct(">4sIII")
 """Magic, generation, bytes of the header packed and unpacked."""
 _MAGIC = b"TrW1"
 _MOST_HEADER = 1 << 20
+_MOST_SCHEMAS = 10_000
+_MOST_GAPS = 1 << 20
+"""Keys with smaller numbers that may not have come yet, or never will."""
+_MOST_NEWS = 1_000
+"""Parcels that may be confirmed; what earlier ones brought is sent again where it is needed."""
 _LEVEL = 6
 """Of zstd."""
 
@@ -84,6 +89,13 @@ class _Got:
         """By number of schema, and then of key: its row in those; -1 for none."""
         self.bytes: dict[int, int] = {}
 
+    def bound(self, most: int) -> None:
+        """Forget schemas with their keys, the oldest first, beyond so many bytes of keys: they are asked for again."""
+        while len(self.schemas) > 1 and (len(self.schemas) > _MOST_SCHEMAS or sum(self.bytes.values()) > most):
+            oldest = next(iter(self.schemas))
+            for each in (self.schemas, self.keys, self.rows, self.bytes):
+                each.pop(oldest, None)
+
 
 class LinkPacking:
     """The form of the parcels between this site and one neighbour, in both directions.
@@ -117,6 +129,8 @@ class LinkPacking:
         """Learn the number that the parcel packed last has on the link."""
         if self._packed is not None and self._packed.generation:
             self._news[number] = self._packed
+            while len(self._news) > _MOST_NEWS:  # some are abandoned, and never confirmed
+                del self._news[next(iter(self._news))]
         self._packed = None
 
     def confirmed(self, number: int) -> None:
@@ -265,6 +279,7 @@ class LinkPacking:
                 raise damaged("its table has other numbers")
             if told:
                 got.schemas[number] = pa.ipc.read_schema(pa.py_buffer(plain[at : at + told]))
+                got.bound(self.most)
             schema = got.schemas.get(number)
             if schema is None:
                 return None
@@ -308,7 +323,7 @@ class LinkPacking:
         start = first if first >= 0 else -1 - first
         tables, places = got.keys.setdefault(number, []), got.rows.get(number, np.empty(0, np.int64))
         before = sum(table.num_rows for table in tables)
-        if start + count > max(before + count, len(places)) + (1 << 20):
+        if start > before + _MOST_GAPS:
             raise damaged("its keys have too high numbers")
         grown = np.full(max(len(places), start + count), -1, np.int64)
         grown[: len(places)] = places
@@ -321,6 +336,7 @@ class LinkPacking:
             if whole.nbytes > 2 * self.dictionary_bytes + (1 << 20):
                 raise damaged("its keys take more than is allowed")
             got.keys[number], got.rows[number] = [whole], grown
+            got.bound(self.most)
         return whole.take(pa.array(grown[ids]))
 
 

@@ -84,8 +84,8 @@ class Planning:
         for plan in self._asking.plans():
             if self._routes.adopt(plan):
                 notes.append(f"plan {plan.version} holds from tick {plan.first_tick} on")
-        sizes, self._carrier.sizes = self._carrier.sizes, []
-        for flow, tick, size in sizes:
+        while self._carrier.sizes:
+            flow, tick, size = self._carrier.sizes.popleft()
             if flow in self._sizes:
                 self._sizes[flow].sent_as(tick, size)
         if self._told is None or now - self._told >= TELL:

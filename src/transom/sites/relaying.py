@@ -170,7 +170,7 @@ class Relaying:
     def _show(self, now: Micros) -> None:
         self._shown = now
         with suppress(OSError):
-            write_status(self._directory, relay_status_of(self, self._rates, self._clock.now()))
+            write_status(self._directory, relay_status_of(self, self._rates, self._clock.now(), now))
 
     def _judge(self, site: Site, flow: FlowName) -> tuple[Reason, str] | None:
         return self._relayed.judge(site, flow)

@@ -195,7 +195,7 @@ class Shipping(Beside):
         self._shown = now
         if isinstance(self._directory, Path):
             with suppress(OSError):
-                write_status(self._directory, status_of(self, self._loop, self._rates, self._clock.now()))
+                write_status(self._directory, status_of(self, self._loop, self._rates, self._clock.now(), now))
 
     def _take(self, now: Micros) -> None:
         while self.carrier.arrivals or self.carrier.news or self.carrier.reopened:

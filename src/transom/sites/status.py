@@ -25,7 +25,7 @@ EVERY: Micros = MICROS_PER_SECOND
 FILE = "status.json"
 
 
-def status_of(shipping: Shipping, loop: Loop, rates: Mapping[Site, float], at: Micros) -> dict[str, Any]:
+def status_of(shipping: Shipping, loop: Loop, rates: Mapping[Site, float], at: Micros, now: Micros) -> dict[str, Any]:
     """Return how a site stands.
 
     Args:
@@ -33,13 +33,14 @@ def status_of(shipping: Shipping, loop: Loop, rates: Mapping[Site, float], at: M
         loop: The loop.
         rates: Of the links to its neighbours, as stated; bytes per second.
         at: Wall time.
+        now: Monotonic time.
     """
     return {
         "site": shipping.here.site,
         "at": at,
         "plan": shipping.routes.version,
         "coordinator": None if shipping.planning is None else shipping.planning.refused,
-        "links": [_link(shipping.carrier, there, rate) for there, rate in sorted(rates.items())],
+        "links": [_link(shipping.carrier, there, rate, now) for there, rate in sorted(rates.items())],
         "leaving": [_leaving(shipping, each, at) for each in shipping.shipments.values()],
         "arriving": [
             _arriving(loop, loop.streams[flow.arriving], shipping.receiving.sources[flow.name])
@@ -49,26 +50,27 @@ def status_of(shipping: Shipping, loop: Loop, rates: Mapping[Site, float], at: M
     }
 
 
-def relay_status_of(relaying: Relaying, rates: Mapping[Site, float], at: Micros) -> dict[str, Any]:
+def relay_status_of(relaying: Relaying, rates: Mapping[Site, float], at: Micros, now: Micros) -> dict[str, Any]:
     """Return how a site stands that only passes on; see `status_of`."""
     return {
         "site": relaying.site,
         "at": at,
         "plan": relaying.routes.version,
         "coordinator": None if relaying.planning is None else relaying.planning.refused,
-        "links": [_link(relaying.carrier, there, rate) for there, rate in sorted(rates.items())],
+        "links": [_link(relaying.carrier, there, rate, now) for there, rate in sorted(rates.items())],
         "leaving": [],
         "arriving": [],
     }
 
 
-def _link(carrier: Carrier, there: Site, stated: float) -> dict[str, Any]:
+def _link(carrier: Carrier, there: Site, stated: float, now: Micros) -> dict[str, Any]:
     out = carrier.link(there)
     return {
         "to": there,
         "open": there in carrier.open,
         "stated": stated,
         "measured": out.rate,
+        "used": out.used(now),
         "queued_bytes": out.queued,
     }
 
@@ -84,6 +86,7 @@ def _leaving(shipping: Shipping, each: Shipment, at: Micros) -> dict[str, Any]:
         "destination": flow.destination,
         "tree": [list(pair) for pair in route.tree.parents],
         "interval_micros": route.interval * shipping.routes.tick,
+        "parcel_bytes": shipping.carrier.parcel_bytes.get(flow.name),
         "latency_seconds": route.latency,
         "limit_micros": shipping.routes.flows[flow.name].limit or None,
         "committed_cut": each.gathered.committed,

@@ -7,6 +7,7 @@ refusals come back on the same one.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
@@ -27,6 +28,9 @@ DETOUR: Micros = 10_000_000
 """A link that is down for less is waited for."""
 QUEUE_BYTES = 256 << 20
 """Of parcels that wait for a link; what comes in addition is forgotten, and sent again by those who have it."""
+
+SIZES = 10_000
+"""Sizes of parcels that are remembered where nobody takes them, as without a coordinator."""
 
 Judge: TypeAlias = Callable[[Site, FlowName], "tuple[Reason, str] | None"]
 """Returns why a flow is not taken from a neighbour, with what is wrong, for people; None if it is taken."""
@@ -91,8 +95,10 @@ class Carrier:
         self.reopened: list[tuple[Site, bool]] = []
         """Neighbours to which there is a new connection, and whether they have forgotten what they were given; for the
         senders, to be taken from here."""
-        self.sizes: list[tuple[FlowName, int, int]] = []
-        """Flow, tick and bytes of each parcel with rows of this site, as queued; to be taken from here."""
+        self.sizes: deque[tuple[FlowName, int, int]] = deque(maxlen=SIZES)
+        """Flow, tick and bytes of the last parcels with rows of this site, as queued; to be taken from here."""
+        self.parcel_bytes: dict[FlowName, int] = {}
+        """Bytes of the last of them, of each flow."""
         self._packing = packing
         self._neighbours = {name: _Neighbour(rate, packing(name)) for name, rate in rates.items() if name != site}
         self._remaining: dict[FlowName, Micros] = {}
@@ -234,6 +240,7 @@ class Carrier:
         data = each.packing.pack(parcel, full)
         if not parcel.merged and parcel.part.site == self.site and not parcel.part.empty:
             self.sizes.append((parcel.flow, parcel.tick, len(data)))
+            self.parcel_bytes[parcel.flow] = len(data)
         slack = (ends.limit if ends else 0) - self._remaining.get(parcel.flow, 0)
         number = each.out.queue(data, now + slack)
         each.packing.named(number)

@@ -32,6 +32,8 @@ LONGEST_FRAME: Micros = 60_000_000
 """A frame that took longer, as the other end says, tells no more: every rate is some bytes per second."""
 MOST_PARCEL = 1 << 30
 """The largest parcel that is taken, bytes."""
+USED: Micros = 10_000_000
+"""For people it is said how much a link has carried in so long."""
 PROBE = b"\0"
 """What is sent only to measure begins with it, and no parcel does."""
 PROBE_SHARE = 0.01
@@ -124,6 +126,8 @@ class LinkOut:
         """How long the link took for some bytes, until that is long enough to tell a rate."""
         self._measured: Micros | None = None
         """When the rate was measured last, or first asked for."""
+        self._carried: deque[tuple[Micros, int]] = deque()
+        """When receipts came in the last `USED`, and of how many bytes."""
         self.heard: Micros = 0
         """When the last receipt came, or something was sent to an idle link; monotonic."""
 
@@ -160,6 +164,10 @@ class LinkOut:
         """Bytes per second by which frames are made: what was measured last, as a link that gets faster has to show."""
         recent = sorted(list(self._rates)[-5:])
         return recent[len(recent) // 2] if recent else self._stated
+
+    def used(self, now: Micros) -> float:
+        """Return the bytes per second that it has carried in the last `USED`."""
+        return sum(size for at, size in self._carried if at > now - USED) / USED * MICROS_PER_SECOND
 
     @property
     def frame(self) -> int:
@@ -234,6 +242,9 @@ class LinkOut:
             return False  # abandoned
         if not each.received <= receipt.received <= each.given:
             raise SiteError(f"A receipt tells of {receipt.received} bytes of a parcel, of {each.given}.", _REMEDY)
+        self._carried.append((now, receipt.received - each.received))
+        while self._carried[0][0] <= now - USED:
+            self._carried.popleft()
         each.received, self.heard = receipt.received, now
         if each.received == len(each.data):
             del self._queue[each.number]
