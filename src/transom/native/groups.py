@@ -1,4 +1,4 @@
-"""States of groups that Arrow's aggregation has not: chosen rows, sorted values, bits, moments.
+"""States of groups that Arrow's aggregation has not: chosen rows, sorted values, bits, moments, lists.
 
 Each is made of all rows at once, which are numbered by their group. Where Spark may order or round values otherwise
 (NaN, -0.0), it has to judge.
@@ -6,7 +6,7 @@ Each is made of all rows at once, which are numbered by their group. Where Spark
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -139,6 +139,37 @@ class Sorted:
         parts = [found[name].combine_chunks().cast(field.type) for name, field in zip(taken, fields, strict=True)]
         values = pa.StructArray.from_arrays(parts, fields=fields) if self.by else parts[0]
         return {self.name: pa.ListArray.from_arrays(pa.array(ends), values, type=self.kind)}
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What a function makes of the rows of each group, which it gets as lists of structs, in their order."""
+
+    name: str
+    fields: tuple[tuple[str, str], ...]
+    """Of the structs: their names, and the columns."""
+    made: Callable[[pa.ListArray], pa.Array]
+    """Returns an element for each list, also for empty ones."""
+    known: str = ""
+    where: str = ""
+    weighed: bool = False
+    """Whether only rows count of which the last field is more than zero; it must not be less."""
+
+    def columns(self, rows: pa.RecordBatch, groups: Groups) -> dict[str, pa.Array]:
+        """Return what the function makes."""
+        columns = {f"{place}": column for place, (_, column) in enumerate(self.fields)}
+        found = _table(rows, groups, columns, self.known, self.where)
+        if self.weighed:
+            weight = found.column(found.num_columns - 1)
+            if pc.any(pc.less(weight, 0), min_count=0).as_py():
+                raise UncertainError("a weight that is less than zero")
+            found = found.filter(pc.greater(weight, 0))
+        group = found["group"].to_numpy()
+        found = found.take(pa.array(np.argsort(group, kind="stable")))
+        ends = np.append(0, np.cumsum(np.bincount(group, minlength=groups.count))).astype(np.int32)
+        values = [found[name].combine_chunks() for name in columns]
+        structs = pa.StructArray.from_arrays(values, [name for name, _ in self.fields])
+        return {self.name: self.made(pa.ListArray.from_arrays(pa.array(ends), structs))}
 
 
 @dataclass(frozen=True)

@@ -143,9 +143,11 @@ class Lane:
 
     def _plan(self, compiled: Compiled) -> tuple[LanePlan, bytes] | None:
         if compiled.plan not in self._plans:
+            from pyspark import cloudpickle  # takes users' functions, too
+
             try:
                 plan = known_plan(self._stream.session, self._stream.definition, compiled)
-                self._plans[compiled.plan] = plan, pickle.dumps(plan)
+                self._plans[compiled.plan] = plan, cloudpickle.dumps(plan)  # type: ignore[no-untyped-call]
             except OnlySparkError as reason:
                 logger.info("Partials of the stream %s are made by Spark SQL: %s.", self._stream.name, reason)
                 self._plans[compiled.plan] = None

@@ -19,8 +19,9 @@ from transom.engine.spark.programs import OnlySparkError, empty_rows, runner_of
 from transom.model.expression import Expression
 from transom.model.sessions import is_connect
 from transom.native.evaluate import Runner
-from transom.native.groups import Bits, Chosen, Moments, PairMoments, Sorted, State, is_ordered
+from transom.native.groups import Bits, Chosen, Listed, Moments, PairMoments, Sorted, State, is_ordered
 from transom.native.partials import Grouping, Reduced
+from transom.native.values import is_moment
 from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.aggregates.best import Best
 from transom.windows.aggregates.bits import Bits as BitsOfValues
@@ -32,9 +33,13 @@ from transom.windows.aggregates.filtered import Filtered
 from transom.windows.aggregates.mean import MeanSum
 from transom.windows.aggregates.moments import Moments as SmallMoments
 from transom.windows.aggregates.pairs import PairMoments as Pairs
+from transom.windows.aggregates.rowstates import FrequentOf, HllOf, KllOf, RowsFunction
 from transom.windows.aggregates.shape import HigherMoments
+from transom.windows.aggregates.sketches import HLL_LG_K, Hll, Kll
 from transom.windows.aggregates.sums import Sum
 from transom.windows.aggregates.times import TimeRange
+from transom.windows.aggregates.topk import FrequentItems, HeavyItems, map_size
+from transom.windows.aggregates.udaf import UserStates
 from transom.windows.components import ROWS, Component
 
 if TYPE_CHECKING:
@@ -185,6 +190,11 @@ def _of_groups(primitive: Primitive, inputs: Sequence[str], kinds: Sequence[pa.D
         return Sorted("values", x, types["values"], primitive.limit, primitive.unique)
     if isinstance(primitive, FirstOf) and all(map(is_ordered, kinds)):
         return Sorted("rows", x, types["rows"], primitive.limit, by=inputs[1], descending=primitive.descending)
+    if (made := _rows_function(primitive, kinds)) is not None:
+        known = x if isinstance(primitive, (Hll, Kll)) else ""
+        named = primitive.fields if isinstance(primitive, UserStates) else enumerate("xw")
+        fields = tuple((str(name), column) for (name, _), column in zip(named, inputs, strict=False))
+        return Listed(next(iter(types)), fields, made, known, weighed=isinstance(primitive, HeavyItems))
     if isinstance(primitive, BitsOfValues):
         return Bits(primitive.function, x)
     if isinstance(primitive, SmallMoments) and _is_number(kinds[0]):
@@ -193,6 +203,21 @@ def _of_groups(primitive: Primitive, inputs: Sequence[str], kinds: Sequence[pa.D
         return Moments(x, (2, 3, 4))
     if isinstance(primitive, Pairs) and all(map(_is_number, kinds)):
         return PairMoments(*inputs)
+    return None
+
+
+def _rows_function(primitive: Primitive, kinds: Sequence[pa.DataType]) -> RowsFunction | None:
+    """Return what makes states of lists of rows; None if none does, or Spark gives it other values."""
+    x = kinds[0] if kinds else pa.null()
+    is_whole, is_text = pa.types.is_integer(x), pa.types.is_string(x)
+    if isinstance(primitive, Hll) and is_ordered(x) and not pa.types.is_decimal(x):
+        return HllOf(HLL_LG_K)
+    if isinstance(primitive, Kll) and _is_number(x):
+        return KllOf(primitive.k)
+    if isinstance(primitive, (FrequentItems, HeavyItems)) and (is_whole or is_text or pa.types.is_boolean(x)):
+        return FrequentOf(map_size(primitive.max_items)) if all(map(pa.types.is_integer, kinds[1:])) else None
+    if isinstance(primitive, UserStates) and all(is_ordered(kind) and not is_moment(kind) for kind in kinds):
+        return primitive.executor_function.function  # moments have the session's zone there
     return None
 
 

@@ -16,9 +16,8 @@ from transom.windows.aggregates.base import ExecutorFunction, ResultContext, Sta
 from transom.windows.aggregates.flaws import MOST_ROWS
 from transom.windows.aggregates.oneinput import OneInput, OneInputAggregate
 from transom.windows.aggregates.parts import PartsPrimitive
+from transom.windows.aggregates.rowstates import NULLS_BYTES, FrequentOf
 
-_NULLS_BYTES = 8
-"""After the sketch Spark writes how many nulls it saw, a big-endian bigint."""
 _SIZES = struct.Struct("<5B")
 """Numbers at the beginning of a sketch; the last two are logarithms of sizes of its hash map, which is made of them."""
 _MOST = (1 << 63) - 1
@@ -88,10 +87,10 @@ class HeavyItems(PartsPrimitive):
     @property
     def executor_function(self) -> ExecutorFunction:
         """Makes the sketches of the collected rows on the executors."""
-        max_items = self.max_items
+        sketches = FrequentOf(map_size(self.max_items))
 
         def on_executors(column: pa.Array) -> pa.Array:  # Spark reads the annotations of functions only
-            return pa.array([_sketch_of(rows, max_items) for rows in column], pa.binary())
+            return sketches(column)
 
         return ExecutorFunction("sketch", on_executors, "binary")
 
@@ -104,19 +103,6 @@ class HeavyItems(PartsPrimitive):
         check(part, self.max_items, _MOST)
 
 
-def _sketch_of(rows: pa.ListScalar, max_items: int) -> bytes | None:
-    if rows.values is None or not len(rows.values):
-        return None
-    sums = pa.table(rows.values.flatten(), ["x", "w"]).group_by("x").aggregate([("w", "sum")])
-    sketch, nulls = frequent_strings_sketch(map_size(max_items)), 0
-    for item, weight in zip(sums.column("x").to_pylist(), sums.column("w_sum").to_pylist(), strict=True):
-        if item is None:
-            nulls = weight
-        else:
-            sketch.update(item, weight)
-    return bytes(sketch.serialize()) + nulls.to_bytes(_NULLS_BYTES, "big")
-
-
 def check(part: bytes, max_items: int, most: int) -> None:
     """Refuse bytes that are no sketch with nulls, of so much weight at most.
 
@@ -124,9 +110,9 @@ def check(part: bytes, max_items: int, most: int) -> None:
         Exception: They are none.
     """
     largest = map_size(max_items)
-    if len(part) < _NULLS_BYTES + _SIZES.size or max(_SIZES.unpack_from(part)[3:]) > largest or _nulls(part) > most:
+    if len(part) < NULLS_BYTES + _SIZES.size or max(_SIZES.unpack_from(part)[3:]) > largest or _nulls(part) > most:
         raise ValueError(f"it is no sketch of {max_items} items")
-    sketch = frequent_strings_sketch.deserialize(part[:-_NULLS_BYTES])
+    sketch = frequent_strings_sketch.deserialize(part[:-NULLS_BYTES])
     found = sketch.get_frequent_items(frequent_items_error_type.NO_FALSE_NEGATIVES)
     if max([sketch.total_weight, *(above for *_, above in found)]) > most:
         raise ValueError("a sketch of frequent items has counted too much")
@@ -138,9 +124,9 @@ def merged(parts: tuple[bytes, ...], max_items: int) -> bytes:
     whole = frequent_strings_sketch(map_size(max_items))
     nulls = 0
     for part in parts:
-        whole.merge(frequent_strings_sketch.deserialize(part[:-_NULLS_BYTES]))
+        whole.merge(frequent_strings_sketch.deserialize(part[:-NULLS_BYTES]))
         nulls += _nulls(part)
-    return bytes(whole.serialize()) + min(nulls, _MOST).to_bytes(_NULLS_BYTES, "big")
+    return bytes(whole.serialize()) + min(nulls, _MOST).to_bytes(NULLS_BYTES, "big")
 
 
 def map_size(max_items: int) -> int:
@@ -153,7 +139,7 @@ def map_size(max_items: int) -> int:
 
 
 def _nulls(part: bytes) -> int:
-    return int.from_bytes(part[-_NULLS_BYTES:], "big")
+    return int.from_bytes(part[-NULLS_BYTES:], "big")
 
 
 @dataclass(frozen=True)
@@ -200,7 +186,7 @@ class TopK(OneInputAggregate):
     def _top(self, data: bytes | None, integer: bool) -> list[dict[str, Any]]:
         if data is None:
             return []
-        sketch = frequent_strings_sketch.deserialize(data[:-_NULLS_BYTES])
+        sketch = frequent_strings_sketch.deserialize(data[:-NULLS_BYTES])
         found = sketch.get_frequent_items(frequent_items_error_type.NO_FALSE_POSITIVES)
         counts: list[tuple[Any, int]] = [(int(text) if integer else text, estimate) for text, estimate, *_ in found]
         counts.sort(key=lambda pair: (-pair[1], pair[0]))
