@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow.types as kinds
 
 @dataclass(frozen=True)
 class KeyedRows:
-    """The rows of a table by the values of some of its columns; those with a null there are never found."""
+    """The rows of a table by the values of some of its columns, of which null is found only if asked."""
 
     rows: pa.Table
     """In the order of their keys."""
@@ -26,9 +26,15 @@ class KeyedRows:
     """The first row of each key, and the number of all rows."""
 
     @classmethod
-    def of(cls, table: pa.Table, names: Sequence[str]) -> KeyedRows:
-        """Return the rows of a table by some columns, whose values are equal when Arrow says so (no floats)."""
-        for name in names:
+    def of(cls, table: pa.Table, names: Sequence[str], null_safe: Collection[str] = ()) -> KeyedRows:
+        """Return the rows of a table by some columns, whose values are equal when Arrow says so (no floats).
+
+        Args:
+            table: The table.
+            names: Of the columns.
+            null_safe: Those of them in which null equals null.
+        """
+        for name in set(names).difference(null_safe):
             table = table.filter(pc.is_valid(table.column(name)))
         columns = [_whole(table, name) for name in names]
         values = tuple(column.unique() for column in columns)

@@ -40,11 +40,21 @@ class Lookup:
 
     table: str
     on: tuple[tuple[Term, str], ...]
-    """Values of a row, and the columns of the table that they must equal; null equals nothing."""
+    """Values of a row, and the columns of the table that they must equal; null equals nothing, unless it is said."""
     kind: str
     """`INNER`, `LEFT`, `SEMI` (rows that find one) or `ANTI` (rows that find none)."""
     columns: tuple[tuple[str, str, pa.DataType], ...] = ()
-    """Columns that are added: their names, which of the table they are, and their types."""
+    """Columns that are added: their names, which of the table they are, and their types; `SEMI` and `ANTI` have them
+    for their condition only."""
+    null_safe: frozenset[str] = frozenset()
+    """Columns of the table in which null equals null."""
+    condition: Term | None = None
+    """What else must be true of a row and one of the table that it finds."""
+
+    @property
+    def adds(self) -> bool:
+        """Whether rows have the columns of the table afterwards."""
+        return self.kind in (INNER, LEFT)
 
 
 Step: TypeAlias = Filter | Project | Lookup
@@ -69,7 +79,7 @@ class Program:
         for step in self.steps:
             if isinstance(step, Project):
                 found = {name: term.type for name, term in step.columns}
-            elif isinstance(step, Lookup):
+            elif isinstance(step, Lookup) and step.adds:
                 found.update((name, kind) for name, _, kind in step.columns)
         return pa.schema(list(found.items()))
 
@@ -100,7 +110,8 @@ class Program:
                 wanted = frozenset().union(*(names_in(term) for name, term in step.columns))
             else:
                 wanted -= {name for name, _, _ in step.columns}
-                wanted = wanted.union(*(names_in(term) for term, _ in step.on))
+                terms = [*(term for term, _ in step.on), *([] if step.condition is None else [step.condition])]
+                wanted = wanted.union(*map(names_in, terms)) - {name for name, _, _ in step.columns}
             found.append(wanted)
         return tuple(reversed(found))
 

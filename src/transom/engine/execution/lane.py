@@ -9,6 +9,7 @@ import functools
 import heapq
 import itertools
 import logging
+import operator
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from transom.engine.spark.laneplan import LanePlan
 from transom.engine.spark.lanesettings import setting_of
 from transom.engine.spark.plan import StreamPlan
 from transom.engine.spark.programs import OnlySparkError
+from transom.engine.spark.statictables import MOST_BYTES, MOST_ROWS
 from transom.engine.streams.cuts import CutJob
 from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.stream import RunningStream
@@ -107,6 +109,8 @@ class Lane:
         self._source = source_of(stream.source)
         self._plans: WeakKeyDictionary[StreamPlan, tuple[LanePlan, bytes] | None] = WeakKeyDictionary()
         """Also pickled; None where only Spark knows something."""
+        self._given: tuple[LanePlan, list[pa.Table], tuple[LanePlan, bytes] | None] | None = None
+        """The last plan that awaited tables, their rows, and what it is with them."""
         self._rest, self._rests = 0, 0
         """The length of the last rest, and the cuts that are left of it."""
 
@@ -123,10 +127,12 @@ class Lane:
             SessionError: Spark is gone.
         """
         plan = self._plan(compiled) if self._takes(compiled, job) else None
-        if plan is None:
-            return None
-        if self._rests:
+        if plan is not None and self._rests:
             self._rests -= 1
+            return None
+        if plan is not None and plan[0].lookups:
+            plan = self._with_tables(plan[0], compiled, job)
+        if plan is None:
             return None
         found = self._in_memory(plan[0], job, skip) if _has_rows(self._source) else self._in_tasks(*plan, job, skip)
         if found.judged > len(found.certain):
@@ -152,6 +158,23 @@ class Lane:
                 logger.info("Partials of the stream %s are made by Spark SQL: %s.", self._stream.name, reason)
                 self._plans[compiled.plan] = None
         return self._plans[compiled.plan]
+
+    def _with_tables(self, plan: LanePlan, compiled: Compiled, job: CutJob) -> tuple[LanePlan, bytes] | None:
+        """Return a plan with the tables that a cut sees; None if they are too large, or Spark has to judge."""
+        from pyspark import cloudpickle
+
+        rows = self._stream.tables.rows(compiled.plan.lookup_tables, job.cut.tables, job.cut.at)
+        tables = list(rows.values())
+        if self._given is not None and self._given[0] is plan and all(map(operator.is_, self._given[1], tables)):
+            return self._given[2]
+        small = all(table.num_rows <= MOST_ROWS and table.nbytes <= MOST_BYTES for table in tables)
+        given = plan.given(rows) if small else None
+        if given is None:
+            why = "only Spark reads a table" if small else "a table is too large for tasks"
+            logger.info("Partials of the stream %s are made by Spark SQL: %s.", self._stream.name, why)
+        found = None if given is None else (given, cloudpickle.dumps(given))  # type: ignore[no-untyped-call]
+        self._given = plan, tables, found
+        return found
 
     def _in_memory(self, plan: LanePlan, job: CutJob, skip: Sequence[str]) -> LaneOutcome:
         """Make partials of rows where they are."""

@@ -81,11 +81,13 @@ def lane_plan(session: SparkSession, schema: StructType, rows: Rows, compiled: C
     time = runner_of(raw.select(written.alias(TIME)), raw)
     timed = empty_rows(session, StructType([*schema, StructField(TIME, LongType())]))
     plan, types = compiled.plan, _types(compiled)
+    versions = {table: empty_rows(session, table.schema(session)) for table in plan.lookup_tables}
+    lookups = {table.name: rows for table, rows in versions.items()}
     branches: dict[int, tuple[Runner, list[tuple[int, Grouping]]]] = {}
     for place, (component, needed) in enumerate(zip(plan.components, plan.needed, strict=True)):
         if id(needed) not in branches:
-            branch = plan.branches[component.branch]
-            branches[id(needed)] = runner_of(needed(branch.as_written(timed)), timed), []
+            branch = replace(plan.branches[component.branch], tables=versions)
+            branches[id(needed)] = runner_of(needed(branch.as_written(timed)), timed, lookups), []
         runner, groupings = branches[id(needed)]
         groupings.append((place, _grouping(component, needed, runner.program.schema, types)))
     made = tuple((runner, tuple(groupings)) for runner, groupings in branches.values())

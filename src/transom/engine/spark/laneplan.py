@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from transom.native.evaluate import Runner
 from transom.native.partials import Grouping
+from transom.native.program import Judge
 
 
 @dataclass(frozen=True)
@@ -26,3 +28,14 @@ class LanePlan:
     time: Runner
     branches: tuple[tuple[Runner, tuple[tuple[int, Grouping], ...]], ...]
     components: int
+
+    @property
+    def lookups(self) -> frozenset[str]:
+        """Names of the tables whose rows have to be given first."""
+        return frozenset(name for runner, _ in self.branches for name, _ in runner.awaited.values())
+
+    def given(self, rows: Mapping[str, pa.Table]) -> LanePlan | None:
+        """Return the same with the rows of tables by name; None where only Spark makes something of them."""
+        made = [(runner.given(rows), groupings) for runner, groupings in self.branches]
+        known = tuple((runner, groupings) for runner, groupings in made if not isinstance(runner, Judge))
+        return replace(self, branches=known) if len(known) == len(made) else None

@@ -6,7 +6,9 @@ in its own job. What it is over has no rows yet.
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +37,7 @@ _CALLED = {
 """What users call operators."""
 
 
-_NO_ROWS = "only Spark does a lookup, whose table has its rows when a micro-batch begins"
-"""Also of a static table that is empty: nothing tells them apart."""
+_NO_ROWS = "only Spark joins with a table without rows"
 _THEIRS = "TheirColumn"
 """The kind of a column of a static table."""
 _JOINS = {
@@ -59,21 +60,20 @@ def empty_rows(session: SparkSession, schema: StructType) -> DataFrame:
     return session.createDataFrame(session.sparkContext.emptyRDD(), schema)
 
 
-def runner_of(frame: DataFrame, rows: DataFrame) -> Runner:
+def runner_of(frame: DataFrame, rows: DataFrame, lookups: Mapping[str, DataFrame] | None = None) -> Runner:
     """Return what makes the rows of a DataFrame without Spark.
 
     Args:
         frame: A DataFrame of a classic session, with one value for each of its names.
         rows: What it is made of (`empty_rows`).
+        lookups: In the same way the tables by name that it looks rows up in; their rows are given later.
 
     Raises:
         OnlySparkError: Spark does something else than filter and compute columns, or computes what is not known here.
     """
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     if why := why_not_repeatable(frame, ""):
         raise OnlySparkError(why)
-    reading = _Reading(Reader("UTC"), rows, to_arrow_schema(rows.schema, timezone="UTC"))
+    reading = _Reading(Reader("UTC"), rows, lookups or {})
     execution = frame._jdf.queryExecution()
     if any(class_of(leaf) == "LocalRelation" and leaf.data().isEmpty() for leaf in leaves(execution.analyzed())):
         raise OnlySparkError(_NO_ROWS)  # the optimizer leaves nothing of the join
@@ -86,20 +86,24 @@ def runner_of(frame: DataFrame, rows: DataFrame) -> Runner:
     program = Program(reading.columns, (*reading.steps, chosen))
     if why := why_not(program):
         raise OnlySparkError(why)
-    return Runner(program, reading.tables)
+    return Runner(program, reading.tables, reading.awaited)
 
 
 class _Reading:
-    """Reads operators; `steps` are those that were read, `tables` those that they look rows up in.
+    """Reads operators; `steps` are those that were read, `tables` and `awaited` what they look rows up in.
 
     Args:
         reader: Reads expressions.
         rows: What the operators are over.
-        columns: Its columns.
+        lookups: Tables whose rows are given later, by name.
     """
 
-    def __init__(self, reader: Reader, rows: DataFrame, columns: pa.Schema) -> None:
-        self.columns = columns
+    def __init__(self, reader: Reader, rows: DataFrame, lookups: Mapping[str, DataFrame]) -> None:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        self.columns = to_arrow_schema(rows.schema, timezone="UTC")
+        self.awaited: dict[str, tuple[str, Runner]] = {}
+        self._lookups = lookups
         self.steps: list[Step] = []
         self.tables: dict[str, pa.Table] = {}
         self._session = rows.sparkSession
@@ -161,27 +165,49 @@ class _Reading:
             raise OnlySparkError(f"only Spark does this join ({name})")
         stream, static = sides if streams[0] else sides[::-1]
         known = self.read(stream)
-        name = f"table {len(self.tables) + 1}"
-        try:
-            self.tables[name] = static_table(self._session, static)
-        except NotLastingError as error:
-            raise OnlySparkError(str(error)) from error
-        if not self.tables[name].num_rows:
-            raise OnlySparkError(_NO_ROWS)
+        name = f"table {len(self.tables) + len(self.awaited) + 1}"
+        self._take_table(name, static)
         theirs = {
             each.exprId().id(): replace(self._reader.term(each, {}), kind=_THEIRS, value=str(place))
             for place, each in enumerate(each_of(static.output()))
         }
         if node.condition().isEmpty():
             raise OnlySparkError("only Spark joins without a condition")
-        on = _keys(self._reader.term(node.condition().get(), {**known, **theirs}))
-        if kind in (SEMI, ANTI):
-            self.steps.append(Lookup(name, on, kind))
-            return known
+        condition = self._reader.term(node.condition().get(), {**known, **theirs})
+        keys, others = _keys(condition)
+        if not keys:
+            raise OnlySparkError(f"only Spark joins by {condition.text}")
         added = {number: column(f"{name}: {term.value}", term.type) for number, term in theirs.items()}
-        columns = tuple((str(added[n].value), str(term.value), term.type) for n, term in theirs.items())
-        self.steps.append(Lookup(name, on, kind, columns))
-        return {**known, **added}
+        step = Lookup(
+            name,
+            tuple((ours, its) for ours, its, _ in keys),
+            kind,
+            tuple((str(added[n].value), str(term.value), term.type) for n, term in theirs.items()),
+            frozenset(its for _, its, null_safe in keys if null_safe),
+            _named(functools.reduce(_both, others), name) if others else None,
+        )
+        self.steps.append(step if step.adds or others else replace(step, columns=()))
+        return {**known, **added} if step.adds else known
+
+    def _take_table(self, name: str, static: Any) -> None:
+        """Note a table that rows are looked up in: its rows, or what makes them of those that are given later."""
+        below = leaves(static)
+        for of, rows in self._lookups.items():
+            reading = _Reading(self._reader, rows, {})
+            if any(map(reading._is_stream, below)):
+                known = reading.read(static)
+                made = [(str(place), known[number]) for place, number in enumerate(_numbers(static.output()))]
+                program = Program(reading.columns, (*reading.steps, Project(tuple(made))))
+                if why := why_not(program):
+                    raise OnlySparkError(why)
+                self.awaited[name] = of, Runner(program, reading.tables)
+                return
+        try:
+            self.tables[name] = static_table(self._session, static)
+        except NotLastingError as error:
+            raise OnlySparkError(str(error)) from error
+        if not self.tables[name].num_rows:
+            raise OnlySparkError(_NO_ROWS)
 
 
 def _numbers(attributes: Any) -> list[int]:
@@ -194,19 +220,31 @@ def leaves(plan: Any) -> list[Any]:
     return each_of(plan.collectLeaves())
 
 
-def _keys(condition: Term) -> tuple[tuple[Term, str], ...]:
-    """Return the values of a row and the columns of the table that a condition wants to be equal.
+def _keys(condition: Term) -> tuple[list[tuple[Term, str, bool]], list[Term]]:
+    """Return what a condition wants to be equal, and what else it wants.
 
-    Raises:
-        OnlySparkError: It wants something else.
+    Returns:
+        Values of a row, columns of the table, and whether null equals null; terms.
     """
     if condition.kind == "And":
-        return tuple(pair for side in condition.children for pair in _keys(side))
-    if condition.kind == "EqualTo":
+        (keys, others), (more, further) = map(_keys, condition.children)
+        return keys + more, others + further
+    if condition.kind in ("EqualTo", "EqualNullSafe"):
         for ours, its in (condition.children, condition.children[::-1]):
             if its.kind == _THEIRS and not _names_theirs(ours) and ours.type == its.type and is_key(its.type):
-                return ((ours, str(its.value)),)
-    raise OnlySparkError(f"only Spark joins by {condition.text}")
+                return [(ours, str(its.value), condition.kind == "EqualNullSafe")], []
+    return [], [condition]
+
+
+def _both(one: Term, other: Term) -> Term:
+    return Term("And", one.type, f"{one.text} AND {other.text}", (one, other))
+
+
+def _named(term: Term, table: str) -> Term:
+    """Return a term in which columns of a table have their names in the rows after the join."""
+    if term.kind == _THEIRS:
+        return column(f"{table}: {term.value}", term.type)
+    return replace(term, children=tuple(_named(child, table) for child in term.children))
 
 
 def _names_theirs(term: Term) -> bool:

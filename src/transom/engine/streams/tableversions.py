@@ -128,6 +128,14 @@ class TableVersions:
                 self._frames[table] = named, self._session.createDataFrame(rows, table.schema(self._session))
         return {table: self._frames[table][1] for table in tables}
 
+    def rows(self, tables: Sequence[LookupTable], versions: Mapping[str, Version], now: Micros) -> dict[str, pa.Table]:
+        """Return the rows of the versions that a cut sees, by the names of the tables; as `frames`.
+
+        Raises:
+            CheckpointCorruptError: A copy is missing or damaged.
+        """
+        return {table.name: self._rows(table, versions.get(table.name), now) for table in tables}
+
     def committed(self) -> None:
         """Forget what no cut needs any more, after the commit of the last one that was logged."""
         needed = {held.version for held in self._newest.values()}
