@@ -148,10 +148,10 @@ def _arrow_type(spark_type: str, zone: str) -> pa.DataType:
     from pyspark.sql.pandas.types import to_arrow_type
     from pyspark.sql.types import StringType, _parse_datatype_json_string
 
-    found = _parse_datatype_json_string(spark_type)
-    if isinstance(found, StringType) and found != StringType():
-        return pa.null()
     try:
+        found = _parse_datatype_json_string(spark_type)  # some are Java's own, such as that of what `to_json` calls
+        if isinstance(found, StringType) and found != StringType():
+            return pa.null()
         return to_arrow_type(found, timezone=zone)
     except PySparkException:
         return pa.null()
@@ -170,8 +170,10 @@ def each_of(sequence: Any) -> list[Any]:
 
 def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar | None:
     """Return a constant, as Spark keeps it, as a scalar of its type; None where Arrow has no such value."""
-    if value is None or kinds.is_null(kind):
+    if value is None:
         return pa.scalar(None, kind)
+    if kinds.is_null(kind):
+        return None
     if kinds.is_string(kind):
         try:
             return pa.scalar(bytes(value.getBytes()).decode(), kind)
