@@ -59,6 +59,7 @@ def check(primitive: Any, x: pa.Array, theirs: bytes, made: Callable[[pa.Array],
     structs = pa.StructArray.from_arrays([whole], ["x"])
     (mine,), parts = (made(pa.ListArray.from_arrays(edges, structs)).to_pylist() for edges in lists)
     assert said(mine) == said(theirs), primitive
+    primitive.check(mine)
     merged = said(primitive.combine(tuple(part for part in parts if part is not None)))
     if not isinstance(primitive, Hll):  # of one part it knows in which order values came
         assert merged == said(theirs), primitive
