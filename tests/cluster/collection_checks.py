@@ -34,6 +34,9 @@ def spread(spark: SparkSession) -> placed.Tasks:
 
 def placement(spark: SparkSession) -> dict[str, Any]:
     """Three datasets, counted together: where the tasks ran, and what was moved."""
+    conf, wait = spark.sparkContext._jsc.sc().conf(), "spark.locality.wait.process"
+    usual = conf.get(wait)
+    conf.set(wait, "10min")  # where an executor is slow, as its machine is busy, tasks go elsewhere after the usual one
     tasks = spread(spark)
     files = [placed.place(words(spark, n), placed.partition_of(["key"], PARTITIONS), tasks, f"d{n}") for n in range(3)]
     paths = [[dataset[number].path for dataset in files] for number in range(PARTITIONS)]
@@ -45,6 +48,7 @@ def placement(spark: SparkSession) -> dict[str, Any]:
 
     first = next_stage(spark)
     answers = [json.loads(answer) for answer in tasks.run(count)]
+    conf.set(wait, usual)
     drained(spark)
     seen = stages(spark, first)
     rows = tasks.frame(lambda i: (b for p in paths[i] for b in open_table(p).to_batches()), words(spark, 0).schema)
