@@ -222,7 +222,7 @@ def test_spark_says_of_every_eighth_cut_what_its_tasks_did(
 
     The second application of a session has streams and cuts of the same names.
     """
-    app = App(spark, tmp_path / "checkpoint", max_rows_per_cut=40)
+    app = App(spark, tmp_path / "checkpoint", max_rows_per_cut=40, lane="spark")
     source = tm.sources.memory("k string, v bigint, at timestamp")
     source.add([("abc"[i % 3], i, NOON + i * SECOND) for i in range(WATCHED * 40 + 20)])
     stream = app.stream(source, event_time="at")
@@ -254,3 +254,43 @@ def test_spark_says_of_every_eighth_cut_what_its_tasks_did(
     assert all(not any(phase in cut.seconds for phase in OF_A_JOB) for cut in read if cut not in asked)
     assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None
     assert set(OF_WINDOWS) <= set().union(*(cut.seconds for cut in cuts))
+
+
+@pytest.mark.parametrize("reads", ["rows", "files"])
+def test_the_phases_of_cuts_without_spark_sql(spark: SparkSession, tmp_path: Path, reads: str) -> None:
+    """What Python workers did is known from them; rows that are in memory need no job of Spark's at all."""
+    app = App(spark, tmp_path / "checkpoint", lane="auto", tier="driver")
+    rows = [("abc"[i % 3], i, NOON // SECOND + i) for i in range(60)]
+    source: Any = tm.sources.memory("k string, v bigint, t bigint")
+    if reads == "rows":
+        source.add(rows)
+    else:
+        path = tmp_path / "rows.json"
+        path.write_text("".join(f'{{"k":"{k}","v":{v},"t":{t}}}\n' for k, v, t in rows))
+        source = tm.sources.files(f"{tmp_path}/*.json", schema="k string, v bigint, t bigint")
+    stream = app.stream(source, event_time="timestamp_seconds(t)")
+    stream.group_by("k").window("10 seconds").agg(n=tm.count()).to(MemorySink(), "q")
+    cuts: list[CutPhases] = []
+
+    def on_step(step: str) -> None:
+        phases = app._loop.phases
+        phases.on_cut = cuts.append
+        for each in phases._open:
+            if each.asked is not None:
+                each.asked.result(60)
+
+    app._on_step = on_step
+    progress = app.run(once=True)
+    assert progress is not None
+    assert progress.streams[0].native_cuts == 1
+    (cut,) = [cut for cut in cuts if cut.rows]
+    (stage,) = cut.stages
+    assert (cut.tasks, stage.tasks, stage.in_workers, stage.rows) == (1, 1, True, 60)
+    assert stage.cpu > 0
+    assert stage.input_bytes == (path.stat().st_size if reads == "files" else 0)
+    assert cut.job is not None
+    assert sum(cut.seconds[phase] for phase in OF_A_JOB) == pytest.approx(cut.job, abs=0.01)
+    assert cut.seconds[Phase.MAP] > 0
+    assert cut.seconds[Phase.EXCHANGE] == 0
+    assert CutPhases.from_json(cut.to_json()) == cut
+    assert spark.sparkContext.getLocalProperty("callSite.short") is None

@@ -62,6 +62,14 @@ def test_what_follows_a_packed_file_is_not_passed_over(tmp_path: Path, spoiled: 
         list(lines_of(Part(f"{path}")))
 
 
+def test_a_plan_divides_cuts_as_it_says() -> None:
+    """Small ones, too: it knows what a task costs."""
+    parts = parts_of(Lines("a", 1_000, None, 0), measures_delays=False, piece=250)
+    assert [part.start for _, part in parts] == [0, 250, 500, 750]
+    assert [len(divided(parts, tasks, least=1)) for tasks in (1, 3, 4, 9)] == [1, 3, 4, 4]
+    assert len(divided(parts, 4)) == 1
+
+
 @given(st.lists(st.integers(0, 3 * PART_BYTES), min_size=1, max_size=9), st.integers(1, 8))
 def test_tasks_have_all_parts_once(sizes: list[int], tasks: int) -> None:
     """And are no more than asked for; small files are read together."""

@@ -16,7 +16,7 @@ OF_RESULTS = ("sink", "within", "quantile")
 
 
 def job_digest(path: Path) -> str:
-    """Return the digest of a job file; of TOML without places, settings and limits, of Python of the file itself.
+    """Return the digest of a job file; of TOML without places, limits, and settings but the lane; of Python of it all.
 
     Raises:
         JobFileError: There is no such file, or it is not TOML.
@@ -29,7 +29,10 @@ def job_digest(path: Path) -> str:
     except (OSError, ValueError) as error:
         raise JobFileError(f"{path} cannot be read: {error}.", "Correct it; transom explain says more.") from error
     if isinstance(known, dict):
+        settings = known.get("settings")
+        lane = settings.get("lane", "spark") if isinstance(settings, dict) else "spark"
         known = {key: value for key, value in known.items() if key not in ELSEWHERE}
+        known |= {} if lane == "spark" else {"lane": lane}  # what a row costs
         queries = known.get("query")
         if isinstance(queries, list):
             known["query"] = [_computed(query) for query in queries]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -18,7 +18,7 @@ class Phase(StrEnum):
     SLOT = "slot"
     """While jobs of other streams have all slots."""
     PLAN = "plan"
-    """The log, the DataFrame and Spark's optimiser, until Spark has the job."""
+    """The log, and until Spark has the job: with Spark SQL the DataFrame and its optimiser."""
     LAUNCH = "launch"
     """Until the first task of the first stage runs."""
     MAP = "map"
@@ -65,10 +65,37 @@ class StageTasks:
     shuffle_bytes: int = 0
     """Their size."""
     result_bytes: int = 0
+    in_workers: bool = False
+    """Whether its tasks were Python workers, without Spark SQL, of whose work Spark knows nothing."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
         return dict(self.__dict__)
+
+
+@dataclass(frozen=True)
+class WorkersDid:
+    """What Python workers did for a cut whose partials were made without Spark SQL."""
+
+    tasks: int
+    """0 where rows were aggregated where they were, on the thread of the job."""
+    cpu: float
+    """Seconds of processor time of all tasks together."""
+    rows: int
+    """That were read."""
+    input_bytes: int = 0
+
+    def added(self, stages: tuple[StageTasks, ...]) -> tuple[StageTasks, ...]:
+        """Return the stages of a cut with this work, which Spark's status store does not know."""
+        if not self.tasks:
+            mine = StageTasks(1, self.cpu, 0.0, self.cpu, self.cpu, self.rows, self.input_bytes, in_workers=True)
+            return (mine, *stages)
+        return tuple(
+            replace(stage, cpu=stage.cpu + self.cpu, rows=self.rows, input_bytes=self.input_bytes)
+            if stage.in_workers
+            else stage
+            for stage in stages
+        )
 
 
 @dataclass(frozen=True)

@@ -252,5 +252,7 @@ def _tasks(cut: CutPhases) -> int:
 
 
 def _behind(cut: CutPhases) -> int:
-    """Return the tasks behind the exchange; none where there is no other stage."""
-    return max((stage.tasks for stage in cut.stages[1:]), default=0)
+    """Return the tasks behind the exchange; none where there is no other stage that reads one."""
+    alone = any(stage.in_workers for stage in cut.stages)  # then others may read what was left to Spark SQL
+    behind = [stage for stage in cut.stages[1:] if not (alone and (stage.rows or stage.in_workers))]
+    return max((stage.tasks for stage in behind), default=0)

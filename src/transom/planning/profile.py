@@ -231,7 +231,9 @@ class Profile:
             DefinitionError: It is one.
         """
         if self.job != job:
-            raise DefinitionError(f"{name} was made of another job, or the queries have changed since.", AGAIN)
+            raise DefinitionError(
+                f"{name} was made of another job, or the queries or their lane have changed since.", AGAIN
+            )
         known = self.equipment.versions
         others = [
             f"{key} {known.get(key, 'unknown')}, here {now}" for key, now in versions.items() if known.get(key) != now

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from transom.engine.spark.stages import JobTimes
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
-from transom.model.phases import OF_A_JOB, CutPhases, Phase, StageTasks
+from transom.model.phases import OF_A_JOB, CutPhases, Phase, StageTasks, WorkersDid
 from transom.model.time import MICROS_PER_SECOND, Micros
 from transom.model.tuning import StreamTuning
 from transom.scheduling.waits import mean_waits
@@ -49,6 +49,8 @@ class _Measured:
     committed: Micros = 0
     batching: float | None = None
     stages: tuple[StageTasks, ...] = ()
+    workers: WorkersDid | None = None
+    """What was done without Spark SQL."""
     asked: Future[JobTimes | None] | None = None
     """What Spark's status store says, while it is being asked."""
     completes: Micros | None = None
@@ -75,12 +77,15 @@ class _Measured:
             return
         times = None if self.asked.cancelled() or self.asked.exception() is not None else self.asked.result()
         self.asked = None
+        if times is None and self.workers is not None and not self.workers.tasks:
+            times = JobTimes((), 0.0, 0.0, 0.0, self.ended)  # no job of Spark's
         if times is None or self.job is None:
             return
-        self.stages = times.stages
+        self.stages = times.stages if self.workers is None else self.workers.added(times.stages)
+        here = 0.0 if self.workers is None or self.workers.tasks else self.workers.cpu
         known = {
             Phase.LAUNCH: times.launch,
-            Phase.MAP: times.map,
+            Phase.MAP: times.map + here,
             Phase.EXCHANGE: times.exchange,
             Phase.COLLECT: max(0.0, self.ended - times.ended),
         }
@@ -90,7 +95,9 @@ class _Measured:
     def value(self) -> CutPhases:
         """Return what is known."""
         ordered = {phase: self.seconds[phase] for phase in Phase if phase in self.seconds}
-        tasks = self.stages[0].tasks if self.stages else None
+        tasks = next((stage.tasks for stage in self.stages if stage.rows or stage.in_workers), None)
+        if tasks is None and self.stages:
+            tasks = self.stages[0].tasks
         return CutPhases(
             self.stream,
             self.number,
@@ -248,7 +255,7 @@ class PhaseRecorder:
         cut.spent(Phase.COMMIT, (now - ended) / MICROS_PER_SECOND)
         delays = outcome.stats.delays
         cut.batching = delays.mean / MICROS_PER_SECOND if delays.records else None
-        cut.committed, cut.asked, cut.completes = now, asked, completes
+        cut.committed, cut.asked, cut.completes, cut.workers = now, asked, completes, outcome.workers
         if completes is not None:
             self._completing[stream] = cut
         self._open.append(cut)

@@ -11,6 +11,7 @@ import itertools
 import logging
 import operator
 import pickle
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -26,11 +27,13 @@ from transom.engine.spark.laneplan import LanePlan
 from transom.engine.spark.lanesettings import setting_of
 from transom.engine.spark.plan import StreamPlan
 from transom.engine.spark.programs import OnlySparkError
+from transom.engine.spark.stages import in_workers
 from transom.engine.spark.statictables import MOST_BYTES, MOST_ROWS
 from transom.engine.streams.cuts import CutJob
 from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.stream import RunningStream
 from transom.failures import classify, require_blame
+from transom.model.phases import WorkersDid
 from transom.model.sessions import is_connect
 from transom.native.values import UncertainError, is_readable
 from transom.sources.base import ARRIVAL, PARTITION, Source
@@ -63,6 +66,8 @@ class LaneOutcome:
     """The units of the source of which it made them."""
     judged: int
     """Units that are left to Spark."""
+    workers: WorkersDid | None = None
+    """What was done for it."""
 
 
 def known_plan(session: SparkSession, definition: StreamDefinition, compiled: Compiled) -> LanePlan:
@@ -180,13 +185,14 @@ class Lane:
         """Make partials of rows where they are."""
         source, cut = self._source, job.cut
         assert isinstance(source, MemorySource)
-        gathering = Gathering(plan, cut.ahead, len(source.partitions))
+        gathering, begun = Gathering(plan, cut.ahead, len(source.partitions)), time.thread_time()
         try:
             for rows in source.rows(cut.start, cut.end, skip).to_batches():
                 of = rows.column(PARTITION).to_numpy() if PARTITION in rows.schema.names else None
                 arrived = rows.column(ARRIVAL).to_numpy() if job.options.measures_delays else None
                 gathering.take(rows.select(plan.columns.names), of, arrived)
-            return LaneOutcome(_together([gathering.found()]), ("",), 0)
+            found = _together([gathering.found()])
+            return LaneOutcome(found, ("",), 0, WorkersDid(0, time.thread_time() - begun, found.stats.rows))
         except UncertainError:
             return LaneOutcome(None, (), 1)
 
@@ -195,8 +201,14 @@ class Lane:
         source, cut, spark = self._source, job.cut, self._stream.session
         assert isinstance(source, FileSource)
         files = source.lines(cut.start, cut.end, skip)
-        tasks = job.options.tuning.tasks(cut.rows) or spark.sparkContext.defaultParallelism
-        work = divided([part for file in files for part in parts_of(file, job.options.measures_delays)], tasks)
+        tuning = job.options.tuning
+        tasks = tuning.tasks(cut.rows) or spark.sparkContext.defaultParallelism
+        piece, least = PART_BYTES, TASK_BYTES
+        if tuning.rows_per_task is not None:  # a plan knows what a task costs
+            piece, least = min(piece, max(1, -(-sum(file.size for file in files) // tasks))), 1
+        work = divided(
+            [part for file in files for part in parts_of(file, job.options.measures_delays, piece)], tasks, least
+        )
         asked = Asked(pickled, cut.ahead, len(self._stream.source.partitions))
         try:
             given = _run(
@@ -213,7 +225,10 @@ class Lane:
         found = [each.whole for each in answers if each.whole is not None]
         found += [part for each in answers for path, part in each.parts if path not in judged]
         certain = tuple(file.path for file in files if file.path not in judged)
-        return LaneOutcome(_together(found) if certain else None, certain, len(judged))
+        partials = _together(found) if certain else None
+        read = sum(size for each in work for size, _ in each)
+        workers = WorkersDid(len(work), sum(each.cpu for each in answers), cut.rows, read)
+        return LaneOutcome(partials, certain, len(judged), workers)
 
 
 def _together(found: Sequence[Found]) -> CutPartials:
@@ -231,23 +246,23 @@ def both(one: CutPartials, other: CutPartials) -> CutPartials:
     return replace(other, tables=tuple(tables), stats=one.stats + other.stats)
 
 
-def parts_of(file: Lines, measures_delays: bool) -> list[tuple[int, Part]]:
-    """Return the parts in which a file is read, each with about its bytes."""
-    count = 1 if file.path.endswith(".gz") else max(1, -(-file.size // PART_BYTES))
+def parts_of(file: Lines, measures_delays: bool, piece: int | None = None) -> list[tuple[int, Part]]:
+    """Return the parts in which a file is read, each with its bytes, about `PART_BYTES` at most or so many."""
+    count = 1 if file.path.endswith(".gz") else max(1, -(-file.size // (piece or PART_BYTES)))
     arrived = file.arrived if measures_delays else None
     edges: list[int | None] = [*(file.size * place // count for place in range(count)), None]
     pairs = itertools.pairwise(edges)
     return [(file.size // count, Part(file.path, start or 0, end, file.partition, arrived)) for start, end in pairs]
 
 
-def divided(parts: Sequence[tuple[int, Part]], tasks: int) -> list[list[tuple[int, Part]]]:
-    """Return the parts of each task: at most so many tasks, and none with few bytes beside others.
+def divided(parts: Sequence[tuple[int, Part]], tasks: int, least: int | None = None) -> list[list[tuple[int, Part]]]:
+    """Return the parts of each task: at most so many tasks, with `TASK_BYTES` or `least` at least if there are several.
 
     >>> [len(task) for task in divided([(9 << 20, Part("a")), (5 << 20, Part("b")), (3 << 20, Part("c"))], 2)]
     [1, 2]
     """
     total = sum(size for size, _ in parts)
-    count = max(1, min(tasks, len(parts), -(-total // TASK_BYTES), MOST_TASKS))
+    count = max(1, min(tasks, len(parts), -(-total // (least or TASK_BYTES)), MOST_TASKS))
     loads = [(0, number) for number in range(count)]
     found: list[list[tuple[int, Part]]] = [[] for _ in loads]
     for part in sorted(parts, key=lambda part: -part[0]):
@@ -270,4 +285,5 @@ def _numbers(context: SparkContext) -> RDD[int]:
 def _run(spark: SparkSession, function: Callable[[Iterable[int]], Iterator[bytes]], tasks: int) -> list[bytes]:
     """Return what tasks give; one job of one stage."""
     context = spark.sparkContext
-    return list(context.runJob(_numbers(context), function, list(range(tasks))))
+    with in_workers(spark):
+        return list(context.runJob(_numbers(context), function, list(range(tasks))))

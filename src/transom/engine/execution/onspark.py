@@ -33,6 +33,7 @@ from transom.engine.streams.rowbuffer import keep_rows
 from transom.engine.streams.stream import RunningStream
 from transom.errors import CheckpointError, CheckpointFullError, QueryFailedError, SourceError
 from transom.failures import FailureKind, classify, is_of_files, require_blame
+from transom.model.phases import WorkersDid
 from transom.model.time import Micros
 from transom.sources.base import ARRIVAL, ORIGIN
 from transom.windows.components import Component
@@ -96,6 +97,8 @@ class SparkJob:
         self._lane = lane
         self._judged: int | None = None
         """Units that the lane left to Spark; None if it made no partials."""
+        self._workers: WorkersDid | None = None
+        """What the lane did."""
         self.cut = job.cut
         self._compiled = job.compiled
         self._options = job.options
@@ -137,6 +140,7 @@ class SparkJob:
             late,
             kept,
             files,
+            workers=self._workers,
             judged=self._judged,
         )
         if partials.stats.bad or outcome.late or partials.timeless or self._skipped or cut.left_out or cut.thinning:
@@ -234,11 +238,12 @@ class SparkJob:
 
     def partials(self, compiled: Compiled) -> CutPartials:
         """Return partials: those that need no Spark SQL, and those of the rest."""
-        self._judged = None
+        self._judged = self._workers = None
         skip = (*self._skipped, *self.cut.left_out)
         made = None if self._lane is None else self._lane.run(compiled, self._job, skip)
         if self._lane is not None and self._abandoned():
             raise _Abandoned
+        self._workers = None if made is None else made.workers
         if made is None or made.partials is None:
             return self._by_spark(compiled)
         if straddled(made.partials.tables, compiled.components, self.cut.watermark):

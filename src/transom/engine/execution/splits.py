@@ -11,6 +11,7 @@ import io
 import os
 import pickle
 import re
+import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -85,12 +86,15 @@ class Answer:
     """Of the parts that are whole files."""
     parts: tuple[tuple[str, Found], ...]
     """Of each of the others, with the file's path."""
+    cpu: float
+    """Seconds of processor time."""
     judged: frozenset[str]
     """Files that Spark has to judge; of those nothing is in `whole`."""
 
 
 def answer(asked: Asked, parts: Sequence[Part]) -> bytes:
     """Return what a task gives for its parts, pickled."""
+    begun = time.process_time()
     job = _job(asked.plan)
     judged: set[str] = set()
     together = Gathering(job.plan, asked.ahead, asked.partitions)
@@ -115,7 +119,7 @@ def answer(asked: Asked, parts: Sequence[Part]) -> bytes:
         whole = together.found()
     except UncertainError:
         whole, judged = None, judged | {part.path for part in parts if part.whole}
-    given = pickle.dumps(Answer(whole, tuple(apart), frozenset(judged)))
+    given = pickle.dumps(Answer(whole, tuple(apart), time.process_time() - begun, frozenset(judged)))
     gc.freeze()  # Spark's daemon collects garbage after each task, over all that was imported
     return given
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 GROUP = "spark.jobGroup.id"
 """The property of a thread by which the jobs that it starts are found again."""
+_NAME = "callSite.short"
+"""The property of a thread that names the stages of the jobs that it starts."""
+_IN_WORKERS = "partials without Spark SQL"
 MILLIS = 1_000
 BUS = 1_000
 """Milliseconds for which it is waited at most until the store knows what has happened."""
@@ -52,6 +55,16 @@ def watched(session: SparkSession, group: str | None) -> Iterator[None]:
         yield
     finally:
         session.sparkContext.setLocalProperty(GROUP, None)  # type: ignore[arg-type]
+
+
+@contextmanager
+def in_workers(session: SparkSession) -> Iterator[None]:
+    """Let the jobs that this thread starts say that their tasks are Python workers, also on Spark's pages."""
+    session.sparkContext.setLocalProperty(_NAME, _IN_WORKERS)
+    try:
+        yield
+    finally:
+        session.sparkContext.setLocalProperty(_NAME, None)  # type: ignore[arg-type]
 
 
 def job_times(session: SparkSession, group: str) -> JobTimes | None:
@@ -108,6 +121,7 @@ def _job(store: Any, number: int) -> JobTimes | None:
             shuffle_rows=stage.shuffleWriteRecords(),
             shuffle_bytes=stage.shuffleWriteBytes(),
             result_bytes=stage.resultSize(),
+            in_workers=stage.name() == _IN_WORKERS,
         )
         stages.append((begin, first, end, stage.shuffleReadRecords() > 0, tasks))
     if not stages:

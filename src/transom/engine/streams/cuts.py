@@ -18,6 +18,7 @@ from transom.engine.state.absence import Missing, missing_from_json, missing_to_
 from transom.engine.state.shares import Stretch
 from transom.engine.streams.partialsource import Taken
 from transom.engine.streams.tableversions import Version
+from transom.model.phases import WorkersDid
 from transom.model.time import Micros
 from transom.model.tuning import StreamTuning
 from transom.sources.base import Mark, Offset
@@ -175,6 +176,8 @@ class CutOutcome:
     """Whether rows were lost before it that are in no window which begins after the newest row now."""
     early: EarlyPartials | None = None
     """What the early results are that count from its commit on; None where those before go on."""
+    workers: WorkersDid | None = None
+    """What was done without Spark SQL; None where nothing was."""
     judged: int | None = None
     """Files that a cut left to Spark SQL whose other partials were made without; None where Spark SQL made all."""
 
