@@ -35,7 +35,8 @@ def static_table(session: SparkSession, plan: Any) -> pa.Table:
 
     for leaf in each_of(plan.collectLeaves()):
         if (kind := class_of(leaf)) not in _LASTING:
-            raise NotLastingError(f"only Spark reads the table that rows are joined with ({kind})")
+            why = "in each micro-batch as it is then; a lookup sees versions of it"
+            raise NotLastingError(f"only Spark reads the table that rows are joined with ({kind}), {why}")
     java = session.sparkContext._jvm
     assert java is not None, "a classic session"
     frame = DataFrame(java.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan), session)
