@@ -62,14 +62,19 @@ def setting_in_doubt(
     'spark.sql.legacy.sizeOfNull=false'
     >>> setting_in_doubt(["spark.sql.csv.x", "spark.sql.ui.explainMode"], ["json"], lambda name: ("false", "true"))
     ''
+    >>> setting_in_doubt(["spark.sql.legacy.csv.x"], ["csv"], lambda name: ("false", "true"))
+    'spark.sql.legacy.csv.x=false'
     """
-    elsewhere = _FORMATS.difference(formats)
+    here = frozenset(formats)
     for name in sorted(settings):
         own = name.removeprefix(_PREFIX)
-        if own == name or own.partition(".")[0] in elsewhere or _NOTHING.fullmatch(own):
+        form = own.removeprefix("legacy.").partition(".")[0]
+        if own == name or form in _FORMATS - here:
+            continue
+        if _NOTHING.fullmatch(own) and not (own.startswith("legacy.") and form in here):
             continue
         value, default = (each.lower() for each in value_of(name))
-        if value not in (default, RUNTIME_SETTINGS.get(name, default), *_ALIKE.get(own, ())):
+        if value not in (default, RUNTIME_SETTINGS.get(name, default).lower(), *_ALIKE.get(own, ())):
             return f"{name}={value_of(name)[0]}"
     return ""
 
