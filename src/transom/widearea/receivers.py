@@ -129,7 +129,7 @@ class Receiver:
         """Take note that a parcel is durable, and return the acks."""
         for part in store.parcel.parts:
             self._durable[part.site] = self._behind(part)
-        return [self._ack(part.site, store.via) for part in store.came.parts]
+        return [self._ack(part.site, store.via) for part in store.came.parts if part.site in self._durable]
 
     def expired(self, now: Micros) -> list[Action]:
         """Refuse what has been ahead for too long."""
