@@ -181,15 +181,53 @@ class ByRelay(Apart):
         return mail
 
 
+class Runs:
+    """A relay that is run again, with nothing in memory, whenever so many parcels have come.
+
+    Args:
+        made: Returns it, for its next run.
+        lost: How many parcels have come each time, of all runs together.
+    """
+
+    def __init__(self, made, lost):
+        self.made, self.lost, self.bodies = made, lost, []
+        self.ended, self.stops = threading.Event(), threading.Event()
+        self.thread = threading.Thread(target=self._run)
+
+    def _run(self):
+        while True:
+            self.stops.clear()
+            if self.ended.is_set():
+                return
+            relay = self.made()
+            received = relay.carrier.relay.received
+
+            def taken(parcel, *args, received=received):
+                self.bodies.append(parcel.body)
+                if len(self.bodies) in self.lost:
+                    self.stops.set()
+                return received(parcel, *args)
+
+            relay.carrier.relay.received = taken
+            relay.begin()
+            relay.run(self.stops)
+            relay.end()
+
+    def end(self):
+        self.ended.set()
+        self.stops.set()
+        self.thread.join()
+
+
 @pytest.mark.usefixtures("in_memory", "compiled_once")
-def test_what_goes_by_it_is_exact(spark, tmp_path, monkeypatch):
+@pytest.mark.parametrize("lost", [(), pytest.param((2, 5), marks=pytest.mark.slow)], ids=["", "lost"])
+def test_what_goes_by_it_is_exact(spark, tmp_path, monkeypatch, lost):
     site = Apart.site
     several = ByRelay(spark, tmp_path, sites(), define, away=frozenset({"relay"}))
     tree = Tree("home", (("north", "relay"), ("south", "relay")))
     plan = Plan(1, 0, "latency", 1.0, 1.0, (Route("zones", tree, 5, 0, 0.1),), ())
     monkeypatch.setattr(Apart, "site", lambda self, name: replace(site(self, name), coordinator=lambda: Told(plan)))
     others = {name: address for name, address in several.addresses.items() if name != "relay"}
-    bodies = []
 
     def mail(listener):
         hello, address = Hello("relay", relays=True), several.addresses["relay"]
@@ -198,13 +236,8 @@ def test_what_goes_by_it_is_exact(spark, tmp_path, monkeypatch):
     def planning(carrier):
         return Planning(carrier, Told(plan), Bounds(), SystemClock().now)
 
-    relay = Relaying("relay", several.region, mail, SystemClock(), tmp_path, planning)
-    received = relay.carrier.relay.received
-    relay.carrier.relay.received = lambda parcel, *args: (bodies.append(parcel.body), received(parcel, *args))[1]
-    relay.begin()
-    stopped = threading.Event()
-    thread = threading.Thread(target=relay.run, args=(stopped,))
-    thread.start()
+    runs = Runs(lambda: Relaying("relay", several.region, mail, SystemClock(), tmp_path, planning), lost)
+    runs.thread.start()
     try:
         rows = []
         for place, name in enumerate(("north", "south")):
@@ -213,11 +246,10 @@ def test_what_goes_by_it_is_exact(spark, tmp_path, monkeypatch):
             rows += mine
         several.run()
     finally:
-        stopped.set()
-        thread.join()
-        relay.end()
+        runs.end()
     assert results(several.sinks["zones"], "zones", ("zone",)) == windows(rows, ("zone",), 4 * SECOND)
-    counted = from_body(merged_alike("zones", bodies)).column("_s0_count").to_pylist()
+    assert len(runs.bodies) > max(lost, default=0)
+    counted = from_body(merged_alike("zones", runs.bodies)).column("_s0_count").to_pylist()
     assert sum(counted) >= len(rows)  # some may come twice
     status = read_status_of(tmp_path)
     assert (status["plan"], status["arriving"]) == (1, [])
