@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JError
 from tests.planning.profiles import profile, stream
 from tests.planning.test_fit import cuts_of
 
@@ -20,7 +21,7 @@ from transom.planning.fit import Nature
 from transom.planning.profile import Equipment, StreamProfile
 from transom.windows.components import Arrangement
 
-CORES = 4
+CORES, COUNTED = 4, digests._machine
 
 
 @pytest.fixture(autouse=True)
@@ -191,3 +192,49 @@ def test_with_other_cores_what_was_measured_becomes_what_was_known(monkeypatch: 
     after = known.known().profile
     assert (after.equipment.cores, after.streams["s"]) == (CORES - 1, before)
     assert not known._digests
+
+
+def test_cuts_that_were_under_way_when_cores_changed_say_nothing_of_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = running()
+    known = of(one)
+    assert known.cores() == CORES
+    one.state.cut = 7
+    monkeypatch.setattr(digests, "_machine", lambda streams: Equipment(CORES - 1))
+    assert known.cores() == CORES - 1
+    cut = cuts_of(stream())[0]
+    known.take(replace(cut, number=7))
+    assert not known._digests
+    known.take(replace(cut, number=8))
+    assert known._digests
+
+
+class Java:
+    """What Spark says of its cores."""
+
+    def __init__(self, master: str, parallelism: int, total: int | None) -> None:
+        self.master, self.defaultParallelism, self.total = master, parallelism, total
+        self._jsc = SimpleNamespace(sc=lambda: SimpleNamespace(schedulerBackend=lambda: self))
+
+    def totalCoreCount(self) -> int:
+        if self.total is None:
+            raise Py4JError("there is no such method")
+        return self.total
+
+
+@pytest.mark.parametrize(
+    ("master", "parallelism", "total", "cores"),
+    [
+        ("local[2]", 2, None, 2),
+        ("yarn", 2, 1, 1),  # Spark has two partitions at least
+        ("yarn", 200, 12, 12),  # as somebody has set
+        ("local-cluster[3,2,1024]", 6, 6, 6),
+    ],
+)
+def test_cores_are_those_of_the_executors(master: str, parallelism: int, total: int | None, cores: int) -> None:
+    session = SimpleNamespace(_jsparkSession=None, sparkContext=Java(master, parallelism, total))
+    assert COUNTED({"s": SimpleNamespace(session=session)}) == Equipment(cores, master.startswith("local"))  # type: ignore[dict-item]
+
+
+def test_without_executors_the_machine_is_the_one_before() -> None:
+    session = SimpleNamespace(_jsparkSession=None, sparkContext=Java("yarn", 2, 0))
+    assert COUNTED({"s": SimpleNamespace(session=session)}) is None  # type: ignore[dict-item]

@@ -71,6 +71,19 @@ def test_a_row_comes_at_any_moment_between_two_looks() -> None:
     assert cost.mean(0) == pytest.approx(Moments.spread(0.2).mean)
 
 
+def test_tasks_vary_by_no_more_than_they_take() -> None:
+    """Where the processor says what a row takes at least, and cuts are off: tasks seem to vary, so to be shorter."""
+    known = stream(row=3e-4)
+    cuts = []
+    for number in range(30):
+        cut = seen(known, *((101_000, 101) if number < 10 else (11_700, 7)))
+        first, *rest = cut.stages
+        cuts.append(replace(cut, number=number, stages=(replace(first, cpu=3e-4 * cut.rows, rows=cut.rows), *rest)))
+    cost = fit("s", cuts, CORES, Nature()).cost(Phase.MAP)
+    assert cost.scv <= 1
+    assert cost.each == pytest.approx(3e-4, rel=0.3)
+
+
 def test_noise_becomes_spread() -> None:
     known = stream(scv=0.02)
     found = fit("s", cuts_of(known, 60, np.random.default_rng(7)), CORES, Nature())

@@ -30,6 +30,9 @@ WIDE = 2.0
 """The largest of them must have so many times the rows of the smallest."""
 ROUNDS = 12
 """Steps in which cost and spread of tasks settle."""
+SPREAD = 1.0
+"""Largest squared coefficient of variation of a task. With more, nearly all of what tasks take would be waiting for the
+slowest of them, and where some cuts are wild, each step would find more than the one before."""
 LONGER = "Give a longer time, such as --for 5m, or a source that has more rows."
 
 
@@ -183,7 +186,7 @@ def _of_tasks(seconds: Floats, of: Floats, tasks: Floats, cores: int, believed: 
         found = _line(seconds / slowed / tasks, of / tasks, believed, least)
         single = np.maximum(1e-9, found.fixed + found.each * of / tasks)
         off = (seconds - single * tasks * slowed) ** 2 / (single**2 * varied)
-        cost = replace(found, scv=float(np.mean(off)))
+        cost = replace(found, scv=min(SPREAD, float(np.mean(off))))
     return cost
 
 

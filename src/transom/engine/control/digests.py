@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -85,6 +86,8 @@ class Digests:
             found, _ = self._profiles(before.cores)
             self._before |= {(name, way_of(self._streams[name])): one for name, one in found.items()}
             self._digests.clear()
+            # Cuts that are under way have had some tasks on those that there were.
+            self._since |= {name: stream.state.cut for name, stream in self._streams.items()}
         return self._equipment.cores
 
     def known(self) -> Known:
@@ -167,6 +170,9 @@ def _machine(streams: Mapping[str, RunningStream]) -> Equipment | None:
         return None
     try:
         context = session.sparkContext
-        return Equipment(context.defaultParallelism, str(context.master).startswith("local"))
+        cores, local = context.defaultParallelism, str(context.master).startswith("local")
+        with suppress(Py4JError):  # where there are executors: Spark's number of partitions is at least two, or was set
+            cores = int(context._jsc.sc().schedulerBackend().totalCoreCount())
+        return Equipment(cores, local) if cores else None
     except (Py4JError, OSError):
         return None
