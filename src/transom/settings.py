@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 
 from transom.errors import DefinitionError, did_you_mean
 from transom.model.time import Duration, Micros, format_duration, parse_duration
+from transom.model.tuning import MOST_EXECUTORS
 from transom.scheduling.policies import LONGEST_WAIT, policy_named
 
 OFF, AUTO = "off", "auto"
@@ -65,6 +66,8 @@ class SettingValues(TypedDict, total=False):
     """Whether queries share partials: True."""
     plan: str
     """"auto" to keep trigger, slots and tasks right while it runs, or a profile to begin with: "off"."""
+    max_executors: int
+    """With `plan`, the most executors that are asked for; by default as many stay as there are."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,9 @@ class Settings:
     plan: str = OFF
     """With "auto" an application plans while it runs, by what it learns of its costs: trigger, slots, rows of a task
     and tasks after an exchange, as far as they are not given here. The path of a profile is one to begin with."""
+    max_executors: int | None = None
+    """An application that plans asks the cluster manager for up to so many executors, when its limits need them, and
+    gives back what it does not need, down to as many as there were at its start. Default: their number stays."""
 
     def __post_init__(self) -> None:
         for name in (
@@ -150,6 +156,15 @@ class Settings:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise DefinitionError(f"settings: {name} is {format_duration(value)}.", "Give more than 0.")
+        most = self.max_executors
+        if most is not None and not 0 < most <= MOST_EXECUTORS:
+            raise DefinitionError(
+                f"settings: max_executors is {most}.", f"Give a whole number from 1 to {MOST_EXECUTORS:,}."
+            )
+        if most is not None and self.plan == OFF:
+            raise DefinitionError(
+                "settings: max_executors is given, and only plans ask for executors.", 'Give plan="auto", too.'
+            )
         if self.key_groups is not None and self.key_groups <= 0:
             raise DefinitionError(f"settings: key_groups is {self.key_groups}.", "Give a number above 0.")
         if self.tier not in TIERS:

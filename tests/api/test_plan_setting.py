@@ -79,3 +79,32 @@ def test_what_is_no_profile_is_refused(text: str | None, tmp_path: Path) -> None
 def test_a_plan_is_a_name_or_a_path(value: Any) -> None:
     with pytest.raises(DefinitionError, match="settings: plan is"):
         Settings.of({"plan": value})
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"max_executors": 4}, "only plans ask for executors"),
+        ({"max_executors": 4, "plan": "off"}, "only plans ask for executors"),
+        ({"max_executors": 0, "plan": "auto"}, "max_executors is 0"),
+        ({"max_executors": 1_001, "plan": "auto"}, "whole number from 1 to 1,000"),
+        ({"max_executors": 2.5, "plan": "auto"}, "max_executors is 2.5"),
+        ({"max_executors": "4", "plan": "auto"}, "max_executors is '4'"),
+        ({"max_executors": True, "plan": "auto"}, "max_executors is True"),
+    ],
+)
+def test_what_is_no_number_of_executors_is_refused(values: dict[str, Any], named: str) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        Settings.of(values)
+    assert named in str(refused.value)
+
+
+def test_executors_are_asked_for_with_a_profile_too() -> None:
+    assert Settings.of({"max_executors": 4, "plan": "made.json"}).max_executors == 4
+    assert Settings.of({"plan": "auto"}).max_executors is None
+
+
+def test_where_executors_come_and_go_a_profile_may_be_of_another_number_of_cores(tmp_path: Path) -> None:
+    path = tmp_path / "made.json"
+    path.write_text(profile().to_json())
+    assert profile_to_begin(str(path), session(cores=6), ["s"], any_cores=True) == profile()

@@ -24,7 +24,7 @@ from collection_checks import copies, killed, moving, placement
 from executors import PARTITIONS, drained, next_stage, stages, words
 from kill_checks import collection_kills, window_kills
 from pyspark.sql import DataFrame, SparkSession
-from tier_checks import elastic, migrating, tier
+from tier_checks import elastic, growing, migrating, tier
 
 import transom as tm
 from transom.placement.lineage import Lineage
@@ -128,6 +128,7 @@ CHECKS = {
     "together": together,
     "killed": killed,
     "copies": copies,
+    "growing": growing,
     "elastic": elastic,
     "collection_kills": collection_kills,
     "window_kills": window_kills,

@@ -73,6 +73,12 @@ def seen() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
+def grown() -> dict[str, Any]:
+    """What was seen of an application that asks for executors of such a cluster, and gives them back."""
+    return dict(Checks("growing").seen()["growing"])
+
+
+@pytest.fixture(scope="session")
 def kills() -> dict[str, Any]:
     """What was seen while executors of such a cluster were killed again and again."""
     return Checks("collection_kills", "window_kills").seen()

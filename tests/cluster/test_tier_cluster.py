@@ -29,6 +29,19 @@ def test_executors_that_come_are_used_and_those_that_will_go_are_emptied(seen: d
     assert found["lost"] == [], "it was empty when it went, or is still there: no window had to wait"
 
 
+def test_executors_are_asked_for_and_given_back_while_windows_are_open(grown: dict[str, Any]) -> None:
+    found = grown
+    assert found["same"]
+    assert len(found["grown"]) == 3
+    assert found["began"] in found["grown"]
+    assert len(found["groups"]) == 3, "the new ones have groups"
+    assert len(found["left"]) == 2
+    assert found["emptied"]
+    assert found["lost"] == [], "groups had moved before it went"
+    assert found["moved"] >= 4
+    assert len(found["ended"]) == 1, "the end of the run gives back what it was given"
+
+
 def test_groups_move_by_each_strategy_while_windows_are_open(seen: dict[str, Any]) -> None:
     found = seen["migrating"]
     assert found["same"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from unittest import mock
@@ -16,14 +17,30 @@ import transom as tm
 from transom.engine.control.tiers import Tiers, migrate
 from transom.engine.placed import placed
 from transom.engine.placed.files import here
+from transom.engine.placed.outlasting import outlasting
+from transom.model.time import MICROS_PER_SECOND, SystemClock
 from transom.placement.balance import Move
 from transom.placement.migration import Strategy
 
+WAIT = 600 * MICROS_PER_SECOND
+"""For executors to come and go."""
+
 
 def windows(
-    spark: SparkSession, kind: str, at_commit: Callable[[int], None] = lambda commits: None
+    spark: SparkSession,
+    kind: str,
+    at_commit: Callable[[int], None] = lambda commits: None,
+    with_app: Callable[[tm.App], None] = lambda app: None,
+    **settings: Any,
 ) -> tuple[list[dict[str, Any]], Any]:
     """Run an application over 4,000 rows of 500 keys in 8 cuts, with the partials of windows and sessions in a tier.
+
+    Args:
+        spark: The session.
+        kind: The tier.
+        at_commit: Called with the number of commits at each.
+        with_app: Called with the application before it runs.
+        settings: More of its settings.
 
     Returns:
         The results, and the progress of the stream at the end.
@@ -32,7 +49,8 @@ def windows(
     source.add([((i * 7919) % 500, i % 13, datetime.fromtimestamp(i / 100, UTC)) for i in range(4_000)])
     sink = tm.sinks.memory()
     with tempfile.TemporaryDirectory() as directory:
-        app = tm.App(spark, directory, tier=kind, max_rows_per_cut=500, key_groups=6)
+        settings = {"max_rows_per_cut": 500, **settings}
+        app = tm.App(spark, directory, tier=kind, key_groups=6, **settings)
         stream = app.stream(source, event_time="at")
         query = stream.group_by("key").window(tm.sliding("10 seconds", "5 seconds"))
         query.agg(n=tm.count(), total=tm.sum("value")).to(sink, "q")
@@ -47,6 +65,7 @@ def windows(
                 at_commit(commits)
 
         app._on_step = step
+        with_app(app)
         progress = app.run(once=True, close_all=True)
     found = []
     for name, key in (("q", "key"), ("sessions", "ten")):
@@ -80,6 +99,78 @@ def elastic(spark: SparkSession) -> dict[str, Any]:
         "moved": stream.moved_groups,
         "lost": list(stream.lost_executors),
     }
+
+
+def growing(spark: SparkSession) -> dict[str, Any]:
+    """An application begins on one executor, asks for three while it runs, and gives them back: one on the way."""
+    began, other, third = outlasting(lambda: _as_many(spark, 3), WAIT, SystemClock())
+    end = spark.sparkContext._jvm.PythonUtils.toSeq([other, third])
+    spark.sparkContext._jsc.sc().killExecutors(end)
+    outlasting(lambda: _as_many(spark, 1), WAIT, SystemClock())
+    apps: list[tm.App] = []
+    seen: dict[str, Any] = {}
+
+    def loop() -> Any:
+        return apps[0]._loop
+
+    def as_many(count: int) -> list[str]:
+        loop().tuner.executors.look()
+        return _as_many(spark, count)
+
+    def change(commits: int) -> None:
+        if commits == 2:
+            outlasting(lambda: _counted(loop().tuner.executors), WAIT, SystemClock())
+            loop().tuner.change(replace(loop().tuner.tuning, executors=3), "a test", planned=True)
+        if commits == 4:
+            seen["grown"] = outlasting(lambda: as_many(3), WAIT, SystemClock())
+        if 4 < commits <= 8 or 10 < commits < 14:
+            stream().state.executors.arrive()
+        if commits == 8:
+            seen["groups"] = dict(stream().state.executors.standing.groups)
+            loop().tuner.change(replace(loop().tuner.tuning, executors=2), "a test", planned=True)
+        if commits == 9:
+            outlasting(lambda: _leaving(loop().tuner.executors), WAIT, SystemClock())
+        if commits == 14:
+            seen["left"] = outlasting(lambda: as_many(2), WAIT, SystemClock())
+            seen["emptied"] = set(stream().state.executors.standing.groups) <= set(seen["left"])
+
+    def stream() -> Any:
+        return next(iter(loop().streams.values()))
+
+    settings = {"plan": "auto", "max_executors": 3, "max_rows_per_cut": 250}
+    found, progress = windows(spark, "cluster", change, apps.append, **settings)
+    at_the_end = outlasting(lambda: _as_many(spark, 1), WAIT, SystemClock())
+    nowhere = spark.sparkContext._jvm.PythonUtils.toScalaMap({})
+    spark.sparkContext._jsc.sc().requestTotalExecutors(3, 0, nowhere)
+    return {
+        **seen,
+        "same": found == plain_windows(spark),
+        "began": began,
+        "ended": at_the_end,
+        "moved": progress.moved_groups,
+        "lost": list(progress.lost_executors),
+    }
+
+
+def _as_many(spark: SparkSession, count: int) -> list[str]:
+    found = [each.id for each in placed.executors(spark)]
+    if len(found) != count:
+        raise placed.NoExecutorError(f"There are to be {count} executors: {found}.", "Wait.")
+    return found
+
+
+def _counted(executors: Any) -> int:
+    executors.look()
+    if executors.fleet is None:
+        raise placed.NoExecutorError("No executor was counted.", "Wait.")
+    return int(executors.fleet.asked)
+
+
+def _leaving(executors: Any) -> list[str]:
+    executors.look()
+    if not executors._leaving:
+        raise placed.NoExecutorError("One executor is to go.", "Wait.")
+    return list(executors._leaving)
 
 
 @functools.cache

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import transom as tm
+from transom.engine.cluster.merges import Here
 from transom.engine.control import digests
 from transom.engine.control.digests import Digests
 from transom.engine.loop.costwatch import CostWatch
+from transom.engine.loop.executors import Executors
 from transom.engine.loop.planner import Planner
+from transom.engine.placed.placed import ExecutorInfo
 from transom.engine.streams.cuts import JobOptions
 from transom.engine.streams.feed import OUTSIDE
 from transom.model.phases import CutPhases, Phase, StageTasks
@@ -73,6 +77,7 @@ class Tuner:
     def __init__(self, tuning: Tuning, now: Callable[[], float]) -> None:
         self.tuning = self.said = tuning
         self.now = now
+        self.executors: Executors | None = None
         self.changes: list[tuple[float, str]] = []
 
     def change(self, tuning: Tuning, reason: str, planned: bool) -> bool:
@@ -81,6 +86,8 @@ class Tuner:
             return False
         self.tuning = wanted
         self.changes.append((self.now(), reason))
+        if self.executors is not None and wanted.executors is not None:
+            self.executors.ask(wanted.executors)
         return True
 
 
@@ -103,6 +110,54 @@ class AtOnce:
             made.set_exception(error)
         return made
 
+    def close(self, longest: float) -> None:
+        """Do nothing."""
+
+
+class Cluster:
+    """A cluster manager in virtual time: what is asked for comes some seconds later.
+
+    Args:
+        clock: The time.
+        first: Executors that there are in the beginning.
+        room: So many there can be.
+        takes: Whether requests are taken.
+    """
+
+    LATER = 8 * SECOND
+
+    def __init__(self, clock: ManualClock, first: int, room: int = 1_000, takes: bool = True) -> None:
+        self.clock, self.room, self.takes = clock, room, takes
+        self.alive: list[str] = []
+        self.asked, self.closed, self.ended = list[int](), list[str](), list[str]()
+        self.tasks: dict[str, int] = {}
+        self._came = 0
+        self._wanted, self._since = first, 0
+        self.come(first)
+
+    def come(self, count: int) -> None:
+        self.alive += [str(self._came + number) for number in range(count)]
+        self._came += count
+
+    def there(self) -> list[ExecutorInfo]:
+        missing = min(self._wanted, self.room) - len(self.alive)
+        if missing > 0 and self.clock.monotonic() >= self._since + self.LATER and self.asked:
+            self.come(missing)
+        return [ExecutorInfo(id, "host", 1, self.tasks.get(id, 0), id in self.closed) for id in self.alive]
+
+    def ask(self, total: int) -> bool:
+        if self.takes:
+            self.asked.append(total)
+            self._wanted, self._since = total, self.clock.monotonic()
+        return self.takes
+
+    def close(self, id: str) -> None:
+        self.closed.append(id)
+
+    def end(self, ids: Sequence[str]) -> None:
+        self.ended += ids
+        self.alive = [id for id in self.alive if id not in ids]
+
 
 class World:
     """The application.
@@ -115,6 +170,8 @@ class World:
         noise: Squared coefficient of variation of the phases.
         seed: Of what happens by chance.
         asked: Whether Spark says of each eighth cut, and of others where it is asked, what became of its tasks.
+        most: As many executors of a core are asked for at most, instead of the cores that there are; None for these.
+        first: Executors in the beginning.
     """
 
     def __init__(
@@ -127,14 +184,22 @@ class World:
         noise: float = 0.02,
         seed: int = 0,
         asked: bool = True,
+        most: int | None = None,
+        first: int = 2,
+        room: int = 1_000,
     ) -> None:
         self.rate, self.row, self.cores, self.noise, self.asked = rate, row, cores, noise, asked
         self.chance, self.clock = random.Random(seed), ManualClock()
         self._began = self.clock.monotonic()
+        self.cluster = Cluster(self.clock, first, room)
+        if most is not None:
+            self.cores = cores = lambda second: len(self.cluster.there())
         monkeypatch.setattr(digests, "_machine", lambda streams: Equipment(int(cores(self.second)), False))
         target = LatencyTarget(round(LIMIT * SECOND), 0.99)
         query = SimpleNamespace(windows=(tm.tumbling("1 second"),), target=target)
-        self.state = SimpleNamespace(cut=0, queries={"q": None}, running=lambda: [query])
+        self.state = SimpleNamespace(
+            cut=0, queries={"q": None}, running=lambda: [query], stores=[], executors=Here(Path())
+        )
         stream = SimpleNamespace(
             name=STREAM,
             compiler=SimpleNamespace(arrangement=Arrangement()),
@@ -153,6 +218,9 @@ class World:
         tuner: Any = self.tuner
         threads: Any = AtOnce()
         self.planner = Planner(streams, self.digests, scheduler, tuner, journal, self.clock, threads, self.watch)
+        if most is not None:
+            executors = Executors(streams, most, self.cluster, self.clock, self.notes.append, threads)
+            self.planner.executors = self.tuner.executors = executors
         self.digests.begin(known)
         self.seen = rate(0.0)
         self.waiting: list[tuple[float, float]] = []

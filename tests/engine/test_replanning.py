@@ -57,7 +57,7 @@ def test_cores_that_go_are_planned_for_and_no_cost_of_rows_is_taken_for_it(monke
     assert kept_again(world)
     assert len(world.changes(CHANGE)) <= 2
     assert world.planner.drift.reason({"s": 2_000.0}, world.clock.monotonic() + 90_000_000, 4) == (
-        "there are 4 cores, and there were 2"
+        "there are 4 cores, and 2 were planned for"
     )
     assert world.digests.known().profile.streams["s"].costs["map"].each == pytest.approx(6e-4, rel=0.15)  # type: ignore[index]
 
@@ -97,3 +97,62 @@ def test_nothing_changes_while_nothing_is_new(monkeypatch: Any, seed: int, noise
 
     world = World(monkeypatch, profile(2, noise=noise), rate=rate, noise=noise, seed=seed).run(660)
     assert len(world.changes(60)) <= 1  # of ten minutes
+
+
+def growing(monkeypatch: Any, seed: int, row: Any = 3e-5, **values: Any) -> World:
+    """Return an application on two executors of a core that may ask for eight; 20,000 rows/s keep 0.6 cores busy."""
+    now = row if callable(row) else always(row)
+    return World(monkeypatch, profile(2, row=now(0)), row=now, seed=seed, most=8, **values)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_executors_come_when_the_rate_needs_them_and_go_when_it_does_not(monkeypatch: Any, seed: int) -> None:
+    def rate(second: float) -> float:
+        return 90_000.0 if CHANGE <= second < 480 else 20_000.0
+
+    world = growing(monkeypatch, seed, rate=rate).run(CHANGE)
+    assert world.cluster.asked == []
+    world.run(350)
+    asked = world.cluster.asked[-1]
+    assert 4 <= asked <= 6  # as 2.7 cores have to do all the time
+    assert len(world.cluster.alive) == asked
+    world.run(630)
+    assert world.cluster.asked == [*sorted(world.cluster.asked[:-1]), 2]
+    assert len(world.cluster.asked) <= 3
+    assert world.cluster.alive == ["0", "1"]
+    since = CHANGE + 4 * AGAIN
+    assert len(world.late(since)) <= 0.01 * sum(moment >= since for moment, _ in world.results)  # as the limit says
+    assert world.cluster.closed == world.cluster.ended
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_executors_come_when_rows_cost_more(monkeypatch: Any, seed: int) -> None:
+    world = growing(monkeypatch, seed, row=at(CHANGE, 3e-5, 1.2e-4), rate=always(20_000)).run(450)
+    assert 1 <= len(world.cluster.asked) <= 3
+    assert world.cluster.asked == sorted(world.cluster.asked)
+    assert 3 <= len(world.cluster.alive) <= 6
+    assert not world.late(CHANGE + 3 * AGAIN)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_executors_that_do_not_come_are_not_planned_with(monkeypatch: Any, seed: int) -> None:
+    world = growing(monkeypatch, seed, rate=at(CHANGE, 20_000, 90_000), room=3).run(400)
+    assert len(world.cluster.alive) == 3
+    asked = world.cluster.asked[0]
+    assert f"{asked} executors were asked for; for a minute there have been 3." in world.notes
+    world.run(max(0, world.tuner.changes[-1][0] + 1.5 * AGAIN - world.second))
+    basis = world.planner.drift._basis
+    assert basis is not None
+    assert basis.cores == 3
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_executors_do_not_come_and_go_with_noise(monkeypatch: Any, seed: int) -> None:
+    chance = random.Random(seed)
+
+    def noisy(mean: float) -> Any:
+        return lambda second: mean * chance.uniform(0.9, 1.1) if second else mean
+
+    world = growing(monkeypatch, seed, row=noisy(6e-5), rate=noisy(30_000)).run(900)
+    assert 1 <= len(world.cluster.asked) <= 2
+    assert not world.late(AGAIN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -78,3 +79,41 @@ def test_with_other_settings_all_is_set_anew() -> None:
     run = Run(tuned(True, trigger="1 second"), plan="auto")
     assert run.tuning == tuning_of(Settings(), ["s"])
     assert "the settings are others" in run.notes[0]
+
+
+class Asked:
+    """Executors that keep what they are asked for."""
+
+    def __init__(self) -> None:
+        self.asked, self.requests = 2, list[int]()
+
+    def ask(self, total: int) -> None:
+        self.asked = total
+        self.requests.append(total)
+
+
+def test_executors_are_asked_for_after_the_change_was_logged_and_told() -> None:
+    run, logged = Run(plan="auto", max_executors=4), list[Any]()
+    executors: Any = Asked()
+    run.tuner.executors = executors
+    journal: Any = run.tuner.journal
+    journal.log = lambda record, sync: logged.append((record, list(executors.requests)))
+    journal.step = lambda name: None
+    assert run.tuner.change(Tuning(2, {}, executors=4), "as it needs them", planned=True)
+    ((record, before),) = logged
+    assert before == []
+    assert record["tuning"]["executors"] == 4
+    assert executors.requests == [4]
+    assert run.notes == ["Tuned, as it needs them: executors 2 -> 4."]
+    assert not run.tuner.change(Tuning(2, {}, executors=4), "as it needs them", planned=True)
+    assert run.tuner.change(Tuning(3, {}), "another thing")
+    assert run.tuning.executors == 4
+    assert run.tuner.tuned is not None
+    assert Tuned.from_json(run.tuner.tuned.to_json()) == run.tuner.tuned
+
+
+def test_a_restart_begins_with_the_executors_that_it_is_given() -> None:
+    before = Tuned(replace(FOUND, executors=4), tuning_of(Settings(), ["s"]), "a reason", 7, planned=True)
+    run = Run(before, plan="auto", max_executors=4)
+    assert run.tuning == FOUND
+    assert run.notes == []

@@ -135,7 +135,7 @@ def test_something_else_that_was_found_is_a_reason_until_there_is_another_plan()
 def test_other_cores_than_were_planned_for(before: int | None, now: int | None, off: bool) -> None:
     drift = Drift()
     drift.planned(Basis(0, RATES, {"clicks": PHASES}, before))
-    assert drift.moved(RATES, now) == ("there are 3 cores, and there were 4" if off else None)
+    assert drift.moved(RATES, now) == ("there are 3 cores, and 4 were planned for" if off else None)
     assert drift.reason(RATES, LATER, now) == drift.moved(RATES, now)
 
 

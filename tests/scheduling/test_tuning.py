@@ -15,7 +15,8 @@ from transom.model.tuning import StreamTuning, Tuning
 
 numbers = st.none() | st.integers(1, 100_000)
 stream_tunings = st.builds(StreamTuning, st.integers(0, 10**9), numbers, numbers, numbers)
-tunings = st.builds(Tuning, st.integers(1, 50), st.dictionaries(st.text(max_size=3), stream_tunings, max_size=4))
+streams = st.dictionaries(st.text(max_size=3), stream_tunings, max_size=4)
+tunings = st.builds(Tuning, st.integers(1, 50), streams, st.none() | st.integers(1, 1_000))
 
 
 @given(tunings)
@@ -28,9 +29,12 @@ def test_json_both_ways(tuning: Tuning) -> None:
 @given(tunings, tunings)
 def test_changes_tell_whether_two_are_the_same(tuning: Tuning, before: Tuning) -> None:
     assert not tuning.changes(tuning)
-    whole = Tuning(tuning.slots, {**before.streams, **tuning.streams})
+    whole = Tuning(tuning.slots, {**before.streams, **tuning.streams}, tuning.executors)
     same_streams = all(before.streams.get(name, each) == each for name, each in whole.streams.items())
-    assert bool(whole.changes(before)) == (not same_streams or tuning.slots != before.slots)
+    assert bool(whole.changes(before)) == (
+        not same_streams or tuning.slots != before.slots or tuning.executors != before.executors
+    )
+    assert Tuning(1, {}, None).over(before).executors == before.executors
     assert tuning.only(before.streams).over(before).streams.keys() == before.streams.keys()
 
 
@@ -57,6 +61,9 @@ def test_rows_per_task_bounds_the_tasks(rows: int, per_task: int) -> None:
         ({"slots": True}, "slots is True"),
         ({"slots": 1e9}, "slots is 1000000000.0"),
         ({"slot": 2}, "there is no 'slot'"),
+        ({"executors": 0}, "executors is 0"),
+        ({"executors": 1_001}, "executors is 1001"),
+        ({"executors": True}, "executors is True"),
         ({"streams": [1]}, "streams is [1]"),
         ({"streams": {"a": 3}}, "3 is no object"),
         ({"streams": {"a": {"trigger": -1}}}, "trigger is -1"),

@@ -356,7 +356,8 @@ class App:
                     tap(stream, query.name, order.sinks[query.name], stream.compiled)
             queries = self._queries
             requests, phases = queries.requests, self._phases()
-            profile = profile_to_begin(self.settings.plan, session, list(streams))
+            any_cores = self.settings.max_executors is not None
+            profile = profile_to_begin(self.settings.plan, session, list(streams), any_cores)
             told = (on_progress, self._on_step, requests, queries.forget, queries.release, queries.opened.late)
             outside = Outside(*told, self._runner, phases, beside, self._said, profile)
             loop = make_loop(streams, order.sinks, checkpoint, settings, clock, outside, lost)

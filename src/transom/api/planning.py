@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def profile_to_begin(plan: str, session: SparkSession, streams: Collection[str]) -> Profile | None:
+def profile_to_begin(
+    plan: str, session: SparkSession, streams: Collection[str], any_cores: bool = False
+) -> Profile | None:
     """Return the profile that a setting names, if it names one.
 
     Args:
         plan: The setting.
         session: Of the application.
         streams: Names of its streams.
+        any_cores: Whether its executors come and go, so that a profile may have been made with another number of cores.
 
     Raises:
         DefinitionError: Planning does not go here, or the profile is none, damaged, or of something else.
@@ -39,10 +42,10 @@ def profile_to_begin(plan: str, session: SparkSession, streams: Collection[str])
             "plan: Spark's dynamic allocation sets the number of executors, too, which plans are made for.",
             'Set spark.dynamicAllocation.enabled to false, or leave it out: plan="off".',
         )
-    return None if plan == AUTO else _read(Path(plan), session, streams)
+    return None if plan == AUTO else _read(Path(plan), session, streams, any_cores)
 
 
-def _read(path: Path, session: SparkSession, streams: Collection[str]) -> Profile:
+def _read(path: Path, session: SparkSession, streams: Collection[str], any_cores: bool) -> Profile:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -53,7 +56,8 @@ def _read(path: Path, session: SparkSession, streams: Collection[str]) -> Profil
     profile = Profile.from_json(text, str(path))
     cores, spark = session.sparkContext.defaultParallelism, profile.equipment.versions.get("Spark", session.version)
     others = [f"Spark {spark}, here {session.version}"] if spark != session.version else []
-    others += [f"{profile.equipment.cores} cores, here {cores}"] if profile.equipment.cores != cores else []
+    if profile.equipment.cores != cores and not any_cores:
+        others.append(f"{profile.equipment.cores} cores, here {cores}")
     others += [f"it has no stream {name!r}" for name in streams if name not in profile.streams]
     if others:
         raise DefinitionError(

@@ -26,13 +26,13 @@ from transom.errors import (
 from transom.jobs.digest import job_digest
 from transom.model.phases import Phase
 from transom.model.time import MICROS_PER_SECOND, format_duration, parse_duration
+from transom.model.tuning import MOST_EXECUTORS
 from transom.planning.model import Machine
 from transom.planning.phases import WORDS
 from transom.planning.profile import Profile
 from transom.planning.solve import Goal, Plan, solve
 from transom.sinks.printing import plain_text
 
-MOST_EXECUTORS = 1_000
 BUSY = 0.9
 """Share of the time from which on the cores are what binds. A stream that keeps up may be busy all the time."""
 WORDS_OF_LOADS = {

@@ -13,6 +13,7 @@ from transom.model.time import LONGEST, MICROS_PER_SECOND, Micros, format_durati
 MOST_SLOTS = 1_000
 """Each job that runs has a thread of its own."""
 MOST_PARTITIONS = 100_000
+MOST_EXECUTORS = 1_000
 ONE_TASK_ROWS = 50_000
 """Up to so many rows one task does a whole cut if nothing else is set: no exchange, one stage."""
 
@@ -95,14 +96,21 @@ class Tuning:
     """Spark jobs that run at once."""
     streams: Mapping[str, StreamTuning] = field(default_factory=dict)
     """The streams, by name."""
+    executors: int | None = None
+    """Executors that the cluster manager is asked for; None for as many as there are."""
 
     def __post_init__(self) -> None:
         if not _is_whole(self.slots) or not 0 < self.slots <= MOST_SLOTS:
             raise DefinitionError(f"tuning: slots is {self.slots!r}.", f"Give a whole number from 1 to {MOST_SLOTS:,}.")
+        if self.executors is not None and not (_is_whole(self.executors) and 0 < self.executors <= MOST_EXECUTORS):
+            raise DefinitionError(
+                f"tuning: executors is {self.executors!r}.",
+                f"Give a whole number from 1 to {MOST_EXECUTORS:,}, or None to set nothing.",
+            )
         object.__setattr__(self, "streams", MappingProxyType(dict(self.streams)))
 
     def __hash__(self) -> int:
-        return hash((self.slots, frozenset(self.streams.items())))
+        return hash((self.slots, frozenset(self.streams.items()), self.executors))
 
     def of(self, stream: str) -> StreamTuning:
         """Return what is set of a stream."""
@@ -119,16 +127,17 @@ class Tuning:
                 known = list(before.streams)
                 remedy = did_you_mean(name, known, f"Streams are {', '.join(known)}.")
                 raise DefinitionError(f"tuning: there is no stream {name!r}.", remedy)
-        return Tuning(self.slots, {**before.streams, **self.streams})
+        executors = before.executors if self.executors is None else self.executors
+        return Tuning(self.slots, {**before.streams, **self.streams}, executors)
 
     def only(self, streams: Iterable[str]) -> Tuning:
         """Return the same without what it says of other streams."""
         kept = set(streams)
-        return Tuning(self.slots, {name: each for name, each in self.streams.items() if name in kept})
+        return replace(self, streams={name: each for name, each in self.streams.items() if name in kept})
 
     def on_looks(self, poll: Micros) -> Tuning:
         """Return the same with triggers that are whole numbers of looks, so that streams over a source share them."""
-        return Tuning(self.slots, {name: each.on_looks(poll) for name, each in self.streams.items()})
+        return replace(self, streams={name: each.on_looks(poll) for name, each in self.streams.items()})
 
     def changes(self, before: Tuning) -> list[str]:
         """Return what differs from another one, in words.
@@ -137,6 +146,8 @@ class Tuning:
         ['slots 2 -> 3', 'a: partitions unset -> 4']
         """
         found = [] if self.slots == before.slots else [f"slots {before.slots} -> {self.slots}"]
+        if self.executors != before.executors:
+            found.insert(0, f"executors {_words('', before.executors)} -> {_words('', self.executors)}")
         for name, each in self.streams.items():
             other = before.streams.get(name, each)
             for key in (key for key in each.__dict__ if getattr(each, key) != getattr(other, key)):
@@ -144,8 +155,9 @@ class Tuning:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return {"slots": self.slots, "streams": {name: each.to_json() for name, each in self.streams.items()}}
+        """Return it as JSON; executors that are None are left out."""
+        found = {"slots": self.slots, "streams": {name: each.to_json() for name, each in self.streams.items()}}
+        return found if self.executors is None else {**found, "executors": self.executors}
 
     @classmethod
     def from_json(cls, value: Any) -> Tuning:

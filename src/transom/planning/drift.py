@@ -36,7 +36,7 @@ class Basis:
     phases: Mapping[str, Mapping[Phase, float]] = field(default_factory=dict)
     """Mean seconds of each phase of each stream; streams that cannot keep up have none."""
     cores: int | None = None
-    """Cores that there were; None if that is unknown."""
+    """Cores that it is for; None if that is unknown."""
 
 
 class Drift:
@@ -95,7 +95,7 @@ class Drift:
         if basis is None:
             return None
         if cores is not None and basis.cores is not None and cores != basis.cores:
-            return f"there are {cores} cores, and there were {basis.cores}"
+            return f"there are {cores} cores, and {basis.cores} were planned for"
         for stream, rate in rates.items():
             before = basis.rates.get(stream, 0.0)
             if _is_off(rate, before):

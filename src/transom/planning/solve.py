@@ -211,10 +211,11 @@ class Search:
     Args:
         profile: What phases cost.
         machine: The machine.
+        least_task: Rows of a task at least.
     """
 
-    def __init__(self, profile: Profile, machine: Machine) -> None:
-        self._profile, self.machine = profile, machine
+    def __init__(self, profile: Profile, machine: Machine, least_task: int = 1) -> None:
+        self._profile, self.machine, self._least_task = profile, machine, least_task
         self._known: dict[Hashable, Choice] = {}
         """What was looked at: searches for a trigger, and for a rate, come back to the same settings."""
         self._order = [Division(*each, share) for each in self._whole_numbers() for share in SHARES]
@@ -332,7 +333,7 @@ class Search:
             trigger = looks * POLL
             rows = goal.rates[name] * _in_pieces(trigger / MICROS_PER_SECOND, stream.piece)
             # Half a task less: so cuts that are a little larger or smaller have as many tasks.
-            per_task = max(1, math.ceil(rows / max(0.5, division.tasks - 0.5)))
+            per_task = max(self._least_task, math.ceil(rows / max(0.5, division.tasks - 0.5)))
             streams[name] = StreamTuning(trigger, None, per_task, min(division.tasks, self.machine.cores))
         return self.with_settings(goal, Tuning(division.slots, streams))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
@@ -193,6 +193,9 @@ class GroupExecutors(Protocol):
     def arrive(self) -> None:
         """Wait for the groups that move instantly."""
 
+    def empty(self, executors: Collection[ExecutorId]) -> None:
+        """Let these executors, and no others, be emptied by the next moves, as they will be given back."""
+
 
 class Here:
     """Merges in this process, where there is no cluster: a checkpoint that was written with one can always be read.
@@ -223,6 +226,9 @@ class Here:
 
     def arrive(self) -> None:
         """Do nothing."""
+
+    def empty(self, executors: Collection[ExecutorId]) -> None:
+        """Do nothing: there is no executor."""
 
 
 def load_spec(data: bytes) -> StoreSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import pickle
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import count
@@ -104,6 +104,8 @@ class SparkGroupExecutors:
         self._joined = False
         """Whether executors came since loads were last evened out."""
         self._moved = 0
+        self._emptied: frozenset[ExecutorId] = frozenset()
+        """Executors that Transom will give back."""
         self._reading: _Reading | None = None
         self._unread: list[tuple[Merge, list[GroupWork]]] = []
         """Jobs of `_reading` that have not begun."""
@@ -171,7 +173,8 @@ class SparkGroupExecutors:
         before = self.key_groups
         infos = placed.executors(self._session)
         self._cores = {each.id: each.cores for each in infos}
-        self.key_groups = before.with_executors(self._cores, [each.id for each in infos if each.leaving])
+        leaving = self._emptied.union(each.id for each in infos if each.leaving)
+        self.key_groups = before.with_executors(self._cores, leaving)
         self._joined |= bool(before.alive) and not self._cores.keys() <= before.alive
         lost = {str(home) for home in before.assignment.homes if home is not None} - self._cores.keys()
         if lost:
@@ -221,6 +224,10 @@ class SparkGroupExecutors:
         if strategy is Strategy.DISRUPTIVE:
             for merge in merges:
                 self._bring(moves, merge)
+
+    def empty(self, executors: Collection[ExecutorId]) -> None:
+        """Let these executors, and no others, be emptied by the next moves, as they will be given back."""
+        self._emptied = frozenset(executors)
 
     def arrive(self) -> None:
         """Wait for the groups that move instantly."""

@@ -21,6 +21,7 @@ from transom.engine.loop.changing import Changer
 from transom.engine.loop.costwatch import CostWatch
 from transom.engine.loop.delivery import Delivery
 from transom.engine.loop.ending import Ending
+from transom.engine.loop.executors import make_executors
 from transom.engine.loop.expectation import Expectation
 from transom.engine.loop.journal import Journal
 from transom.engine.loop.learning import Learning
@@ -106,7 +107,10 @@ def make_loop(
     runner = outside.runner or SparkCutRunner(scheduler.slots, scheduler.pools, len(streams), without_sql)
     cuts = Cuts(streams, journal, runner, scheduler, adapters, phases, delivery, quarantine, clock, wake)
     tiers = Tiers(streams, settings, journal.note)
-    tuner = Tuner(streams, settings, journal, scheduler, runner, clock, outside.said)
+    executors = None
+    if settings.max_executors is not None:
+        executors = make_executors(session, streams, settings.max_executors, clock, journal.note)
+    tuner = Tuner(streams, settings, journal, scheduler, runner, clock, outside.said, executors)
     digests = Digests(streams, settings.poll, clock.monotonic)
     phases.on_cut = _both(phases.on_cut, digests.take)
     planner = None
@@ -114,7 +118,7 @@ def make_loop(
         if outside.profile is not None:
             digests.begin(outside.profile)
         watch = CostWatch(streams, digests, clock, phases.closely)
-        planner = Planner(streams, digests, scheduler, tuner, journal, clock, watch=watch)
+        planner = Planner(streams, digests, scheduler, tuner, journal, clock, watch=watch, executors=executors)
         phases.on_cut = _both(phases.on_cut, planner.take)
     changer = Changer(streams, sinks, delivery, journal, outside.requests, outside.forget, tuner)
     smallest = settings.snapshot_bytes

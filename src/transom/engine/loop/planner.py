@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from transom.engine.control.digests import Digests
 from transom.engine.control.scheduler import Scheduler
 from transom.engine.execution.threads import Threads
 from transom.engine.loop.costwatch import CostWatch
+from transom.engine.loop.executors import KEPT, Executors
 from transom.engine.loop.journal import Journal
 from transom.engine.loop.tuning import Tuner, keeping
 from transom.engine.streams.stream import RunningStream
@@ -19,6 +20,7 @@ from transom.model.phases import CutPhases
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_duration
 from transom.model.tuning import StreamTuning, Tuning
 from transom.planning.drift import Basis, Drift, pays
+from transom.planning.fleet import Fleet, wanted
 from transom.planning.model import Machine
 from transom.planning.profile import Profile
 from transom.planning.solve import Choice, Goal, Search
@@ -47,10 +49,20 @@ class Decision:
     """Settings, and what to expect with them."""
     changes: bool
     """Whether they are others than now, and better by so much that it pays."""
+    cores: int
+    """That they are for."""
 
 
-def decide(profile: Profile, goal: Goal, now: Tuning, said: Tuning, given: Collection[str], poll: Micros) -> Decision:
-    """Return the best settings on the machine that was measured, or those of now if no others pay.
+def decide(
+    profile: Profile,
+    goal: Goal,
+    now: Tuning,
+    said: Tuning,
+    given: Collection[str],
+    poll: Micros,
+    fleet: Fleet | None = None,
+) -> Decision:
+    """Return the best settings on the machine that there is to be, or those of now if no others pay.
 
     Args:
         profile: What phases cost.
@@ -59,21 +71,44 @@ def decide(profile: Profile, goal: Goal, now: Tuning, said: Tuning, given: Colle
         said: What the settings say.
         given: Settings that the user has given, which stay.
         poll: Time between two looks at a source, of which triggers are multiples.
+        fleet: The executors, if their number may change.
 
-    O(streams^2) for each settings that are looked at: a second with 4 streams, ten with 16.
+    O(streams^2) for each settings that are looked at: a second with 4 streams, ten with 16; with executors, some times
+    that.
     """
-    search = Search(profile, Machine.measured(profile.equipment))
-    wanted = search.best(goal).tuning
+    machine = Machine.measured(profile.equipment)
+    executors = now.executors
+    if fleet is not None:
+        searches: dict[int, Search] = {}
+
+        def ratio(number: int, times: float) -> float:
+            cores = number * fleet.cores
+            search = searches.setdefault(cores, Search(profile, replace(machine, cores=cores), LEAST_TASK))
+            at_rates = goal.times(times)
+            return search.with_settings(at_rates, _given(search.best(at_rates).tuning, now, said, given, poll)).ratio
+
+        executors = wanted(fleet, ratio)
+        if executors != fleet.asked:
+            machine = replace(machine, cores=executors * fleet.cores)
+    search = Search(profile, machine)
+    here = search.with_settings(goal, now)
+    there = search.with_settings(goal, _given(search.best(goal).tuning, now, said, given, poll))
+    better = pays(here.ratio, there.ratio)
+    choice = there if better else here
+    more_or_less = fleet is not None and executors != fleet.asked
+    chosen = replace(choice, tuning=replace(choice.tuning, executors=executors))
+    return Decision(chosen, better or more_or_less, machine.cores)
+
+
+def _given(wanted: Tuning, now: Tuning, said: Tuning, given: Collection[str], poll: Micros) -> Tuning:
+    """Return settings that a search found as they can be set."""
     streams = {
         name: StreamTuning(
             each.trigger, now.of(name).rows_per_cut, max(LEAST_TASK, each.rows_per_task or LEAST_TASK), each.partitions
         )
         for name, each in wanted.streams.items()
     }
-    here = search.with_settings(goal, now)
-    there = search.with_settings(goal, keeping(Tuning(wanted.slots, streams), said, given).on_looks(poll))
-    better = pays(here.ratio, there.ratio)
-    return Decision(there if better else here, better)
+    return keeping(Tuning(wanted.slots, streams), said, given).on_looks(poll)
 
 
 @dataclass
@@ -94,6 +129,8 @@ class Planner:
     """Make the plans."""
     watch: CostWatch | None = None
     """Watches what cuts cost."""
+    executors: Executors | None = None
+    """Asks for executors, if their number may change."""
     drift: Drift = field(default_factory=Drift)
     expected: dict[str, Micros] = field(default_factory=dict)
     """Mean latency of the streams that keep up, as the last plan says."""
@@ -112,6 +149,8 @@ class Planner:
     """That there are, as they were counted the last time."""
     _failed: bool = False
     """Whether the last plan could not be made."""
+    _weighed: Micros = -KEPT
+    """When it was seen last whether fewer executors do."""
 
     def take(self, cut: CutPhases) -> None:
         """Take in the phases of a cut."""
@@ -123,6 +162,8 @@ class Planner:
     def look(self) -> None:
         """Have another plan made if it is time for one, and follow the one that is made if it pays."""
         now = self.clock.monotonic()
+        if self.executors is not None:
+            self.executors.look()
         if now < self._next:
             return
         self._next = now + EVERY
@@ -133,7 +174,7 @@ class Planner:
         if self._looks % CORES == 0:
             self._cores = self.digests.cores()
         known = self._looks >= SETTLED and min(self._rates.values()) >= LEAST_RATE
-        reason = self.drift.reason(self._rates, now, self._cores) if known else None
+        reason = self.drift.reason(self._rates, now, self._cores) or self._spare(now) if known else None
         # A rate that moves has not arrived yet, and an executor that went may come back: a plan must do for a minute.
         moving = known and self.drift.moved(self._rates, self._cores) is not None
         self._moving = self._moving + 1 if moving else 0
@@ -143,12 +184,19 @@ class Planner:
         if self._moving:
             self._rates = {name: fmean(rates) for name, rates in self._last.items()}
         goal = self._goal(costs.profile)
-        if goal is None or costs.unknown:
+        fleet = None if self.executors is None else self.executors.fleet
+        if goal is None or costs.unknown or (fleet is None and self.executors is not None):
             self._next = now + AGAIN
             return
+        if fleet is not None and fleet.gives_back:
+            self._weighed = now
         tuner = self.tuner
-        made = self.threads.submit(decide, costs.profile, goal, tuner.tuning, tuner.said, tuner.given, tuner.poll)
-        self._asked = made, costs.profile, goal, reason
+        settings = tuner.tuning, tuner.said, tuner.given, tuner.poll
+        self._asked = self.threads.submit(decide, costs.profile, goal, *settings, fleet), costs.profile, goal, reason
+
+    def _spare(self, now: Micros) -> str | None:
+        """Return why it is time to see whether fewer executors do."""
+        return None if self.executors is None or now < self._weighed + KEPT else self.executors.spare()
 
     def _take_rates(self, now: Micros) -> None:
         for name, stream in self.streams.items():
@@ -161,6 +209,8 @@ class Planner:
     def close(self) -> None:
         """End; nobody waits for a plan that is being made."""
         self.threads.close(0)
+        if self.executors is not None:
+            self.executors.close()
 
     def _goal(self, profile: Profile) -> Goal | None:
         """Return what plans are to keep; None without any limit."""
@@ -174,9 +224,8 @@ class Planner:
         if not made.done():
             return
         self._asked = None
-        cores = profile.equipment.cores
         if error := made.exception():
-            self.drift.planned(Basis(now, goal.rates, cores=cores))
+            self.drift.planned(Basis(now, goal.rates, cores=profile.equipment.cores))
             if not self._failed:
                 self.journal.note(f"No plan can be made, so settings stay: {type(error).__name__}: {error}.")
             self._failed = True
@@ -189,8 +238,9 @@ class Planner:
             for name, each in decision.choice.prediction.streams.items()
             if each.result.finite
         }
-        self.drift.planned(Basis(now, goal.rates, phases, cores), decision.changes)
+        self.drift.planned(Basis(now, goal.rates, phases, decision.cores), decision.changes)
         if self.watch is not None:
+            profile = replace(profile, equipment=replace(profile.equipment, cores=decision.cores))
             self.watch.planned(profile, self.tuner.tuning, decision.choice.prediction, goal.rates)
         self.expected = {name: round(MICROS_PER_SECOND * sum(each.values())) for name, each in phases.items()}
         self._tell(decision.choice, goal)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from transom.engine.control.scheduler import Scheduler, tuning_of
 from transom.engine.execution.runners import CutRunner
+from transom.engine.loop.executors import Executors
 from transom.engine.loop.journal import Journal
 from transom.engine.loop.logrecords import Tuned
 from transom.engine.streams.stream import RunningStream
@@ -33,6 +34,8 @@ class Tuner:
     clock: Clock
     given: Collection[str] = ()
     """Settings that the user has given, which plans leave as they are."""
+    executors: Executors | None = None
+    """Asks for executors, if their number may change."""
     changes: deque[Tuned] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     """The last changes, also of earlier runs."""
     tuned: Tuned | None = None
@@ -41,7 +44,8 @@ class Tuner:
     @property
     def tuning(self) -> Tuning:
         """What is in force."""
-        return self.scheduler.tuning
+        tuning = self.scheduler.tuning
+        return tuning if self.executors is None else replace(tuning, executors=self.executors.asked)
 
     @property
     def said(self) -> Tuning:
@@ -69,7 +73,8 @@ class Tuner:
         if tuned.planned and self.settings.plan == OFF:
             self._fall_back("the application does not plan any more")
             return
-        tuning = tuned.tuning.only(self.streams)
+        # The cluster has given as many executors as it was told at the start: more are asked for by the first plan.
+        tuning = replace(tuned.tuning.only(self.streams), executors=None)
         if tuned.planned:
             tuning = keeping(tuning, said, self.given)
         try:
@@ -125,6 +130,8 @@ class Tuner:
         self.tuned = tuned
         self.scheduler.tune(tuned.tuning)
         self.runner.allow(self.scheduler.slots)
+        if self.executors is not None and tuned.tuning.executors is not None:
+            self.executors.ask(tuned.tuning.executors)
         for name, stream in self.streams.items():
             stream.options = replace(stream.options, tuning=tuned.tuning.of(name))
 
@@ -141,7 +148,7 @@ def keeping(tuning: Tuning, said: Tuning, given: Collection[str]) -> Tuning:
         name: replace(each, trigger=said.of(name).trigger) if "trigger" in given else each
         for name, each in tuning.streams.items()
     }
-    return Tuning(said.slots if "slots" in given else tuning.slots, streams)
+    return replace(tuning, slots=said.slots if "slots" in given else tuning.slots, streams=streams)
 
 
 def _same(before: Tuning, now: Tuning) -> bool:
