@@ -149,20 +149,30 @@ def _last(tasks: int, cores: int, spread: float) -> float:
     waves there were, the less do cores end together: what is left of the steps is their first harmonic, blurred by the
     variance of all tasks before. Where nothing is left of it, the cores have all work divided among them, and at the
     end wait for the last: that is half of a task, as of times that are uniform up to one, and half of the spread of the
-    slowest. Against simulation of 2 to 160 tasks on 4 to 40 cores with squared coefficients of variation up to 0.1
-    within 8 %, and to 0.3, where times are far from normal, within 18 %; 3 % on average.
+    slowest. Against simulation of 2 to 160 tasks of gamma's law on 4 to 40 cores, with squared coefficients of
+    variation up to 0.3, it is within 9 %, and within 2 % on average.
 
     >>> _last(8, 4, 0.0), _last(5, 4, 0.0), round(_last(5, 4, 0.3), 2)
-    (2.0, 2.0, 1.75)
+    (2.0, 2.0, 1.76)
     """
     if tasks <= cores:
-        return 1 + spread * slowest_of(tasks).mean
+        return 1 + _behind(tasks, spread)
     before = -(-tasks // cores) - 1
     together = math.exp(-2 * (math.pi * spread) ** 2 * before)
-    waves = before + 1 + spread * slowest_of(tasks - before * cores).mean
-    slowest = spread * slowest_of(cores).mean
+    waves = before + 1 + _behind(tasks - before * cores, spread)
+    slowest = _behind(cores, spread)
     blurred = tasks / cores + (cores - 1) / (cores + 1) / 2 + slowest / 2
     return max(1 + slowest, together * waves + (1 - together) * blurred)
+
+
+def _behind(tasks: int, spread: float) -> float:
+    """Return by how much the slowest of so many tasks that begin together is behind the mean of 1.
+
+    That of normal times, and the first correction for the skewness of the gamma law, twice the spread (Cornish and
+    Fisher 1938): of 16 tasks with a squared coefficient of variation of 0.3 the slowest takes 2.20 instead of 1.97.
+    """
+    order = slowest_of(tasks)
+    return spread * (order.mean + spread / 3 * (order.square - 1))
 
 
 def units(
