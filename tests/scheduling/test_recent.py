@@ -126,3 +126,19 @@ def test_an_even_flow_is_foretold_however_many_moments_there_were(steps: list[tu
     assert len(found._at) <= REMEMBERED
     for over in (1, NOW, 10 * NOW, 1_000 * NOW):
         assert found.expected(over) == pytest.approx(over)
+
+
+def test_that_nothing_came_since_is_only_seen_when_something_comes() -> None:
+    assert inflow((0, 0), (SECOND, 10), (9 * SECOND, 10)).expected(SECOND) == pytest.approx(10)
+
+
+def test_a_short_time_is_not_judged_by_less_than_what_comes_now() -> None:
+    found = inflow((0, 0), (SECOND, 190), (2 * SECOND, 200))
+    assert found.expected(SECOND) == pytest.approx(100)
+
+
+def test_the_newest_moments_are_all_remembered() -> None:
+    found = inflow(*((number * SECOND, number) for number in range(1, 1_000)))
+    assert len(found._at) <= REMEMBERED
+    assert found._at[-REMEMBERED // 4 :] == [number * SECOND for number in range(1_000 - REMEMBERED // 4, 1_000)]
+    assert found._at[0] < 500 * SECOND, "some of the old ones, too"
