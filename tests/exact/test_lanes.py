@@ -207,14 +207,14 @@ WIDE = {"spark.sql.ansi.enabled": "false"}
 def test_settings_of_the_session_are_followed(spark: Any, tmp_path: Path, conf: dict[str, str]) -> None:
     """Of overflow, of names and of texts that are times in its zone; with tables that are joined."""
     (data := tmp_path / "data").mkdir()
-    draw = random.Random(3)
+    draw, end = random.Random(3), "Z" if conf is ZONE else ""
     lines = [
-        {"k": f"{n % 3}", "x": draw.randrange(-9, 9) << 30, "at": f"2026-03-0{1 + n % 7}T18:{n:02}:00Z"}
+        {"k": f"{n % 3}", "x": draw.randrange(-9, 9) << 30, "at": f"2026-03-0{1 + n % 7}T18:{n:02}:00{end}"}
         for n in range(60)
     ]
     (data / "a.json").write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
     sensitive = "spark.sql.caseSensitive" in conf
-    session = interpreting(spark, conf)
+    session = interpreting(spark, {"spark.sql.session.timeZone": "UTC", **conf})
     columns = "k string, name string" + ", NAME string" * sensitive
     names = session.createDataFrame([("0", "zero", "a")[: 2 + sensitive], ("1", "one", "b")[: 2 + sensitive]], columns)
 

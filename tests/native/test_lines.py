@@ -11,6 +11,7 @@ import pytest
 from benchmarks.odd_json import KINDS, Odd, odd_lines, usual
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.interpreting import interpreting
 
 from transom.native.lines import MOST_BYTES, LineReader
 from transom.native.shapes import COMMA, QUOTE, shape_of
@@ -78,6 +79,21 @@ def test_types_that_only_spark_reads_are_refused() -> None:
     """So that nobody expects them to be read."""
     with pytest.raises(ValueError, match="t: timestamp"):
         LineReader(pa.schema([("t", pa.timestamp("us"))]))
+
+
+def test_times_without_an_offset_are_those_of_a_session_in_utc() -> None:
+    """Else they are Spark's; times of both kinds are, too."""
+    schema = pa.schema([("t", pa.timestamp("us", "UTC"))])
+    local = b'{"t":"2026-03-01T12:00:00"}\n{"t":"2026-03-01 12:00:00.5"}\n{"t":"2026-03-01"}\n'
+    found = LineReader(schema, utc=True).read(local)
+    assert found is not None
+    assert [time.isoformat()[11:] for time in found["t"].to_pylist()] == [
+        "12:00:00+00:00",
+        "12:00:00.500000+00:00",
+        "00:00:00+00:00",
+    ]
+    assert LineReader(schema).read(local) is None
+    assert LineReader(schema, utc=True).read(local + b'{"t":"2026-03-01T12:00:00Z"}\n') is None
 
 
 def test_a_shape_names_the_same_values_however_it_is_split() -> None:
@@ -151,9 +167,9 @@ def judgements(spark: Any, cases: list[Odd]) -> list[tuple[Any, Any] | None]:
 def test_odd_values_are_read_as_spark_does_or_left_to_it(interpreted: Any, step: int) -> None:
     """Never otherwise: by themselves, and between lines as programs write them."""
     cases = odd_lines(10_000)[::step]
-    read = 0
-    for case, right in zip(cases, judgements(interpreted, cases), strict=True):
-        reader, around = LineReader(case.schema, {CORRUPT}), usual(case.kind) + b"\n"
+    session, read = interpreting(interpreted, {"spark.sql.session.timeZone": "UTC"}), 0
+    for case, right in zip(cases, judgements(session, cases), strict=True):
+        reader, around = LineReader(case.schema, {CORRUPT}, utc=True), usual(case.kind) + b"\n"
         alone, between = reader.read(case.line + b"\n"), reader.read(around + case.line + b"\n" + around)
         for found in [alone] * (alone is not None) + [between and between.slice(1, 1)] * (between is not None):
             whole = {"timestamp": pa.int64(), "date": pa.int32()}.get(case.kind)

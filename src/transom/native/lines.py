@@ -33,6 +33,7 @@ class LineReader:
     Args:
         schema: The declared columns.
         reserved: Names that no key may have, such as that of the column of corrupt records.
+        utc: Whether times without an offset are those of UTC; else they are Spark's.
 
     Raises:
         ValueError: A column's type is none of those that are read.
@@ -40,6 +41,7 @@ class LineReader:
 
     schema: pa.Schema
     reserved: Collection[str] = ()
+    utc: bool = False
 
     def __post_init__(self) -> None:
         unknown = [str(field) for field in self.schema if not is_readable(field.type)]
@@ -81,7 +83,8 @@ class LineReader:
         for part, piece in zip(shape.parts, pieces, strict=True):
             check_around(part, piece)
             if part.value is not None and part.value.key in self.schema.names:
-                found[part.value.key] = certain_values(part, piece, self.schema.field(part.value.key).type)
+                kind = self.schema.field(part.value.key).type
+                found[part.value.key] = certain_values(part, piece, kind, self.utc)
             elif part.value is not None and not part.value.text:
                 check_literals(part, piece)
         columns = [found[each.name] if each.name in found else pa.nulls(rows, each.type) for each in self.schema]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -20,6 +22,8 @@ _IS_MOMENT = (
 )
 """Times with their offset, so that they are the same moments in every session."""
 _IS_DATE = r"^[1-9][0-9]{3}-[01][0-9]-[0-3][0-9]$"
+_IS_UTC = r"^[1-9][0-9]{3}-[01][0-9]-[0-3][0-9]([T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?)?$"
+"""Times without an offset, where a session is in UTC; a date is its midnight."""
 _ZERO, _NINE, _MINUS = b"09-"
 
 
@@ -42,8 +46,14 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_signed_integer(kind) or pa.types.is_float64(kind))
 
 
-def certain_values(part: Part, piece: pa.StringArray, kind: pa.DataType) -> pa.Array:
+def certain_values(part: Part, piece: pa.StringArray, kind: pa.DataType, utc: bool = False) -> pa.Array:
     """Return the values between the beginnings and ends of pieces.
+
+    Args:
+        part: What is known of the pieces.
+        piece: They.
+        kind: The declared type.
+        utc: Whether times without an offset are those of UTC; else they are Spark's.
 
     Raises:
         UncertainError: Spark may make something else of one of them.
@@ -51,6 +61,9 @@ def certain_values(part: Part, piece: pa.StringArray, kind: pa.DataType) -> pa.A
     found = _between(part, piece)
     if part.value is not None and part.value.text:
         if is_moment(kind):
+            if utc and len(found) and re.match(_IS_UTC, found[0].as_py()):
+                _expect(found, _IS_UTC)
+                return _cast(found, pa.timestamp("us")).cast(pa.int64()).cast(kind)
             _expect(found, _IS_MOMENT)
             return _cast(found, kind)
         if pa.types.is_date32(kind):

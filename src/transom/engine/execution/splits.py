@@ -133,7 +133,7 @@ class _Job:
 @functools.lru_cache(4)
 def _job(plan: bytes) -> _Job:
     made: LanePlan = pickle.loads(plan)
-    return _Job(made, LineReader(made.columns, (CORRUPT,)))
+    return _Job(made, LineReader(made.columns, (CORRUPT,), made.utc))
 
 
 class Gathering:

@@ -16,11 +16,13 @@ from transom.engine.spark.eventtimes import time_columns
 from transom.engine.spark.laneplan import LanePlan
 from transom.engine.spark.plan import Needed, Rows, utc
 from transom.engine.spark.programs import OnlySparkError, empty_rows, runner_of
+from transom.engine.spark.sparkterms import reader_of
 from transom.model.expression import Expression
 from transom.model.sessions import is_connect
 from transom.native.evaluate import Runner
 from transom.native.groups import Bits, Chosen, Listed, Moments, PairMoments, Sorted, State, is_ordered
 from transom.native.partials import Grouping, Reduced
+from transom.native.times import UTC
 from transom.native.values import is_moment
 from transom.windows.aggregates.base import Primitive, Types
 from transom.windows.aggregates.best import Best
@@ -91,7 +93,8 @@ def lane_plan(session: SparkSession, schema: StructType, rows: Rows, compiled: C
         runner, groupings = branches[id(needed)]
         groupings.append((place, _grouping(component, needed, runner.program.schema, types)))
     made = tuple((runner, tuple(groupings)) for runner, groupings in branches.values())
-    return LanePlan(to_arrow_schema(schema, timezone="UTC"), time, made, len(plan.components))
+    utc = reader_of(session).zone in UTC
+    return LanePlan(to_arrow_schema(schema, timezone="UTC"), time, made, len(plan.components), utc)
 
 
 def _types(compiled: Compiled) -> dict[tuple[int, Primitive], Types]:

@@ -22,12 +22,14 @@ class LanePlan:
         branches: What makes the columns that components need of rows with their event time, with these components by
             their place among all.
         components: Their number.
+        utc: Whether times without an offset are those of UTC; else they are Spark's.
     """
 
     columns: pa.Schema
     time: Runner
     branches: tuple[tuple[Runner, tuple[tuple[int, Grouping], ...]], ...]
     components: int
+    utc: bool = False
 
     @property
     def lookups(self) -> frozenset[str]:
