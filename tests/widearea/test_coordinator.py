@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import random
+from contextlib import suppress
 from dataclasses import replace
 from math import inf, nan
 
@@ -114,6 +117,56 @@ def test_versions_never_fall_and_a_plan_never_holds_before_the_last_one() -> Non
     assert (found.version, found.first_tick) == (8, 500)
 
 
+def wanting(sent: Report, name: str, value: object) -> dict:
+    """Return a report of a flow of which something else is wanted."""
+    told = sent.to_json()
+    told["flows"]["f"]["wanted"] |= {name: value, **({"most": 61} if value == 61 else {})}
+    return told
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_sites_report_a_plan_is_made_or_no_report_is_taken(seed: int) -> None:
+    chance, planned = random.Random(seed), 0
+    for _ in range(8):
+        made = Coordinator(Topology(SITES, LINKS))
+        for now in range(0, 3 * PAUSE, PAUSE):
+            for site in SITES:
+                with suppress(SiteError):
+                    made.reported(Report.from_json(json.loads(json.dumps(anything(chance, site)))), now)
+            if (question := made.question(now)) is not None:
+                planned += made.planned(plan(question.topology, question.flows)) is not None
+    assert planned
+
+
+def anything(chance: random.Random, site: str) -> dict:
+    """Return a report that a site with damaged memory could send."""
+
+    def number() -> float:
+        return chance.choice([1e-6, 0.01, 1.0, 2.0, 5e3, 1e6, 1e6, 1e12, 9e18])
+
+    def ticks() -> int:
+        return chance.choice([1, 1, 2, 5, 60, 61, 1 << 62])
+
+    def sketch() -> str:
+        at = chance.randrange(len(SKETCH))
+        return chance.choice([SKETCH, SKETCH[:at], SKETCH[:at] + b"\xff" + SKETCH[at + 1 :]]).hex()
+
+    flows = {}
+    for name in chance.sample("fg", chance.choice([1, 2])):
+        least = chance.choice([1, 1, 2, 60])
+        wanted = {"destination": chance.choice(["d", "d", "a", "other"]), "least": least, "most": max(least, ticks())}
+        wanted |= {"sources": chance.choice([["a", "b"], ["b", "c"], ["other"], [site], []])}
+        flows[name] = {
+            "wanted": {**wanted, "limit": number(), "weight": number()},
+            "sent": [[ticks(), number()] for _ in range(chance.randrange(4))],
+            "sketches": [[ticks(), sketch()] for _ in range(chance.randrange(3))],
+            "job": number(),
+        }
+    rates = {peer: number() for peer in SITES if chance.random() < 0.7}
+    told = {"site": site, "tick": chance.choice([0, 5, 1 << 62]), "version": ticks(), "open": list(SITES)}
+    return {**told, "rates": rates, "flows": flows}
+
+
 def test_reports_are_read_as_they_were_written_and_garbage_is_refused() -> None:
     sent = Report("a", 5, 3, {"b": 1.5}, ("b",), {"f": FlowReport(FLOWS["f"], {1: 2.0}, {1: b"\x01\x02"}, 0.1)})
     assert Report.from_json(sent.to_json()) == sent
@@ -123,7 +176,10 @@ def test_reports_are_read_as_they_were_written_and_garbage_is_refused() -> None:
         {},
         [],
         *({**sent.to_json(), **each} for each in ({"flows": 1}, {"flows": wrong}, {"open": 1}, {"tick": inf})),
-        *({**sent.to_json(), "rates": {"b": rate}} for rate in (-1.0, inf, nan, 10**400)),
+        *({**sent.to_json(), "rates": {"b": rate}} for rate in (-1.0, inf, nan, 10**400, 1e-300, 1e300)),
+        *(wanting(sent, name, value) for name in ("limit", "weight") for value in (0, 1e-300, 1e300, nan)),
+        *(wanting(sent, "least", least) for least in (0, 7.5, 61)),
+        wanting(sent, "sources", ["a", "a"]),
     ):
         with pytest.raises(SiteError):
             Report.from_json(value)

@@ -143,7 +143,7 @@ class Coordinating:
     def _plan(self, question: Question) -> None:
         try:
             found = self._machine.planned(answer(question, self._machine.objective))
-        except TransomError as error:  # sites go on with the last one
+        except (TransomError, ValueError, ArithmeticError, RuntimeError) as error:  # sites go on with the last one
             self._say(f"No plan ({question.why}): {error}")
             return
         if found is None:

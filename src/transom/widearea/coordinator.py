@@ -30,8 +30,8 @@ DRIFT = 0.2
 NOTICE = 5
 """Ticks between a plan and the first one on which it holds, so that all hear of it before."""
 
-MOST = 2.0**63
-"""Numbers that sites report are smaller, so that sums and products of some are numbers, too."""
+LEAST, MOST = 1e-6, 2.0**63
+"""Numbers that sites report are between these, so that sums, products and quotients of some are numbers, too."""
 _REMEDY = "Run the same version of Transom at all sites and at the coordinator."
 
 
@@ -62,8 +62,8 @@ class FlowReport:
     """Seconds from the tick until a parcel may leave."""
 
     def __post_init__(self) -> None:
-        numbers = [*self.sent.values(), self.job]
-        if min(*self.sent, *self.sketches, 1) < 1 or not all(0 <= each < MOST for each in numbers):
+        known = all(LEAST <= size < MOST for size in self.sent.values()) and 0 <= self.job < MOST
+        if min(*self.sent, *self.sketches, 1) < 1 or not known:
             raise SiteError(
                 f"A site reports parcels of {dict(self.sent)} bytes by ticks.", "Run one version of Transom."
             )
@@ -115,8 +115,8 @@ class Report:
                 for name, each in value["flows"].items()
             }
             rates = {str(site): real(rate) for site, rate in value["rates"].items()}
-            if min(rates.values(), default=0) < 0:
-                raise ValueError(f"no link carries {min(rates.values())} bytes a second")
+            if wrong := [rate for rate in rates.values() if rate and not LEAST <= rate < MOST]:
+                raise ValueError(f"no link carries {wrong[0]} bytes a second")
             neighbours = tuple(map(str, value["open"]))
             return cls(str(value["site"]), whole(value["tick"]), whole(value["version"]), rates, neighbours, flows)
         except WRONG as error:
@@ -257,10 +257,12 @@ def _wanted(value: Mapping[str, Any]) -> Wanted:
         str(value["destination"]),
         float(value["limit"]),
         float(value["weight"]),
-        int(value["least"]),
-        int(value["most"]),
+        whole(value["least"]),
+        whole(value["most"]),
     )
-    if not 0 < found.limit < MOST or not 0 < found.weight < MOST or not 1 <= found.least <= found.most:
+    bounded = LEAST <= found.limit < MOST and LEAST <= found.weight < MOST
+    leaves = found.least >= 1 and any(found.least <= ticks <= found.most for ticks in INTERVALS)
+    if not bounded or not leaves or len(set(found.sources)) < len(found.sources):
         raise ValueError(f"{value} is no flow")
     return found
 
