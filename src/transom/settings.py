@@ -105,10 +105,9 @@ class Settings:
     """Where the partials of windows are: driver, cluster (files in the checkpoint, merged on the executors), or auto:
     on the driver as long as it has room for them. Except with driver, the checkpoint must be in a directory that all
     executors see."""
-    lane: str = "spark"
-    """How the jobs of micro-batches make partials: spark, by Spark SQL; or auto, in Python workers without it where all
-    of a stream is known to be the same there (JSON lines of plain columns in local files, rows in memory). Results do
-    not depend on it."""
+    lane: str = "auto"
+    """How the jobs of micro-batches make partials: auto, in Python workers without Spark SQL where all of a stream is
+    known to be the same there; or spark, by Spark SQL always. Results do not depend on it."""
     driver_bytes: int = 1 << 30
     """With tier auto: bytes of partials that the driver holds, over all streams; more are kept by the executors. With
     any tier: so many bytes in files the driver merges at most when the executors cannot."""

@@ -243,8 +243,11 @@ def test_two_streams_killed_again_and_again(spark, tmp_path):
 
 
 def all_kinds(spark, tmp_path, rows, sinks):
-    """Windows, sessions, early results, and a query that reads the results of another."""
-    app = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON), max_rows_per_cut=5)
+    """Windows, sessions, early results, and a query that reads the results of another.
+
+    The jobs of all streams take about as long, so that the query that reads results is not many cuts behind.
+    """
+    app = tm.App(spark, tmp_path / "checkpoint", clock=ManualClock(NOON), max_rows_per_cut=5, lane="spark")
     stream = app.stream(rows, event_time="at", watermark=tm.watermark(0, max_ahead=None), name="rows")
     keyed = stream.group_by("zone")
     plain = keyed.window("10 seconds").agg(n=tm.count(), size=tm.sum("size"))
