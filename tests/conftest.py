@@ -41,7 +41,9 @@ for _name in ("SIGINT", "SIGHUP"):
 def pytest_addoption(parser: pytest.Parser) -> None:
     tiers = ["driver", "cluster"]
     parser.addoption("--tier", choices=tiers, help="where the applications of tests/exact keep their partials")
-    parser.addoption("--lane", choices=["auto", "spark"], default="spark", help="how the applications of tests/exact make partials")
+    parser.addoption(
+        "--lane", choices=["auto", "spark"], default="spark", help="how the applications of tests/exact make partials"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
