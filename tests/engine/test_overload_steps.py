@@ -113,6 +113,17 @@ def test_overload_ends_where_all_that_waits_is_in_time_again() -> None:
     assert [note.split(" has ")[0] for note in steps.notes] == ["clicks", "clicks reads everything again."]
 
 
+@pytest.mark.parametrize(("millis", "goes_on"), [(1_160, False), (1_370, True)])
+def test_overload_goes_on_where_there_is_no_time_to_spare(millis: int, goes_on: bool) -> None:
+    """Nothing is left out, as all fits; but with a fifth more it would not."""
+    steps = Steps()
+    assert steps.take(NOON + 1_000 * millis)[1] == 0
+    assert not steps.known.active
+    steps.known.active = True
+    assert steps.take(NOON + 1_000 * millis)[1] == 0
+    assert steps.known.active == goes_on
+
+
 @pytest.mark.parametrize("ahead", [-3_600 * SECOND, 3_600 * SECOND])
 def test_a_wall_clock_that_was_set_begins_anew(ahead: Micros) -> None:
     """What arrived by another clock is not older or newer than what arrives now."""
@@ -200,3 +211,18 @@ def test_rows_that_are_read_or_left_out_have_come() -> None:
     steps.known.inflow = before
     steps.take(LATE)
     assert before._rows[-1] == 25 + 4 * RATE
+
+
+def test_where_rows_are_thinned_all_are_read_and_a_part_goes_on() -> None:
+    """A row of which nothing goes on takes a fifth of the time, so that a run reads more of them."""
+    steps = Steps()
+    steps.stream.source.pieces, steps.stream.compiled.plan.thins = 1, True
+    read, left_out = steps.take(LATE)
+    assert steps.shed is not None
+    sixteenths = steps.shed.sixteenths
+    assert left_out == 0
+    assert 0 < sixteenths < 16
+    assert sum(each.kept for each in steps.shed.stretches) == pytest.approx(read * sixteenths / 16)
+    assert sum(each.dropped for each in steps.shed.stretches) == pytest.approx(read * (1 - sixteenths / 16))
+    weight = steps.estimate.runs.weight(sixteenths / 16)
+    assert weight * read <= 1_400 < read, "of which a run of half the limit does 1,400"
