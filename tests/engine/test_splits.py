@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.engine.execution.lane import PART_BYTES, divided, parts_of
-from transom.engine.execution.splits import Part, lines_of
-from transom.sources.filesets.source import Lines
+from transom.engine.execution.splits import Part, check_file, lines_of
+from transom.native.values import UncertainError
+from transom.sources.filesets.source import PlainFile
 
 
 @given(
@@ -39,7 +40,7 @@ def test_packed_files_are_whole(tmp_path: Path) -> None:
     """Nobody can begin in the middle of them."""
     path = tmp_path / "lines.json.gz"
     path.write_bytes(gzip.compress(b"a\nb"))
-    ((_, part),) = parts_of(Lines(f"{path}", PART_BYTES * 5, 3, 77), measures_delays=False)
+    ((_, part),) = parts_of(PlainFile(f"{path}", PART_BYTES * 5, 3, 77), measures_delays=False)
     assert part == Part(f"{path}", partition=3)
     assert [bytes(block) for block in lines_of(part)] == [b"a\n", b"b\n"]
     many = b"".join(b"%d\n" % number for number in range(100_000))
@@ -64,16 +65,34 @@ def test_what_follows_a_packed_file_is_not_passed_over(tmp_path: Path, spoiled: 
 
 def test_a_plan_divides_cuts_as_it_says() -> None:
     """Small ones, too: it knows what a task costs."""
-    parts = parts_of(Lines("a", 1_000, None, 0), measures_delays=False, piece=250)
+    parts = parts_of(PlainFile("a", 1_000, None, 0), measures_delays=False, piece=250)
     assert [part.start for _, part in parts] == [0, 250, 500, 750]
     assert [len(divided(parts, tasks, least=1)) for tasks in (1, 3, 4, 9)] == [1, 3, 4, 4]
     assert len(divided(parts, 4)) == 1
 
 
+@pytest.mark.parametrize("size", [0, 1, 512, 1_300, 2_100_000])
+def test_sums_beside_a_file_are_looked_at(tmp_path: Path, size: int) -> None:
+    """As Hadoop writes them and Spark looks at them: the file has them, or is not read."""
+    content = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    path = tmp_path / "lines.json"
+    path.write_bytes(content)
+    check_file(Part(f"{path}"))
+    sums = b"crc\0" + (512).to_bytes(4, "big")
+    sums += b"".join(zlib.crc32(content[at : at + 512]).to_bytes(4, "big") for at in range(0, size, 512))
+    (tmp_path / ".lines.json.crc").write_bytes(sums)
+    check_file(Part(f"{path}"))
+    for wrong in (sums[:-1], sums + bytes(4), b"CRC\0" + sums[4:], b"", sums[:4] + bytes(4) + sums[8:]):
+        (tmp_path / ".lines.json.crc").write_bytes(wrong)
+        with pytest.raises(UncertainError):
+            check_file(Part(f"{path}"))
+    check_file(Part(f"{path}", 5, 9))  # the part with the beginning looks at all
+
+
 @given(st.lists(st.integers(0, 3 * PART_BYTES), min_size=1, max_size=9), st.integers(1, 8))
 def test_tasks_have_all_parts_once(sizes: list[int], tasks: int) -> None:
     """And are no more than asked for; small files are read together."""
-    files = [Lines(f"{number}", size, None, 0) for number, size in enumerate(sizes)]
+    files = [PlainFile(f"{number}", size, None, 0) for number, size in enumerate(sizes)]
     parts = [part for file in files for part in parts_of(file, measures_delays=True)]
     work = divided(parts, tasks)
     assert len(work) <= tasks

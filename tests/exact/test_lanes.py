@@ -6,9 +6,12 @@ import gzip
 import json
 import random
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from exact_helpers import SECOND, Bench
 from tests.interpreting import interpreting
@@ -32,7 +35,7 @@ ODD = [
 ]
 
 
-def write_files(directory: Path, rng: random.Random, files: int) -> None:
+def write_lines(directory: Path, rng: random.Random, files: int) -> None:
     """Write files of JSON lines in two directories: plain ones, packed ones, and ones with odd lines."""
     for number in range(files):
         lines = [
@@ -62,11 +65,62 @@ def write_files(directory: Path, rng: random.Random, files: int) -> None:
             (place / f"{number:02}.json").write_bytes(text)
 
 
-def define_on(directory: Path) -> Callable[[tm.App, Any], None]:
+def write_parquet(directory: Path, rng: random.Random, files: int) -> None:
+    """Write Parquet files in two directories: such as most are, of other types, without a column, and damaged ones."""
+    for number in range(files):
+        count = rng.randrange(1, 60)
+        day = 1_772_323_200_000_000  # 2026-03-01
+        columns = {
+            "k": pa.array([rng.choice(["a", "b", "é, c", "", None]) for _ in range(count)]),
+            "x": pa.array([rng.choice([None, rng.randrange(-9, 99)]) for _ in range(count)], pa.int32()),
+            "y": pa.array([rng.randrange(400) / 4 for _ in range(count)]),
+            "ok": pa.array([rng.random() < 0.5 for _ in range(count)]),
+            "t": pa.array(
+                [rng.choice([None, 1_000 * number + rng.randrange(4_000)]) for _ in range(count)], pa.int64()
+            ),
+            "at": pa.array([day + rng.randrange(10**9) for _ in range(count)], pa.timestamp("us", "UTC")),
+            "day": pa.array([20_000 + rng.randrange(9) for _ in range(count)], pa.date32()),
+            "cost": pa.array([Decimal(rng.randrange(-(10**5) + 1, 10**5)).scaleb(-2) for _ in range(count)], COST),
+            "other": pa.array([[1]] * count),
+        }
+        how = ("plain", "odd", "v2")[number % 3]
+        if how == "odd":
+            odd = rng.choice(ODD_COLUMNS)
+            columns |= odd(columns)
+            if rng.random() < 0.2:
+                del columns["x"]
+        place = directory / "ab"[number % 2]
+        place.mkdir(exist_ok=True)
+        path = place / f"{number:02}.parquet"
+        writing = {"data_page_version": "2.0", "compression": "zstd"} if how == "v2" else {}
+        pq.write_table(pa.table(columns), path, row_group_size=rng.choice([7, 50]), **writing)
+        if how == "odd" and rng.random() < 0.3:
+            content = bytearray(path.read_bytes())
+            content[rng.randrange(len(content))] ^= 4
+            path.write_bytes(content)
+
+
+COST = pa.decimal128(5, 2)
+ODD_COLUMNS: list[Callable[[dict[str, pa.Array]], dict[str, pa.Array]]] = [
+    lambda columns: {"at": columns["at"].cast(pa.timestamp("ns", "UTC"))},
+    lambda columns: {"at": columns["at"].cast(pa.timestamp("us"))},
+    lambda columns: {"x": columns["x"].cast(pa.int16())},
+    lambda columns: {"x": columns["x"].cast(pa.int64())},
+    lambda columns: {"y": columns["y"].cast(pa.float32())},
+    lambda columns: {"k": pa.nulls(len(columns["k"]))},
+    lambda columns: {"k": columns["k"].cast(pa.binary())},
+    lambda columns: {"K": columns["k"]},
+    lambda columns: {"at": pa.array([-(2**52)] * len(columns["at"]), pa.timestamp("us", "UTC"))},
+]
+"""What makes other columns."""
+WRITE: dict[str, Callable[[Path, random.Random, int], None]] = {"json": write_lines, "parquet": write_parquet}
+
+
+def define_on(directory: Path, form: str) -> Callable[[tm.App, Any], None]:
     """Return what defines a stream over these files, with keys, conditions, filtered aggregates and a map."""
 
     def define(app: tm.App, sink: Any) -> None:
-        files = tm.sources.files(f"{directory}/*/*", schema=SCHEMA, format="json", partition_by="directory")
+        files = tm.sources.files(f"{directory}/*/*", schema=SCHEMA, format=form, partition_by="directory")
         rows = app.stream(files, event_time="timestamp_millis(t)", watermark="1 second")
         made = {
             "n": tm.count(),
@@ -121,10 +175,10 @@ def rounded(value: Any) -> Any:
     return round(value + 2e-10, 9) + 0.0 if isinstance(value, float) else value
 
 
-def outcome(spark: Any, directory: Path, files: Path, **settings: Any) -> tuple[Any, ...]:
+def outcome(spark: Any, directory: Path, files: Path, form: str = "json", **settings: Any) -> tuple[Any, ...]:
     """Return the results, the dead letters and the counts of a run over files, and the run."""
     # Tasks that write their partials into files need Spark.
-    bench = Bench(spark, directory, define_on(files), now=3_600 * SECOND, tier="driver", **settings)
+    bench = Bench(spark, directory, define_on(files, form), now=3_600 * SECOND, tier="driver", **settings)
     progress = bench.run()
     assert progress is not None
     stream = progress.streams[0]
@@ -139,12 +193,10 @@ def outcome(spark: Any, directory: Path, files: Path, **settings: Any) -> tuple[
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("x.json.zst", LINE),
-        ("x.GZ", LINE),
-        ("x.json.gz", gzip.compress(LINE) + bytes(9)),
-        (".good.json.crc", b"crc\0\0\0\2\0\1\2\3\4"),
+        *(("x.json.zst", LINE), ("x.GZ", LINE), ("x.json.gz", gzip.compress(LINE) + bytes(9)), ("x:y.json", LINE)),
+        (".also.json.crc", b"crc\0\0\0\2\0abcd"),
     ],
-    ids=["not packed", "not packed either", "zeros at the end", "another checksum"],
+    ids=["not packed", "not packed either", "zeros at the end", "a colon", "a sum that is wrong"],
 )
 @pytest.mark.slow
 def test_files_that_spark_cannot_unpack_are_none_of_the_lane(
@@ -152,27 +204,29 @@ def test_files_that_spark_cannot_unpack_are_none_of_the_lane(
 ) -> None:
     """They are dead letters, though Python could read them."""
     (data := tmp_path / "data" / "a").mkdir(parents=True)
-    (data / "good.json").write_bytes(LINE)
+    for good in ("good.json", "also.json"):
+        (data / good).write_bytes(LINE)
     (data / name).write_bytes(content)
     wanted, _ = outcome(interpreted, tmp_path / "spark", tmp_path / "data", lane="spark")
     found, stream = outcome(interpreted, tmp_path / "auto", tmp_path / "data", lane="auto")
     assert found == wanted
-    assert stream.native_cuts == (name[0] != ".")
+    assert stream.native_cuts == 1
 
 
+@pytest.mark.parametrize("form", ["json", "parquet"])
 @pytest.mark.parametrize("files", [7, pytest.param(60, marks=pytest.mark.slow)])
-def test_files_with_odd_lines_are_judged_by_spark(
-    interpreted: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int
+def test_files_that_are_odd_are_judged_by_spark(
+    interpreted: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int, form: str
 ) -> None:
     """File by file, in the same cut; large files are read in parts, and parts of odd ones count for nothing."""
     data = tmp_path / "data"
     data.mkdir()
-    write_files(data, random.Random(files), files)
+    WRITE[form](data, random.Random(files), files)
     monkeypatch.setattr(lane, "PART_BYTES", 700)
     monkeypatch.setattr(lane, "TASK_BYTES", 2_000)
     monkeypatch.setattr(splits, "BLOCK", 500)
-    wanted, by_spark = outcome(interpreted, tmp_path / "spark", data, lane="spark", max_rows_per_cut=200)
-    found, stream = outcome(interpreted, tmp_path / "auto", data, lane="auto", max_rows_per_cut=200)
+    wanted, by_spark = outcome(interpreted, tmp_path / "spark", data, form, lane="spark", max_rows_per_cut=200)
+    found, stream = outcome(interpreted, tmp_path / "auto", data, form, lane="auto", max_rows_per_cut=200)
     assert found == wanted
     assert (by_spark.native_cuts, by_spark.judged_files) == (0, 0)
     assert stream.native_cuts > 0

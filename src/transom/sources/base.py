@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from transom.model.time import Clock, Micros
 from transom.storage.places import Place
@@ -18,6 +18,9 @@ Offset: TypeAlias = "int | dict[str, int]"
 
 Mark: TypeAlias = "int | None"
 """Tells the rows before an offset from any others."""
+
+PlainFormat: TypeAlias = Literal["json", "parquet"]
+"""Formats of files that are read without Spark."""
 
 CORRUPT = "_corrupt_record"
 """Optional column of `read`: the text of a row that could not be parsed, null for good rows."""

@@ -35,9 +35,10 @@ from transom.engine.streams.stream import RunningStream
 from transom.failures import classify, require_blame
 from transom.model.phases import WorkersDid
 from transom.model.sessions import is_connect
+from transom.native import parquet
 from transom.native.values import UncertainError, is_readable
 from transom.sources.base import ARRIVAL, PARTITION, Source
-from transom.sources.filesets.source import FileSource, Lines
+from transom.sources.filesets.source import FileSource, PlainFile
 from transom.sources.inmemory import MemorySource
 from transom.sources.shared import source_of
 
@@ -77,13 +78,14 @@ def known_plan(session: SparkSession, definition: StreamDefinition, compiled: Co
         OnlySparkError: They are not; says why.
     """
     source = source_of(definition.source)
-    reads_files = isinstance(source, FileSource) and source.has_plain_lines
-    if not reads_files and not _has_rows(source):
+    form = source.plain_format if isinstance(source, FileSource) else None
+    if form is None and not _has_rows(source):
         raise OnlySparkError(f"it reads {source.describe()}")
-    if not is_connect(session) and (setting := setting_of(session, ["json"] if reads_files else [])):
+    if not is_connect(session) and (setting := setting_of(session, [] if form is None else [form])):
         raise OnlySparkError(f"only Spark knows what {setting} changes")
     plan = lane_plan(session, definition.schema, definition.rows, compiled)
-    if reads_files and (unknown := [f"{f.name} ({f.type})" for f in plan.columns if not is_readable(f.type)]):
+    is_read = parquet.is_read if form == "parquet" else is_readable
+    if form is not None and (unknown := [f"{f.name} ({f.type})" for f in plan.columns if not is_read(f.type)]):
         raise OnlySparkError(f"only Spark reads {', '.join(unknown)}")
     return plan
 
@@ -200,7 +202,7 @@ class Lane:
         """Make partials of files in Python workers."""
         source, cut, spark = self._source, job.cut, self._stream.session
         assert isinstance(source, FileSource)
-        files = source.lines(cut.start, cut.end, skip)
+        files = source.plain_files(cut.start, cut.end, skip)
         tuning = job.options.tuning
         tasks = tuning.tasks(cut.rows) or spark.sparkContext.defaultParallelism
         piece, least = PART_BYTES, TASK_BYTES
@@ -209,7 +211,8 @@ class Lane:
         work = divided(
             [part for file in files for part in parts_of(file, job.options.measures_delays, piece)], tasks, least
         )
-        asked = Asked(pickled, cut.ahead, len(self._stream.source.partitions))
+        assert source.plain_format is not None
+        asked = Asked(pickled, source.plain_format, cut.ahead, len(self._stream.source.partitions))
         try:
             given = _run(
                 spark, functools.partial(_answers, asked, [[part for _, part in each] for each in work]), len(work)
@@ -246,7 +249,7 @@ def both(one: CutPartials, other: CutPartials) -> CutPartials:
     return replace(other, tables=tuple(tables), stats=one.stats + other.stats)
 
 
-def parts_of(file: Lines, measures_delays: bool, piece: int | None = None) -> list[tuple[int, Part]]:
+def parts_of(file: PlainFile, measures_delays: bool, piece: int | None = None) -> list[tuple[int, Part]]:
     """Return the parts in which a file is read, each with its bytes, about `PART_BYTES` at most or so many."""
     count = 1 if file.path.endswith(".gz") else max(1, -(-file.size // (piece or PART_BYTES)))
     arrived = file.arrived if measures_delays else None

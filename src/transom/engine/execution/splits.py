@@ -8,12 +8,11 @@ from __future__ import annotations
 import functools
 import gc
 import io
-import os
 import pickle
 import re
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,9 +25,11 @@ from transom.engine.spark.laneplan import LanePlan
 from transom.model.time import FIRST_EVENT, LAST_EVENT, Micros
 from transom.native.evaluate import Runner
 from transom.native.lines import LineReader
+from transom.native.parquet import ParquetReader
 from transom.native.program import Judge
+from transom.native.sums import check_sums
 from transom.native.values import UncertainError
-from transom.sources.base import CORRUPT
+from transom.sources.base import CORRUPT, PlainFormat
 
 BLOCK = 4 << 20
 """Bytes of lines that are read together."""
@@ -42,7 +43,7 @@ _READ = re.compile(r"/[^/.]*$|\.([jJ][sS][oO][nN][lL]?|ndjson|log|txt|gz|[0-9][^
 
 @dataclass(frozen=True)
 class Part:
-    """The lines of a file that begin in a range of its bytes."""
+    """The lines, or groups of rows, of a file that begin in a range of its bytes."""
 
     path: str
     start: int = 0
@@ -65,6 +66,8 @@ class Asked:
 
     plan: bytes
     """Of the job, pickled: workers keep what they make of it."""
+    form: PlainFormat
+    """Of the files."""
     ahead: Micros | None
     partitions: int
 
@@ -95,19 +98,15 @@ class Answer:
 def answer(asked: Asked, parts: Sequence[Part]) -> bytes:
     """Return what a task gives for its parts, pickled."""
     begun = time.process_time()
-    job = _job(asked.plan)
+    job = _job(asked.plan, asked.form)
     judged: set[str] = set()
     together = Gathering(job.plan, asked.ahead, asked.partitions)
     apart: list[tuple[str, Found]] = []
     for part in parts:
         mine = Gathering(job.plan, asked.ahead, asked.partitions)
         try:
-            if not may_read(part.path) or has_checksum(part.path):
-                raise UncertainError(f"what the name of {part.path} says, or a checksum beside it")
-            for block in lines_of(part):
-                rows = job.reader.read(block)
-                if rows is None:
-                    raise UncertainError(f"lines of {part.path}")
+            check_file(part)
+            for rows in job.read(part):
                 mine.take(rows, part.partition, part.arrived)
             if part.whole:
                 together.join(mine)
@@ -127,13 +126,46 @@ def answer(asked: Asked, parts: Sequence[Part]) -> bytes:
 @dataclass(frozen=True)
 class _Job:
     plan: LanePlan
-    reader: LineReader
+    read: Callable[[Part], Iterator[pa.RecordBatch]]
+    """Gives the rows of a part."""
 
 
 @functools.lru_cache(4)
-def _job(plan: bytes) -> _Job:
+def _job(plan: bytes, form: PlainFormat) -> _Job:
     made: LanePlan = pickle.loads(plan)
-    return _Job(made, LineReader(made.columns, (CORRUPT,), made.utc))
+    if form == "parquet":
+        of_groups = ParquetReader(made.columns)
+        return _Job(made, lambda part: of_groups.read(part.path, part.start, part.end))
+    return _Job(made, functools.partial(_rows_of_lines, LineReader(made.columns, (CORRUPT,), made.utc)))
+
+
+def check_file(part: Part) -> None:
+    """See that Spark reads what is in the file of a part.
+
+    Raises:
+        UncertainError: It does not read files with a colon in their names, nor those that have other sums.
+        OSError: They cannot be read.
+    """
+    if ":" in part.path:
+        raise UncertainError(f"what the name of {part.path} says")
+    if not part.start:
+        check_sums(part.path)
+
+
+def _rows_of_lines(reader: LineReader, part: Part) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a part of a file of lines.
+
+    Raises:
+        UncertainError: Spark has to judge.
+        OSError, EOFError, zlib.error: It cannot be read.
+    """
+    if not may_read(part.path):
+        raise UncertainError(f"what the name of {part.path} says")
+    for block in lines_of(part):
+        rows = reader.read(block)
+        if rows is None:
+            raise UncertainError(f"lines of {part.path}")
+        yield rows
 
 
 class Gathering:
@@ -226,12 +258,6 @@ def may_read(path: str) -> bool:
     [True, True, True, True, False, False]
     """
     return _READ.search(path) is not None
-
-
-def has_checksum(path: str) -> bool:
-    """Tell whether a file has a checksum beside it, as what Spark writes has: a file that does not fit is damaged."""
-    directory, name = os.path.split(path)
-    return os.path.exists(os.path.join(directory, f".{name}.crc"))
 
 
 def lines_of(part: Part, size: int = BLOCK) -> Iterator[memoryview]:

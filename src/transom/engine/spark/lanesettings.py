@@ -35,6 +35,7 @@ _HOW_JOBS_RUN = (
     r"|files\.(max|min|openCost|ignoreCorrupt|ignoreMissing).*|filesourceTable.*|globalTempDatabase|hive\..*"
     r"|inMemory.*|join\..*|leafNodeDefaultParallelism|legacy\.(createHive|parquet|avro|csv|jdbc|hive).*|limit\..*"
     r"|lightweightPlan.*|maven\..*|max.*|metadataCacheTTL.*|nameResolutionLog\..*|objectHashAggregate\..*"
+    r"|parquet\.(columnarReaderBatchSize|compression\..*|output.*|write.*|.*InWrite)"
     r"|pipelines\..*|planChange.*|planner\..*|pyspark\..*|python\..*|queryExecutionListeners|redaction\..*|repl\..*"
     r"|requireAllClusterKeys.*|resultQueryStage\..*|scripting\..*|session\.localRelation.*|sessionWindow\..*"
     r"|shuffle.*|sort.*|sources\.(bucketing|commit|default|fileCompression|ignoreDataLocality|output|parallel|v2).*"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from transom.errors import CheckpointCorruptError, SourceError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Clock, Micros, format_duration
-from transom.sources.base import Cut, Mark, Offset, Unit, Waiting
+from transom.sources.base import Cut, Mark, Offset, PlainFormat, Unit, Waiting
 from transom.sources.filesets.deltalog import DeltaLog
 from transom.sources.filesets.fit import Remades
 from transom.sources.filesets.known import FileSet, KnownFiles
@@ -48,8 +48,8 @@ class _Opened(NamedTuple):
     clock: Clock
 
 
-class Lines(NamedTuple):
-    """A file of lines."""
+class PlainFile(NamedTuple):
+    """A file on this machine."""
 
     path: str
     size: int
@@ -198,12 +198,14 @@ class FileSource:
         )
 
     @property
-    def has_plain_lines(self) -> bool:
-        """Whether its files are JSON lines on this machine, read without options."""
-        return self._files.kind == "json" and not self._files.options and self._files.local
+    def plain_format(self) -> PlainFormat | None:
+        """The format of its files, if they are here and read without options; None for what only Spark reads."""
+        if not self._files.local or self._files.options:
+            return None
+        return "json" if self._files.kind == "json" else "parquet" if self._files.kind == "parquet" else None
 
-    def lines(self, start: Offset, end: Offset, skip: Sequence[str] = ()) -> Sequence[Lines]:
-        """Return the files of lines at [start, end), for readers without Spark.
+    def plain_files(self, start: Offset, end: Offset, skip: Sequence[str] = ()) -> Sequence[PlainFile]:
+        """Return the files at [start, end), for readers without Spark.
 
         Raises:
             SourceError: A file vanished; the message names it.
@@ -211,7 +213,7 @@ class FileSource:
         entries = [entry for entry in self._between(start, end) if entry.path not in skip]
         _at_once(_check_unchanged, entries)
         parted, number = self._files.by_directory, self._log.directory_index
-        return [Lines(each.path, each.size, number(each.path) if parted else None, each.mtime) for each in entries]
+        return [PlainFile(each.path, each.size, number(each.path) if parted else None, each.mtime) for each in entries]
 
     def units(self, start: Offset, end: Offset) -> Sequence[Unit]:
         """Return the files at [start, end)."""
