@@ -182,7 +182,7 @@ def test_the_digest_is_of_what_is_computed(job: Path) -> None:
     for same in (JOB.replace('"ckpt"', '"other"'), JOB.replace('"out"', '"out2"'), "# words\n" + JOB):
         job.write_text(same)
         assert job_digest(job) == before
-    for setting, same in (('poll = "1 second"', True), ('lane = "spark"', True), ('lane = "auto"', False)):
+    for setting, same in (('poll = "1 second"', True), ('lane = "auto"', True), ('lane = "spark"', False)):
         job.write_text(f"{JOB}\n[settings]\n{setting}\n")
         assert (job_digest(job) == before) == same
     job.write_text(JOB.replace("10 seconds", "20 seconds"))

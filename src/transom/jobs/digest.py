@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 from transom.errors import JobFileError
+from transom.settings import Settings
 
 ELSEWHERE = ("checkpoint", "settings")
 """Parts of a TOML job that change nothing of what phases cost at given settings."""
@@ -30,9 +31,9 @@ def job_digest(path: Path) -> str:
         raise JobFileError(f"{path} cannot be read: {error}.", "Correct it; transom explain says more.") from error
     if isinstance(known, dict):
         settings = known.get("settings")
-        lane = settings.get("lane", "spark") if isinstance(settings, dict) else "spark"
+        lane = settings.get("lane", Settings.lane) if isinstance(settings, dict) else Settings.lane
         known = {key: value for key, value in known.items() if key not in ELSEWHERE}
-        known |= {} if lane == "spark" else {"lane": lane}  # what a row costs
+        known |= {} if lane == Settings.lane else {"lane": lane}  # what a row costs
         queries = known.get("query")
         if isinstance(queries, list):
             known["query"] = [_computed(query) for query in queries]
