@@ -111,6 +111,13 @@ def test_too_much_is_said_to_be_too_much():
     assert predicted(profile(), 100).loads["stream"] < 1
 
 
+@pytest.mark.parametrize("piece", [0.0, 0.5])
+def test_a_stream_without_rows_takes_as_long_as_one_with_hardly_any(piece: float):
+    known = profile(s=stream(piece=piece))
+    none, few = (predicted(known, rate).streams["s"].result.mean for rate in (0.0, 1e-6))
+    assert none == pytest.approx(few, rel=1e-3)
+
+
 def heavy(phase: Phase, seconds: float = 2.0) -> StreamProfile:
     known = stream()
     return replace(known, costs={**known.costs, phase: PhaseCost(seconds, 0.0, 0.02)})

@@ -14,6 +14,7 @@ from benchmarks.certificates import identity
 
 from transom.errors import DefinitionError, SiteError
 from transom.model.time import SystemClock
+from transom.sites import flight
 from transom.sites.codec import LinkPacking
 from transom.sites.flight import FlightMail
 from transom.sites.secured import Identity
@@ -113,6 +114,30 @@ def until(done: Callable[[], bool], *all_places: Place) -> None:
             place.turn()
         all_places[0].woken.wait(0.01)
         all_places[0].woken.clear()
+
+
+def test_both_ends_of_an_idle_connection_say_that_they_are_there(places, monkeypatch) -> None:
+    """gRPC ends connections on which one end asks whether the other is there, and hears nothing else for minutes."""
+    heard: list[bytes] = []
+
+    class Listening:
+        def __init__(self, reader):
+            self.reader = reader
+
+        def read_chunk(self):
+            chunk = self.reader.read_chunk()
+            heard.append(chunk.app_metadata.to_pybytes())
+            return chunk
+
+    read = flight._metadata
+    monkeypatch.setattr(flight, "_metadata", lambda reader: read(Listening(reader)))
+    monkeypatch.setattr(flight, "ALIVE", 0.01)
+    home, paris = places("home"), places("paris")
+    connected(home, paris)
+    connections = dict(paris.mail._out), dict(home.mail._out)
+    until(lambda: heard.count(flight._ALIVE) >= 20, home, paris)
+    assert (paris.mail._out, home.mail._out) == connections
+    assert [*home.mail.refusals, *paris.mail.refusals] == []
 
 
 def connected(*all_places: Place) -> None:

@@ -146,6 +146,7 @@ def test_a_lost_checkpoint_is_refused_and_accepted_with_whole_windows_alone(tmp_
         sites.end("home", signal.SIGTERM)
         sites.start("home", "--accept-loss")
         sites.until(lambda: "begins anew" in sites.log("home"))
+        sites.until(lambda: "watermark 2026-03-01 12:06:10" in sites.log("home"))  # whole windows are those behind this
         rows += add(tmp_path, "north", range(7, 12)) + add(tmp_path, "south", range(7, 12))
         sites.until(lambda: any(minute == "10" for (minute, _), _ in sites.results()))
     finally:

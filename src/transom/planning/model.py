@@ -274,18 +274,19 @@ class Model:
         """
         state = self._states[name]
         sizes = state.cutting.sizes(state.rows)
-        spread = sum(share * (rows / state.rows - 1) ** 2 for share, rows in sizes)
+        times = [(share, pieces / state.rows if state.rows else 1.0) for share, pieces in sizes]  # none may come at all
+        spread = sum(share * (each - 1) ** 2 for share, each in times)
         wide = math.sqrt(math.log1p(max(0.0, state.profile.uneven - spread)))
         nodes = NODES if wide > 0 else ((0.0, 1.0),)
         parts: list[tuple[float, dict[Phase, Moments]]] = []
-        for share, pieces in sizes:
+        for (share, often), (_, pieces) in zip(times, sizes, strict=True):
             some = []
             for node, weight in nodes:
                 rows = pieces * math.exp(node * wide - wide**2 / 2)
                 between = state.between(self._taken(state, state.cutting.seconds(rows)))
                 some.append((weight * max(state.profile.piece, between), self._phases(name, rows)))
             total = sum(weight for weight, _ in some)
-            parts += [(share * pieces * weight / total, phases) for weight, phases in some]
+            parts += [(share * often * weight / total, phases) for weight, phases in some]
         mean = {phase: mixed([(weight, phases[phase]) for weight, phases in parts]) for phase in Phase}
         record = mixed([(weight, _total(phases, (*WAITS, *CUT))) for weight, phases in parts])
         result = mixed([(weight, _total(phases, tuple(Phase))) for weight, phases in parts])

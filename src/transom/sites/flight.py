@@ -46,6 +46,10 @@ WAITING = 64
 _CLOCK = SystemClock()
 """Links take real time, also where an application is given another one."""
 _END = b""
+_ALIVE = b","
+ALIVE = 10.0
+"""Seconds after which an end that has nothing to say says so: gRPC ends a connection on which one end asks whether the
+other is there (`secured.PING`) and hears nothing else for long."""
 _BYE = b"."
 """Said by the end that takes connections: only the other one can close one."""
 
@@ -361,10 +365,12 @@ def _metadata(reader: Any) -> bytes:
         StopIteration: It has ended.
         SiteError: There is something else in it.
     """
-    chunk = reader.read_chunk()
-    if chunk.app_metadata is None or chunk.data is not None or chunk.app_metadata.size > MOST_MESSAGE:
-        raise SiteError("Something came that is no message.", "Both sites need the same version of the protocol.")
-    data = bytes(chunk.app_metadata.to_pybytes())
+    data = _ALIVE
+    while data == _ALIVE:
+        chunk = reader.read_chunk()
+        if chunk.app_metadata is None or chunk.data is not None or chunk.app_metadata.size > MOST_MESSAGE:
+            raise SiteError("Something came that is no message.", "Both sites need the same version of the protocol.")
+        data = bytes(chunk.app_metadata.to_pybytes())
     if data == _BYE:
         raise StopIteration
     if data[:1] == REFUSED:
@@ -376,7 +382,10 @@ def _send(connection: _Connection, writer: Any) -> None:
     """Send what the loop says on a connection, until it ends."""
     try:
         while True:
-            data = connection.said.get()
+            try:
+                data = connection.said.get(timeout=ALIVE)
+            except queue.Empty:
+                data = _ALIVE
             if data == _END:
                 break
             writer.write_metadata(pa.py_buffer(data))

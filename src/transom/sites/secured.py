@@ -9,6 +9,8 @@ from typing import Any
 from transom.errors import DefinitionError
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
+PING = 20_000
+"""Milliseconds after which the end that connects asks whether the other one is there, if nothing comes from it."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def authority_options(identity: Identity | None) -> dict[str, Any]:
 
 def client_options(identity: Identity | None, name: str) -> dict[str, Any]:
     """Return the options of a client that shows its certificate, and takes only a peer of a name."""
-    options: dict[str, Any] = {"generic_options": [("grpc.keepalive_time_ms", 20_000)]}
+    options: dict[str, Any] = {"generic_options": [("grpc.keepalive_time_ms", PING)]}
     if identity is not None:
         options |= {
             "tls_root_certs": identity.authority,
