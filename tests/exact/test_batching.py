@@ -92,15 +92,16 @@ def renamed(df: Any) -> Any:
     return df.select("k", F.col("x").alias("y"), "_event_micros")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiled_once")
 @pytest.mark.parametrize(
     "settings",
     [
         pytest.param({}, id="driver"),
-        pytest.param({"tier": "cluster", "key_groups": 2}, id="cluster", marks=pytest.mark.slow),
+        pytest.param({"tier": "cluster", "key_groups": 2}, id="cluster"),
     ],
 )
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))])
+@pytest.mark.parametrize("seed", range(8))
 def test_results_do_not_depend_on_how_rows_are_cut(
     interpreted: SparkSession, tmp_path: Path, seed: int, settings: dict[str, Any]
 ) -> None:

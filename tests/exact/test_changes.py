@@ -91,7 +91,7 @@ def check(spark: SparkSession, example: Example) -> None:
         changing.check(spark, rows)
 
 
-@few_examples(4)
+@few_examples(3)
 @given(EXAMPLES)
 def test_random_changes(interpreted: SparkSession, example: Example) -> None:
     check(interpreted, example)

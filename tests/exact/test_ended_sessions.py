@@ -57,7 +57,7 @@ def ended_by_spark(
 @pytest.mark.parametrize(
     ("seed", "settings"),
     [
-        (1, {}),
+        pytest.param(1, {}, marks=pytest.mark.slow),
         (2, CLUSTER),
         *(pytest.param(seed, {}, marks=pytest.mark.slow) for seed in range(3, 7)),
         *(pytest.param(seed, CLUSTER, marks=pytest.mark.slow) for seed in range(7, 11)),

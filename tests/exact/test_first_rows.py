@@ -148,7 +148,7 @@ def run(spark: SparkSession, example: Example, directory: Path) -> int:
     return check(bench, rows)
 
 
-@few_examples(2)
+@few_examples(1)
 @given(EXAMPLES)
 def test_first_rows_do_not_depend_on_cuts(interpreted: SparkSession, example: Example) -> None:
     with tempfile.TemporaryDirectory() as directory:

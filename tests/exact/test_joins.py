@@ -95,7 +95,7 @@ def test_each_window_equals_a_batch_join(interpreted: SparkSession, example: Exa
     run(interpreted, example)
 
 
-@few_examples(2)
+@few_examples(1)
 @given(examples_of(NEAR))
 def test_rows_near_each_other_equal_a_batch_join(interpreted: SparkSession, example: Example) -> None:
     run(interpreted, example)

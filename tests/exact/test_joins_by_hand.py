@@ -78,6 +78,7 @@ def test_a_side_with_longer_windows_does_not_keep_the_other_from_ending(spark: S
     assert bench.rows("joined") == [(0, 20 * SECOND, 1)]
 
 
+@pytest.mark.slow
 def test_windows_that_match_nothing_cost_no_job_and_leave_no_file(spark: SparkSession, tmp_path: Path) -> None:
     bench, left, right = small(spark, tmp_path, pieces=[2])
     left.add([("a", i, i * 10 * SECOND) for i in range(6)])
@@ -143,6 +144,7 @@ def test_the_rows_of_a_cut_are_read_once(spark: SparkSession, tmp_path: Path, mo
     assert read == {"x": 1, "y": 1}
 
 
+@pytest.mark.slow
 def test_a_join_that_is_added_later_has_whole_windows_only(spark: SparkSession, tmp_path: Path) -> None:
     """Panes of the same rows are there, from a query that ran before; the rows themselves are not."""
     left, right = PiecewiseSource(LEFT, [5]), PiecewiseSource(RIGHT, [5])

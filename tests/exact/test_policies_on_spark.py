@@ -35,6 +35,7 @@ def results(spark: SparkSession, place: Path, **settings: Any) -> list[Any]:
     return [bench.rows(f"q{number}") for number in range(STREAMS)]
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_the_policy(spark: SparkSession, tmp_path: Path) -> None:
     expected = results(spark, tmp_path / "default")
     assert all(len(rows) >= 14 for rows in expected)

@@ -385,7 +385,7 @@ def check(spark: SparkSession, example: Example) -> None:
                 assert differences(both[0], without_dates(both[1]), len(query.keys), CLOSE) == [], query
 
 
-@few_examples(3)
+@few_examples(2)
 @given(EXAMPLES)
 def test_each_window_equals_plain_spark_batch(interpreted: SparkSession, example: Example) -> None:
     check(interpreted, example)

@@ -48,7 +48,7 @@ def check(spark: SparkSession, example: Example, change: Callable[[int], dict[st
     return most
 
 
-@few_examples(2)
+@few_examples(1)
 @given(EXAMPLES)
 def test_partials_in_files_give_what_plain_spark_gives(interpreted: SparkSession, example: Example) -> None:
     check(interpreted, example, lambda run: {"tier": "cluster", "key_groups": 3})

@@ -121,6 +121,7 @@ class Dying:
 STEPS = [("begin_transaction", 1), ("produce", 1), ("produce", ROWS), ("produce", ROWS + 1), ("commit_transaction", 1)]
 
 
+@pytest.mark.slow
 def test_killed_at_any_step(kafka: Any) -> None:
     """The killed writer is never closed: what it began is ended by the next one."""
     topic, cut, ends = kafka.topic(2), 0, []

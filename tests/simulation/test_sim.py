@@ -38,7 +38,14 @@ def test_load_is_one_job_per_window_over_the_cores():
     assert load([STREAM] * 30, 4) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("policy", [name for name in POLICIES if name != "highest_rate"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        name if name == "klink" else pytest.param(name, marks=pytest.mark.slow)
+        for name in POLICIES
+        if name != "highest_rate"
+    ],
+)
 def test_every_fair_policy_keeps_up_below_the_capacity_and_loses_no_row(policy):
     streams = [replace(STREAM, rate=rate) for rate in (2_000, 5_000, 10_000, 20_000)] * 3
     world, outcome = run(streams, policy, 40, cores=4)

@@ -239,7 +239,9 @@ def drawn() -> list[tuple[CalendarSpec, list[int]]]:
     return found
 
 
-@pytest.mark.parametrize(("zone", "ansi"), [("Asia/Tokyo", "true"), ("America/Sao_Paulo", "false")])
+@pytest.mark.parametrize(
+    ("zone", "ansi"), [("Asia/Tokyo", "true"), pytest.param("America/Sao_Paulo", "false", marks=pytest.mark.slow)]
+)
 def test_spark_has_the_same_edges_whatever_the_zone_of_its_session(spark, drawn, zone, ansi):
     from pyspark.sql import functions as F
 

@@ -123,7 +123,7 @@ def grids(draw: st.DrawFn, spec: SessionSpec = KINDS[0]) -> Grid:
 
 
 @given(st.lists(ROWS | CLOSE_ROWS, max_size=6), st.sampled_from([*KINDS, *ENDED]), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_sessions_are_those_of_the_rows_in_time_whatever_the_cuts_panes_and_restarts(cuts, spec, data):
     """A row is late when alone its session would be closed; a session that was emitted is never joined again.
 
@@ -167,7 +167,7 @@ def test_sessions_are_those_of_the_rows_in_time_whatever_the_cuts_panes_and_rest
 
 
 @given(ROWS | CLOSE_ROWS, st.sampled_from([*KINDS, *ENDED]), st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_rows_that_are_never_behind_the_watermark_make_the_same_sessions_in_any_cuts(rows, spec, data):
     """The delay is the least with which no row is behind the watermark if each row is a cut, so that some are at it."""
     newest, delay = MIN_TIME, 0
@@ -210,6 +210,7 @@ def test_an_earlier_row_moves_the_cuts_that_follow():
     assert taken(store, MAX_TIME) == [("a", 32 * MS, 42 * MS, 1, 1)]
 
 
+@pytest.mark.slow
 def test_what_is_known_of_a_long_session_is_one_interval():
     """An hour with a row each 10 ms, in 3,600 commits: the store holds what is not decided yet."""
     store = SessionStore(tm.session_window("1 second", at_most="30 minutes"), KEYS, TYPES)
