@@ -191,8 +191,8 @@ def _files(work: Path) -> list[Path]:
 @cache
 def _newest(path: Path) -> int:
     """Return the newest beginning of a window in a file, microseconds."""
-    starts = pc.max(pq.read_table(path, columns=["window_start"]).column(0).cast("timestamp[us, tz=UTC]"))
-    return int(starts.cast("int64").as_py())
+    starts = pq.read_table(path, columns=["window_start"]).column(0).cast(pa.timestamp("us", "UTC"))
+    return int(pc.max(starts.cast(pa.int64())).as_py())
 
 
 def shown(paths: Iterable[Path]) -> list[Path]:

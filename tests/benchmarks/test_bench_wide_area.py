@@ -4,10 +4,12 @@ import json
 from collections import Counter
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from benchmarks import testbed
 from benchmarks.testbed import NEEDS_ROOT, apart
 from benchmarks.wide_feed import Feed
+from benchmarks.wide_table_runs import _newest
 
 
 def test_what_is_expected_are_the_counts_of_all_rows(tmp_path):
@@ -30,3 +32,10 @@ def test_without_namespaces_it_says_what_it_needs(tmp_path, monkeypatch):
     with pytest.raises(PermissionError, match="root"), apart(tmp_path, tmp_path / "job.py"):
         pass
     assert "ip" in NEEDS_ROOT
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.timestamp("ms")])
+def test_the_newest_window_of_a_file_is_known(tmp_path, kind) -> None:
+    starts = pa.array([3_000_000, 9_000_000, None], pa.timestamp("us")).cast(kind)
+    pq.write_table(pa.table({"window_start": starts}), tmp_path / "part.parquet")
+    assert _newest(tmp_path / "part.parquet") == 9_000_000
