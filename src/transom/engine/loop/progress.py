@@ -82,7 +82,7 @@ class StreamProgress:
     shed_share: float = 0.0
     """Share of the rows of the last seconds that was left out, as there was more than could be read in time."""
     native_cuts: int = 0
-    """Micro-batches whose partials were made without Spark SQL, with `lane="auto"`."""
+    """Micro-batches whose partials were made without Spark SQL; none with `lane="spark"`."""
     judged_files: int = 0
     """Files in these that were left to Spark SQL, as they hold something of which only Spark can tell what it is."""
 
