@@ -231,6 +231,28 @@ def test_what_may_be_otherwise_in_spark_is_not_made(state: Reduced, values: list
     assert one(pa.array(values[:1] if values[0] != -(2**63) else [5], kind), state)
 
 
+@pytest.mark.parametrize("kind", [pa.int64(), pa.decimal128(19, 0)])
+def test_a_sum_may_be_as_large_as_its_group_allows(kind: pa.DataType) -> None:
+    """However many rows all groups have together: whoever sums hashes has large values and few of each key."""
+    beyond, given = (2**63, int) if pa.types.is_integer(kind) else (10**19, Decimal)
+    state = Reduced("s", "sum", "x", summed_as=kind)
+    fields = pa.schema([("_pane", pa.int64()), ("k", pa.int64()), ("s", kind)])
+    of = Grouping(fields, lambda times: times * 0, "time", ("k",), (None,), (state,))
+
+    def summed(groups: list[list[int]]) -> dict[int, int]:
+        rows = [(place, x) for place, group in enumerate(groups) for x in group]
+        keys, values = pa.array([key for key, _ in rows], pa.int64()), pa.array([given(x) for _, x in rows], kind)
+        times = pa.array(np.zeros(len(rows), np.int64))
+        made = of.of(pa.RecordBatch.from_arrays([times, keys, values], names=["time", "k", "x"])).to_pylist()
+        return {row["k"]: int(row["s"]) for row in made}
+
+    large = [[beyond // 4, -beyond // 4, beyond // 4]] * 7
+    assert summed(large) == dict.fromkeys(range(7), beyond // 4)
+    for wrong in ([beyond // 2, beyond // 2], [-beyond // 2, -beyond // 2, 5], [beyond - 1, 1, -2]):
+        with pytest.raises(UncertainError):
+            summed([*large, wrong])
+
+
 def test_times_are_states_like_others() -> None:
     """Of sessions: when the first row was, and the last."""
     found = one(pa.array([5, 5, 5]), Reduced("first", "min", "time"), Reduced("last", "max", "time"))

@@ -16,7 +16,8 @@ from transom.native.values import UncertainError
 
 Function: TypeAlias = Literal["count", "sum", "min", "max", "zero", "null"]
 Times: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
-_BEYOND = 2**63
+_SURE = 1 - 1e-6
+"""Sums of floats are by less than that beside those of the whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class Grouping:
         read: dict[str, pa.Array] = {}
         asked: dict[tuple[Any, str], str] = {((), "count_all"): "count_all"}
         found_as: dict[str, str] = {}
+        bounds: dict[str, pa.DataType] = {}
         for state in self.states:
             name, function = f"{state.of}, {state.where}, {state.summed_as}", state.function
             if function in ("zero", "null"):
@@ -103,10 +105,17 @@ class Grouping:
                 continue
             if name not in read:
                 read[name] = _values(rows, state)
-            _CHECKS[function](read[name])
+            if function in ("min", "max"):
+                check_order(read[name])
+            elif function == "sum" and not _is_in_range(read[name]):
+                bounds[name] = read[name].type
+                read[f"{name}, size"] = pc.abs(read[name].cast(pa.float64(), safe=False))
+                asked[f"{name}, size", "sum"] = f"{name}, size_sum"
             asked[name, function] = found_as[state.name] = f"{name}_{function}"
         functions: Any = [(list(of) if isinstance(of, tuple) else of, function) for of, function in asked]
         found = pa.TableGroupBy(pa.table(by | read), list(by), use_threads=False).aggregate(functions)
+        for name, kind in bounds.items():
+            _check_sizes(found.column(f"{name}, size_sum"), kind)
         found = found.sort_by("group") if "group" in by else found
         states: dict[str, Any] = {}
         for state in self.states:
@@ -129,25 +138,31 @@ def _values(rows: pa.RecordBatch, state: Reduced) -> pa.Array:
     return values
 
 
-def _check_sum(values: pa.Array) -> None:
-    """See that no group's sum can be out of range, where Spark fails or goes on with something else.
+def _is_in_range(values: pa.Array) -> bool:
+    """Tell whether no sum of some of the values can be out of range, whatever their groups."""
+    kind = values.type
+    if pa.types.is_floating(kind) or len(values) == values.null_count:
+        return True
+    least, most = (bound.as_py() for bound in pc.min_max(values).values())
+    with localcontext(prec=100):
+        return bool(max(-least, most) * len(values) < _beyond(kind))
+
+
+def _check_sizes(sizes: pa.ChunkedArray, kind: pa.DataType) -> None:
+    """See that no group's sum is out of range after any of its rows, where Spark fails or goes on with something else.
+
+    Args:
+        sizes: For each group, the sum of its values without their signs.
+        kind: Type of the sums.
 
     Raises:
         UncertainError: One may be.
     """
-    kind = values.type
-    if pa.types.is_floating(kind) or len(values) == values.null_count:
-        return
-    least, most = (bound.as_py() for bound in pc.min_max(values).values())
-    with localcontext(prec=100):
-        beyond = Decimal(10) ** (kind.precision - kind.scale) if pa.types.is_decimal(kind) else _BEYOND
-        if max(-least, most) * len(values) >= beyond:
-            raise UncertainError("a sum that may be out of range")
+    most = pc.max(sizes).as_py()
+    if most is not None and not most < float(_beyond(kind)) * _SURE:
+        raise UncertainError("a sum that may be out of range")
 
 
-_CHECKS: dict[str, Callable[[pa.Array], None]] = {
-    "count": lambda values: None,
-    "sum": _check_sum,
-    "min": check_order,
-    "max": check_order,
-}
+def _beyond(kind: pa.DataType) -> Decimal | int:
+    """Return the least number that is out of the range of a type."""
+    return Decimal(10) ** (kind.precision - kind.scale) if pa.types.is_decimal(kind) else 1 << 63
