@@ -292,7 +292,13 @@ def check_order(values: pa.Array | pa.ChunkedArray) -> None:
     Raises:
         UncertainError: There is one.
     """
-    if pa.types.is_floating(values.type):
-        known = values.drop_null().to_numpy()
-        if np.isnan(known).any() or (np.signbit(known) & (known == 0)).any():
-            raise UncertainError("the order of NaN or -0.0")
+    if not is_plain(values):
+        raise UncertainError("the order of NaN or -0.0")
+
+
+def is_plain(values: pa.Array | pa.ChunkedArray) -> bool:
+    """Tell whether there is neither NaN nor -0.0."""
+    if not pa.types.is_floating(values.type):
+        return True
+    known = values.drop_null().to_numpy()
+    return not (np.isnan(known).any() or (np.signbit(known) & (known == 0)).any())

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transom.native.groups import Groups, State, check_order
+from transom.native.groups import Groups, State, check_order, is_plain
 from transom.native.values import UncertainError
 
 Function: TypeAlias = Literal["count", "sum", "min", "max", "zero", "null"]
@@ -96,6 +96,7 @@ class Grouping:
         asked: dict[tuple[Any, str], str] = {((), "count_all"): "count_all"}
         found_as: dict[str, str] = {}
         bounds: dict[str, pa.DataType] = {}
+        odd: dict[str, tuple[str, str]] = {}
         for state in self.states:
             name, function = f"{state.of}, {state.where}, {state.summed_as}", state.function
             if function in ("zero", "null"):
@@ -105,8 +106,13 @@ class Grouping:
                 continue
             if name not in read:
                 read[name] = _values(rows, state)
-            if function in ("min", "max"):
-                check_order(read[name])
+            if function in ("min", "max") and not is_plain(read[name]):
+                odd[f"{name}_{function}"] = name, function
+                read[f"{name}, order"] = pc.if_else(pc.is_nan(read[name]), None, read[name])
+                read[f"{name}, nan"] = pc.is_nan(read[name])
+                read[f"{name}, zero"] = pc.if_else(pc.equal(read[name], 0), read[name], None)
+                aside = {(f"{name}, order", function), (f"{name}, nan", "any"), (f"{name}, zero", "first")}
+                asked |= {(of, how): f"{of}_{how}" for of, how in sorted(aside)}
             elif function == "sum" and not _is_in_range(read[name]):
                 bounds[name] = read[name].type
                 read[f"{name}, size"] = pc.abs(read[name].cast(pa.float64(), safe=False))
@@ -116,6 +122,8 @@ class Grouping:
         found = pa.TableGroupBy(pa.table(by | read), list(by), use_threads=False).aggregate(functions)
         for name, kind in bounds.items():
             _check_sizes(found.column(f"{name}, size_sum"), kind)
+        for column, (name, best) in odd.items():
+            found = found.set_column(found.schema.get_field_index(column), column, _extreme(found, name, best))
         found = found.sort_by("group") if "group" in by else found
         states: dict[str, Any] = {}
         for state in self.states:
@@ -136,6 +144,18 @@ def _values(rows: pa.RecordBatch, state: Reduced) -> pa.Array:
         # Before version 24, Arrow's `if_else` of a null and a slice of texts gave other texts.
         values = pc.case_when(pc.make_struct(rows.column(state.where)), values)
     return values
+
+
+def _extreme(found: pa.Table, name: str, function: str) -> pa.ChunkedArray:
+    """Return the least or largest floats of groups, some with NaN or -0.0.
+
+    NaN is the largest for Spark; of 0.0 and -0.0, which are equal, it keeps the first. Arrow has the least and the
+    largest without NaN here, whether there is NaN, and the first zero.
+    """
+    best, nan = found.column(f"{name}, order_{function}"), found.column(f"{name}, nan_any")
+    best = pc.if_else(pc.equal(best, 0), found.column(f"{name}, zero_first"), best)
+    is_nan = pc.fill_null(nan if function == "max" else pc.and_(nan, pc.is_null(best)), False)
+    return pc.if_else(is_nan, pa.scalar(float("nan"), best.type), best)
 
 
 def _is_in_range(values: pa.Array) -> bool:
