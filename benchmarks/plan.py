@@ -27,7 +27,8 @@ from benchmarks.worker import Worker
 from transom.model.tuning import StreamTuning, Tuning
 from transom.planning.model import Machine
 from transom.planning.profile import Profile
-from transom.planning.solve import Choice, Goal, Search, first, solve
+from transom.planning.search import Choice, Goal, Search
+from transom.planning.solve import first, solve
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -232,5 +232,23 @@ def test_explaining_is_linear_in_the_queries(spark, tmp_path, monkeypatch):
     assert many["java"] <= 1.1 * few["java"]
 
 
+@pytest.mark.parametrize(
+    ("planning", "said"),
+    [
+        ({"plan": "off", "max_executors": None}, None),
+        ({"plan": "auto", "max_executors": None}, "plans its settings while it runs"),
+        (
+            {"plan": "made.json", "max_executors": 8},
+            "plans its settings while it runs, beginning with the profile made.json; up to 8 executors, as limits "
+            "need them",
+        ),
+    ],
+)
+def test_what_an_application_plans_for_itself_is_shown(planning, said):
+    shown = str(Explanation("taxis", [], {"operators": [], "edges": [], "components": []}, planning)).splitlines()
+    lines = [line.strip("├─└ ") for line in shown if "plans its settings" in line]
+    assert lines == ([] if said is None else [said])
+
+
 def test_names_do_not_reach_the_terminal_as_commands():
     assert _plain({"a\x1b[2J": ["b\x07", 1, None]}) == {"a\\x1b[2J": ["b\\x07", 1, None]}

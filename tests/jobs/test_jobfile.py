@@ -181,11 +181,13 @@ def test_a_query_over_the_results_of_another():
 
 def test_a_chained_job_is_built(spark, tmp_path):
     text = JOB.replace('sink = {parquet = "out/fares"}', "").replace("trips/*.json", f"{tmp_path}/*.json") + CHAINED
+    text += '\n[settings]\nplan = "auto"\nmax_executors = 8\n'
     plan = build_job(parse_job(text), spark, str(tmp_path / "checkpoint")).explain().to_dict()
     assert [(stream["name"], stream["queries"][0]["name"]) for stream in plan["streams"]] == [
         ("source", "fares"),
         ("fares.results", "days"),
     ]
+    assert plan["planning"] == {"plan": "auto", "max_executors": 8}
 
 
 JOINED = """

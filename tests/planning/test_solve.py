@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -13,10 +14,12 @@ from tests.planning.profiles import costs_of_streams, profile, stream
 
 from transom.errors import DefinitionError
 from transom.model.tuning import Tuning
+from transom.planning import search as search_module
 from transom.planning.model import Machine, Model
 from transom.planning.moments import NORMAL, Residuals, cantelli
 from transom.planning.profile import Profile
-from transom.planning.solve import EXACT, Division, Goal, Plan, Search, Size, solve, told
+from transom.planning.search import EXACT, Choice, Division, Goal, Search, Settable
+from transom.planning.solve import Plan, Size, solve, told
 
 cluster = partial(Machine, shared=False)
 RATES, LIMITS = {"a": 5_000.0, "b": 5_000.0}, {"a": 2.0, "b": 4.0}
@@ -154,10 +157,16 @@ def test_a_trigger_is_a_share_of_the_limit_that_a_stream_or_its_readers_have():
 
 
 @pytest.fixture
-def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Goal, Tuning]]:
-    """What is predicted, in order."""
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Goal, Tuning, bool]]:
+    """What is predicted, in order, and whether it was given up."""
     seen, predicted = [], Search._predicted
-    monkeypatch.setattr(Search, "_predicted", lambda search, *of: seen.append(of) or predicted(search, *of))
+
+    def noted(search: Search, goal: Goal, tuning: Tuning, most: float) -> Choice:
+        choice = predicted(search, goal, tuning, most)
+        seen.append((goal, tuning, choice.prediction.given_up))
+        return choice
+
+    monkeypatch.setattr(Search, "_predicted", noted)
     return seen
 
 
@@ -170,12 +179,56 @@ def test_a_rate_far_below_what_a_machine_can_do_takes_few_steps(looked_at):
     assert len(looked_at) < 100
 
 
-def test_no_settings_are_looked_at_twice(looked_at):
+def test_no_settings_are_predicted_twice(looked_at):
     search = Search(profile(s=stream(row=2e-5)), cluster(2))
     search.largest(Goal({"s": 20_000}, {"s": 1.0}, None), 0.0, 1.25)
-    assert len(looked_at) == len({(tuple(goal.rates.items()), tuning) for goal, tuning in looked_at})
+    whole = [(tuple(goal.rates.items()), tuning) for goal, tuning, given_up in looked_at if not given_up]
+    assert 20 < len(whole) == len(set(whole))
     search.forget()
     assert not search._known
+
+
+@settings(max_examples=6, deadline=None)
+@given(costs_of_streams, costs_of_streams, st.floats(100, 2e4), st.sampled_from([None, 0.4, 0.99]))
+def test_giving_up_what_is_worse_changes_nothing_that_is_found(one, other, rate: float, share: float | None):
+    known, goal = profile(s=one, t=other), Goal({"s": rate, "t": rate / 2}, {"s": 2.0, "t": 1.0}, share)
+    found = Search(known, cluster(4)).best(goal)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(search_module, "WORSE", math.inf)
+        assert found.ratio == pytest.approx(Search(known, cluster(4)).best(goal).ratio, rel=0.01)
+    assert not found.prediction.given_up
+
+
+def test_what_was_given_up_is_predicted_when_it_is_wanted(looked_at):
+    search, goal = Search(profile(s=stream(row=2e-5)), cluster(2)), Goal({"s": 20_000}, {"s": 1.0}, None)
+    whole = search._choice(goal, Division(1, 2, 0.8))
+    search.forget()
+    least = search._choice(goal, Division(1, 2, 0.8), whole.ratio / 3)
+    assert least.prediction.given_up
+    assert whole.ratio / 3 < least.ratio <= whole.ratio
+    assert search._choice(goal, Division(1, 2, 0.8), least.ratio / 2) is least
+    assert search._choice(goal, Division(1, 2, 0.8)).ratio == whole.ratio
+    assert len(looked_at) == 3
+
+
+def test_the_search_sees_the_rows_that_a_task_has_at_least():
+    """Rows that cost much: with few of them in a task, others settings are better than with a thousand."""
+    known, goal = profile(s=stream(row=1e-3)), Goal({"s": 1_500}, {"s": 4.0}, None)
+    search, free = Search(known, cluster(8), Settable(least_task=1_000)), Search(known, cluster(8)).best(goal).tuning
+    assert free.of("s").rows_per_task < 1_000
+    raised = Tuning(free.slots, {"s": replace(free.of("s"), rows_per_task=1_000)})
+    assert search.best(goal).tuning.of("s").rows_per_task >= 1_000
+    assert search.best(goal).ratio < 0.95 * search.with_settings(goal, raised).ratio
+
+
+def test_what_is_given_stays_and_the_rest_follows_from_it():
+    known, goal = profile(s=stream(row=2e-5), t=stream()), Goal({"s": 40_000, "t": 100}, {"s": 4.0, "t": 4.0}, None)
+    settable = Settable(30_000, slots=2, triggers={"s": 1_000_000}, rows_per_cut={"t": 5_000})
+    tuning = Search(known, cluster(4), settable).best(goal).tuning
+    assert (tuning.slots, tuning.of("s").trigger, tuning.of("t").rows_per_cut) == (2, 1_020_000, 5_000)
+    tasks = tuning.of("s").tasks(40_800)
+    assert tasks == tuning.of("s").partitions > 1, "the rows of a task are those of this trigger"
+    assert tuning.of("t").trigger % 30_000 == 0
 
 
 def test_all_settings_are_looked_at_once_for_a_machine_and_not_once_for_each_rate(looked_at):

@@ -44,4 +44,5 @@ def explained(
     with active_session_kept(spark):
         parts, columns = compile_aside(definitions, session, clock, settings.share)
         lanes = {part[0].name: why_spark(session, *part) for part in parts} if settings.lane == "auto" else {}
-    return explain(name, parts, sinks, columns, settings.tier, lanes)
+    planning = {"plan": settings.plan, "max_executors": settings.max_executors}
+    return explain(name, parts, sinks, columns, settings.tier, lanes, planning)

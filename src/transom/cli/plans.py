@@ -30,7 +30,8 @@ from transom.model.tuning import MOST_EXECUTORS
 from transom.planning.model import Machine
 from transom.planning.phases import WORDS
 from transom.planning.profile import Profile
-from transom.planning.solve import Goal, Plan, solve
+from transom.planning.search import Goal
+from transom.planning.solve import Plan, solve
 from transom.sinks.printing import plain_text
 
 BUSY = 0.9

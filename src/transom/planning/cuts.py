@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 from transom.model.phases import OF_A_JOB, Phase
 from transom.model.tuning import StreamTuning
@@ -142,6 +143,7 @@ def clock(tasks: int, cores: float, spread: float) -> float:
     return (fewer if not more else (1 - more) * fewer + more * _last(tasks, whole + 1, spread)) / tasks
 
 
+@lru_cache(maxsize=1 << 16)  # a search asks the same a hundred times
 def _last(tasks: int, cores: int, spread: float) -> float:
     """Return when the last of so many tasks ends on average that take 1 each; a core that is free takes the next.
 

@@ -86,6 +86,8 @@ class Prediction:
     streams: Mapping[str, StreamLatency]
     loads: Mapping[str, float]
     """Share of the time in which what they share is busy: cores, slots, thread, sinks; and the busiest stream's cut."""
+    given_up: bool = False
+    """Whether a stream takes longer than was asked for; results are as long then as they are at least."""
 
     @property
     def keeps_up(self) -> bool:
@@ -194,14 +196,20 @@ class Model:
             for name, stream in ((name, each.at(rates[name])) for name, each in profile.streams.items())
         }
 
-    def predict(self) -> Prediction:
-        """Return what to expect. O(rounds x streams^2)."""
+    def predict(self, longest: Mapping[str, float] | None = None) -> Prediction:
+        """Return what to expect. O(rounds x streams^2).
+
+        Args:
+            longest: Of some streams the mean latency, seconds, with which nobody asks for more than that it is longer.
+        """
         before: list[float] = []
         for _ in range(ROUNDS):
             for name in self._states:
                 self._settle(name)
             if not all(math.isfinite(state.cycle) for state in self._states.values()):
                 return self._stalled()
+            if longest and any(self._least(self._states[name]) > most for name, most in longest.items()):
+                return self._given_up()
             now = [each for state in self._states.values() for each in (state.cycle, state.cycle + state.slot.mean)]
             if before and all(abs(one - other) <= NEAR * one for one, other in zip(now, before, strict=True)):
                 break
@@ -219,6 +227,24 @@ class Model:
                 state.cycle, state.rows = STALLED, self._rates[state.name] * STALLED
         stalled = {name: StreamLatency(math.inf, cores=state.cutting.free) for name, state in self._states.items()}
         return Prediction(stalled, self._loads())
+
+    @staticmethod
+    def _least(state: _State) -> float:
+        """Return the mean latency of a stream at least, seconds, by what is assumed of it while waits settle.
+
+        Half of the time between two cuts, but for the piece that finds the stream at rest, and then the cut. The waits
+        settle from below, as at first nothing is known of the other streams.
+        """
+        waited = max(0.0, state.cycle - state.profile.piece) / 2
+        return waited + state.cutting.average(state.rows) + state.thread.mean
+
+    def _given_up(self) -> Prediction:
+        """Return what is known of streams whose waits have not settled."""
+        least = {
+            name: StreamLatency(state.cycle, state.rows, result=Moments(self._least(state), 0.0))
+            for name, state in self._states.items()
+        }
+        return Prediction(least, {}, given_up=True)
 
     # ---- streams beside each other
 

@@ -29,6 +29,7 @@ def explain(
     columns: Mapping[str, Schema],
     tier: str = "auto",
     lanes: Mapping[str, str | None] | None = None,
+    planning: Mapping[str, Any] | None = None,
 ) -> Explanation:
     """Return streams, queries, what their queries share, and the graph of operators.
 
@@ -39,6 +40,7 @@ def explain(
         columns: What each stream's source gives.
         tier: The setting.
         lanes: For each stream why partials are made by Spark SQL; None where they are made without.
+        planning: What it plans for itself, see `Explanation`.
     """
     lanes = lanes or {}
     graphs = [
@@ -68,6 +70,7 @@ def explain(
             for definition, compiled in parts
         ],
         _graph(graphs, [definition for definition, _ in parts]),
+        planning or {},
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ class Explanation:
     graph: Mapping[str, Any]
     """The `operators` (map, compute, consolidate, join), the `edges` between them (`from`, `to`), and the `components`
     that they are fused into."""
+    planning: Mapping[str, Any] = field(default_factory=dict)
+    """What the application plans for itself while it runs: the settings `plan` and `max_executors`."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same as one dictionary that `json.dumps` takes."""

@@ -8,6 +8,7 @@ from typing import Any
 from rich.text import Text
 from rich.tree import Tree
 
+from transom.settings import OFF
 from transom.sinks.printing import plain_text
 from transom.windows.splitting import Form
 
@@ -23,6 +24,8 @@ def tree(title: str, plan: Plan) -> Tree:
     operators = {operator["name"]: operator for operator in plan["graph"]["operators"]}
     names = {name: component["name"] for component in plan["graph"]["components"] for name in component["operators"]}
     feeds = _feeds(plan, operators, names)
+    if planning := _planning(plan["planning"]):
+        root.add(planning)
     for stream in plan["streams"]:
         other = stream["shares_source_with"]
         apart: list[str | tuple[str, str]] = [("; read apart from ", _DIM), other] if other else []
@@ -42,6 +45,16 @@ def tree(title: str, plan: Plan) -> Tree:
                     leaf.add(_operator(operators[name], queries, operators, names, feeds.get(name, ())))
     root.add(Text(_summary(plan), style=_DIM))
     return root
+
+
+def _planning(planning: Plan) -> Text | None:
+    """Say what the application plans for itself, if it does."""
+    if planning.get("plan", OFF) == OFF:
+        return None
+    begins = "" if planning["plan"] == "auto" else f", beginning with the profile {planning['plan']}"
+    most = planning["max_executors"]
+    asks = "" if most is None else f"; up to {most:,} executors, as limits need them"
+    return Text.assemble(("plans its settings while it runs", _DIM), (begins + asks, _DIM))
 
 
 def _plain(value: Any) -> Any:

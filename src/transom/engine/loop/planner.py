@@ -14,16 +14,16 @@ from transom.engine.execution.threads import Threads
 from transom.engine.loop.costwatch import CostWatch
 from transom.engine.loop.executors import KEPT, Executors
 from transom.engine.loop.journal import Journal
-from transom.engine.loop.tuning import Tuner, keeping
+from transom.engine.loop.tuning import Tuner
 from transom.engine.streams.stream import RunningStream
 from transom.model.phases import CutPhases
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_duration
-from transom.model.tuning import StreamTuning, Tuning
+from transom.model.tuning import Tuning
 from transom.planning.drift import Basis, Drift, pays
 from transom.planning.fleet import Fleet, wanted
 from transom.planning.model import Machine
 from transom.planning.profile import Profile
-from transom.planning.solve import Choice, Goal, Search
+from transom.planning.search import Choice, Goal, Search, Settable
 
 EVERY: Micros = MICROS_PER_SECOND
 """Time between two looks at whether it is time for a plan."""
@@ -76,23 +76,21 @@ def decide(
     O(streams^2) for each settings that are looked at: a second with 4 streams, ten with 16; with executors, some times
     that.
     """
-    machine = Machine.measured(profile.equipment)
+    machine, settable = Machine.measured(profile.equipment), _settable(now, said, given, poll)
     executors = now.executors
     if fleet is not None:
         searches: dict[int, Search] = {}
 
         def ratio(number: int, times: float) -> float:
             cores = number * fleet.cores
-            search = searches.setdefault(cores, Search(profile, replace(machine, cores=cores), LEAST_TASK))
-            at_rates = goal.times(times)
-            return search.with_settings(at_rates, _given(search.best(at_rates).tuning, now, said, given, poll)).ratio
+            search = searches.setdefault(cores, Search(profile, replace(machine, cores=cores), settable))
+            return search.best(goal.times(times)).ratio
 
         executors = wanted(fleet, ratio)
         if executors != fleet.asked:
             machine = replace(machine, cores=executors * fleet.cores)
-    search = Search(profile, machine)
-    here = search.with_settings(goal, now)
-    there = search.with_settings(goal, _given(search.best(goal).tuning, now, said, given, poll))
+    search = Search(profile, machine, settable)
+    here, there = search.with_settings(goal, now), search.best(goal)
     better = pays(here.ratio, there.ratio)
     choice = there if better else here
     more_or_less = fleet is not None and executors != fleet.asked
@@ -100,15 +98,15 @@ def decide(
     return Decision(chosen, better or more_or_less, machine.cores)
 
 
-def _given(wanted: Tuning, now: Tuning, said: Tuning, given: Collection[str], poll: Micros) -> Tuning:
-    """Return settings that a search found as they can be set."""
-    streams = {
-        name: StreamTuning(
-            each.trigger, now.of(name).rows_per_cut, max(LEAST_TASK, each.rows_per_task or LEAST_TASK), each.partitions
-        )
-        for name, each in wanted.streams.items()
-    }
-    return keeping(Tuning(wanted.slots, streams), said, given).on_looks(poll)
+def _settable(now: Tuning, said: Tuning, given: Collection[str], poll: Micros) -> Settable:
+    """Return what a plan may set; see `decide`."""
+    return Settable(
+        poll,
+        LEAST_TASK,
+        said.slots if "slots" in given else None,
+        {name: each.trigger for name, each in said.streams.items()} if "trigger" in given else {},
+        {name: each.rows_per_cut for name, each in now.streams.items() if each.rows_per_cut is not None},
+    )
 
 
 @dataclass

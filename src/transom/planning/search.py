@@ -1,0 +1,309 @@
+"""The search for the best settings on a machine, and for the largest rate that it does within a limit.
+
+Whole numbers (jobs at once, tasks of a cut) are enumerated, the trigger is minimised over by SciPy's bounded search.
+The trigger of each stream is the same share of its limit, so that the least margin over the streams is largest. What is
+bound to be worse than what was found already is given up before the streams' waits for each other have settled.
+
+The largest rate that a machine does within the limit is that of settings which keep it: by false position, as the
+limit over the latency falls nearly on a line where queues decide. Then all others are asked once whether they do more,
+and one that does goes on from there. So each is looked at about once for a machine, and not once for each rate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+from transom.errors import DefinitionError
+from transom.model.time import MICROS_PER_SECOND, Micros
+from transom.model.tuning import StreamTuning, Tuning
+from transom.planning.model import Machine, Model, Prediction
+from transom.planning.profile import Profile
+
+POLL: Micros = 50_000
+"""Time between two looks at a source, of which every trigger is a multiple."""
+SHARES = (0.05, 0.15, 0.35, 0.8)
+"""Triggers, as shares of the limit, that all whole numbers are tried with."""
+REFINED = 2
+"""As many of them are then looked at closely."""
+WORSE = 1.25
+"""What takes so many times as long as the best that was found is given up."""
+STEPS = 14
+"""Steps of the bounded search."""
+EXACT = 0.01
+"""Relative step at which the search for a rate ends."""
+LEAST = 1e-4
+"""No rate of a smaller share of the stated one is looked for."""
+LARGEST = 1e6
+"""No rate more than so many times the stated one is looked for."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a plan must keep.
+
+    Raises:
+        DefinitionError: A number that no plan can keep, or no limit.
+    """
+
+    rates: Mapping[str, float]
+    """Rows per second of each stream."""
+    limits: Mapping[str, float]
+    """Seconds within which the results of a stream are due; of streams with a limit."""
+    share: float | None = 0.99
+    """Share of the results that must be within it; None for their mean."""
+    margin: float = 0.1
+    """Share of the limit that is kept free."""
+
+    def __post_init__(self) -> None:
+        for what, values in (("rate", self.rates), ("limit", self.limits)):
+            for name, value in values.items():
+                if not 0 < value < math.inf:
+                    raise DefinitionError(f"plan: the {what} of {name} is {value}.", "Give a number above 0.")
+        if not self.limits:
+            raise DefinitionError(
+                "plan: no query has a limit.", 'Give one: --within "2 seconds", or .within() in the job.'
+            )
+        if self.share is not None and not 0 < self.share < 1:
+            raise DefinitionError(f"plan: the quantile is {self.share}.", "Give a share such as 0.99.")
+        if not 0 <= self.margin < 1:
+            raise DefinitionError(f"plan: the margin is {self.margin}.", "Give a share such as 0.1.")
+
+    def times(self, factor: float) -> Goal:
+        """Return the same with so many times the rates."""
+        return replace(self, rates={name: factor * rate for name, rate in self.rates.items()})
+
+
+@dataclass(frozen=True)
+class Division:
+    """How a machine is used; other settings follow from it, rates and limits."""
+
+    slots: int
+    """Jobs at once."""
+    tasks: int
+    """Of a cut."""
+    share: float
+    """The trigger, as a share of the limit."""
+
+    def with_trigger(self, share: float) -> Division:
+        """Return the same with another trigger."""
+        return replace(self, share=share)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Settings, and what to expect with them."""
+
+    tuning: Tuning
+    prediction: Prediction
+    latencies: Mapping[str, float]
+    """Of each stream with a limit, the mean or quantile that was asked for, seconds."""
+    ratio: float
+    """The largest latency over its limit less the margin; up to 1 it is kept."""
+
+    @property
+    def kept(self) -> bool:
+        """Whether the limit is kept with the margin."""
+        return self.ratio <= 1
+
+
+@dataclass(frozen=True)
+class Settable:
+    """What may be set, as an application can be: the search finds the best of that."""
+
+    poll: Micros = POLL
+    """Time between two looks at a source, of which every trigger is a multiple."""
+    least_task: int = 1
+    """Rows of a task at least."""
+    slots: int | None = None
+    """Jobs at once, where they are given."""
+    triggers: Mapping[str, Micros] = field(default_factory=dict)
+    """Of the streams whose trigger is given."""
+    rows_per_cut: Mapping[str, int] = field(default_factory=dict)
+    """Largest cuts of the streams that have a bound, which stays."""
+
+    def trigger(self, name: str, wanted: float) -> Micros:
+        """Return the trigger of a stream that is nearest to so many seconds."""
+        if name in self.triggers:
+            return -(-self.triggers[name] // self.poll) * self.poll
+        return max(1, round(wanted * MICROS_PER_SECOND / self.poll)) * self.poll
+
+
+class Search:
+    """The search for the best settings on a machine.
+
+    Args:
+        profile: What phases cost.
+        machine: The machine.
+        settable: What may be set.
+    """
+
+    def __init__(self, profile: Profile, machine: Machine, settable: Settable | None = None) -> None:
+        self._profile, self.machine, self._settable = profile, machine, settable or Settable()
+        self._known: dict[Hashable, Choice] = {}
+        """What was looked at: searches for a trigger, and for a rate, come back to the same settings."""
+        self._order = [Division(*each, share) for each in self._whole_numbers() for share in SHARES]
+        """All that is tried, what was best last time first."""
+
+    def best(self, goal: Goal) -> Choice:
+        """Return the settings with the least ratio of latency to limit."""
+        return min((choice for _, choice in self._tried(goal)), key=lambda each: each.ratio)
+
+    def keeps(self, goal: Goal) -> bool:
+        """Tell whether some settings keep the limit."""
+        return self._some(goal) is not None
+
+    def _some(self, goal: Goal, first: Division | None = None) -> tuple[Division, Choice] | None:
+        """Return settings that keep the limit, the first that are found; those around a division are tried first."""
+        near = self._refined(goal, first) if first is not None else ()
+        return next((each for each in chain(near, self._tried(goal)) if each[1].kept), None)
+
+    def _tried(self, goal: Goal) -> Iterator[tuple[Division, Choice]]:
+        """Yield all settings that are tried: first those with some triggers, then the best of them with others."""
+        found, best = [], math.inf
+        for division in self._order:
+            found.append((division, self._choice(goal, division, WORSE * best)))
+            best = min(best, found[-1][1].ratio)
+            yield found[-1]
+        found.sort(key=lambda each: each[1].ratio)
+        self._order = [division for division, _ in found]
+        leading = {(each.slots, each.tasks): each for each in reversed(self._order)}
+        for division in sorted(leading.values(), key=self._order.index)[:REFINED]:
+            yield from self._refined(goal, division)
+
+    def largest(self, goal: Goal, low: float, high: float) -> tuple[float, Choice | None]:
+        """Return the largest factor of the rates within the limit.
+
+        Args:
+            goal: Rates and limits.
+            low: A factor that should be within, or 0.
+            high: Where to look first.
+
+        Returns:
+            The factor, 0 if no rate is within the limit, and the settings for it.
+        """
+        factors = [high, low, LEAST] if low > 0 else [LEAST]
+        factor, found = next(((each, some) for each in factors if (some := self._some(goal.times(each)))), (0.0, None))
+        if found is None:
+            return 0.0, None
+        while True:
+            division, choice = found
+            factor, choice = self._reach(goal, division, factor, choice, high)
+            # Other settings may do a little more.
+            high = factor * (1 + 2 * EXACT)
+            if high >= LARGEST or (found := self._some(goal.times(high), division)) is None:
+                return factor, choice
+            factor, high = high, high * (1 + 2 * EXACT)
+
+    def _reach(self, goal: Goal, division: Division, low: float, within: Choice, high: float) -> tuple[float, Choice]:
+        """Return the largest factor at which a division keeps the limit, by false position, and the settings for it.
+
+        Args:
+            goal: Rates and limits.
+            division: Of the machine.
+            low: A factor at which it does.
+            within: The settings for that.
+            high: Where to look first; raised, each time by twice as much, until it is out of reach.
+        """
+        high = max(high, low * (1 + EXACT))
+        while (beyond := self._choice(goal.times(high), division)).kept:
+            low, high, within = high, high + 2 * max(high - low, high * EXACT), beyond
+            if low >= LARGEST:
+                return low, within
+        over, under = 1 / within.ratio - 1, 1 / beyond.ratio - 1
+        while high - low > EXACT * high:
+            # A little beyond the crossing of the line, so that both ends come near.
+            part = min(0.9, max(0.1, over / (over - under) + EXACT / 4))
+            middle = low + part * (high - low)
+            choice = self._choice(goal.times(middle), division)
+            if choice.kept:
+                low, within, over, under = middle, choice, 1 / choice.ratio - 1, under / 2
+            else:
+                high, under, over = middle, 1 / choice.ratio - 1, over / 2
+        return low, within
+
+    def _whole_numbers(self) -> Iterator[tuple[int, int]]:
+        cores, streams = self.machine.cores, len(self._profile.streams)
+        parts = max((each.parts or 2 * cores) for each in self._profile.streams.values())
+        powers = {1 << power for power in range(12)} | {cores}
+        given = self._settable.slots
+        for slots in sorted({1, 2, cores, streams} if given is None else {given}):
+            if slots == given or slots <= min(streams, max(2, cores)):
+                for tasks in sorted(powers):
+                    if tasks <= min(parts, 2 * cores):
+                        yield slots, tasks
+
+    def _refined(self, goal: Goal, division: Division) -> list[tuple[Division, Choice]]:
+        """Return what comes of other triggers, down to the best one."""
+        from scipy.optimize import minimize_scalar  # only here, as it takes half a second
+
+        found = []
+
+        def ratio(share: float) -> float:
+            other = division.with_trigger(math.exp(share))
+            found.append((other, self._choice(goal, other)))
+            return min(1e9, found[-1][1].ratio)
+
+        minimize_scalar(
+            ratio, bounds=(math.log(0.01), 0.0), method="bounded", options={"maxiter": STEPS, "xatol": 0.02}
+        )
+        return found
+
+    def _choice(self, goal: Goal, division: Division, most: float = math.inf) -> Choice:
+        """Return what comes of cuts that take a share of the limit to come, and are divided into so many tasks.
+
+        Args:
+            goal: Rates and limits.
+            division: Of the machine.
+            most: With a larger ratio than this it may be given up; the ratio is what it is at least then.
+        """
+        widest = max(goal.limits.values())
+        settable, streams = self._settable, {}
+        for name, stream in self._profile.streams.items():
+            limit = min(self._limits_behind(name, goal), default=widest)
+            trigger = settable.trigger(name, division.share * limit)
+            rows = goal.rates[name] * _in_pieces(trigger / MICROS_PER_SECOND, stream.piece)
+            # Half a task less: so cuts that are a little larger or smaller have as many tasks.
+            per_task = max(settable.least_task, math.ceil(rows / max(0.5, division.tasks - 0.5)))
+            partitions = min(division.tasks, self.machine.cores)
+            streams[name] = StreamTuning(trigger, settable.rows_per_cut.get(name), per_task, partitions)
+        return self.with_settings(goal, Tuning(division.slots, streams), most)
+
+    def with_settings(self, goal: Goal, tuning: Tuning, most: float = math.inf) -> Choice:
+        """Return what comes of some settings; see `_choice` for `most`."""
+        key = tuple(goal.rates.items()), tuple(goal.limits.items()), goal.share, goal.margin, tuning
+        known = self._known.get(key)
+        if known is None or (known.prediction.given_up and known.ratio <= most):
+            known = self._known[key] = self._predicted(goal, tuning, most)
+        return known
+
+    def forget(self) -> None:
+        """Forget what was looked at, of which each takes some kilobytes."""
+        self._known.clear()
+
+    def _predicted(self, goal: Goal, tuning: Tuning, most: float) -> Choice:
+        means_say = goal.share is None or goal.share >= 0.5  # other quantiles may be below the mean
+        longest = {name: most * (1 - goal.margin) * limit for name, limit in goal.limits.items()} if means_say else {}
+        prediction = Model(self._profile, self.machine, tuning, goal.rates).predict(longest)
+        latencies = {name: self._latency(goal, name, prediction) for name in goal.limits}
+        ratio = max(latencies[name] / limit for name, limit in goal.limits.items()) / (1 - goal.margin)
+        return Choice(tuning, prediction, latencies, ratio)
+
+    def _limits_behind(self, name: str, goal: Goal) -> list[float]:
+        """Return the limits of a stream and of those that read its results."""
+        readers = [other for other, each in self._profile.streams.items() if each.after == name]
+        found = [goal.limits[name]] if name in goal.limits else []
+        return found + [limit for other in readers for limit in self._limits_behind(other, goal)]
+
+    def _latency(self, goal: Goal, name: str, prediction: Prediction) -> float:
+        result = prediction.streams[name].result
+        if goal.share is None or not result.finite:
+            return result.mean
+        return self._profile.streams[name].residuals.quantile(result, goal.share)
+
+
+def _in_pieces(seconds: float, piece: float) -> float:
+    """Return the most of the time that comes with a cut, where rows come together each time that a piece has passed."""
+    return piece * max(1, math.ceil(seconds / piece - EXACT)) if piece else seconds
