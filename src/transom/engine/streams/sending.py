@@ -92,6 +92,8 @@ class FlowSender:
     """The last cut that is committed."""
     ranges: dict[int, CutRange] = field(default_factory=dict)
     """What has left, or is about to, and is not known to have arrived, by the last cut; the oldest first."""
+    nbytes: int = field(default=0, init=False)
+    """Of what is not known to have arrived."""
 
     def __post_init__(self) -> None:
         key_set, self.origin, keys, primitives = self.shape
@@ -101,10 +103,9 @@ class FlowSender:
         self._stats = CutStats()
         self._arrived: Micros | None = None
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of what is not known to have arrived."""
-        return self._store.nbytes + sum(int(each.table.nbytes) for each in self.ranges.values())
+    def _weigh(self) -> None:
+        """Note the bytes again: they are asked for at each turn of the loop, and change with a cut or a parcel."""
+        self.nbytes = self._store.nbytes + sum(int(each.table.nbytes) for each in self.ranges.values())
 
     @property
     def waits(self) -> bool:
@@ -121,6 +122,7 @@ class FlowSender:
             arrived: When the newest of them arrived.
         """
         self._add(self._store, partials)
+        self._weigh()
         self.committed = cut
         self._stats += stats
         self._arrived = max((at for at in (self._arrived, arrived) if at is not None), default=None)
@@ -163,6 +165,7 @@ class FlowSender:
         self._store.clear()
         self._store.compact()
         self.ranges[upto], self.left = made, upto
+        self._weigh()
         self._stats, self._arrived = replace(CutStats(), newest=self._stats.newest), None
         return made
 
@@ -176,6 +179,7 @@ class FlowSender:
         known = [upto for upto in self.ranges if upto <= cut]
         for upto in known:
             del self.ranges[upto]
+        self._weigh()
         return bool(known)
 
     # ---- snapshot
@@ -204,3 +208,4 @@ class FlowSender:
         table = PartialTable.of(tables["gathered"])
         table.contents.require(self.origin, self._names.values())
         self._store.add(table.panes(), table.table, table.states(self._names, self._store.primitives))
+        self._weigh()
