@@ -7,12 +7,15 @@ import itertools
 import zlib
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.engine.execution.lane import PART_BYTES, divided, parts_of
-from transom.engine.execution.splits import Part, check_file, lines_of
+from transom.engine.execution.splits import Part, check_file, lines_of, rows_of_lines
+from transom.native.csvlines import CsvReader
+from transom.native.dialects import Dialect
 from transom.native.values import UncertainError
 from transom.sources.filesets.source import PlainFile
 
@@ -34,6 +37,20 @@ def test_lines_are_read_once_in_any_parts(
     blocks = [bytes(block) for begin, end in ranges for block in lines_of(Part(f"{path}", begin or 0, end), size)]
     assert all(block.endswith(b"\n") for block in blocks)
     assert b"".join(blocks) == text + (b"\n" if text and not text.endswith(b"\n") else b"")
+
+
+def test_the_header_of_a_divided_file_is_no_row(tmp_path: Path) -> None:
+    """Wherever the file is divided, also within the header; its rows are read once."""
+    path = tmp_path / "lines.csv"
+    path.write_bytes(b"a,b\r\n1,x\r\n22,\r\n3,zz")
+    schema = pa.schema([("a", pa.int64()), ("b", pa.string())])
+    read = CsvReader(schema, Dialect(header=True)).read
+    size = path.stat().st_size
+    for edges in itertools.combinations(range(1, size + 2), 2):
+        ranges = itertools.pairwise([0, *edges, None])
+        parts = [Part(f"{path}", begin or 0, end) for begin, end in ranges]
+        found = [row for part in parts for rows in rows_of_lines(read, part) for row in rows.to_pylist()]
+        assert found == [{"a": 1, "b": "x"}, {"a": 22, "b": None}, {"a": 3, "b": "zz"}]
 
 
 def test_packed_files_are_whole(tmp_path: Path) -> None:

@@ -65,6 +65,53 @@ def write_lines(directory: Path, rng: random.Random, files: int) -> None:
             (place / f"{number:02}.json").write_bytes(text)
 
 
+def write_csv(directory: Path, rng: random.Random, files: int) -> None:
+    """Write CSV files in two directories: plain ones, packed ones, and ones with odd lines or another header."""
+    for number in range(files):
+        end = rng.choice(["\n", "\r\n"])
+        lines = [
+            ",".join(
+                [
+                    rng.choice(["a", "b", '"é, c"', '""', ""]),
+                    rng.choice(["", str(rng.randrange(-9, 99))]),
+                    str(rng.randrange(400) / 4),
+                    rng.choice(["true", "False"]),
+                    f'"{1_000 * number + rng.randrange(4_000)}"',
+                    f"2026-03-0{rng.randrange(1, 9)}T12:00:00.{rng.randrange(10)}{rng.choice(['Z', '+05:30'])}",
+                    f"20{rng.randrange(10, 30)}-02-{rng.randrange(10, 29)}",
+                    str(rng.randrange(-99999, 99999) / 100),
+                ]
+            )
+            for _ in range(rng.randrange(1, 60))
+        ]
+        if number % 3 == 1:
+            lines.insert(rng.randrange(len(lines)), rng.choice(ODD_LINES))
+        header = "k,x,y,ok,t,at,day,cost"
+        lines.insert(0, {1: header.replace("x,y", "y,x"), 4: header.upper()}.get(number % 9, header))
+        text = end.join(lines).encode() + end.encode() * rng.randrange(2)
+        place = directory / "ab"[number % 2]
+        place.mkdir(exist_ok=True)
+        if number % 3 == 2:
+            (place / f"{number:02}.csv.gz").write_bytes(gzip.compress(text))
+        else:
+            (place / f"{number:02}.csv").write_bytes(text)
+
+
+ODD_LINES = [
+    *("a,1,1.5,true,1000,2026-03-01,,", "a,1.5,1,true,1000,,,", ",,,,,,,", "a,7,0.5,true,9007199254740993,,,"),
+    *('"é ""x""",7,0.5,true,5000,,,', "a,7,.5,TRUE,1000,,2026-3-1,1.255", "a,7,0.5,true,1000,,2026-02-30,1000"),
+    *(
+        "broken",
+        "a,7,0.5,true,1000,,,,",
+        "",
+        " ",
+        '"a,7,0.5,true,1000,,,',
+        "a, 7,0.5,true,1000,,,",
+        "a\\,+7,1e3,true,1,,,",
+    ),
+]
+
+
 def write_parquet(directory: Path, rng: random.Random, files: int) -> None:
     """Write Parquet files in two directories: such as most are, of other types, without a column, and damaged ones."""
     for number in range(files):
@@ -113,14 +160,24 @@ ODD_COLUMNS: list[Callable[[dict[str, pa.Array]], dict[str, pa.Array]]] = [
     lambda columns: {"at": pa.array([-(2**52)] * len(columns["at"]), pa.timestamp("us", "UTC"))},
 ]
 """What makes other columns."""
-WRITE: dict[str, Callable[[Path, random.Random, int], None]] = {"json": write_lines, "parquet": write_parquet}
+WRITE: dict[str, Callable[[Path, random.Random, int], None]] = {
+    "json": write_lines,
+    "csv": write_csv,
+    "parquet": write_parquet,
+}
 
 
 def define_on(directory: Path, form: str) -> Callable[[tm.App, Any], None]:
     """Return what defines a stream over these files, with keys, conditions, filtered aggregates and a map."""
 
     def define(app: tm.App, sink: Any) -> None:
-        files = tm.sources.files(f"{directory}/*/*", schema=SCHEMA, format=form, partition_by="directory")
+        files = tm.sources.files(
+            f"{directory}/*/*",
+            schema=SCHEMA,
+            format=form,
+            partition_by="directory",
+            options={"header": "true"} if form == "csv" else None,
+        )
         rows = app.stream(files, event_time="timestamp_millis(t)", watermark="1 second")
         made = {
             "n": tm.count(),
@@ -213,7 +270,7 @@ def test_files_that_spark_cannot_unpack_are_none_of_the_lane(
     assert stream.native_cuts == 1
 
 
-@pytest.mark.parametrize("form", ["json", "parquet"])
+@pytest.mark.parametrize("form", ["json", "csv", "parquet"])
 @pytest.mark.parametrize("files", [7, pytest.param(60, marks=pytest.mark.slow)])
 def test_files_that_are_odd_are_judged_by_spark(
     interpreted: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int, form: str
@@ -246,6 +303,14 @@ def test_why_partials_are_made_by_spark_sql_is_explained(interpreted: Any, tmp_p
     shown = str(app.explain())
     assert "without Spark SQL" in shown
     assert f"by Spark SQL: {other['lane_why']}" in shown
+    app = tm.App(interpreted, tmp_path / "third", lane="auto")
+    for name, options in (("known", {"sep": ";", "header": "true"}), ("unknown", {"header": "true", "comment": "#"})):
+        files = tm.sources.files(f"{tmp_path}/*.csv", schema=SCHEMA, options=options)
+        rows = app.stream(files, event_time="timestamp_millis(t)", name=name)
+        rows.window("2 seconds").agg(n=tm.count()).to(tm.sinks.memory(), f"q {name}")
+    known, unknown = app.explain().streams
+    assert known["lane"] == "native"
+    assert unknown["lane_why"] == f"it reads csv files {tmp_path}/*.csv with the option comment"
     with pytest.raises(tm.TransomError, match="lane is 'fast'"):
         tm.App(interpreted, tmp_path / "other", lane="fast")
 

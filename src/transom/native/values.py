@@ -60,36 +60,64 @@ def certain_values(part: Part, piece: pa.StringArray, kind: pa.DataType, utc: bo
     """
     found = _between(part, piece)
     if part.value is not None and part.value.text:
-        if is_moment(kind):
-            if utc and len(found) and re.match(_IS_UTC, found[0].as_py()):
-                _expect(found, _IS_UTC)
-                return _cast(found, pa.timestamp("us")).cast(pa.int64()).cast(kind)
-            _expect(found, _IS_MOMENT)
-            return _cast(found, kind)
-        if pa.types.is_date32(kind):
-            _expect(found, _IS_DATE)
-            return _cast(found, kind)
-        if not pa.types.is_string(kind):
-            raise UncertainError
-        return found
+        return certain_texts(found, kind, utc)
     nulls = pc.equal(found, "null")
     if pc.any(nulls).as_py():
         found = pc.if_else(nulls, pa.scalar(None, pa.string()), found)
     if found.null_count == len(found):
         return pa.nulls(len(found), kind)
-    if pa.types.is_string(kind) or pa.types.is_date32(kind) or is_moment(kind):
-        raise UncertainError  # of a number it makes what its parser would write, or some moment
+    return certain_literals(found, kind)  # of a number as a text it makes what its parser would write, or some moment
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Tell whether values of a type are written as texts, unlike numbers and truths."""
+    return bool(pa.types.is_string(kind) or pa.types.is_date32(kind) or is_moment(kind))
+
+
+def certain_texts(texts: pa.StringArray, kind: pa.DataType, utc: bool = False) -> pa.Array:
+    """Return texts as values of a type; some may be null, but not all.
+
+    Args:
+        texts: They.
+        kind: The declared type.
+        utc: Whether times without an offset are those of UTC; else they are Spark's.
+
+    Raises:
+        UncertainError: Spark may make something else of one of them.
+    """
+    if is_moment(kind):
+        if utc and len(texts) and re.match(_IS_UTC, texts.drop_null()[0].as_py()):
+            _expect(texts, _IS_UTC)
+            return _cast(texts, pa.timestamp("us")).cast(pa.int64()).cast(kind)
+        _expect(texts, _IS_MOMENT)
+        return _cast(texts, kind)
+    if pa.types.is_date32(kind):
+        _expect(texts, _IS_DATE)
+        return _cast(texts, kind)
+    if not pa.types.is_string(kind):
+        raise UncertainError
+    return texts
+
+
+def certain_literals(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
+    """Return texts as numbers or truths; some may be null, but not all.
+
+    Raises:
+        UncertainError: Spark may make something else of one of them.
+    """
+    if is_text(kind):
+        raise UncertainError
     if pa.types.is_boolean(kind):
-        true = pc.equal(found, "true")
-        if not pc.all(pc.or_(true, pc.equal(found, "false"))).as_py():
+        true = pc.equal(texts, "true")
+        if not pc.all(pc.or_(true, pc.equal(texts, "false"))).as_py():
             raise UncertainError
         return true
     if pa.types.is_float64(kind):
-        return _doubles(found)
+        return _doubles(texts)
     if pa.types.is_decimal128(kind):
-        _expect(found, _decimals(kind))
-        return _cast(found, kind)
-    return _integers(found, kind)
+        _expect(texts, _decimals(kind))
+        return _cast(texts, kind)
+    return _integers(texts, kind)
 
 
 def check_around(part: Part, piece: pa.StringArray) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from transom.model.time import Clock, Micros
+from transom.native.dialects import Dialect
 from transom.storage.places import Place
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ Offset: TypeAlias = "int | dict[str, int]"
 Mark: TypeAlias = "int | None"
 """Tells the rows before an offset from any others."""
 
-PlainFormat: TypeAlias = Literal["json", "parquet"]
-"""Formats of files that are read without Spark."""
+PlainFormat: TypeAlias = Literal["json", "parquet"] | Dialect
+"""Formats of files that are read without Spark; of CSV also how it is written."""
 
 CORRUPT = "_corrupt_record"
 """Optional column of `read`: the text of a row that could not be parsed, null for good rows."""

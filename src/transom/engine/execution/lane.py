@@ -36,8 +36,9 @@ from transom.failures import classify, require_blame
 from transom.model.phases import WorkersDid
 from transom.model.sessions import is_connect
 from transom.native import parquet
+from transom.native.dialects import Dialect
 from transom.native.values import UncertainError, is_readable
-from transom.sources.base import ARRIVAL, PARTITION, Source
+from transom.sources.base import ARRIVAL, PARTITION, PlainFormat, Source
 from transom.sources.filesets.source import FileSource, PlainFile
 from transom.sources.inmemory import MemorySource
 from transom.sources.shared import source_of
@@ -80,8 +81,9 @@ def known_plan(session: SparkSession, definition: StreamDefinition, compiled: Co
     source = source_of(definition.source)
     form = source.plain_format if isinstance(source, FileSource) else None
     if form is None and not _has_rows(source):
-        raise OnlySparkError(f"it reads {source.describe()}")
-    if not is_connect(session) and (setting := setting_of(session, [] if form is None else [form])):
+        what = source.only_spark_reads if isinstance(source, FileSource) else source.describe()
+        raise OnlySparkError(f"it reads {what}")
+    if not is_connect(session) and (setting := setting_of(session, [] if form is None else [_name_of(form)])):
         raise OnlySparkError(f"only Spark knows what {setting} changes")
     plan = lane_plan(session, definition.schema, definition.rows, compiled)
     is_read = parquet.is_read if form == "parquet" else is_readable
@@ -97,6 +99,10 @@ def why_spark(session: SparkSession, definition: StreamDefinition, compiled: Com
     except OnlySparkError as reason:
         return str(reason)
     return None
+
+
+def _name_of(form: PlainFormat) -> str:
+    return "csv" if isinstance(form, Dialect) else form
 
 
 def _has_rows(source: Source) -> bool:

@@ -23,6 +23,8 @@ from transom.engine.spark.counting import counted
 from transom.engine.spark.jobs import CutStats
 from transom.engine.spark.laneplan import LanePlan
 from transom.model.time import FIRST_EVENT, LAST_EVENT, Micros
+from transom.native.csvlines import CsvReader
+from transom.native.dialects import Dialect
 from transom.native.evaluate import Runner
 from transom.native.lines import LineReader
 from transom.native.parquet import ParquetReader
@@ -37,7 +39,7 @@ GATHERED = 1 << 20
 """Rows that are aggregated together at most."""
 _PACKED = 16 << 10
 """Bytes that are unpacked together: they may be a thousand times as many."""
-_READ = re.compile(r"/[^/.]*$|\.([jJ][sS][oO][nN][lL]?|ndjson|log|txt|gz|[0-9][^/.]*)$")
+_READ = re.compile(r"/[^/.]*$|\.([jJ][sS][oO][nN][lL]?|[cC][sS][vV]|tsv|ndjson|log|txt|gz|[0-9][^/.]*)$")
 """Names of files of which it is known how Spark unpacks them: not at all, or as gzip does."""
 
 
@@ -136,7 +138,11 @@ def _job(plan: bytes, form: PlainFormat) -> _Job:
     if form == "parquet":
         of_groups = ParquetReader(made.columns)
         return _Job(made, lambda part: of_groups.read(part.path, part.start, part.end))
-    return _Job(made, functools.partial(_rows_of_lines, LineReader(made.columns, (CORRUPT,), made.utc)))
+    if isinstance(form, Dialect):
+        of_values = CsvReader(made.columns, form, made.utc)
+        return _Job(made, functools.partial(rows_of_lines, of_values.read))
+    of_objects = LineReader(made.columns, (CORRUPT,), made.utc)
+    return _Job(made, functools.partial(rows_of_lines, lambda block, first: of_objects.read(block)))
 
 
 def check_file(part: Part) -> None:
@@ -152,8 +158,12 @@ def check_file(part: Part) -> None:
         check_sums(part.path)
 
 
-def _rows_of_lines(reader: LineReader, part: Part) -> Iterator[pa.RecordBatch]:
+def rows_of_lines(read: Callable[[memoryview, bool], pa.RecordBatch | None], part: Part) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a part of a file of lines.
+
+    Args:
+        read: Gives the rows of some lines, told whether they are the first ones of the file.
+        part: The part.
 
     Raises:
         UncertainError: Spark has to judge.
@@ -161,8 +171,9 @@ def _rows_of_lines(reader: LineReader, part: Part) -> Iterator[pa.RecordBatch]:
     """
     if not may_read(part.path):
         raise UncertainError(f"what the name of {part.path} says")
+    first = not part.start
     for block in lines_of(part):
-        rows = reader.read(block)
+        rows, first = read(block, first), False
         if rows is None:
             raise UncertainError(f"lines of {part.path}")
         yield rows
@@ -254,7 +265,7 @@ def _made(runner: Runner, rows: pa.RecordBatch) -> pa.RecordBatch:
 def may_read(path: str) -> bool:
     """Tell whether a file is not packed, or by gzip: of other names of files Spark may know how to unpack them.
 
-    >>> [may_read(path) for path in ("/a/b.json", "/a/b", "/a/b.json.gz", "/a/b.json.2", "/a/b.json.zst", "/a/b.GZ")]
+    >>> [may_read(path) for path in ("/a/b.json", "/a/b", "/a/b.json.gz", "/a/b.csv", "/a/b.json.zst", "/a/b.GZ")]
     [True, True, True, True, False, False]
     """
     return _READ.search(path) is not None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from transom.errors import CheckpointCorruptError, SourceError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Clock, Micros, format_duration
+from transom.native.dialects import Dialect, dialect_of
 from transom.sources.base import Cut, Mark, Offset, PlainFormat, Unit, Waiting
 from transom.sources.filesets.deltalog import DeltaLog
 from transom.sources.filesets.fit import Remades
@@ -199,10 +200,23 @@ class FileSource:
 
     @property
     def plain_format(self) -> PlainFormat | None:
-        """The format of its files, if they are here and read without options; None for what only Spark reads."""
-        if not self._files.local or self._files.options:
+        """The format of its files, if they are here and their options are known; None for what only Spark reads."""
+        kind, found = self._files.kind, self._dialect
+        if not self._files.local or isinstance(found, str):
             return None
-        return "json" if self._files.kind == "json" else "parquet" if self._files.kind == "parquet" else None
+        return found or ("json" if kind == "json" else "parquet" if kind == "parquet" else None)
+
+    @property
+    def only_spark_reads(self) -> str:
+        """What it reads that only Spark does, for people."""
+        found = None if self._files.kind == "text" else self._dialect
+        return self.describe() + (f" with the option {found}" if isinstance(found, str) else "")
+
+    @property
+    def _dialect(self) -> Dialect | str | None:
+        """How its CSV files are written; None for others; or the first option that only Spark knows."""
+        options = self._files.options
+        return dialect_of(options) if self._files.kind == "csv" else next(iter(options), None)
 
     def plain_files(self, start: Offset, end: Offset, skip: Sequence[str] = ()) -> Sequence[PlainFile]:
         """Return the files at [start, end), for readers without Spark.
