@@ -79,7 +79,6 @@ def ship(tables: Sequence[pa.Table]) -> Iterator[Sent]:
             arrived=at + 12_345,
             counts=RowCounts(TRIPS),
             delays=Delays(TRIPS, 1.5e9 + number, 2.0e12 + number),
-            departs=number + 1,
         )
         parcel = Parcel("words", number, (part,), to_body(table))
         begun = time.process_time()

@@ -204,7 +204,6 @@ def test_progress_alone_is_small() -> None:
         partitions=tuple(PartitionProgress(1764450000000000 + n, 60_000_000 if n % 2 else None) for n in range(8)),
         counts=RowCounts(),
         delays=Delays(),
-        departs=1764450000,
     )
     sent = Parcel("a flow with a name of some length, as flows have", 1764450000, (part,))
     here = LinkPacking()

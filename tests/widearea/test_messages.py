@@ -72,10 +72,19 @@ def test_a_parcel_that_was_changed_is_refused(data: bytes, at: int, by: int) -> 
 def test_parcels_are_read_as_they_were_written() -> None:
     whole = replace(
         part("a", 1, 2, since=1, acked=1), partitions=(PartitionProgress(5, None), PartitionProgress(None, 7)),
-        failed={"q": "no"}, departs=9, injected=4, ended=True,
+        failed={"q": "no"}, injected=4, ended=True,
     )  # fmt: skip
     for sent in (parcel(whole, part("b", 0, 0)), parcel(part("b", 0, 3))):
         assert Parcel.from_bytes(sent.to_bytes()) == sent
+
+
+def test_parcels_with_a_next_departure_are_read() -> None:
+    """Sites of earlier versions tell it, inboxes hold it, and such sites read what is sent in its place."""
+    sent = parcel(replace(part("a", 1, 2), injected=4, ended=True))
+    header = sent.header()
+    assert header[2][0][13:] == [None, 4, 1]
+    header[2][0][13] = 1_764_450_000
+    assert Parcel.of(header, sent.body) == sent
 
 
 GARBAGE = (None, "x", -1, 1.5, float("nan"), 1 << 63, -(10**30), 10**400, [], [1], {}, {"x": 1}, [10**400], [[0, 1]])
@@ -89,7 +98,7 @@ def test_a_header_with_anything_else_in_it_is_an_error_of_ours_or_harmless(data)
     header[2][0][at] = data.draw(st.sampled_from(GARBAGE))
     with suppress(SiteError):
         (got,) = Parcel.of(json.loads(json.dumps(header)), b"").parts
-        assert all(abs(each) < 1 << 63 for each in (*got.place, got.after, got.since, got.acked, got.departs or 0))
+        assert all(abs(each) < 1 << 63 for each in (*got.place, got.after, got.since, got.acked))
         assert all(MIN_TIME <= each <= MAX_TIME for each in (got.arrived or 0, got.injected or 0))
         assert min(got.counts) >= 0 == min(0, got.delays.records)
 

@@ -60,7 +60,6 @@ class Liar:
             self.number(),
             tuple(PartitionProgress(chance.choice([None, 5]), None) for _ in range(chance.randrange(3))),
             counts=RowCounts(chance.choice([0, 5])),
-            departs=chance.choice([None, self.number()]),
             ended=chance.random() < 0.3,
             anew=chance.random() < 0.2,
         )

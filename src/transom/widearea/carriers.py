@@ -202,7 +202,7 @@ class Carrier:
                     self._give(parcel, via, now)
             tick = sender.due
             if tick is not None and self._has_room(self._way(sender.flow, tick, 0, now)):
-                order = sender.fix(self.routes.next_departure(sender.flow, tick))
+                order = sender.fix()
                 orders += [] if order is None else [order]
         return orders
 

@@ -92,8 +92,6 @@ class Part:
     delays: Delays = field(default_factory=Delays)
     failed: Mapping[str, str] = field(default_factory=dict)
     """Queries that have failed at the site up to this cut, each with the reason."""
-    departs: int | None = None
-    """The tick of the next departure that the site plans; None where it knows none."""
     injected: Micros | None = None
     """The watermark that the site's source injected itself, up to the range's last cut; None where it injects none."""
     ended: bool = False
@@ -328,7 +326,7 @@ def _part_json(part: Part) -> list[Any]:
         list(part.counts) if any(part.counts) else [],
         list(part.delays) if part.delays.records else [],
         dict(part.failed),
-        part.departs,
+        None,  # once the tick of the next departure, which nobody needed: who reads or sends it still can
         part.injected,
         int(part.ended),
         *([1] if part.anew else []),
@@ -337,7 +335,7 @@ def _part_json(part: Part) -> list[Any]:
 
 def _part(value: Any) -> Part:
     site, incarnation, epoch, after, upto, step, since, acked, *rest = value
-    partitions, arrived, counts, delays, failed, departs, injected, ended, *anew = rest
+    partitions, arrived, counts, delays, failed, _, injected, ended, *anew = rest
     return Part(
         text(site),
         text(incarnation),
@@ -352,7 +350,6 @@ def _part(value: Any) -> Part:
         RowCounts(*map(count, counts)),
         _delays(*delays) if delays else Delays(),
         {text(query): text(reason) for query, reason in failed.items()},
-        maybe(departs),
         moment(injected),
         bool(whole(ended)),
         anew == [1],

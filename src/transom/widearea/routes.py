@@ -84,10 +84,6 @@ class Routes:
         route = self.route(flow, tick)
         return tick % route.interval == route.phase
 
-    def next_departure(self, flow: FlowName, tick: int) -> int:
-        """Return the first tick after another on which an interval ends."""
-        return next(after for after in range(tick + 1, tick + 2 * INTERVALS[-1] + 2) if self.departs(flow, after))
-
     def expected(self, flow: FlowName, tick: int) -> Expected | None:
         """Return what this site merges of a flow and tick; None where it only passes it on."""
         if flow not in self.flows:

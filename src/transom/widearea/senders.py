@@ -51,7 +51,6 @@ class Fix:
     step: int
     since: int
     acked: int
-    departs: int | None
 
     def parcel(
         self,
@@ -79,7 +78,6 @@ class Fix:
             counts or RowCounts(),
             delays or Delays(),
             dict(failed or {}),
-            self.departs,
             injected,
             ended,
         )
@@ -178,12 +176,8 @@ class Sender:
         """Take note of the end of an interval: what was gathered may leave."""
         self._due = tick
 
-    def fix(self, departs: int | None = None) -> Fix | None:
-        """Return the order to fix what is due, as there is room for it; None when nothing is.
-
-        Args:
-            departs: The tick of the next departure.
-        """
+    def fix(self) -> Fix | None:
+        """Return the order to fix what is due, as there is room for it; None when nothing is."""
         tick = self.due
         if tick is None:
             return None
@@ -200,7 +194,6 @@ class Sender:
             self._step,
             self.since,
             self.acked,
-            departs,
         )
         self._fixed = self.gathered
         return self._fixing
