@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from fake_streams import NOON, SECOND, FakeStream, fake, live, scheduler, view
+from fake_streams import NOON, SECOND, FakeSeen, FakeSource, FakeStream, fake, live, scheduler, view
 
 from transom.engine.control.estimates import StreamEstimate
+from transom.engine.state.absence import Heard, LeftOut
 from transom.model.time import Micros
 from transom.model.window import tumbling
 
@@ -41,6 +42,65 @@ def test_an_injected_watermark_is_known_before_its_rows_are_read() -> None:
     decides.looked([fake(stream)], NOON + 3 * SECOND + 50_000)
     end = stream.state.first_end(stream.queries[0])
     assert decides.of(fake(stream), NOON).expected(end, NOON + 4 * SECOND) == NOON + 3 * SECOND + 50_000
+
+
+class Partials(FakeSource):
+    """Parcels of one site."""
+
+    brings_partials = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[Micros] = []
+        """The newest event time with each parcel."""
+
+    def newest(self) -> list[Micros | None]:
+        return [self.told[-1] if self.told else None]
+
+    def idle(self, offset: int) -> list[Micros | None]:
+        return [None]
+
+    def heard(self, offset: int) -> Heard:
+        return Heard(["north"], {}, 0)
+
+
+def test_a_watermark_that_waits_with_partials_is_not_waited_for() -> None:
+    """A site whose clock is 5 s ahead says of each row that it came 5 s later."""
+    ahead, every = 5 * SECOND, SECOND // 10
+    stream = FakeStream("s", [tumbling("3 seconds")])
+    stream.source = source = Partials()
+    stream.seen = FakeSeen(source)
+    stream.state.missing = {}
+    decides = scheduler(stream)
+    for now in range(NOON + every, NOON + 60 * SECOND, every):
+        source.arrivals.append(now + ahead)
+        source.told.append(now - every)
+        stream.run(decides, source.told[-1], now)
+    end, now = stream.state.first_end(stream.queries[0]), NOON + 60 * SECOND
+
+    def waits(told: Micros) -> tuple[bool, list[str]]:
+        source.arrivals.append(now + ahead)
+        source.told.append(told)
+        decides.looked([fake(stream)], now)
+        return view(stream, decides, now).expected > now, decides.order(["s"], now)
+
+    assert waits(end - 1) == (True, [])
+    assert waits(end) == (False, ["s"])
+
+
+def test_a_site_that_is_left_out_holds_no_promised_watermark_back() -> None:
+    stream = FakeStream("s", [tumbling("3 seconds")])
+    stream.source = source = Partials()
+    stream.seen = FakeSeen(source)
+    known = StreamEstimate(fake(stream), NOON).watermarks
+    source.newest = lambda: [NOON, None]  # type: ignore[method-assign]
+    source.idle = lambda offset: [None, None]  # type: ignore[method-assign]
+    source.heard = lambda offset: Heard(["north", "south"], {}, 0)  # type: ignore[method-assign]
+    stream.state.missing = {}
+    assert not known.promised()
+    stream.state.missing = {"south": LeftOut(0, True)}
+    assert known.promised()
+    assert not known.promised()
 
 
 def test_what_was_learned_survives() -> None:

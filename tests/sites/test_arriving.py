@@ -62,6 +62,7 @@ def test_idle_is_what_a_site_says_in_this_run(tmp_path):
     source.add(Parcel("fares", 2, (part("south", 2, 2, [(5, 200), (6, 300)], rows=0),)))
     assert source.idle(1) == [None, 200, 300]  # news without rows hold nothing back
     assert source.silent == ("north",)
+    assert source.newest() == [None, 5, 6]
     assert opened(tmp_path).idle(2) == [None, None, None]
 
 

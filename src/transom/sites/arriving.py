@@ -139,6 +139,14 @@ class ArrivingSource(OwnRows):
         except SiteError as error:
             raise SourceLostError(error.message, error.remedy) from error
 
+    def newest(self) -> list[Micros | None]:
+        """Return the newest event time of each partition in all that came; None before the first."""
+        known = self._inbox.known
+        told = {site: part.partitions for site, part in known.last.items()}
+        return [
+            told[site][number].newest if number < len(told.get(site, ())) else None for site, number in known.partitions
+        ]
+
     def idle(self, offset: Offset) -> list[Micros | None]:
         """Return for how long each partition has been empty, as its site says."""
         waits = {part.site for part in self._parts(offset) if not part.empty}

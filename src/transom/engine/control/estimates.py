@@ -74,6 +74,7 @@ class StreamEstimate:
         """Take in what the source has, after the stream looked for its next cut."""
         if self.stream.definition.policy.from_source:
             self.changes += self.watermarks.injected(now)
+        self.changes += self.watermarks.promised()
         self.changes += self.backlog.looked(self.watermarks.ahead, now)
 
     def started(self, cut: LoggedCut, now: Micros) -> None:

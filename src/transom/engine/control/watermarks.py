@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 
+from transom.engine.state.absence import partitions_out
 from transom.engine.streams.arriving import came_at, oldest_at
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
+from transom.engine.streams.partialsource import brings_partials
 from transom.engine.streams.stream import RunningStream
 from transom.model.time import MICROS_PER_SECOND, MIN_TIME, Micros
 from transom.scheduling.arrivals import Arrival, DelayMoments, LagHistory
@@ -38,6 +40,8 @@ class WatermarkEstimate:
         self._known: Micros = MIN_TIME
         """The newest watermark whose arrival is known."""
         self._known_at: Micros = now
+        self._there: Micros = MIN_TIME
+        """The watermark that what waits brings, where the source knows it."""
         self._epoch = DelayMoments()
         self._paces: deque[tuple[Micros, Micros]] = deque(maxlen=PACED)
         self._arrivals: dict[Micros, Arrival | None] = {}
@@ -66,6 +70,16 @@ class WatermarkEstimate:
         """Note a watermark of the source that came without rows; return whether it is new."""
         value, at = self._stream.source.watermark(self._stream.seen.latest), now + self.ahead
         return value is not None and self._swept(value - self._stream.definition.policy.delay, at, at, None)
+
+    def promised(self) -> bool:
+        """Note the watermark that partials bring which wait; return whether it is new."""
+        stream, source, before = self._stream, self._stream.source, self._there
+        if brings_partials(source):
+            latest, out = stream.seen.latest, stream.state.missing
+            without = partitions_out(source.heard(latest).owners, out) if out else ()
+            read = stream.state.watermark.committed(source.newest(), source.watermark(latest))
+            self._there = read.advanced(stream.definition.policy, source.idle(latest), without).value
+        return self._there != before
 
     def read(self, outcome: CutOutcome, now: Micros) -> None:
         """Note the rows of a cut, and the watermark that they brought."""
@@ -152,4 +166,5 @@ class WatermarkEstimate:
             self._arrivals[end] = self.lags.arrival(end, self._epoch)
         arrival = self._arrivals[end]
         after = now + self.ahead if self._stream.definition.policy.from_source else self._newest_read
-        return float(oldest + self.ahead) if arrival is None else arrival.expected(after)
+        found = float(oldest + self.ahead) if arrival is None else arrival.expected(after)
+        return min(found, float(now + self.ahead)) if end <= self._there else found

@@ -42,6 +42,9 @@ class PartialSource(Source, Protocol):
             SourceLostError: Something of it is gone.
         """
 
+    def newest(self) -> Sequence[Micros | None]:
+        """Return the newest event time of each partition in all that came; None before the first."""
+
     def idle(self, offset: Offset) -> Sequence[Micros | None]:
         """Return for how long each partition has been empty, as its site says.
 
