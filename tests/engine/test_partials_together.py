@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 
@@ -12,7 +14,8 @@ from transom.errors import JobChangedError
 from transom.windows.components import ROWS
 
 SUMS = {name: tm.sum(name).primitives[0] for name in "abc"}
-NAMES = [ROWS.key, *(each.key for each in SUMS.values())]
+LONG, TEXT = pa.int64(), pa.string()
+NAMES = {ROWS.key: {"count": LONG}, **{each.key: {"sum": LONG} for each in SUMS.values()}}
 
 
 def partials(names: str, keys: tuple[str, ...] = ("zone",), kind: pa.DataType | None = None) -> pa.Table:
@@ -38,7 +41,7 @@ def partials(names: str, keys: tuple[str, ...] = ("zone",), kind: pa.DataType | 
     ],
 )
 def test_states_go_by_what_they_are(tables: list[pa.Table], held: str) -> None:
-    whole = PartialTable.of(together(tables, ["zone"], NAMES))
+    whole = PartialTable.of(together(tables, {"zone": TEXT}, NAMES))
     assert whole.contents.primitives == (ROWS.key, *(SUMS[name].key for name in held))
     for number, name in enumerate(held, 1):
         column = whole.table.column(state_name(number, "sum")).to_pylist()
@@ -48,11 +51,46 @@ def test_states_go_by_what_they_are(tables: list[pa.Table], held: str) -> None:
 
 def test_what_nobody_needs_is_left_out_where_tables_differ() -> None:
     extra = partials("cab").append_column("extra", pa.array([7]))
-    whole = PartialTable.of(together([partials("abc"), extra], ["zone"], {ROWS.key, SUMS["a"].key}))
+    whole = PartialTable.of(together([partials("abc"), extra], {"zone": TEXT}, {ROWS.key: {}, SUMS["a"].key: {}}))
     assert whole.contents.primitives == (ROWS.key, SUMS["a"].key)
     assert set(whole.table.column_names) == {PANE, "zone", "_s0_count", "_s1_sum"}
 
 
+def typed(key: pa.Array, total: pa.Array) -> pa.Table:
+    """Return one row with a key and a sum of some types."""
+    table = partials("a", ())
+    table = table.set_column(table.schema.get_field_index("_s1_sum"), "_s1_sum", total)
+    return table.add_column(1, "zone", key)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ((pa.array([1], pa.int32()), pa.array([7], LONG)), (pa.int64(), LONG)),
+        ((pa.array([1], pa.int32()), pa.array([7], pa.int32())), (pa.decimal128(12, 2), pa.float64())),
+        (
+            (pa.array([Decimal("1.5")], pa.decimal128(4, 1)), pa.array([Decimal("7.25")], pa.decimal128(9, 2))),
+            (pa.decimal128(6, 1), pa.decimal128(12, 2)),
+        ),
+    ],
+    ids=["integers", "others", "decimals"],
+)
+def test_types_that_have_become_wider_since_some_came_are_those_of_now(old, new) -> None:
+    """An inbox holds parcels of the run before, and those of the next one come behind them."""
+    kind, total = new
+    before, now = typed(*old), typed(old[0].cast(kind), old[1].cast(total))
+    names = {ROWS.key: {"count": LONG}, SUMS["a"].key: {"sum": total}}
+    for tables in ([before, now], [now, before], [before, now, before]):
+        whole = together(tables, {"zone": kind}, names)
+        assert (whole.schema.field("zone").type, whole.schema.field("_s1_sum").type) == (kind, total)
+        assert whole.column("zone").to_pylist() == now.column("zone").to_pylist() * len(tables)
+        assert whole.column("_s1_sum").to_pylist() == now.column("_s1_sum").to_pylist() * len(tables)
+
+
 def test_what_does_not_go_together_is_said() -> None:
+    with pytest.raises(JobChangedError, match="as double; now it is bigint"):
+        together([partials("ab"), partials("ba", kind=pa.float64())], {"zone": TEXT}, NAMES)
+    with pytest.raises(JobChangedError, match="key zone"):
+        together([partials("ab"), partials("ba")], {"zone": LONG}, NAMES)
     with pytest.raises(JobChangedError, match="have the columns"):
-        together([partials("ab"), partials("ba", kind=pa.float64())], ["zone"], NAMES)
+        together([partials("ab"), partials("ba", kind=pa.float64())], {"zone": TEXT}, dict.fromkeys(NAMES, {}))

@@ -50,7 +50,7 @@ KEY_SET = key_sets_of([WORDS])[0]
 ORIGIN, KEYS = Origin("rows", ("word",)), pa.schema([("word", pa.string())])
 KEPT = {primitive: types_of(primitive, LONG) for primitive in KEY_SET.primitives}
 SHAPE = (KEY_SET, ORIGIN, KEYS, KEPT)
-NAMES = {ROWS.key, *(primitive.key for primitive in KEPT)}
+NAMES = {ROWS.key: {"count": LONG}, **{primitive.key: types for primitive, types in KEPT.items()}}
 
 
 def made() -> pa.Table:
@@ -115,7 +115,7 @@ def test_at_a_destination(table: pa.Table) -> None:
     if found is None or difference([SHAPE], found) or flaw([SHAPE], found):
         return
     for tables in ([found.table, GOOD], [GOOD, found.table]):
-        together_ = PartialTable.of(together(tables, KEYS.names, NAMES))
+        together_ = PartialTable.of(together(tables, {field.name: field.type for field in KEYS}, NAMES))
         gathered = FlowSender("words", SHAPE)
         for cut in (1, 2):
             gathered.take(cut, [together_], CutStats(), None)

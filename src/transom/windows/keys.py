@@ -66,7 +66,7 @@ class KeyIndex:
         if not self._columns:
             return np.zeros(rows, np.int64)
         codes = [
-            values.intern(_one_chunk(keys.column(i), field))
+            values.intern(as_key(keys.column(i), field))
             for i, (values, field) in enumerate(zip(self._columns, self.schema, strict=True))
         ]
         ids = codes[0]
@@ -91,7 +91,12 @@ class KeyIndex:
         return pa.Table.from_arrays(self.take(np.arange(self._size)), schema=self.schema)
 
 
-def _one_chunk(column: pa.ChunkedArray | pa.Array, field: pa.Field) -> pa.Array:
+def as_key(column: pa.ChunkedArray | pa.Array, field: pa.Field) -> pa.Array:
+    """Return a column of keys, in one piece and of the type that it has now.
+
+    Raises:
+        JobChangedError: Its values are not exactly values of that type.
+    """
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], field.type)

@@ -13,6 +13,7 @@ from transom.engine.spark.jobs import CutStats
 from transom.engine.streams.cuts import CutJob, CutOutcome
 from transom.engine.streams.partialsource import PartialSource, Taken
 from transom.model.time import MIN_TIME, Micros
+from transom.windows.aggregates.base import Types
 from transom.windows.components import ROWS
 
 
@@ -41,8 +42,11 @@ def take_partials(source: PartialSource, job: CutJob) -> CutOutcome:
         taken.append(Taken(brought.cuts, mine))
         if brought.table is not None:
             tables.append(brought.table)
-    keys = dict.fromkeys(name for _, _, schema, _ in job.compiled.stores for name in schema.names)
-    names = {ROWS.key, *(each.key for _, _, _, primitives in job.compiled.stores for each in primitives)}
+    keys: dict[str, pa.DataType] = {}
+    names: dict[str, Types] = {ROWS.key: {"count": pa.int64()}}
+    for _, _, schema, primitives in job.compiled.stores:
+        keys.update({field.name: field.type for field in schema})
+        names.update({primitive.key: types for primitive, types in primitives.items()})
     whole = (together(tables, keys, names),) if tables and queries else ()
     return CutOutcome(cut, whole, stats, failures=failed, late=dict(late), taken=tuple(taken), anew=anew)
 

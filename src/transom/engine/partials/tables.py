@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from transom.engine.partials.contents import Contents, Origin, TableNote
 from transom.errors import JobChangedError
 from transom.windows.aggregates.base import Primitive, State, Types
 from transom.windows.aggregates.widening import REMEDY, widened
+from transom.windows.keys import as_key
 from transom.windows.panes import Times
 from transom.windows.store import PaneStore
 
@@ -137,24 +138,28 @@ def partial_table(
     return describe_table(pa.table(columns), note)
 
 
-def together(tables: Sequence[pa.Table], keys: Collection[str], names: Collection[str]) -> pa.Table:
+def together(
+    tables: Sequence[pa.Table], keys: Mapping[str, pa.DataType], names: Mapping[str, Types]
+) -> pa.Table:
     """Return tables of partials, each of other rows, one behind the other.
 
     Columns are told by what they hold: who makes partials numbers states by the order of the aggregates in its job.
+    Tables of an earlier run may have narrower types; where tables differ, all get those of now.
 
     Args:
         tables: At least one.
-        keys: The columns of keys that are needed, which all have; where they differ, others are left out.
+        keys: The columns of keys that are needed, with the types that they have now; all tables have them. Where tables
+            differ, others are left out.
         names: The same of states, by lasting names of their primitives.
 
     Raises:
-        JobChangedError: They have other keys, or states of other types.
+        JobChangedError: Types differ, and values of one are not exactly values of now.
     """
     first, *others = map(PartialTable.of, tables)
     if not all(each.table.schema.equals(first.table.schema, check_metadata=True) for each in others):
         held = [each.contents.primitives for each in others]
         shared = [each for each in first.contents.primitives if each in names and all(each in had for had in held)]
-        mine, *theirs = (_numbered(each, keys, shared) for each in (first, *others))
+        mine, *theirs = (_numbered(each, keys, {name: names[name] for name in shared}) for each in (first, *others))
         if wrong := [_types(each) for each in theirs if _types(each) != _types(mine)]:
             raise JobChangedError(
                 f"Partials of one query have the columns {_told(_types(mine))}, and {_told(wrong[0])}.",
@@ -166,11 +171,14 @@ def together(tables: Sequence[pa.Table], keys: Collection[str], names: Collectio
     return pa.concat_tables(tables).combine_chunks()
 
 
-def _numbered(partials: PartialTable, keys: Collection[str], names: Sequence[str]) -> pa.Table:
+def _numbered(partials: PartialTable, keys: Mapping[str, pa.DataType], names: Mapping[str, Types]) -> pa.Table:
     """Return a table of partials with some keys and states, those numbered by their place among the names."""
-    columns = {name: partials.table.column(name) for name in (PANE, *keys)}
-    for number, name in enumerate(names):
-        columns.update({state_name(number, part): array for part, array in partials.columns_of(name).items()})
+    columns = {PANE: _array(partials.table.column(PANE))}
+    columns |= {name: as_key(partials.table.column(name), pa.field(name, kind)) for name, kind in keys.items()}
+    for number, (name, types) in enumerate(names.items()):
+        for part, array in _as_now(partials.columns_of(name), types, name).items():
+            longer = pa.types.is_decimal(array.type) and part in types  # of one scale: the values are the same
+            columns[state_name(number, part)] = array.cast(types[part]) if longer else array
     return pa.table(columns)
 
 

@@ -182,6 +182,17 @@ class FlowSender:
         self._weigh()
         return bool(known)
 
+    def _as_now(self, table: pa.Table) -> pa.Table:
+        """Return partials of an earlier run with the types that columns have now: destinations take no others.
+
+        Raises:
+            JobChangedError: Values of a former type are not exactly values of now.
+        """
+        now = store_table(PaneStore(self._store.grid, self._store.keys.schema, self._store.primitives), self.origin)
+        held = {field.name: field.type for field in table.schema}
+        same = held == {field.name: field.type for field in now.schema}
+        return table if same else self.merged([PartialTable.of(table)])
+
     # ---- snapshot
 
     def held(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
@@ -204,7 +215,8 @@ class FlowSender:
         """
         self.left, self.committed = state["left"], state["committed"]
         self._stats, self._arrived = CutStats.from_json(state["stats"]), state["arrived"]
-        self.ranges = {each["upto"]: CutRange.of(each, tables[f"{each['upto']}"]) for each in state["ranges"]}
+        ranges = [CutRange.of(each, self._as_now(tables[f"{each['upto']}"])) for each in state["ranges"]]
+        self.ranges = {each.upto: each for each in ranges}
         table = PartialTable.of(tables["gathered"])
         table.contents.require(self.origin, self._names.values())
         self._store.add(table.panes(), table.table, table.states(self._names, self._store.primitives))
