@@ -1,24 +1,18 @@
-"""Sites as processes of the command line that talk with TLS."""
+"""Processes of sites that talk with TLS."""
 
 from __future__ import annotations
 
 import json
-import os
-import queue
 import shutil
 import signal
-import subprocess
-import sys
-import threading
 from collections import Counter
 
 import pytest
-from benchmarks.certificates import identity
+from processes import MOST_LINES, Processes
 from test_by_flight import addresses
 
 pytestmark = pytest.mark.slow
 
-PATIENCE = 600
 JOB = """
 [source]
 name = "trips"
@@ -36,11 +30,11 @@ sink = {json = "out/fares"}
 """
 
 
-class Sites:
+class Sites(Processes):
     """Processes of sites in a directory, and what they say."""
 
     def __init__(self, root, names, destination):
-        self.root, self.running, self.said = root, {}, queue.SimpleQueue()
+        super().__init__(root)
         found = addresses(names)
         topology = [f'tick = "200 ms"\ndefault = "{destination}"']
         for name in names:
@@ -51,11 +45,8 @@ class Sites:
                 'job = "job.toml"',
                 'topology = "topology.toml"',
                 f'checkpoint = "{name}-ckpt"',
+                *(f'{kind} = "{file}"' for kind, file in self.secrets(name).items()),
             ]
-            mine = identity(name)
-            for kind, data in (("certificate", mine.chain), ("key", mine.key), ("authority", mine.authority)):
-                (root / f"{name}.{kind}").write_bytes(data)
-                lines.append(f'{kind} = "{name}.{kind}"')
             if sources:
                 lines.append(f'[sources.trips]\nfiles = "{name}/*.json"')
             (root / f"{name}.toml").write_text("\n".join(lines))
@@ -64,54 +55,13 @@ class Sites:
         (root / "job.toml").write_text(JOB)
 
     def start(self, name, *options):
-        words = [sys.executable, "-m", "transom_command", "site", f"{name}.toml", "--master", "local[1]", *options]
-        process = subprocess.Popen(
-            words,
-            cwd=self.root,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},
-            start_new_session=True,
-            text=True,
-        )
-        listening = threading.Thread(target=self._listen, args=[name, process], daemon=True)
-        listening.start()
-        self.running[name] = process, listening
-
-    def _listen(self, name, process):
-        """Keep what a site says, and wake who waits at each line, and at its end."""
-        with process.stdout as lines, (self.root / f"{name}.log").open("a") as log:
-            for line in lines:
-                log.write(line)
-                log.flush()
-                self.said.put(name)
-        self.said.put(name)
-
-    def end(self, name, number=signal.SIGKILL):
-        process, listening = self.running.pop(name)
-        if process.poll() is None:
-            os.killpg(process.pid, number)
-        process.wait(PATIENCE)
-        listening.join(PATIENCE)
-
-    def log(self, name):
-        return (self.root / f"{name}.log").read_text()
+        self.begin(name, ["site", f"{name}.toml", "--master", "local[1]", *options])
 
     def results(self):
         """Return what is given of each window and zone."""
         files = [path for path in (self.root / "out/fares").glob("*.json") if not path.name.startswith((".", "_"))]
         rows = [json.loads(line) for path in files for line in path.read_text().splitlines()]
         return [((row["window_start"][14:16], row["zone"]), (row["n"], row["fare"])) for row in rows]
-
-    def until(self, holds):
-        """Look whenever a site has said something: each says what has become of its rows."""
-        while not holds():
-            for name, (process, _) in self.running.items():
-                assert process.poll() is None, self.log(name)
-            try:
-                self.said.get(timeout=PATIENCE)
-            except queue.Empty:
-                raise AssertionError([self.log(name)[-2_000:] for name in self.running]) from None
 
 
 def add(root, site, minutes):
@@ -150,9 +100,17 @@ def test_a_lost_checkpoint_is_refused_and_accepted_with_whole_windows_alone(tmp_
         rows += add(tmp_path, "north", range(7, 12)) + add(tmp_path, "south", range(7, 12))
         sites.until(lambda: any(minute == "10" for (minute, _), _ in sites.results()))
     finally:
-        for name in list(sites.running):
-            sites.end(name)
+        sites.end_all()
     found = sites.results()
     assert len(found) == len(dict(found))
     for (minute, zone), values in found:
         assert values == (rows[minute, zone, "n"], rows[minute, zone, "fare"])
+
+
+def test_what_never_comes_is_a_failure_though_sites_go_on_to_talk(tmp_path):
+    sites = Processes(tmp_path)
+    for _ in range(MOST_LINES + 1):
+        sites.said.put("north")
+    with pytest.raises(AssertionError):
+        sites.until(lambda: False)
+    assert not sites.said.empty()
