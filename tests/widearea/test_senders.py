@@ -119,6 +119,39 @@ def test_a_refusal_that_needs_somebody_stops_the_flow_and_others_pass() -> None:
     assert each.refusal is None
 
 
+def test_what_there_is_no_room_for_is_sent_ever_more_seldom() -> None:
+    each = sender()
+    each.committed(1)
+    each.departs(1)
+    made, now, waits = fixed(each), 0, []
+    for _ in range(5):
+        each.sent(made, "home", now)
+        each.refused(Refusal.of(made, Reason.FULL), now)
+        waits.append(next(wait for wait in range(S, 100 * S, S) if each.waiting(now + wait)))
+        now += waits[-1]
+    assert waits == [S, 2 * S, 4 * S, 4 * S, 4 * S]
+
+
+def test_whoever_was_lost_often_is_not_waited_for_longer_each_time() -> None:
+    """The wait doubles while nobody knows why acks are missing; a new connection tells."""
+    each = sender()
+    each.committed(1)
+    each.departs(1)
+    made = fixed(each)
+    for loss in range(6):
+        each.reopened("relay", forgot=loss > 0)
+        assert [tries for _, tries in each.waiting(0)] == [loss]
+        each.sent(made, "relay", 0)
+        assert not each.waiting(SHORTEST - 1)
+        assert each.waiting(SHORTEST)
+    for late in range(1, 4):
+        each.sent(made, "relay", 0)
+        assert not each.waiting((SHORTEST << late) - 1, {"relay"})
+        assert each.waiting(SHORTEST << late, {"relay"})
+    assert each.waiting(SHORTEST, {"home"})  # given to who is gone
+    assert not each.waiting(SHORTEST - 1, {"home"})
+
+
 def test_a_flow_that_rests_asks_now_and_then_whether_somebody_has_helped() -> None:
     each = sender()
     made = []

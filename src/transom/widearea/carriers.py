@@ -192,9 +192,9 @@ class Carrier:
             senders: All of them; those with the least slack first.
             now: Monotonic time.
         """
-        orders = []
+        orders, there = [], {self.site, *self.open}
         for sender in senders:
-            for parcel, tries in sender.waiting(now):
+            for parcel, tries in sender.waiting(now, there):
                 via = self._way(parcel.flow, parcel.tick, tries, now)
                 if via is not None:
                     sender.prediction = self.routes.prediction(parcel.flow, parcel.tick)

@@ -8,7 +8,7 @@ way or another one, and is forgotten with the destination's ack.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from transom.model.time import Micros
@@ -27,11 +27,13 @@ from transom.widearea.topology import Site
 
 LATE = 3
 """A parcel whose ack has not come after so many times the prediction takes another way."""
+CROWDED = 4
+"""What there was no room for is sent again after so many times that at most: nobody says when there is."""
 AGAIN = 4
 """So many of the oldest parcels are sent again while acks are missing: those behind them could only be held."""
 SHORTEST: Micros = 1_000_000
 LONGEST: Micros = 60_000_000
-"""Bounds of the wait for an ack, microseconds; it doubles with each try."""
+"""Bounds of the wait for an ack, microseconds; it doubles with each try, until there is a new connection."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ class _Sent:
     at: Micros = 0
     """When, monotonic."""
     tries: int = 0
+    late: int = 0
+    """How often it was sent since there was a new connection to anybody: acks were missing, and nobody knows why."""
     wait: Micros = field(default=0)
     """After so long it is sent again."""
 
@@ -205,19 +209,26 @@ class Sender:
             self._sent = [each for each in self._sent if not each.parcel.part.empty]
         self._sent.append(_Sent(parcel))
 
-    def waiting(self, now: Micros) -> list[tuple[Parcel, int]]:
+    def waiting(self, now: Micros, there: Collection[Site] | None = None) -> list[tuple[Parcel, int]]:
         """Return the parcels to be sent now, in order, each with how often it was sent before.
 
         Those that were not sent yet, and those whose ack is late. Of a flow that rests the oldest one, now and then:
         who is behind a neighbour that passes things on may have been helped, and nobody here hears of it.
+
+        Args:
+            now: Monotonic time.
+            there: The sites that can be reached, with this one; None for all. What others were given is no longer
+                waited for than after the first try.
         """
         rests = self.refusal is not None
-        if self._is_behind:
+        if not self._sent or self._is_behind:
             return []
         acked = self.acked
         found = []
         for place, each in enumerate(self._sent[:1] if rests else self._sent):
-            if (each.via is None and not rests) or (place < AGAIN and now - each.at >= each.wait):
+            lost = there is not None and each.via not in there and not rests
+            wait = min(each.wait, self._patience) if lost else each.wait
+            if (each.via is None and not rests) or (place < AGAIN and now - each.at >= wait):
                 part = replace(each.parcel.part, acked=acked)
                 found.append((replace(each.parcel, parts=(part,)), each.tries))
         return found
@@ -232,8 +243,8 @@ class Sender:
         for each in self._sent:
             if each.parcel.part.place == parcel.part.place:
                 each.via, each.at = via, now
-                each.wait = min(LONGEST, self._patience << min(each.tries, 16))
-                each.tries += 1
+                each.wait = min(LONGEST, self._patience << min(each.late, 16))
+                each.tries, each.late = each.tries + 1, each.late + 1
 
     def reopened(self, peer: Site, forgot: bool) -> None:
         """Take note that there is a new connection to a neighbour: nothing waits longer than after the first try.
@@ -247,7 +258,7 @@ class Sender:
         if not self._is_behind:
             self.refusal = None
         for each in self._sent:
-            each.wait = min(each.wait, self._patience)
+            each.wait, each.late = min(each.wait, self._patience), 0
             if forgot and each.via == peer:
                 each.via = None
 
@@ -287,8 +298,10 @@ class Sender:
         rests = not refusal.reason.passes and len(refusal.places) == 1  # else it may be about another one's part
         if rests:
             self.refusal = refusal
+        full = refusal.reason is Reason.FULL
         for each in self._sent[:1] if rests else mine:
-            each.at, each.wait = now, LONGEST if rests else self._patience
+            crowded = min(max(each.wait, self._patience), CROWDED * self._patience) if full else self._patience
+            each.at, each.wait = now, LONGEST if rests else crowded
 
 
 def way(tries: int, parent: Site, destination: Site, neighbours: Sequence[Site]) -> Site | None:
