@@ -110,7 +110,8 @@ class Settings:
     known to be the same there; or spark, by Spark SQL always. Results do not depend on it."""
     driver_bytes: int = 1 << 30
     """With tier auto: bytes of partials that the driver holds, over all streams; more are kept by the executors. With
-    any tier: so many bytes in files the driver merges at most when the executors cannot."""
+    any tier: so many bytes in files the driver merges at most when the executors cannot. Where several sites run a job:
+    a destination that has more of open windows takes only what the next ones wait for."""
     key_groups: int | None = None
     """Into so many parts the keys of partials on the executors are divided. Default: two for each core."""
     worker_bytes: int = 256 << 20

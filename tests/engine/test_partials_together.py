@@ -93,4 +93,4 @@ def test_what_does_not_go_together_is_said() -> None:
     with pytest.raises(JobChangedError, match="key zone"):
         together([partials("ab"), partials("ba")], {"zone": LONG}, NAMES)
     with pytest.raises(JobChangedError, match="have the columns"):
-        together([partials("ab"), partials("ba", kind=pa.float64())], {"zone": TEXT}, dict.fromkeys(NAMES, {}))
+        together([partials("ab"), partials("ba", kind=pa.float64())], {"zone": TEXT}, {key: {} for key in NAMES})

@@ -106,6 +106,52 @@ def test_killed_at_any_step(spark, tmp_path, victim):
     assert several.kills[victim] > 5
 
 
+@pytest.mark.slow
+def test_a_destination_without_memory_takes_what_its_windows_wait_for(spark, tmp_path):
+    """North has come to its end before south has begun: windows that wait for south alone leave no room for north's."""
+    settings = {"driver_bytes": 1, "max_rows_per_cut": 4}
+    several = Several(
+        spark, tmp_path, region(["north", "south"], "home"), define, watermark=tm.watermark(0), settings=settings
+    )
+    rows = {
+        name: [("abc"[second % 3], "xy"[second % 2], second * SECOND, second) for second in range(first, 81)]
+        for name, first in (("north", 0), ("south", 3))
+    }
+    running = {name: several.start(name) for name in ("north", "home")}
+    for look in range(MOST_LOOKS):
+        for partition in (0, 1):  # one after the other, as windows would wait for a parcel of all
+            several.rows["north"].add(rows["north"][look : look + 1], partition=partition)
+        with pytest.raises(TimeoutError):
+            running["home"].wait("10 ms")
+        if look > 81 and crowded(several):
+            break
+    else:
+        raise AssertionError(read_status(tmp_path / "home"))
+    stream = several.apps["home"]._loop.streams["fine.arriving"]
+    assert max(each or 0 for each in stream.state.watermark.newest) < 80 * SECOND
+    for partition in (0, 1):
+        several.rows["south"].add(rows["south"], partition=partition)
+    running["south"] = several.start("south")
+    made = windows(2 * rows["north"] + 2 * rows["south"], KEYS["fine"], 4 * SECOND)
+    wanted = {each: 1 for each in made if each[0] < 80 * SECOND}
+    for _ in range(MOST_LOOKS):
+        if results(several.sinks["fine"], "fine", KEYS["fine"]) == wanted:
+            break
+        with pytest.raises(TimeoutError):
+            running["home"].wait("10 ms")
+    else:
+        raise AssertionError(read_status(tmp_path / "home"))
+    for each in running.values():
+        each.stop()
+        each.wait("60 seconds")
+
+
+def crowded(several: Several) -> bool:
+    """Tell whether the destination takes only what its windows wait for."""
+    loop = several.apps["home"]._loop
+    return loop is not None and bool(loop.beside.receiving._crowded)
+
+
 def test_late_rows_are_counted_by_site(spark, tmp_path):
     several = Several(spark, tmp_path, region(["north", "south"], "home"), define, watermark=tm.watermark(0))
     rows = []

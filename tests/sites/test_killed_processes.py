@@ -29,7 +29,9 @@ class Outside(Processes):
         for name in SITES:
             sources = 'sources = ["rows"]\n' if name in ("north", "south") else ""
             lines.append(f'[[site]]\nname = "{name}"\naddress = "{self.addresses[name]}"\n{sources}')
-        links = [f'[[link]]\nbetween = ["{name}", "relay"]\nbandwidth = "100 Mbit/s"' for name in SITES if name != "relay"]
+        links = [
+            f'[[link]]\nbetween = ["{name}", "relay"]\nbandwidth = "100 Mbit/s"' for name in SITES if name != "relay"
+        ]
         (root / "topology.toml").write_text("\n".join([*lines, *links]))
         self.region = load_region(root / "topology.toml")
         secrets = "\n".join(f'{kind} = "{file}"' for kind, file in self.secrets("relay").items())

@@ -1,4 +1,4 @@
-"""Partials that have left before columns got wider types leave again with those of now, as destinations take no others."""
+"""Partials that left before columns got wider types leave again with those of now: destinations take no others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def made(kind: pa.DataType) -> PartialTable:
         rows = [partial(primitive, [(value, value)], kind) for value in (5, 7)]
         states[primitive] = primitive.decode({name: pa.concat_arrays([each[name] for each in rows]) for name in types})
     panes = np.array([0, 4 * SECOND])
-    return PartialTable.of(partial_table(kept, ORIGIN, {PANE: panes}, pa.table({"word": pa.array([1, 2], kind)}), states))
+    return PartialTable.of(
+        partial_table(kept, ORIGIN, {PANE: panes}, pa.table({"word": pa.array([1, 2], kind)}), states)
+    )
 
 
 def test_what_was_fixed_leaves_again_with_the_types_of_now():

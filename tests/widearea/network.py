@@ -10,16 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from transom.widearea.carriers import Carrier
-from transom.widearea.parcels import Ack, Parcel, Part, Place, Standing
+from transom.widearea.parcels import Ack, Parcel, Part, PartitionProgress, Place, Standing
 from transom.widearea.plans import Plan, Route
 from transom.widearea.receivers import Receiver, Store
+from transom.widearea.room import Awaited, Room
 from transom.widearea.routes import Ends, Routes
 from transom.widearea.senders import Fix, Sender
 from transom.widearea.trees import Tree, trees
 
 MS = 1_000
 TICK = 500 * MS
-TURN = 100 * MS
+TURN = 200 * MS
+WINDOW = 10
+"""Cuts of a window: the n-th cut of a site happens at n."""
 SITES = ("a", "b", "c", "d")
 FLOWS = {"f": Ends(("a", "b", "c"), "d", 2_000 * MS), "g": Ends(("a", "b", "c"), "c", 1_000 * MS)}
 
@@ -64,8 +67,15 @@ class Node:
         routes = Routes(name, TICK, FLOWS)
         rates = {site: 50_000.0 for site in SITES if site != name}
         self.carrier = Carrier(name, boot, routes, merge, rates, relay_bytes=world.relay_bytes, silence=3_000 * MS)
+        self.rooms = {flow: Room(2_000 * MS) for flow in FLOWS}
         self.receivers = {
-            flow: Receiver(flow, standings(disk.inbox[flow], flow), held_bytes=world.held_bytes, patience=4_000 * MS)
+            flow: Receiver(
+                flow,
+                standings(disk.inbox[flow], flow),
+                held_bytes=world.held_bytes,
+                patience=4_000 * MS,
+                has_room=self.has_room,
+            )
             for flow, ends in FLOWS.items()
             if ends.destination == name
         }
@@ -78,7 +88,12 @@ class Node:
         sender = Sender(flow, self.name, f"ck-{self.name}", self.disk.epoch, self.disk.cuts)
         after = self.disk.shipped[flow][-1][1] if self.disk.shipped[flow] else 0
         parcels = [
-            Parcel(flow, tick, (Part(self.name, f"ck-{self.name}", 0, low, high, 1),), self.body(low, high))
+            Parcel(
+                flow,
+                tick,
+                (Part(self.name, f"ck-{self.name}", 0, low, high, 1, partitions=at(high)),),
+                self.body(low, high),
+            )
             for low, high, tick in ranges
         ]
         sender.restored(after, parcels)
@@ -145,7 +160,18 @@ class Node:
         if order.upto > order.after:
             self.disk.shipped[order.flow].append((order.after, order.upto, order.tick))
         sender = next(each for each in self.senders if each.flow == order.flow)
-        sender.fixed(order.parcel(self.body(order.after, order.upto)))
+        sender.fixed(order.parcel(self.body(order.after, order.upto), at(order.upto)))
+
+    def has_room(self, parcel: Parcel, now: int) -> bool:
+        """Tell whether the rows of a flow's open windows are few enough, or a window waits for the parcel."""
+        inbox = self.disk.inbox[parcel.flow]
+        last = {part.site: part for each in inbox for part in each.parts}
+        got = [last[site].upto if site in last else 0 for site in FLOWS[parcel.flow].sources]
+        closed = min(got) // WINDOW * WINDOW
+        full = sum(max(0, upto - closed) for upto in got) > self.world.memory
+        taken = self.rooms[parcel.flow].takes(parcel, last, Awaited(closed + WINDOW) if full else None, now)
+        self.world.refused += not taken
+        return taken
 
     def perform(self, actions) -> None:
         for action in actions:
@@ -172,12 +198,15 @@ class Node:
 
     def speak(self) -> None:
         """Give to connections what may be given."""
-        for peer in SITES:
-            if peer != self.name:
-                for frame in self.carrier.frames(peer, self.world.now):
-                    self.world.say(self.name, peer, "up", frame, len(frame.payload))
+        for peer in self.carrier.open:
+            for frame in self.carrier.frames(peer, self.world.now):
+                self.world.say(self.name, peer, "up", frame, len(frame.payload))
         for peer, message in self.carrier.answers():
             self.world.say(peer, self.name, "down", message, 50)
+
+
+def at(cut: int) -> tuple[PartitionProgress, ...]:
+    return (PartitionProgress(cut, None),)
 
 
 def standings(inbox: list[Parcel], flow: str) -> list[Standing]:
@@ -212,9 +241,13 @@ class World:
         self.disks = {site: Disk() for site in SITES}
         self.nodes: dict[str, Node | None] = {site: Node(self, site, self.disks[site]) for site in SITES}
         self.plans = 0
+        self.refused = 0
+        """Parcels for which there was no room."""
         self.calm = False
         if draw.random() < 0.8:
             self.plan(1.0)
+        self.memory = draw.choice([WINDOW // 2, 3 * WINDOW, 1 << 20])
+        """Rows of a flow for which there is room."""
 
     def at(self, moment: int, action: Callable[[], object]) -> None:
         self.count += 1
@@ -291,13 +324,14 @@ class World:
 
     # Misfortune
 
-    def crash(self, site: str) -> None:
+    def crash(self, site: str, away: tuple[int, int] = (100, 3_000)) -> None:
+        """End a site; another run of it begins after so many milliseconds, at least and at most."""
         self.nodes[site] = None
         for peer in SITES:
             if peer != site:
                 self.cut_off(site, peer)
                 self.cut_off(peer, site)
-        self.at(self.now + self.random.randrange(100, 3_000) * MS, lambda: self.start(site))
+        self.at(self.now + self.random.randrange(*away) * MS, lambda: self.start(site))
 
     def start(self, site: str) -> None:
         if self.nodes[site] is None:
@@ -339,10 +373,10 @@ class World:
     def turn(self, site: str) -> None:
         node = self.nodes[site]
         if node is not None:
-            if not self.calm and self.random.random() < 0.15 and site != "d":
+            if not self.calm and self.random.random() < 0.3 and site != "d":
                 node.commit()
             for peer in SITES:
-                if peer != site and self.random.random() < 0.3:
+                if peer != site and self.random.random() < 0.5:
                     self.connect(site, peer)
             node.turn()
         self.at(self.now + TURN, lambda: self.turn(site))

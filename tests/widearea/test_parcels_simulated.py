@@ -14,12 +14,12 @@ def told(seeds: range) -> None:
         world.check()
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", range(6))
 def test_every_cut_is_merged_once(block: int) -> None:
-    told(range(30 * block, 30 * block + 30))
+    told(range(50 * block, 50 * block + 50))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(10))
 def test_every_cut_is_merged_once_at_length(block: int) -> None:
-    told(range(120 + 490 * block, 120 + 490 * block + 490))
+    told(range(300 + 470 * block, 300 + 470 * block + 470))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.widearea.made import S, parcel, part, standing
@@ -14,7 +15,7 @@ from transom.widearea.receivers import Receiver, Store
 class Inbox:
     """Stores at once."""
 
-    def __init__(self, *standings: Standing, **options: int) -> None:
+    def __init__(self, *standings: Standing, **options: Any) -> None:
         self.receiver, self.stored = Receiver("f", standings, **options), []
 
     def __call__(self, sent: Parcel, now: int = 0) -> list:
@@ -49,6 +50,23 @@ def test_what_is_ahead_is_held_until_the_rest_has_come() -> None:
     assert inbox(parcel(part("a", 0, 2))) == [2, 3, 4]
     assert inbox.stored == ["a1,a2", "a3", "a4"]
     assert inbox.receiver.held == 0
+
+
+def test_what_there_is_no_room_for_is_refused_and_nothing_else() -> None:
+    """Whoever has lost an ack has to hear what is here, or would send it for ever."""
+    room = [True]
+    inbox = Inbox(has_room=lambda sent, now: room[0])
+    assert inbox(parcel(part("a", 0, 1))) == [1]
+    room[0] = False
+    assert inbox(parcel(part("a", 2, 3))) == []
+    assert inbox(parcel(part("a", 0, 1))) == [1]
+    assert inbox(parcel(part("a", 1, 1, step=5))) == [1]
+    assert inbox(parcel(part("a", 1, 2))) == [Reason.FULL]
+    (told,) = inbox.receiver.received(parcel(part("a", 1, 2)), "via", 0)
+    assert [each.place.upto for each in told.message.standings] == [1]
+    room[0] = True
+    assert inbox(parcel(part("a", 1, 2))) == [2, 3]
+    assert [each for each in inbox.stored if each] == ["a1", "a2", "a3"]
 
 
 def test_what_is_ahead_is_refused_beyond_a_bound_and_after_a_while() -> None:

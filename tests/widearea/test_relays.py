@@ -71,6 +71,19 @@ def test_a_refusal_of_a_single_parcel_goes_back_to_its_site() -> None:
     assert relay.nbytes == 0
 
 
+def test_of_a_merged_parcel_each_site_is_told_of_its_part_alone() -> None:
+    """Two relays that have passed on each other's parcels would else tell each other the same for ever."""
+    relay = Relay(joined)
+    for site in "abc":
+        done = relay.received(parcel(part(site, 0, 2)), site, ALL, 0)
+    refusal = Refusal.of(done[0].parcel, Reason.FULL, (standing("a", 1),))
+    found = relay.refused(refusal)
+    assert found[0] == Tell("a", Ack(standing("a", 1)))
+    told = [(each.peer, [site for site, _ in each.message.places], each.message.standings) for each in found[1:]]
+    assert told == [("a", ["a"], (standing("a", 1),)), ("b", ["b"], ()), ("c", ["c"], ())]
+    assert relay.nbytes == 0
+
+
 def test_a_relay_without_room_forgets_and_passes_on() -> None:
     relay = Relay(joined, most_bytes=700)
     for cut in range(10):

@@ -347,7 +347,7 @@ class App:
             clock, close_all, settings, beside = self._clock, order.close_all, self.settings, Beside()
             if self.site is not None and order.streams is not None:
                 settings = self.site.settings(settings)
-                beside = self.site.shipping(order.streams, checkpoint, clock)
+                beside = self.site.shipping(order.streams, checkpoint, clock, settings)
             streams, lost = open_streams(order.definitions, session, checkpoint, clock, settings, close_all)
             for name, outlets in order.sinks.items():
                 outlets.open(name)

@@ -15,6 +15,7 @@ from transom.settings import Settings
 from transom.sites.flows import SiteStreams, streams_at
 from transom.sites.mail import Mail
 from transom.sites.planning import Bounds, Planning
+from transom.sites.receiving import Most
 from transom.sites.region import Region
 from transom.sites.shipping import Self, Shipping
 from transom.sources.base import Source
@@ -123,7 +124,7 @@ class LocalSite:
             )
         return replace(settings, tier="driver")
 
-    def shipping(self, streams: SiteStreams, checkpoint: Checkpoint, clock: Clock) -> Shipping:
+    def shipping(self, streams: SiteStreams, checkpoint: Checkpoint, clock: Clock, settings: Settings) -> Shipping:
         """Return what goes on beside the loop of the application."""
         region = self.region
         return Shipping(
@@ -136,7 +137,7 @@ class LocalSite:
             self.mail(),
             clock,
             checkpoint.check_writer,
-            self.inbox_bytes,
+            Most(self.inbox_bytes, settings.driver_bytes),
             checkpoint.directory("sites"),
             None if self.coordinator is None else partial(self._planning, self.coordinator(), clock),
         )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
 from transom.engine.loop.loop import Loop
+from transom.engine.streams.stream import RunningStream
 from transom.errors import SiteError
 from transom.model.time import Micros
 from transom.sites.agreement import difference, flaw, partials_in
@@ -16,7 +19,18 @@ from transom.sites.status import left_out
 from transom.widearea.carriers import Carrier
 from transom.widearea.parcels import Parcel, Reason, Refusal, Standing
 from transom.widearea.receivers import Action, Receiver, Store
+from transom.widearea.room import Awaited, Room
 from transom.widearea.topology import Site
+
+
+@dataclass(frozen=True)
+class Most:
+    """How much a destination holds."""
+
+    inbox_bytes: int
+    """Of what waits for the stream of a flow."""
+    driver_bytes: int
+    """Of partials of open windows, over all streams, and of what waits for them."""
 
 
 class Receiving:
@@ -26,7 +40,7 @@ class Receiving:
         flows: All flows of the application, by name.
         arriving: The sources of those that end here.
         carrier: Of this site.
-        inbox_bytes: So much may wait for the stream of a flow.
+        most: How much it holds.
         accepts_loss: Whether it goes on with sites of which something was lost.
     """
 
@@ -35,14 +49,17 @@ class Receiving:
         flows: Mapping[str, FlowDefinition],
         arriving: Mapping[str, ArrivingSource],
         carrier: Carrier,
-        inbox_bytes: int,
+        most: Most,
         accepts_loss: bool,
     ) -> None:
         self.sources = dict(arriving)
         """By flow."""
         self._flows, self._carrier = flows, carrier
-        self._inbox_bytes, self._accepts_loss = inbox_bytes, accepts_loss
+        self._most, self._accepts_loss = most, accepts_loss
         self._receivers: dict[str, Receiver] = {}
+        self._rooms = {flow: Room() for flow in arriving}
+        self._crowded: set[str] = set()
+        """Flows that take only what windows wait for, as people were told."""
         self._alike: dict[str, pa.Schema] = {}
         """By flow, the last schema of partials that were found to be those that are made here."""
         self._missing: dict[str, frozenset[Site]] = {}
@@ -61,8 +78,10 @@ class Receiving:
         self._loop, self._journal = loop, loop.starter.journal
         for flow, source in self.sources.items():
             source.inbox.check, source.once = check, loop.scheduler.once
+            room = partial(self._has_room, flow)
             accepts = self._accepts_loss
-            self._receivers[flow] = Receiver(flow, source.standings(), accepts_loss=accepts, anew=source.anew)
+            known = source.standings()
+            self._receivers[flow] = Receiver(flow, known, accepts_loss=accepts, anew=source.anew, has_room=room)
 
     def standings(self) -> list[Standing]:
         """Return where the flows stand with each of their sites."""
@@ -145,8 +164,6 @@ class Receiving:
         stream = self._loop.streams.get(self._flows[parcel.flow].arriving)
         if stream is None:
             return Refusal.of(parcel, Reason.FLOW, detail="Its queries failed here, and cannot start any more.")
-        if source.inbox.nbytes > self._inbox_bytes and source.waiting_bytes(stream.state.offset) > self._inbox_bytes:
-            return Refusal.of(parcel, Reason.FULL)
         try:
             found = partials_in(parcel.body)
         except SiteError as error:
@@ -159,6 +176,40 @@ class Receiving:
             return Refusal.of(parcel, Reason.DAMAGED, detail=wrong)
         return None
 
+    def _has_room(self, flow: str, parcel: Parcel, now: Micros) -> bool:
+        """Tell whether there is room for a parcel with rows that fits, or none will be before it is taken."""
+        source, stream = self.sources[flow], self._loop.streams[self._flows[flow].arriving]
+        most = self._most.inbox_bytes
+        if source.inbox.nbytes > most and source.waiting_bytes(stream.state.offset) > most:
+            return False
+        full = self._held_bytes() > self._most.driver_bytes
+        taken = self._rooms[flow].takes(parcel, source.inbox.known.last, _awaited(stream) if full else None, now)
+        if not full:
+            self._crowded.discard(flow)
+        elif not taken and flow not in self._crowded:
+            self._crowded.add(flow)
+            self._journal.note(
+                f"partials take more than driver_bytes: of the flow {flow!r} only what its next windows wait for is "
+                "taken, until some have closed"
+            )
+        return taken
+
+    def _held_bytes(self) -> int:
+        """Return the bytes of partials here, and of those that wait for their streams."""
+        streams = self._loop.streams
+        held = sum(entry.store.nbytes for stream in streams.values() for entry in stream.state.stores)
+        for flow, source in self.sources.items():
+            if (stream := streams.get(self._flows[flow].arriving)) is not None:
+                held += source.waiting_bytes(stream.state.offset)
+        return held
+
     def _are_known(self, flow: str, schema: pa.Schema) -> bool:
         known = self._alike.get(flow)
         return known is not None and known.equals(schema, check_metadata=True)
+
+
+def _awaited(stream: RunningStream) -> Awaited | None:
+    """Return what the next window of a stream waits for; None where there is no window."""
+    state, policy = stream.state, stream.definition.policy
+    ends = [end for query in state.running() if (end := state.first_end(query)) is not None]
+    return Awaited(min(ends) + policy.delay, policy.from_source, policy.idle_after) if ends else None

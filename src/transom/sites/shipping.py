@@ -23,7 +23,7 @@ from transom.sites.flows import FlowDefinition, SiteStreams
 from transom.sites.incarnations import Incarnations
 from transom.sites.mail import Mail
 from transom.sites.planning import Planning
-from transom.sites.receiving import Receiving
+from transom.sites.receiving import Most, Receiving
 from transom.sites.status import EVERY, status_of, write_status
 from transom.sites.telling import told_of
 from transom.sites.waiting import Alone
@@ -84,7 +84,7 @@ class Shipping(Beside):
         mail: The way to other sites.
         clock: The time.
         check: Returns while no other application has taken over the checkpoint.
-        inbox_bytes: So much may wait for the stream of a flow.
+        holds: How much of what comes is held here.
         directory: Where it is written now and then how things stand.
         planning: This site's part in planning; None where flows go straight at each tick. Given the carrier.
     """
@@ -100,7 +100,7 @@ class Shipping(Beside):
         mail: Mail,
         clock: Clock,
         check: Callable[[], None],
-        inbox_bytes: int,
+        holds: Most,
         directory: Place,
         planning: Callable[[Carrier], Planning] | None = None,
     ) -> None:
@@ -116,7 +116,7 @@ class Shipping(Beside):
         self.carrier = Carrier(
             here.site, secrets.token_hex(8), self.routes, self._merged, rates, lambda _: LinkPacking()
         )
-        self.receiving = Receiving(self.flows, streams.arriving, self.carrier, inbox_bytes, here.accepts_loss)
+        self.receiving = Receiving(self.flows, streams.arriving, self.carrier, holds, here.accepts_loss)
         self.planning = None if planning is None else planning(self.carrier)
         self._incarnations = Incarnations(here.incarnation, directory, check)
         self.shipments: dict[str, Shipment] = {}

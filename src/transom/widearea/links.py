@@ -213,7 +213,8 @@ class LinkOut:
 
     def frames(self, now: Micros) -> list[Frame]:
         """Return the frames that may be given to the connection now."""
-        if not self._queue:
+        if all(each.given == len(each.data) for each in self._queue.values()):
+            self._full = False
             return []
         found: list[Frame] = []
         under_way, size, window = self.under_way, self.frame, self.window

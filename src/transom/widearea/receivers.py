@@ -8,7 +8,7 @@ has come, and refused when that takes too long: two merged parcels may wait for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TypeAlias
@@ -60,6 +60,7 @@ class Receiver:
         patience: How long they may be, microseconds.
         accepts_loss: Whether it begins anew, once in this run, with a site of which something was lost.
         anew: Sites with which it has begun anew, and of which no row has come since.
+        has_room: Given a parcel with rows that could be taken, and monotonic time, tells whether there is room for it.
     """
 
     def __init__(
@@ -70,9 +71,10 @@ class Receiver:
         patience: Micros = PATIENCE,
         accepts_loss: bool = False,
         anew: Iterable[Site] = (),
+        has_room: Callable[[Parcel, Micros], bool] = lambda parcel, now: True,
     ) -> None:
         self.flow = flow
-        self.held_bytes, self.patience = held_bytes, patience
+        self.held_bytes, self.patience, self._has_room = held_bytes, patience, has_room
         self._durable = {each.site: each for each in standings}
         self._taken = dict(self._durable)
         """With what is being stored."""
@@ -123,7 +125,7 @@ class Receiver:
         fits = self._fits(parcel)
         if _Fit.AHEAD in fits.values() and _Fit.OVERLAPS not in fits.values():
             return self._hold(parcel, via, now)
-        return [*self._take(parcel, fits, via), *self._take_held()]
+        return [*self._take(parcel, fits, via, now), *self._take_held(now)]
 
     def stored(self, store: Store) -> list[Action]:
         """Take note that a parcel is durable, and return the acks."""
@@ -189,13 +191,15 @@ class Receiver:
         self._held.append((parcel, via, now))
         return []
 
-    def _take(self, parcel: Parcel, fits: dict[Site, _Fit], via: Site) -> list[Action]:
+    def _take(self, parcel: Parcel, fits: dict[Site, _Fit], via: Site, now: Micros) -> list[Action]:
         """Take a parcel of which no part is ahead, if that can be."""
         for part in parcel.parts:
             self._epochs[part.site] = max(part.epoch, self._epochs.get(part.site, 0))
         rows = {fits[part.site] for part in parcel.parts if not part.empty}
         if _Fit.OVERLAPS in rows or rows == {_Fit.OLD, _Fit.NEXT}:
             return [Tell(via, self._refusal(parcel, Reason.OVERLAP))]
+        if _Fit.NEXT in rows and not self._has_room(parcel, now):
+            return [Tell(via, self._refusal(parcel, Reason.FULL))]
         news = tuple(new for part in parcel.parts if (new := self._news(part, fits[part.site])) is not None)
         if not news:
             known = [part.site for part in parcel.parts if self._is_durable(part)]
@@ -215,7 +219,7 @@ class Receiver:
         newer = known is not None and not part.empty and part.upto == known.upto and part.place > known
         return part.progress_alone() if newer else None
 
-    def _take_held(self) -> list[Action]:
+    def _take_held(self, now: Micros) -> list[Action]:
         """Take what is not ahead any more; O(held) for each that is taken."""
         found: list[Action] = []
         more = True
@@ -228,7 +232,7 @@ class Receiver:
                     continue
                 self._held.remove(entry)
                 wrong = self._refused(parcel)
-                found += [Tell(via, wrong)] if wrong else self._take(parcel, self._fits(parcel), via)
+                found += [Tell(via, wrong)] if wrong else self._take(parcel, self._fits(parcel), via, now)
                 more = True
         return found
 

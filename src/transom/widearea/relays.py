@@ -8,7 +8,7 @@ a part already: then the rest goes apart.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from transom.errors import SiteError
@@ -161,10 +161,11 @@ class Relay:
                 if single is not None and not (site in covered and covered[site].covers(single.parcel.part)):
                     found.append(Forward(single.parcel))
             return found
-        for site, _ in refusal.places:
+        for site, place in refusal.places:
             via = self._via.get((refusal.flow, site))
-            if via is not None:
-                found.append(Tell(via, refusal))
+            if via is not None:  # of its part alone: two relays would tell each other of the other's for ever
+                standings = tuple(standing for standing in refusal.standings if standing.site == site)
+                found.append(Tell(via, replace(refusal, places=((site, place),), standings=standings)))
             self._drop(refusal.flow, site)
         return found
 

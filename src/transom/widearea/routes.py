@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from transom.model.time import Micros
 from transom.widearea.parcels import FlowName
@@ -61,16 +62,14 @@ class Routes:
         Straight to the destination before the first plan, and while no plan knows it; as seldom as may be where a plan
         leaves it out.
         """
-        ends = self.flows[flow]
-        direct = Tree(ends.destination, tuple((s, ends.destination) for s in ends.sources if s != ends.destination))
+        interval = 1
         for plan, routes in reversed(self._plans):
             if plan.first_tick <= tick and flow in routes:
                 return routes[flow]
-            if plan.first_tick <= tick and any(left.flow == flow for left in plan.left_out):
-                return Route(flow, direct, self.most, 0, 0.0)
             if plan.first_tick <= tick:
+                interval = self.most if any(left.flow == flow for left in plan.left_out) else 1
                 break
-        return Route(flow, direct, 1, 0, 0.0)
+        return _straight(flow, self.flows[flow], interval)
 
     def parent(self, flow: FlowName, tick: int) -> Site:
         """Return where this site sends what leaves on a tick: itself, where the flow ends here."""
@@ -103,3 +102,10 @@ class Routes:
         route = self.route(flow, tick)
         waited = route.interval * self.tick
         return max(self.tick // 2, round(route.latency * 1e6) - waited)
+
+
+@lru_cache(maxsize=1_000)
+def _straight(flow: FlowName, ends: Ends, interval: int) -> Route:
+    """Return the way of a flow straight to its destination."""
+    parents = tuple((source, ends.destination) for source in ends.sources if source != ends.destination)
+    return Route(flow, Tree(ends.destination, parents), interval, 0, 0.0)

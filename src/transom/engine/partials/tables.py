@@ -138,9 +138,7 @@ def partial_table(
     return describe_table(pa.table(columns), note)
 
 
-def together(
-    tables: Sequence[pa.Table], keys: Mapping[str, pa.DataType], names: Mapping[str, Types]
-) -> pa.Table:
+def together(tables: Sequence[pa.Table], keys: Mapping[str, pa.DataType], names: Mapping[str, Types]) -> pa.Table:
     """Return tables of partials, each of other rows, one behind the other.
 
     Columns are told by what they hold: who makes partials numbers states by the order of the aggregates in its job.
