@@ -18,6 +18,7 @@ from transom.model.time import ManualClock
 from transom.model.tuning import StreamTuning, Tuning
 from transom.planning.drift import BETWEEN
 from transom.planning.profile import Profile
+from transom.planning.search import Goal
 from transom.windows.query import LatencyTarget
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "planning"))
@@ -199,3 +200,12 @@ def test_a_plan_that_cannot_be_made_is_told_once_changes_nothing_and_is_tried_ag
     assert running.tuner.changes == []
     running.rates["s"] = 20_000
     assert len(running.pass_seconds(200).tuner.changes) >= 1
+
+
+def test_what_the_user_has_set_is_seen_by_the_search() -> None:
+    """Rows of a task are those of the trigger that is given, not of one that the search would like better."""
+    known = profile(s=stream(row=2e-5))
+    goal, now = Goal({"s": 40_000}, {"s": 4.0}, None), Tuning(2, {"s": StreamTuning(1_000_000)})
+    found = planner.decide(known, goal, now, now, ("trigger", "slots"), 50_000).choice.tuning
+    assert (found.slots, found.of("s").trigger) == (2, 1_000_000)
+    assert found.of("s").tasks(40_000) == found.of("s").partitions == 2

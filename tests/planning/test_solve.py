@@ -247,7 +247,7 @@ def test_whether_a_limit_is_kept_takes_few_looks_where_it_is(looked_at):
     assert search.keeps(goal)
     assert len(looked_at) < 10
     assert not search.keeps(goal.times(1_000))
-    assert Search(search._profile, cluster(8)).best(goal).kept
+    assert Search(search.profile, cluster(8)).best(goal).kept
 
 
 def test_a_rate_that_was_within_on_a_smaller_machine_need_not_be():

@@ -141,7 +141,7 @@ class Search:
     """
 
     def __init__(self, profile: Profile, machine: Machine, settable: Settable | None = None) -> None:
-        self._profile, self.machine, self._settable = profile, machine, settable or Settable()
+        self.profile, self.machine, self.settable = profile, machine, settable or Settable()
         self._known: dict[Hashable, Choice] = {}
         """What was looked at: searches for a trigger, and for a rate, come back to the same settings."""
         self._order = [Division(*each, share) for each in self._whole_numbers() for share in SHARES]
@@ -225,10 +225,10 @@ class Search:
         return low, within
 
     def _whole_numbers(self) -> Iterator[tuple[int, int]]:
-        cores, streams = self.machine.cores, len(self._profile.streams)
-        parts = max((each.parts or 2 * cores) for each in self._profile.streams.values())
+        cores, streams = self.machine.cores, len(self.profile.streams)
+        parts = max((each.parts or 2 * cores) for each in self.profile.streams.values())
         powers = {1 << power for power in range(12)} | {cores}
-        given = self._settable.slots
+        given = self.settable.slots
         for slots in sorted({1, 2, cores, streams} if given is None else {given}):
             if slots == given or slots <= min(streams, max(2, cores)):
                 for tasks in sorted(powers):
@@ -260,8 +260,8 @@ class Search:
             most: With a larger ratio than this it may be given up; the ratio is what it is at least then.
         """
         widest = max(goal.limits.values())
-        settable, streams = self._settable, {}
-        for name, stream in self._profile.streams.items():
+        settable, streams = self.settable, {}
+        for name, stream in self.profile.streams.items():
             limit = min(self._limits_behind(name, goal), default=widest)
             trigger = settable.trigger(name, division.share * limit)
             rows = goal.rates[name] * _in_pieces(trigger / MICROS_PER_SECOND, stream.piece)
@@ -286,14 +286,14 @@ class Search:
     def _predicted(self, goal: Goal, tuning: Tuning, most: float) -> Choice:
         means_say = goal.share is None or goal.share >= 0.5  # other quantiles may be below the mean
         longest = {name: most * (1 - goal.margin) * limit for name, limit in goal.limits.items()} if means_say else {}
-        prediction = Model(self._profile, self.machine, tuning, goal.rates).predict(longest)
+        prediction = Model(self.profile, self.machine, tuning, goal.rates).predict(longest)
         latencies = {name: self._latency(goal, name, prediction) for name in goal.limits}
         ratio = max(latencies[name] / limit for name, limit in goal.limits.items()) / (1 - goal.margin)
         return Choice(tuning, prediction, latencies, ratio)
 
     def _limits_behind(self, name: str, goal: Goal) -> list[float]:
         """Return the limits of a stream and of those that read its results."""
-        readers = [other for other, each in self._profile.streams.items() if each.after == name]
+        readers = [other for other, each in self.profile.streams.items() if each.after == name]
         found = [goal.limits[name]] if name in goal.limits else []
         return found + [limit for other in readers for limit in self._limits_behind(other, goal)]
 
@@ -301,7 +301,7 @@ class Search:
         result = prediction.streams[name].result
         if goal.share is None or not result.finite:
             return result.mean
-        return self._profile.streams[name].residuals.quantile(result, goal.share)
+        return self.profile.streams[name].residuals.quantile(result, goal.share)
 
 
 def _in_pieces(seconds: float, piece: float) -> float:
