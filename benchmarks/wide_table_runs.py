@@ -303,7 +303,7 @@ def table1(run: Run) -> list[Block]:
     drawing = _drawing(run, workload, "table1.frequency_ratio")
     names = [flow.name for flow in drawing.problem.flows]
     with sites(run, workload, drawing) as bed:
-        bed.follow("direct", QUICK_WARM if run.quick else WARM)
+        bed.follow("plan", QUICK_WARM if run.quick else WARM)  # straight links would begin with what they left waiting
         held = bed.follow("plan", QUICK_BLOCK if run.quick else HELD)
         equal: dict[str, list[Block]] = {"direct": [], "equal": []}
         for turn in range(1 if run.quick else TURNS):
