@@ -332,7 +332,7 @@ class LinkPacking:
             return None
         whole = pa.concat_tables([*tables, fresh]).combine_chunks() if count or not tables else tables[0]
         if first >= 0 and count:
-            got.bytes[number] = whole.nbytes
+            got.bytes[number] = whole.nbytes + grown.nbytes
             if whole.nbytes > 2 * self.dictionary_bytes + (1 << 20):
                 raise damaged("its keys take more than is allowed")
             got.keys[number], got.rows[number] = [whole], grown

@@ -191,6 +191,7 @@ class Reader:
         there = count - nulls
         valid = None
         if nulls:
+            self._count(nulls)
             bits = np.unpackbits(np.frombuffer(self.raw(), np.uint8))
             if len(bits) < count or int(bits[:count].sum()) != there:
                 raise damaged("nulls are miscounted")
