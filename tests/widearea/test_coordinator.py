@@ -12,7 +12,16 @@ import pytest
 from datasketches import update_theta_sketch
 
 from transom.errors import SiteError
-from transom.widearea.coordinator import NOTICE, PAUSE, SILENT, Coordinator, FlowReport, Report, Wanted
+from transom.widearea.coordinator import (
+    FORGOTTEN,
+    NOTICE,
+    PAUSE,
+    SILENT,
+    Coordinator,
+    FlowReport,
+    Report,
+    Wanted,
+)
 from transom.widearea.planning import plan
 from transom.widearea.topology import Topology
 
@@ -71,6 +80,19 @@ def test_nothing_is_planned_while_nothing_changes_and_not_too_often() -> None:
     assert made.question(61 * S) is None
     made.reported(report("a", rates={"d": 90_000.0}), 60 * S + PAUSE)
     assert made.question(60 * S + PAUSE) is not None
+
+
+def test_a_flow_that_a_changed_job_has_no_more_takes_no_link() -> None:
+    made, _ = begun()
+    for now in range(0, FORGOTTEN + 2 * S, 2 * S):
+        for site in SITES:
+            flows = {name: each for name, each in report(site).flows.items() if name == "f"}
+            made.reported(report(site, flows=flows), now)
+        question = made.question(now)
+        assert set(made.flows) == {"f", "g"} if now < FORGOTTEN else {"f"}
+    assert question is not None
+    assert [flow.name for flow in question.flows] == ["f"]
+    assert "g to" in question.why
 
 
 def test_a_site_that_falls_silent_relays_for_nobody_and_comes_back() -> None:

@@ -27,6 +27,8 @@ PAUSE: Micros = 5_000_000
 """Between two plans, at least."""
 DRIFT = 0.2
 """A link's rate, or the bytes of a flow at a site, that differ by more than this share from what was planned for."""
+FORGOTTEN: Micros = 120_000_000
+"""A site that reports, and has not told of a flow for so long, runs a job that has no such flow any more."""
 NOTICE = 5
 """Ticks between a plan and the first one on which it holds, so that all hear of it before."""
 
@@ -147,6 +149,8 @@ class Coordinator:
         self.topology, self.objective, self.plan = topology, objective, last
         self.flows: dict[FlowName, Wanted] = {}
         self._reports: dict[Site, tuple[Report, Micros]] = {}
+        self._told: dict[tuple[Site, FlowName], Micros] = {}
+        """When a site told of a flow last."""
         self._basis: dict[Any, float] = {}
         """What the last question was about: rates and sizes."""
         self._asked: Micros | None = None
@@ -160,11 +164,20 @@ class Coordinator:
         if report.site not in self.topology.sites:
             raise SiteError(f"There is no site {report.site!r}.", "Name it in the topology.")
         self.flows.update({name: each.wanted for name, each in report.flows.items()})
+        self._told.update(((report.site, name), now) for name in report.flows)
         before = self._reports.get(report.site)
         if before is not None:  # what a site does not tell again is as it was
             flows = {name: _newer(before[0].flows.get(name), each) for name, each in report.flows.items()}
-            report = replace(report, rates={**before[0].rates, **report.rates}, flows={**before[0].flows, **flows})
+            kept = {
+                name: each
+                for name, each in before[0].flows.items()
+                if now - self._told.get((report.site, name), now) < FORGOTTEN
+            }
+            report = replace(report, rates={**before[0].rates, **report.rates}, flows={**kept, **flows})
         self._reports[report.site] = (report, now)
+        told = {name for each, _ in self._reports.values() for name in each.flows}
+        self.flows = {name: wanted for name, wanted in self.flows.items() if name in told}
+        self._told = {(site, name): at for (site, name), at in self._told.items() if name in told}
 
     def present(self, now: Micros) -> frozenset[Site]:
         """Return the sites that were heard of lately."""
