@@ -102,3 +102,23 @@ def test_what_measures_a_link_is_no_parcel():
             here.heard("home", receipt, 100 * S)
     assert size == 6_000
     assert home.arrivals == []
+
+
+def test_what_became_of_a_parcel_is_believed_of_those_who_can_know():
+    """To believe another source would be to forget rows that nobody has."""
+    here = carrier(home=1e6, relay=1e6, b=1e6)
+    refusal = Refusal.of(parcel("f"), Reason.LOST, (ack("f", upto=9).standing,))
+    for message in (ack("f", upto=9), refusal):
+        here.heard("b", message, 0)
+        here.heard("relay", message, 0)
+    for peer in ("b", "relay"):
+        here.opened(peer, Opened("other", standings=(ack("f", upto=9).standing,)), 0)
+    assert here.news == []
+    here._queue(parcel("f"), "relay", 0)
+    here.heard("relay", ack("f", upto=1), 0)
+    here.heard("relay", ack("g", upto=9), 0)
+    here.heard("relay", Refusal.of(parcel("f"), Reason.FULL, (ack("g", upto=9).standing,)), 0)
+    assert [each.standing for each in here.news] == [ack("f", upto=1).standing]
+    here.opened("home", Opened("other", standings=(ack("g", upto=2).standing,)), 0)
+    here.heard("home", refusal, 0)
+    assert [type(each) for each in here.news] == [Ack, Ack, Refusal]

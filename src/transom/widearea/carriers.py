@@ -104,6 +104,8 @@ class Carrier:
         self._remaining: dict[FlowName, Micros] = {}
         """What remains of a flow's way from here until its results are out, as the last ack told."""
         self._answers: list[tuple[Site, Down]] = []
+        self._given: set[tuple[FlowName, Site]] = set()
+        """Flows of which parcels were given to a neighbour: it may pass on what their destination says of them."""
 
     @property
     def open(self) -> tuple[Site, ...]:
@@ -134,7 +136,13 @@ class Carrier:
         for number in each.out.opened(answer.received, now):
             each.parcels.pop(number, None)
         for standing in answer.standings:
-            self._acked(Ack(standing), peer)
+            if self._is_owner(peer, standing.flow):
+                self._acked(Ack(standing), peer)
+
+    def _is_owner(self, peer: Site, flow: FlowName) -> bool:
+        """Tell whether a neighbour makes the windows of a flow: others cannot say by themselves what has come of it."""
+        ends = self.routes.flows.get(flow)
+        return ends is not None and ends.destination == peer
 
     def closed(self, peer: Site) -> None:
         """Take note that the connection to a neighbour is gone."""
@@ -159,12 +167,23 @@ class Carrier:
             each.out.abandon(message.number)
             if parcel is not None:
                 self._queue(parcel, peer, now, full=True)
+        elif not self._may_tell(peer, message):
+            return
         elif isinstance(message, Ack):
             self._acked(message, peer)
         else:
             self._do(self.relay.refused(message), 0)
             if any(site == self.site for site, _ in message.places):
                 self.news.append(message)
+
+    def _may_tell(self, peer: Site, message: Ack | Refusal) -> bool:
+        """Tell whether a neighbour can know what became of parcels: as their destination, or as who passed them on.
+
+        What anybody else says is wrong, and to believe it would be to forget rows that nobody has.
+        """
+        flow = message.standing.flow if isinstance(message, Ack) else message.flow
+        about = {flow, *(each.flow for each in ([] if isinstance(message, Ack) else message.standings))}
+        return all(self._is_owner(peer, each) or (each, peer) in self._given for each in about)
 
     def probe(self, now: Micros) -> None:
         """Measure the links that nobody has used for long."""
@@ -236,6 +255,7 @@ class Carrier:
         each = self._neighbours.get(peer)
         if each is None or each.out.queued > QUEUE_BYTES:
             return  # those who have it send it again
+        self._given.add((parcel.flow, peer))
         ends = self.routes.flows.get(parcel.flow)
         data = each.packing.pack(parcel, full)
         if not parcel.merged and parcel.part.site == self.site and not parcel.part.empty:
