@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.planning.profiles import costs_of_streams, stream
 
 from transom.errors import DefinitionError
 from transom.model.phases import CutPhases, Phase, StageTasks
 from transom.model.tuning import StreamTuning
 from transom.planning.cuts import Cutting
-from transom.planning.fit import LEAST, Nature, _parts, fit
+from transom.planning.fit import LEAST, SPREAD, Nature, _of_tasks, _parts, fit
 from transom.planning.moments import Moments
 from transom.planning.phases import CUT
 from transom.planning.profile import Equipment, Profile, StreamProfile
@@ -175,3 +177,34 @@ def test_how_far_a_source_can_be_divided_only_cuts_say_that_had_fewer_tasks_than
 ) -> None:
     cuts = [CutPhases("s", 1, 100, {}, tasks=tasks, allowed=allowed)]
     assert _parts(cuts, 4, before) == parts
+
+
+def taken_of(scv: float, wild: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return seconds, rows and tasks of 400 stages on eight cores, of which a share takes twenty times as long."""
+    random = np.random.default_rng(seed)
+    tasks = random.choice([1, 4, 8], 400)
+    rows = random.uniform(1_000, 10_000, 400) * tasks
+    mean = 0.02 + 1e-5 * rows / tasks
+    longest = [random.gamma(1 / scv, scv, each).max() if scv else 1.0 for each in tasks]
+    return mean * np.array(longest) * np.where(random.random(400) < wild, 20.0, 1.0), rows, tasks.astype(float)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from([0.0, 0.02, 0.1, 0.3]), st.floats(0, 0.1), st.integers(0, 1_000))
+def test_wild_cuts_raise_the_mean_and_not_what_rows_and_tasks_are_taken_for(scv: float, wild: float, seed: int) -> None:
+    seconds, rows, tasks = taken_of(scv, wild, seed)
+    cost = _of_tasks(seconds, rows, tasks, 8, 0.0, 0.0)
+    assert cost.each == pytest.approx(1e-5, rel=0.35)
+    assert cost.scv == pytest.approx(scv, rel=0.6, abs=0.02)
+    assert cost.scv < SPREAD
+    usual, _, _ = taken_of(scv, 0.0, seed)
+    assert cost.fixed >= _of_tasks(usual, rows, tasks, 8, 0.0, 0.0).fixed - 2e-3
+
+
+def test_what_cuts_vary_together_is_not_without_bounds_the_spread_of_their_tasks() -> None:
+    """Every second one takes four times as long: the slowest of eight, however these differ, does not vary so much."""
+    seconds, rows, tasks = np.array([1.0, 4.0] * 8), np.linspace(1e3, 1e4, 16), np.full(16, 8.0)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("transom.planning.fit.SPREAD", math.inf)
+        assert _of_tasks(seconds, rows, tasks, 8, 0.0, 0.0).scv < 200
+    assert _of_tasks(seconds, rows, tasks, 8, 0.0, 0.0).scv <= SPREAD

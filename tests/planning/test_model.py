@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from tests.planning.profiles import costs_of_streams, profile, stream, tuning
 
 from transom.model.phases import OF_WINDOWS, WAITS, Phase
-from transom.planning.cuts import Cutting, clock
+from transom.planning.cuts import Cutting
 from transom.planning.model import Machine, Model, Prediction
 from transom.planning.moments import NEVER, Moments
 from transom.planning.phases import CUT, DRIVER, TASKS, THREAD
 from transom.planning.profile import PhaseCost, Profile, StreamProfile
 from transom.planning.queues import left, queueing
+from transom.planning.waves import clock
 
 LARGE = Machine(8, shared=False)
 ONE_TASK = 1 << 40

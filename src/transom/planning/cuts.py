@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 
 from transom.model.phases import OF_A_JOB, Phase
 from transom.model.tuning import StreamTuning
 from transom.planning.keys import KeyCurve, PaneKeys
 from transom.planning.moments import Moments
-from transom.planning.orders import slowest_of
 from transom.planning.phases import CUT, TASKS, UNITS
 from transom.planning.profile import PhaseCost, StreamProfile
+from transom.planning.waves import clock, wider
 
 AT_ONCE = Moments()
 NEARLY = 1e-6
@@ -125,58 +124,6 @@ class Cutting:
         return min(tasks, parts) if parts else tasks
 
 
-def clock(tasks: int, cores: float, spread: float) -> float:
-    """Return the mean time on the clock, until the slowest task has ended, of a second of work in so many tasks.
-
-    Where others have a part of a core, there is one less for a part of the time.
-
-    Args:
-        tasks: That share the work.
-        cores: That are free for them; less than 1 where others have a part of the only one.
-        spread: Deviation of the time of single tasks over its mean.
-    """
-    if cores < 1:
-        return _last(tasks, 1, spread) / tasks / cores
-    whole = math.floor(cores)
-    more = cores - whole
-    fewer = _last(tasks, whole, spread)
-    return (fewer if not more else (1 - more) * fewer + more * _last(tasks, whole + 1, spread)) / tasks
-
-
-@lru_cache(maxsize=1 << 16)  # a search asks the same a hundred times
-def _last(tasks: int, cores: int, spread: float) -> float:
-    """Return when the last of so many tasks ends on average that take 1 each; a core that is free takes the next.
-
-    Tasks of one length run in waves: five on four cores take as long as eight. The more lengths vary, and the more
-    waves there were, the less do cores end together: what is left of the steps is their first harmonic, blurred by the
-    variance of all tasks before. Where nothing is left of it, the cores have all work divided among them, and at the
-    end wait for the last: that is half of a task, as of times that are uniform up to one, and half of the spread of the
-    slowest. Against simulation of 2 to 160 tasks of gamma's law on 4 to 40 cores, with squared coefficients of
-    variation up to 0.3, it is within 9 %, and within 2 % on average.
-
-    >>> _last(8, 4, 0.0), _last(5, 4, 0.0), round(_last(5, 4, 0.3), 2)
-    (2.0, 2.0, 1.76)
-    """
-    if tasks <= cores:
-        return 1 + _behind(tasks, spread)
-    before = -(-tasks // cores) - 1
-    together = math.exp(-2 * (math.pi * spread) ** 2 * before)
-    waves = before + 1 + _behind(tasks - before * cores, spread)
-    slowest = _behind(cores, spread)
-    blurred = tasks / cores + (cores - 1) / (cores + 1) / 2 + slowest / 2
-    return max(1 + slowest, together * waves + (1 - together) * blurred)
-
-
-def _behind(tasks: int, spread: float) -> float:
-    """Return by how much the slowest of so many tasks that begin together is behind the mean of 1.
-
-    That of normal times, and the first correction for the skewness of the gamma law, twice the spread (Cornish and
-    Fisher 1938): of 16 tasks with a squared coefficient of variation of 0.3 the slowest takes 2.20 instead of 1.97.
-    """
-    order = slowest_of(tasks)
-    return spread * (order.mean + spread / 3 * (order.square - 1))
-
-
 def units(
     rows: float, tasks: int, behind: int, keys: KeyCurve | PaneKeys, merged: float, results: float
 ) -> dict[str, float]:
@@ -240,7 +187,8 @@ class Cut:
             return Moments.with_scv(mean, self._cutting.stream.cost(phase).scv)
         tasks = self._tasks_of(phase)
         alone = self.work(phase) / tasks / min(1.0, self._cutting.free)
-        return Moments(mean, (self._spread(phase) * alone) ** 2 * slowest_of(tasks).variance)
+        spread = self._spread(phase)
+        return Moments(mean, (spread * alone * wider(tasks, spread)) ** 2)
 
     def job(self) -> Moments:
         """Return the time of the job in its slot."""

@@ -15,14 +15,14 @@ import numpy as np
 
 from transom.errors import DefinitionError
 from transom.model.phases import CutPhases, Phase, StageTasks
-from transom.model.slopes import Floats, line
+from transom.model.slopes import Floats, line, median
 from transom.model.tuning import StreamTuning
-from transom.planning.cuts import AT_ONCE, Cutting, clock, units
+from transom.planning.cuts import AT_ONCE, Cutting, units
 from transom.planning.keys import KeyCurve, PaneKeys
 from transom.planning.moments import Moments, Residuals
-from transom.planning.orders import slowest_of
 from transom.planning.phases import CUT, TASKS, UNITS
 from transom.planning.profile import PhaseCost, StreamProfile
+from transom.planning.waves import clock, wider
 
 LEAST = 16
 """Cuts that must be measured."""
@@ -31,8 +31,10 @@ WIDE = 2.0
 ROUNDS = 12
 """Steps in which cost and spread of tasks settle."""
 SPREAD = 1.0
-"""Largest squared coefficient of variation of a task. With more, nearly all of what tasks take would be waiting for the
-slowest of them, and where some cuts are wild, each step would find more than the one before."""
+"""Largest squared coefficient of variation of a task: that of times of which nothing is known but their mean. What cuts
+vary more is common to their tasks, and says nothing of how these differ."""
+USUAL = 0.4549
+"""Median of the square of a standard normal number."""
 LONGER = "Give a longer time, such as --for 5m, or a source that has more rows."
 
 
@@ -179,14 +181,17 @@ def _of_tasks(seconds: Floats, of: Floats, tasks: Floats, cores: int, believed: 
     """Return the cost of a phase in which tasks run: of each task, and of each unit, on one core."""
     cost = PhaseCost()
     kinds, kind = np.unique(tasks, return_inverse=True)
-    varied = np.array([slowest_of(int(each)).variance for each in kinds])[kind]
     for _ in range(ROUNDS):
         spread = math.sqrt(cost.scv)
         slowed = np.array([clock(int(each), cores, spread) for each in kinds])[kind]
-        found = _line(seconds / slowed / tasks, of / tasks, believed, least)
-        single = np.maximum(1e-9, found.fixed + found.each * of / tasks)
-        off = (seconds - single * tasks * slowed) ** 2 / (single**2 * varied)
-        cost = replace(found, scv=min(SPREAD, float(np.mean(off))))
+        wide = np.array([wider(int(each), spread) for each in kinds])[kind]
+        taken, units_of_task = seconds / slowed / tasks, of / tasks
+        found = _line(taken, units_of_task, believed, least)
+        # Not the mean, which some wild cuts raise: all others would be off, and so seem to have tasks that differ.
+        beside = found.each * units_of_task
+        usual = np.maximum(1e-9, float(median(taken - beside)) + beside)
+        off = ((taken - usual) * slowed * tasks / usual / wide) ** 2
+        cost = replace(found, scv=min(SPREAD, float(median(off)) / USUAL))
     return cost
 
 
