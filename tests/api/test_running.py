@@ -141,7 +141,7 @@ print("the program ends", flush=True)
 """
     for fails, said in ((False, ""), (True, "The run of flights, for which nobody waited, ended with an error: of")):
         code = program.replace("FAILS", repr(fails))
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True)
         assert done.stdout == "the program ends\nthe last micro-batch is done\n"
         assert said in done.stderr
         assert "Traceback" not in done.stderr

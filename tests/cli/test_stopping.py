@@ -184,7 +184,7 @@ from transom_command import main
 sys.meta_path.insert(0, Interrupting())
 main()
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=600)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 

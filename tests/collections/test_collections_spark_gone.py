@@ -69,7 +69,7 @@ sys.stdout.flush()
 @pytest.mark.slow
 def test_java_is_killed() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=200, check=False
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=600, check=False
     ).stdout.splitlines()
     outcomes = dict(line.rsplit(" ", 1) for line in done)
     assert all(outcomes[name] == "SessionError" for name in ("count", "table", "df", "add", "derive", "new")), outcomes

@@ -16,7 +16,7 @@ def test_queries_run_on_spark_connect(tmp_path):
         [sys.executable, str(job), str(tmp_path / "checkpoint")],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -30,7 +30,7 @@ spark.stop()
 def test_a_local_master_listens_on_loopback_only(pages):
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_LOCAL_IP"}
     command = [sys.executable, "-c", PROGRAM, pages]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600, env=environment)
     listening, url = done.stdout.splitlines()
     assert listening == "['127.0.0.1']"
     assert url == "None" if pages == "false" else url.startswith("http://localhost:")

@@ -108,7 +108,7 @@ def test_each_occurrence_alone(spark, tmp_path, whole):
 
 def run_script(root: Path, step: str, number: int) -> int:
     command = [sys.executable, faults_app.__file__, str(root), step, str(number)]
-    return subprocess.run(command, capture_output=True, timeout=300, check=False).returncode
+    return subprocess.run(command, capture_output=True, timeout=600, check=False).returncode
 
 
 @pytest.mark.slow

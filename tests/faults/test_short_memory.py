@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 def run(directory: Path, bound: float) -> subprocess.CompletedProcess[str]:
     script = [sys.executable, memory_app.__file__, str(directory / "checkpoint"), str(bound)]
-    return subprocess.run(script, capture_output=True, text=True, timeout=400, check=False, env=dict(os.environ))
+    return subprocess.run(script, capture_output=True, text=True, timeout=3_000, check=False, env=dict(os.environ))
 
 
 def batch(spark: SparkSession) -> list[list[int]]:

@@ -210,7 +210,7 @@ def test_java_is_killed(spark, tmp_path, when):
     with start(tmp_path, DELAY_MS="2" if when == "busy" else "0") as process:
         wait_for(process, *(("committed", 6) if when == "idle" else ("cut logged", 2)))
         java_of(process).kill()
-        out, errors = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=600)
     said = [line for line in errors.splitlines() if not line.startswith("step: ")]
     assert said == [
         "Spark is gone: Java was ended by signal 9.",
@@ -239,7 +239,7 @@ def test_all_processes_are_told_to_end(spark, tmp_path, number, when):
             while not any("java" in child.name() for child in psutil.Process(process.pid).children()):
                 os.sched_yield()
         os.killpg(process.pid, number)
-        out, errors = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=600)
     said = [line for line in errors.splitlines() if not line.startswith("step: ") and line not in STARTING]
     assert "Traceback" not in out
     if when == "starting":

@@ -193,7 +193,7 @@ class Broker:
                 "log_level": "0",
             }
         )
-        count = len(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+        count = len(consumer.list_topics(topic, timeout=300).topics[topic].partitions)
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(count)])
         found: list[Any] = []
         ended: set[int] = set()

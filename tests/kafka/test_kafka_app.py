@@ -95,7 +95,7 @@ def test_a_topic_that_is_made_again_while_it_is_read(kafka: Any, spark: Any, tmp
     def late(*given: Any) -> Any:
         if reading and reading.pop():
             kafka.delete(topic)
-            while topic in kafka.admin.list_topics(timeout=30).topics:
+            while topic in kafka.admin.list_topics(timeout=300).topics:
                 assert time.monotonic() < begun + 60
             kafka.topic(1, topic)
             kafka.put(topic, [event("new", i) for i in range(6)])

@@ -157,7 +157,7 @@ def test_a_process_that_is_killed_again_and_again(kafka: Any, seed: int) -> None
                 for _ in range(numbers.randrange(cuts)):  # it is amid the next one, or begins it
                     process.stdout.readline()
                 process.send_signal(signal.SIGKILL)
-            process.communicate(timeout=120)
+            process.communicate(timeout=600)
             assert process.returncode == (-signal.SIGKILL if left else 0)
     assert seen(kafka, topic) == expected(*range(cuts))
 
@@ -286,7 +286,7 @@ def test_a_topic_that_others_write_to_as_well(kafka: Any) -> None:
     # A topic that is made again is another place.
     kafka.delete(topic)
     kafka.topic(1, topic)
-    while topic not in kafka.admin.list_topics(timeout=30).topics:
+    while topic not in kafka.admin.list_topics(timeout=300).topics:
         pass
     with started(kafka, topic, Claim(Owner("d", "r", "/d"), is_new=True)) as sink:
         sink.write(results(0, "r"))

@@ -107,7 +107,7 @@ class Several:
                 raise AssertionError([read_status(self.root / name) for name in running])
             for name in running.keys() - done.keys():
                 running[name].stop()
-                done.update(self._ended([name], running, "60 seconds"))
+                done.update(self._ended([name], running, "10 minutes"))
             if not any(isinstance(each, Killed) for each in done.values()):
                 return done
 
@@ -130,7 +130,7 @@ class Several:
             raise AssertionError([read_status(self.root / name) for name in running])
         for each in running.values():
             each.stop()
-        self._ended([*running], running, "60 seconds")
+        self._ended([*running], running, "10 minutes")
 
     def start(self, name: str, **options: Any) -> Any:
         """Start one site, and return its run."""

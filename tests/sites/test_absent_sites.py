@@ -73,7 +73,7 @@ def go_on(several, rows, kill=lambda name, tries: None):
         raise AssertionError(read_status(several.root / "home"))
     for each in running:
         each.stop()
-        each.wait("60 seconds")
+        each.wait("10 minutes")
 
 
 def all_come(several):
@@ -181,7 +181,7 @@ def test_a_run_that_ends_does_not_wait_for_a_destination_that_ended_without_it(s
     several, rows = several_of(spark, tmp_path), defaultdict(list)
     add(several, rows, "south", range(8))
     with pytest.raises(SiteError, match="may have ended without south"):
-        several.start("south", once=True).wait("60 seconds")
+        several.start("south", once=True).wait("10 minutes")
     several.away = frozenset()
     add(several, rows, "north", range(8))
     several.watermark = tm.watermark(0, max_ahead=None, absent_after="1 hour")

@@ -110,11 +110,11 @@ def test_a_refusal_names_the_remedy(spark, tmp_path, who, how, accepting):
     several.rows["north"].add([("a", "x", 40 * SECOND, 1)])
     running = {name: several.start(name, once=True) for name in ("home", "north")}
     with pytest.raises(SiteError) as caught:
-        running["north"].wait("60 seconds")
+        running["north"].wait("10 minutes")
     assert "once with --accept-loss" in caught.value.remedy
     assert ("both, the site and the destination" in caught.value.remedy) == (len(accepting) == 2)
     running["home"].stop()
-    running["home"].wait("60 seconds")
+    running["home"].wait("10 minutes")
 
 
 def test_incarnations_are_durable(tmp_path):

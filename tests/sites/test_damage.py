@@ -223,6 +223,6 @@ def test_it_is_refused_and_comes_when_the_site_is_whole_again(spark, tmp_path, m
         assert "same version of Transom" in told[0]
         for each in running:
             each.stop()
-            each.wait("60 seconds")
+            each.wait("10 minutes")
     several.run()
     assert results(several.sinks["zones"], "zones", ("zone",)) == windows(rows, ("zone",), 4 * SECOND)

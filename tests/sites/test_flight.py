@@ -217,7 +217,7 @@ def call(home: Place, who: Identity | None, command: bytes, *messages: bytes) ->
     with fl.FlightClient(f"grpc+tls://127.0.0.1:{home.mail.port}", **options) as client:
         try:
             descriptor = fl.FlightDescriptor.for_command(command)
-            writer, reader = client.do_exchange(descriptor, fl.FlightCallOptions(timeout=20))
+            writer, reader = client.do_exchange(descriptor, fl.FlightCallOptions(timeout=300))
             for message in messages:
                 writer.write_metadata(pa.py_buffer(message))
             while not said.endswith("."):

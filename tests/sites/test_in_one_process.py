@@ -143,7 +143,7 @@ def test_a_destination_without_memory_takes_what_its_windows_wait_for(spark, tmp
         raise AssertionError(read_status(tmp_path / "home"))
     for each in running.values():
         each.stop()
-        each.wait("60 seconds")
+        each.wait("10 minutes")
 
 
 def crowded(several: Several) -> bool:
@@ -209,7 +209,7 @@ def test_a_site_says_itself_that_it_is_idle(spark, tmp_path, policy):
         raise AssertionError(read_status(tmp_path / "home"))
     for each in running:
         each.stop()
-        each.wait("60 seconds")
+        each.wait("10 minutes")
     assert results(several.sinks["fine"], "fine", KEYS["fine"]) == expected
 
 
@@ -226,9 +226,9 @@ def refused_remedy(several: Several, begin: tuple[str, str], says: str) -> str:
     """Begin two sites, of which north is refused; return what it is told to do."""
     running = {name: several.start(name, once=True) for name in begin}
     with pytest.raises(SiteError, match=says) as caught:
-        running["north"].wait("60 seconds")
+        running["north"].wait("10 minutes")
     running["home"].stop()
-    running["home"].wait("60 seconds")
+    running["home"].wait("10 minutes")
     return caught.value.remedy
 
 
@@ -255,12 +255,12 @@ def test_a_flow_that_was_refused_leaves_when_the_destination_knows_it(spark, tmp
     running = [several.start(name) for name in ("south", "north")]
     wait_for(running[0], lambda: read_status(tmp_path / "south")["leaving"][0]["refused"])
     home.stop()
-    home.wait("60 seconds")
+    home.wait("10 minutes")
     running.append(several.start("home"))
     wait_for(running[0], lambda: several._arrived("south") and several._arrived("north"))
     for each in running:
         each.stop()
-        each.wait("60 seconds")
+        each.wait("10 minutes")
     several.run()
     require_exact(several, rows)
 

@@ -103,7 +103,7 @@ def test_a_relay_and_a_coordinator_that_are_killed_cost_nothing_but_time(spark, 
             versions.append(read_plan(plan).version)
         for each in flow.running.values():
             each.stop()
-            each.wait("60 seconds")
+            each.wait("10 minutes")
         several.run()
         outside.require_running()
     finally:
