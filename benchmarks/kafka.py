@@ -1,5 +1,6 @@
 """A topic of three partitions: catching up against stock Spark and Flink SQL, latency at a pace, a micro-batch's cost.
 
+Transom makes partials without Spark SQL (`lane="auto"`), and once more with it, to compare rates and processor time.
 Flink reads a topic of its own, whose events name their campaign already (`benchmarks.flink` says why). The broker is
 the one of the tests, on this machine: it takes a part of the cores that the engines have.
 """
@@ -22,6 +23,7 @@ from tests.kafka import broker
 
 from benchmarks import feed, flink, latency, results, topics, ysb
 from benchmarks.harness import Run, benchmark, paired_ratio, percentile
+from benchmarks.latency import cpu_seconds
 from benchmarks.worker import Worker
 from benchmarks.ysb import QUERIES, Events
 
@@ -97,16 +99,21 @@ class Topics:
         return self.at.topic(topics.PARTITIONS)
 
 
-def timed(run: Run, made: Topics, worker: Worker, queries: int, files: int, **more: Any) -> float:
-    """Run an engine once over a topic, compare the results, and return input rows per second."""
+def timed(run: Run, made: Topics, worker: Worker, queries: int, files: int, **more: Any) -> tuple[float, float]:
+    """Run an engine once over a topic, compare the results; return input rows per second, CPU seconds per million."""
     source = made.for_flink(worker, files) if worker.engine == "flink" else made.of(EVENTS, files)
     output = run.fresh("out") / worker.engine
+    before = cpu_seconds(worker.pid)
     report = worker.call("catchup", source=source, output=output, count=queries, **more)
-    label = f"{worker.engine}, {queries} queries"
+    used = (cpu_seconds(worker.pid) - before) / (files * EVENTS.per_file) * 1e6
+    label = " ".join([f"{worker.engine}, {queries} queries", *([more["lane"]] if "lane" in more else [])])
+    if "lane" in more:
+        native = report["native"] == (more["lane"] == "auto")
+        run.check([] if native else [f"{label}: partials were made in the other lane"])
     run.check(results.check(label, lambda q: output / q.name, QUERIES[:queries], expected(files), EVENTS.end_ms(files)))
     rows = files * EVENTS.per_file / float(report["seconds"])
-    run.say(f"{label}, {files} files: {report['seconds']:.2f} s, {rows:,.0f} rows/s")
-    return rows
+    run.say(f"{label}, {files} files: {report['seconds']:.2f} s, {rows:,.0f} rows/s, {used:.2f} CPU s per million")
+    return rows, used
 
 
 def catch_up(run: Run, made: Topics, workers: Mapping[str, Worker]) -> list[list[object]]:
@@ -116,35 +123,42 @@ def catch_up(run: Run, made: Topics, workers: Mapping[str, Worker]) -> list[list
     best: dict[str, Any] = {}
     for size in QUICK if run.quick else FULL:
         count, same = size.queries, size.files == size.stock_files
-        ours: list[float] = []
+        ours: list[tuple[float, float]] = []
+        by_spark: list[tuple[float, float]] = []
         alike: list[float] = []
         theirs: list[float] = []
         with_flink: list[float] = []
         if not best or (not run.quick and count < 16):
             tried = SETTINGS[::3] if run.quick else SETTINGS
             rates = {
-                each: timed(run, made, stock, count, size.stock_files, files_per_trigger=each[0], store=each[1])
+                each: timed(run, made, stock, count, size.stock_files, files_per_trigger=each[0], store=each[1])[0]
                 for each in tried
             }
             most, store = max(rates, key=lambda each: rates[each])
             best = {"files_per_trigger": most, "store": store}
             run.say(f"stock: best with {most} offsets per trigger, {store} state store")
-        timed(run, made, transom, count, size.files)  # untimed, as are stock Spark's trials
+        for lane in ("spark", "auto"):  # untimed, as are stock Spark's trials
+            timed(run, made, transom, count, size.files, lane=lane)
         if flinks is not None:
             timed(run, made, flinks, count, size.stock_files)
         for _ in run.repeats(2 if run.quick else 3, size.reserve):
-            ours.append(timed(run, made, transom, count, size.files))
-            theirs.append(timed(run, made, stock, count, size.stock_files, **best))
+            ours.append(timed(run, made, transom, count, size.files, lane="auto"))
+            by_spark.append(timed(run, made, transom, count, size.files, lane="spark"))
+            theirs.append(timed(run, made, stock, count, size.stock_files, **best)[0])
             if flinks is not None:
-                with_flink.append(timed(run, made, flinks, count, size.files))
-            alike.append(ours[-1] if same else timed(run, made, transom, count, size.stock_files))
+                with_flink.append(timed(run, made, flinks, count, size.files)[0])
+            alike.append((ours[-1] if same else timed(run, made, transom, count, size.stock_files, lane="auto"))[0])
         ratio = paired_ratio(alike, theirs)
-        run.figure(f"q{count}.rows_per_s", median(ours))
+        rate = median(rate for rate, _ in ours)
+        run.figure(f"q{count}.rows_per_s", rate)
+        run.figure(f"q{count}.cpu_s_per_m", median(used for _, used in ours))
+        run.figure(f"q{count}.spark_lane_rows_per_s", median(rate for rate, _ in by_spark))
+        run.figure(f"q{count}.spark_lane_cpu_s_per_m", median(used for _, used in by_spark))
         run.figure(f"q{count}.stock_rows_per_s", median(theirs))
         run.figure(f"q{count}.ratio", ratio.median)
         run.figure(f"q{count}.flink_rows_per_s", median(with_flink) if with_flink else float("nan"))
         flink_rate = median(with_flink) if with_flink else ""
-        table.append([f"{count} queries", median(ours), median(theirs), str(ratio), flink_rate, ratio.repeats])
+        table.append([f"{count} queries", rate, median(theirs), str(ratio), flink_rate, ratio.repeats])
     return table
 
 

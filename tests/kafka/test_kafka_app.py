@@ -17,6 +17,7 @@ from transom.model.time import ManualClock
 
 pytestmark = pytest.mark.kafka
 EVENTS = "zone string, size bigint, at timestamp"
+SLOW = [("fail", "spark"), ("skip", "auto")]
 
 
 def event(zone: str, second: float, size: int = 1) -> str:
@@ -84,13 +85,19 @@ def test_skipped_messages_are_named(kafka: Any, spark: Any, tmp_path: Path) -> N
     assert named == [("unreadable: removed by retention before it was read", f"{topic}/0 offsets 4 to 5")]
 
 
-@pytest.mark.parametrize("loss", ["fail", "skip"])
-def test_a_topic_that_is_made_again_while_it_is_read(kafka: Any, spark: Any, tmp_path: Path, loss: Any) -> None:
-    """Spark reads a topic by its name, and the new one has messages at the same offsets."""
+@pytest.mark.parametrize(
+    ("loss", "lane"),
+    [("fail", "auto"), ("skip", "spark"), *(pytest.param(*some, marks=pytest.mark.slow) for some in SLOW)],
+)
+def test_a_topic_that_is_made_again_while_it_is_read(
+    kafka: Any, spark: Any, tmp_path: Path, loss: Any, lane: str
+) -> None:
+    """Topics are read by their name, and the new one has messages at the same offsets."""
     topic = kafka.topic()
     kafka.put(topic, [event("old", i) for i in range(4)])
     source = tm.sources.kafka(kafka.servers, topic, tm.json(EVENTS), on_data_loss=loss)
-    reading, read, begun = [True], source.read, time.monotonic()
+    name = "read" if lane == "spark" else "topic_ranges"
+    reading, read, begun = [True], getattr(source, name), time.monotonic()
 
     def late(*given: Any) -> Any:
         if reading and reading.pop():
@@ -102,8 +109,8 @@ def test_a_topic_that_is_made_again_while_it_is_read(kafka: Any, spark: Any, tmp
             source._clock.advance(2 * SECOND)  # in which nobody looks for topics
         return read(*given)
 
-    source.read = late
-    app, sink = make_app(spark, tmp_path / "c", source)
+    setattr(source, name, late)
+    app, sink = make_app(spark, tmp_path / "c", source, lane=lane)
     if loss == "fail":
         with pytest.raises(tm.SourceError, match=f"the topic was deleted: {topic}/0 offsets 0 to 3"):
             app.run(once=True, close_all=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,15 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transom.engine.execution.topicparts import _rounds, parts_of_range
 from transom.errors import DefinitionError, SourceError
 from transom.kafka.client import checked_options, java_settings
+from transom.kafka.consuming import TopicRange, consumer_settings
+from transom.model.formats import Format
+from transom.sources.base import Unit
 from transom.sources.topics.arrivals import MOST, Arrivals
 from transom.sources.topics.beginnings import Start, first_offsets
 from transom.sources.topics.book import Book
 from transom.sources.topics.brokers import Asking, Place
 from transom.sources.topics.factory import _start
 from transom.sources.topics.ranges import shares
-from transom.sources.topics.reading import patience
+from transom.sources.topics.reading import Reading, patience
 
 KEYS = st.sampled_from("abcdef")
 
@@ -159,3 +165,55 @@ def test_where_partitions_begin(starting: Start, begins: list[int] | str) -> Non
 def test_a_job_does_not_wait_long_for_brokers_that_are_gone_unless_that_is_asked_for() -> None:
     assert set(patience({"kafka.client.rack": "a"}).values()) == {"10000"}
     assert patience({"kafka.request.timeout.ms": "30000"}) == {}, "Java's client takes no call shorter than a request"
+
+
+LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "me"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, None),
+        ({"options": {**LOGIN, "ssl.ca.location": "/ca.pem", "client.rack": "a", "fetch.wait.max.ms": "50"}}, None),
+        ({"options": {"kafka.request.timeout.ms": "30000", "kafka.fetch.max.bytes": "9"}}, None),
+        ({"options": {"kafka.sasl.jaas.config": "x"}}, "only Spark's client knows the option kafka.sasl.jaas.config"),
+        ({"options": {"a": "b", "kafka.ssl.keystore.location": "x"}}, "kafka.ssl.keystore.location"),
+        ({"options": {"kafka.interceptor.classes": "x"}}, "kafka.interceptor.classes"),
+        ({"options": {"kafka.security.protocol": "SSL"}}, "kafka.security.protocol"),
+        ({"options": {"kafka.key.of.tomorrow": "x"}}, "kafka.key.of.tomorrow"),
+        ({"format": Format("avro", "{}")}, "payloads of the format avro"),
+        ({"format": Format("csv", "a int")}, "payloads of the format csv"),
+        ({"format": Format("json", "a int", {"locale": "de"})}, "the option locale of the format json"),
+        ({"about": True}, "the column _kafka"),
+    ],
+)
+def test_what_only_spark_reads_is_said(changes: dict[str, object], why: str | None) -> None:
+    given = {"format": Format("json", "a int"), "about": False, "options": {}, **changes}
+    reading = Reading("b:1", ("t",), None, starting="earliest", keep_tombstones=True, skips=False, group=None, **given)  # type: ignore[arg-type]
+    assert reading.why_spark is None if why is None else why in str(reading.why_spark)
+
+
+def test_consumers_read_what_spark_would_whatever_users_set() -> None:
+    """Which messages, and that they are whole, is not for options to say; how they are asked for is."""
+    changed = {"check.crcs": "false", "enable.partition.eof": "false", "isolation.level": "x", "fetch.wait.max.ms": "9"}
+    found = dict(consumer_settings("b:1", {**LOGIN, **changed, "kafka.fetch.max.bytes": "5"}, committed=True))
+    assert found.items() >= {**LOGIN, "bootstrap.servers": "b:1", "fetch.wait.max.ms": "9"}.items()
+    fixed = {"check.crcs": "true", "enable.partition.eof": "true", "auto.offset.reset": "error"}
+    assert found.items() >= {**fixed, "enable.auto.commit": "false", "isolation.level": "read_committed"}.items()
+    assert not any(name.startswith("kafka.") for name in found)
+    assert dict(consumer_settings("b:1", {}, committed=False))["isolation.level"] == "read_uncommitted"
+
+
+@given(st.lists(st.tuples(KEYS, st.integers(0, 9), st.integers(1, 400)), max_size=9), st.integers(1, 99))
+def test_tasks_read_all_offsets_once(ranges: list[tuple[str, int, int]], piece: int) -> None:
+    """A consumer reads one range of a partition at a time."""
+    asked = [TopicRange(topic, 0, begin, begin + length) for topic, begin, length in ranges]
+    parts = [part for number, each in enumerate(asked) for part in parts_of_range(Unit(f"{number}"), each, piece)]
+    rounds = _rounds(parts)
+    assert sorted(map(repr, itertools.chain(*rounds))) == sorted(map(repr, parts))
+    assert all(len({part.range.topic for part in some}) == len(some) for some in rounds)
+    offsets = [(part.range.topic, at) for part in parts for at in range(part.range.begin, part.range.end)]
+    assert sorted(offsets) == sorted((each.topic, at) for each in asked for at in range(each.begin, each.end))
+    units = Counter(part.unit for part in parts)
+    assert all(part.whole == (units[part.unit] == 1) for part in parts)
+    assert all(part.range.end - part.range.begin <= piece for part in parts)

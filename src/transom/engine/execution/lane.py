@@ -1,6 +1,6 @@
 """The lane without Spark SQL: the partials of a cut, made in Python workers by a job of one stage, or where rows are.
 
-Spark is the judge: what is not certain here goes to Spark's lane, file by file, in the same cut.
+Spark is the judge: what is not certain here goes to Spark's lane, file by file or range by range, in the same cut.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
-from transom.engine.execution.splits import Answer, Asked, Found, Gathering, Part, answer
+from transom.engine.execution.splits import Answer, AnyPart, Asked, Found, Gathering, Part, Reads, answer, of_files
+from transom.engine.execution.topicparts import Wanted, of_ranges, parts_of_range
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.jobs import CutPartials, CutStats
 from transom.engine.spark.lane import lane_plan
@@ -32,7 +33,7 @@ from transom.engine.spark.statictables import MOST_BYTES, MOST_ROWS
 from transom.engine.streams.cuts import CutJob
 from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.stream import RunningStream
-from transom.failures import classify, require_blame
+from transom.failures import FailureKind, classify, require_blame
 from transom.model.phases import WorkersDid
 from transom.model.sessions import is_connect
 from transom.native import parquet
@@ -42,6 +43,8 @@ from transom.sources.base import ARRIVAL, PARTITION, PlainFormat, Source
 from transom.sources.filesets.source import FileSource, PlainFile
 from transom.sources.inmemory import MemorySource
 from transom.sources.shared import source_of
+from transom.sources.topics.rows import has_kafka
+from transom.sources.topics.source import KafkaSource
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -53,6 +56,8 @@ PART_BYTES = 32 << 20
 """A larger file is read in parts of about so many bytes."""
 TASK_BYTES = 4 << 20
 """A task has at least about so many bytes to read, where there are so many."""
+MESSAGE_BYTES = 256
+"""An offset of a topic counts as so many bytes, as nobody knows before how long messages are."""
 MOST_TASKS = 256
 LONGEST_REST = 64
 """Cuts that go to Spark after one in which most had to, at most; twice as many each time."""
@@ -79,11 +84,11 @@ def known_plan(session: SparkSession, definition: StreamDefinition, compiled: Co
         OnlySparkError: They are not; says why.
     """
     source = source_of(definition.source)
-    form = source.plain_format if isinstance(source, FileSource) else None
+    form = _form_of(session, source)
     if form is None and not _has_rows(source):
         what = source.only_spark_reads if isinstance(source, FileSource) else source.describe()
         raise OnlySparkError(f"it reads {what}")
-    if not is_connect(session) and (setting := setting_of(session, [] if form is None else [_name_of(form)])):
+    if not is_connect(session) and (setting := setting_of(session, _settings_of(source, form))):
         raise OnlySparkError(f"only Spark knows what {setting} changes")
     plan = lane_plan(session, definition.schema, definition.rows, compiled)
     is_read = parquet.is_read if form == "parquet" else is_readable
@@ -101,8 +106,25 @@ def why_spark(session: SparkSession, definition: StreamDefinition, compiled: Com
     return None
 
 
-def _name_of(form: PlainFormat) -> str:
-    return "csv" if isinstance(form, Dialect) else form
+def _form_of(session: SparkSession, source: Source) -> PlainFormat | None:
+    """Return the format of what a source reads, where it is read without Spark.
+
+    Raises:
+        OnlySparkError: It is not, and it is known why.
+    """
+    if isinstance(source, KafkaSource):
+        if (why := source.why_spark) is not None:
+            raise OnlySparkError(why)
+        if not has_kafka(session):  # which says what to do
+            raise OnlySparkError("the Spark session has no Kafka module, which reads what is in doubt")
+        return "json"
+    return source.plain_format if isinstance(source, FileSource) else None
+
+
+def _settings_of(source: Source, form: PlainFormat | None) -> list[str]:
+    """Return the first words of settings that matter to what is read, besides those of all."""
+    topics = ["kafka"] if isinstance(source, KafkaSource) else []
+    return topics if form is None else [*topics, "csv" if isinstance(form, Dialect) else form]
 
 
 def _has_rows(source: Source) -> bool:
@@ -149,7 +171,7 @@ class Lane:
             return None
         found = self._in_memory(plan[0], job, skip) if _has_rows(self._source) else self._in_tasks(*plan, job, skip)
         if found.judged > len(found.certain):
-            self._rest = self._rests = min(2 * self._rest or 1, LONGEST_REST)
+            self._rest_longer()
         elif not found.judged:
             self._rest = 0
         return found
@@ -205,39 +227,79 @@ class Lane:
             return LaneOutcome(None, (), 1)
 
     def _in_tasks(self, plan: LanePlan, pickled: bytes, job: CutJob, skip: Sequence[str]) -> LaneOutcome:
-        """Make partials of files in Python workers."""
-        source, cut, spark = self._source, job.cut, self._stream.session
-        assert isinstance(source, FileSource)
-        files = source.plain_files(cut.start, cut.end, skip)
+        """Make partials of files or topics in Python workers."""
+        cut, spark, inputs = job.cut, self._stream.session, self._inputs(job, skip)
         tuning = job.options.tuning
         tasks = tuning.tasks(cut.rows) or spark.sparkContext.defaultParallelism
         piece, least = PART_BYTES, TASK_BYTES
         if tuning.rows_per_task is not None:  # a plan knows what a task costs
-            piece, least = min(piece, max(1, -(-sum(file.size for file in files) // tasks))), 1
-        work = divided(
-            [part for file in files for part in parts_of(file, job.options.measures_delays, piece)], tasks, least
-        )
-        assert source.plain_format is not None
-        asked = Asked(pickled, source.plain_format, cut.ahead, len(self._stream.source.partitions))
+            piece, least = min(piece, max(1, -(-inputs.size // tasks))), 1
+        work = divided(inputs.parts(piece), tasks, least)
+        asked = Asked(pickled, inputs.form, cut.ahead, len(self._stream.source.partitions))
+        parts = [[part for _, part in each] for each in work]
         try:
-            given = _run(
-                spark, functools.partial(_answers, asked, [[part for _, part in each] for each in work]), len(work)
-            )
+            given = _run(spark, functools.partial(_answers, asked, inputs.reads, parts), len(work))
         except Exception as error:
+            failure = classify(error)
+            if failure.kind is FailureKind.SOURCE_AWAY:  # Spark's client may get an answer, when the cut is tried again
+                self._rest_longer()
             require_blame(error, f"The job of the stream {self._stream.name!r}")
-            logger.warning(
-                "Partials of the stream %s are made by Spark SQL: %s.", self._stream.name, classify(error).reason
-            )
-            return LaneOutcome(None, (), len(files))
+            logger.warning("Partials of the stream %s are made by Spark SQL: %s.", self._stream.name, failure.reason)
+            return LaneOutcome(None, (), len(inputs.units))
         answers: list[Answer] = list(map(pickle.loads, given))
         judged = frozenset[str]().union(*(each.judged for each in answers))
         found = [each.whole for each in answers if each.whole is not None]
-        found += [part for each in answers for path, part in each.parts if path not in judged]
-        certain = tuple(file.path for file in files if file.path not in judged)
+        found += [part for each in answers for unit, part in each.parts if unit not in judged]
+        certain = tuple(unit for unit in inputs.units if unit not in judged)
         partials = _together(found) if certain else None
-        read = sum(size for each in work for size, _ in each)
+        read = sum(each.read for each in answers) or inputs.size
         workers = WorkersDid(len(work), sum(each.cpu for each in answers), cut.rows, read)
         return LaneOutcome(partials, certain, len(judged), workers)
+
+    def _inputs(self, job: CutJob, skip: Sequence[str]) -> _Inputs:
+        """Return what tasks read for a cut."""
+        source, start, end, asks = self._source, job.cut.start, job.cut.end, job.options.measures_delays
+        if isinstance(source, KafkaSource):
+            ranges = source.topic_ranges(start, end, skip)
+            return _Inputs(
+                tuple(unit.name for unit, _ in ranges),
+                sum((each.end - each.begin) * MESSAGE_BYTES for _, each in ranges),
+                "json",
+                functools.partial(of_ranges, Wanted(source.consumer, asks, source.skips_tombstones)),
+                lambda piece: [
+                    (MESSAGE_BYTES * (part.range.end - part.range.begin), part)
+                    for unit, each in ranges
+                    for part in parts_of_range(unit, each, max(1, piece // MESSAGE_BYTES))
+                ],
+            )
+        assert isinstance(source, FileSource)
+        assert source.plain_format is not None
+        files = source.plain_files(start, end, skip)
+        return _Inputs(
+            tuple(file.path for file in files),
+            sum(file.size for file in files),
+            source.plain_format,
+            of_files,
+            lambda piece: [part for file in files for part in parts_of(file, asks, piece)],
+        )
+
+    def _rest_longer(self) -> None:
+        self._rest = self._rests = min(2 * self._rest or 1, LONGEST_REST)
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """What tasks read for a cut."""
+
+    units: tuple[str, ...]
+    """Units of the source."""
+    size: int
+    """Bytes; of topics by offsets, until they are read."""
+    form: PlainFormat
+    reads: Reads
+    """Reads them in a task."""
+    parts: Callable[[int], list[tuple[int, AnyPart]]]
+    """Gives the parts of at most so many bytes, each with its bytes."""
 
 
 def _together(found: Sequence[Found]) -> CutPartials:
@@ -255,7 +317,7 @@ def both(one: CutPartials, other: CutPartials) -> CutPartials:
     return replace(other, tables=tuple(tables), stats=one.stats + other.stats)
 
 
-def parts_of(file: PlainFile, measures_delays: bool, piece: int | None = None) -> list[tuple[int, Part]]:
+def parts_of(file: PlainFile, measures_delays: bool, piece: int | None = None) -> list[tuple[int, AnyPart]]:
     """Return the parts in which a file is read, each with its bytes, about `PART_BYTES` at most or so many."""
     count = 1 if file.path.endswith(".gz") else max(1, -(-file.size // (piece or PART_BYTES)))
     arrived = file.arrived if measures_delays else None
@@ -264,7 +326,9 @@ def parts_of(file: PlainFile, measures_delays: bool, piece: int | None = None) -
     return [(file.size // count, Part(file.path, start or 0, end, file.partition, arrived)) for start, end in pairs]
 
 
-def divided(parts: Sequence[tuple[int, Part]], tasks: int, least: int | None = None) -> list[list[tuple[int, Part]]]:
+def divided(
+    parts: Sequence[tuple[int, AnyPart]], tasks: int, least: int | None = None
+) -> list[list[tuple[int, AnyPart]]]:
     """Return the parts of each task: at most so many tasks, with `TASK_BYTES` or `least` at least if there are several.
 
     >>> [len(task) for task in divided([(9 << 20, Part("a")), (5 << 20, Part("b")), (3 << 20, Part("c"))], 2)]
@@ -273,7 +337,7 @@ def divided(parts: Sequence[tuple[int, Part]], tasks: int, least: int | None = N
     total = sum(size for size, _ in parts)
     count = max(1, min(tasks, len(parts), -(-total // (least or TASK_BYTES)), MOST_TASKS))
     loads = [(0, number) for number in range(count)]
-    found: list[list[tuple[int, Part]]] = [[] for _ in loads]
+    found: list[list[tuple[int, AnyPart]]] = [[] for _ in loads]
     for part in sorted(parts, key=lambda part: -part[0]):
         load, number = heapq.heappop(loads)
         found[number].append(part)
@@ -281,8 +345,8 @@ def divided(parts: Sequence[tuple[int, Part]], tasks: int, least: int | None = N
     return found
 
 
-def _answers(asked: Asked, work: Sequence[Sequence[Part]], numbers: Iterable[int]) -> Iterator[bytes]:
-    return (answer(asked, work[number]) for number in numbers)
+def _answers(asked: Asked, reads: Reads, work: Sequence[Sequence[AnyPart]], numbers: Iterable[int]) -> Iterator[bytes]:
+    return (answer(asked, reads, work[number]) for number in numbers)
 
 
 @functools.lru_cache(1)

@@ -1,4 +1,4 @@
-"""The task of a cut in a Python worker: reads its parts of files, and gives their partials and counts.
+"""The task of a cut in a Python worker: reads its parts of files or topics, and gives their partials and counts.
 
 A worker imports this module: what it imports has to be little.
 """
@@ -14,7 +14,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -43,6 +43,18 @@ _READ = re.compile(r"/[^/.]*$|\.([jJ][sS][oO][nN][lL]?|[cC][sS][vV]|tsv|ndjson|l
 """Names of files of which it is known how Spark unpacks them: not at all, or as gzip does."""
 
 
+class AnyPart(Protocol):
+    """A part of a unit of the source, which Spark judges whole."""
+
+    @property
+    def unit(self) -> str:
+        """The name of the unit."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is all of the unit."""
+
+
 @dataclass(frozen=True)
 class Part:
     """The lines, or groups of rows, of a file that begin in a range of its bytes."""
@@ -55,6 +67,11 @@ class Part:
     """The source partition; None where rows do not say."""
     arrived: Micros | None = None
     """When it arrived; None where nobody asks."""
+
+    @property
+    def unit(self) -> str:
+        """The file."""
+        return self.path
 
     @property
     def whole(self) -> bool:
@@ -73,6 +90,10 @@ class Asked:
     ahead: Micros | None
     partitions: int
 
+    def gathering(self) -> Gathering:
+        """Return what takes rows."""
+        return Gathering(plan_of(self.plan), self.ahead, self.partitions)
+
 
 @dataclass(frozen=True)
 class Found:
@@ -88,61 +109,83 @@ class Answer:
     """What a task gives."""
 
     whole: Found | None
-    """Of the parts that are whole files."""
+    """Of the parts that are whole units."""
     parts: tuple[tuple[str, Found], ...]
-    """Of each of the others, with the file's path."""
+    """Of each of the others, with its unit."""
     cpu: float
     """Seconds of processor time."""
     judged: frozenset[str]
-    """Files that Spark has to judge; of those nothing is in `whole`."""
+    """Units that Spark has to judge; of those nothing is in `whole`."""
+    read: int = 0
+    """Bytes that were read, where the driver cannot know it."""
 
 
-def answer(asked: Asked, parts: Sequence[Part]) -> bytes:
+Reads: TypeAlias = "Callable[[Asked, Sequence[Any]], Iterator[tuple[AnyPart, Gathering | None]]]"
+"""Gives what was made of the rows of each part; None where Spark has to judge."""
+
+
+def answer(asked: Asked, reads: Reads, parts: Sequence[AnyPart]) -> bytes:
     """Return what a task gives for its parts, pickled."""
     begun = time.process_time()
-    job = _job(asked.plan, asked.form)
     judged: set[str] = set()
-    together = Gathering(job.plan, asked.ahead, asked.partitions)
+    together = asked.gathering()
     apart: list[tuple[str, Found]] = []
-    for part in parts:
-        mine = Gathering(job.plan, asked.ahead, asked.partitions)
+    read = 0
+    for part, mine in reads(asked, parts):
+        if mine is None:
+            judged.add(part.unit)
+            continue
+        read += mine.read
+        if part.whole:
+            together.join(mine)
+            continue
         try:
-            check_file(part)
-            for rows in job.read(part):
-                mine.take(rows, part.partition, part.arrived)
-            if part.whole:
-                together.join(mine)
-            else:
-                apart.append((part.path, mine.found()))
-        except (UncertainError, OSError, EOFError, zlib.error):
-            judged.add(part.path)
+            apart.append((part.unit, mine.found()))
+        except UncertainError:
+            judged.add(part.unit)
     try:
         whole = together.found()
     except UncertainError:
-        whole, judged = None, judged | {part.path for part in parts if part.whole}
-    given = pickle.dumps(Answer(whole, tuple(apart), time.process_time() - begun, frozenset(judged)))
+        whole, judged = None, judged | {part.unit for part in parts if part.whole}
+    given = pickle.dumps(Answer(whole, tuple(apart), time.process_time() - begun, frozenset(judged), read))
     gc.freeze()  # Spark's daemon collects garbage after each task, over all that was imported
     return given
 
 
-@dataclass(frozen=True)
-class _Job:
-    plan: LanePlan
-    read: Callable[[Part], Iterator[pa.RecordBatch]]
-    """Gives the rows of a part."""
+def of_files(asked: Asked, parts: Sequence[Part]) -> Iterator[tuple[Part, Gathering | None]]:
+    """Yield what is made of the rows of parts of files; None where Spark has to judge."""
+    read = _reads(asked.plan, asked.form)
+    for part in parts:
+        mine = asked.gathering()
+        try:
+            check_file(part)
+            for rows in read(part):
+                mine.take(rows, part.partition, part.arrived)
+        except (UncertainError, OSError, EOFError, zlib.error):
+            yield part, None
+        else:
+            yield part, mine
 
 
 @functools.lru_cache(4)
-def _job(plan: bytes, form: PlainFormat) -> _Job:
-    made: LanePlan = pickle.loads(plan)
+def plan_of(pickled: bytes) -> LanePlan:
+    """Return the plan of a job; workers keep it."""
+    made: LanePlan = pickle.loads(pickled)
+    return made
+
+
+@functools.lru_cache(4)
+def _reads(plan: bytes, form: PlainFormat) -> Callable[[Part], Iterator[pa.RecordBatch]]:
+    """Return what gives the rows of a part."""
+    made = plan_of(plan)
     if form == "parquet":
         of_groups = ParquetReader(made.columns)
-        return _Job(made, lambda part: of_groups.read(part.path, part.start, part.end))
+        return lambda part: of_groups.read(part.path, part.start, part.end)
     if isinstance(form, Dialect):
         of_values = CsvReader(made.columns, form, made.utc)
-        return _Job(made, functools.partial(rows_of_lines, of_values.read))
+        return functools.partial(rows_of_lines, of_values.read)
     of_objects = LineReader(made.columns, (CORRUPT,), made.utc)
-    return _Job(made, functools.partial(rows_of_lines, lambda block, first: of_objects.read(block)))
+    return functools.partial(rows_of_lines, lambda block, first: of_objects.read(block))
 
 
 def check_file(part: Part) -> None:
@@ -190,6 +233,8 @@ class Gathering:
 
     def __init__(self, plan: LanePlan, ahead: Micros | None, partitions: int) -> None:
         self._plan, self._ahead, self._partitions = plan, ahead, partitions
+        self.read = 0
+        """Bytes that were read, where the driver cannot know it."""
         self._stats = CutStats()
         self._rows: list[list[pa.RecordBatch]] = [[] for _ in plan.branches]
         self._made: list[list[pa.Table]] = [[] for _ in range(plan.components)]

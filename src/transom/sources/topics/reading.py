@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from transom.kafka.client import java_settings
+from transom.kafka.client import JAVA, java_settings
+from transom.kafka.consuming import Settings, consumer_settings
 from transom.model.formats import Format
 from transom.sources.topics.beginnings import Start
 
@@ -20,6 +21,13 @@ use; and with the 500 ms that are usual, each consumer, of which a cut has one p
 AT_ONCE = "5000"
 """Records that Spark's consumer takes at a time of those that have come; with the usual 500 a tenth of a job's
 processor time goes into asking."""
+
+_HOW_IT_ASKS = re.compile(
+    r"client\.id|client\.rack|connections\.max\.idle\.ms|default\.api\.timeout\.ms|fetch\..*|max\.partition\.fetch\.bytes"
+    r"|max\.poll\..*|metadata\.max\.age\.ms|(receive|send)\.buffer\.bytes|reconnect\.backoff\..*|request\.timeout\.ms"
+    r"|retry\.backoff\..*|socket\.connection\.setup\..*"
+)
+"""Options of Java's client that say how it asks brokers, not for what or as whom."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,25 @@ class Reading:
             **given,
             "kafka.isolation.level": "read_committed" if self.committed else "read_uncommitted",
         }
+
+    @property
+    def consumer(self) -> Settings:
+        """Settings of consumers that read without Spark."""
+        return consumer_settings(self.servers, self.options, self.committed)
+
+    @property
+    def why_spark(self) -> str | None:
+        """Why only Spark reads it, in words; None where it need not."""
+        if self.format.kind != "json":
+            return f"only Spark reads payloads of the format {self.format.kind}"
+        if self.format.options:
+            return f"only Spark knows the option {next(iter(self.format.options))} of the format json"
+        if self.about:
+            return "only Spark gives the column _kafka"
+        for name in sorted(self.options):
+            if name.startswith(JAVA) and not _HOW_IT_ASKS.fullmatch(name.removeprefix(JAVA)):
+                return f"only Spark's client knows the option {name}"
+        return None
 
 
 def patience(given: Mapping[str, str]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from transom.errors import SourceError
 from transom.model.formats import Format
+from transom.model.sessions import is_connect, java_class
 from transom.sources.base import ARRIVAL, CORRUPT, ORIGIN, PARTITION
 from transom.sources.filesets.jsonlines import LINE, parse_json
 from transom.sources.schemas import as_struct
@@ -133,6 +134,15 @@ def _load(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
             "kafka: the Spark session has no Kafka module.",
             "Make it with tm.session_builder(kafka=True), or give spark-submit the --packages of the guide.",
         ) from None
+
+
+def has_kafka(session: SparkSession) -> bool:
+    """Tell whether a session has Spark's Kafka module; it is taken for true on Spark Connect, which nobody can ask."""
+    from py4j.java_gateway import JavaClass
+
+    if is_connect(session):
+        return True
+    return isinstance(java_class(session, "org.apache.spark.sql.kafka010.KafkaSourceProvider"), JavaClass)
 
 
 def _index(parts: Sequence[Part], index_of: Mapping[str, int]) -> Column:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.errors import SourceAwayError, SourceError, SourceLostError
+from transom.kafka.consuming import Settings, TopicRange
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros
 from transom.sources.base import Cut, Mark, Offset, Unit, Waiting
 from transom.sources.topics.arrivals import Arrivals
@@ -168,6 +169,30 @@ class KafkaSource:
         parts = [(self._pages[each.key], each.begin, each.end) for each in self._without(start, end, skip)]
         records = read_ranges(spark, parts, self._pages.index_of, reading.settings, reading.about)
         return rows_of(records, reading.format, self.schema, reading.about, reading.keep_tombstones)
+
+    @property
+    def why_spark(self) -> str | None:
+        """Why only Spark reads it, in words; None where readers without Spark do."""
+        return self._reading.why_spark
+
+    @property
+    def consumer(self) -> Settings:
+        """Settings of consumers for readers without Spark."""
+        return self._reading.consumer
+
+    @property
+    def skips_tombstones(self) -> bool:
+        """Whether messages without a value are no rows."""
+        return not self._reading.keep_tombstones
+
+    def topic_ranges(self, start: Offset, end: Offset, skip: Sequence[str] = ()) -> list[tuple[Unit, TopicRange]]:
+        """Return what `read` reads, for readers without Spark."""
+        found = [(each, self._pages[each.key]) for each in self._without(start, end, skip)]
+        index_of = self._pages.index_of
+        return [
+            (Unit(str(each), index_of[each.key]), TopicRange(part.topic, part.partition, each.begin, each.end))
+            for each, part in found
+        ]
 
     def units(self, start: Offset, end: Offset) -> Sequence[Unit]:
         """Return the ranges of the partitions in [start, end)."""
