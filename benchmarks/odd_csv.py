@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -41,6 +42,8 @@ _SINGLE = [
     "x,y",
     '"x,y"',
 ]
+_ENDLESS = re.compile(rb"[eE]\+?[0-9]{6}")
+"""Numbers that Java takes minutes to round as decimals."""
 _LETTERS = ",;\t\"'\\0123456789.eE+-truefalsn xAé\x00\r\n#"
 
 
@@ -73,7 +76,7 @@ def odd_cases() -> Iterator[Odd]:
     """Yield different cases without end, always the same: first each type against each value, and each form."""
     found: set[Odd] = set()
     for case in _cases():
-        if case not in found:
+        if case not in found and not _ENDLESS.search(case.lines):
             found.add(case)
             yield case
 

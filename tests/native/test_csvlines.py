@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import functools
 import io
 import itertools
 from pathlib import Path
@@ -157,31 +156,26 @@ def judgements(spark: Any, cases: list[Odd], directory: Path) -> list[list[tuple
 
     Cases with the same options and types are one file, each behind a line with its number.
     """
-    from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
     files: dict[tuple[int, str], list[int]] = {}
     for number, case in enumerate(cases):
         files.setdefault((case.layout, case.kind), []).append(number)
-    frames = []
-    for place, ((layout, _), numbers) in enumerate(files.items()):
+    found: list[list[tuple[Any, ...] | None]] = [[] for _ in cases]
+    for (layout, _), numbers in files.items():
         first = cases[numbers[0]]
-        path = directory / f"{place}.csv"
+        path = directory / "cases.csv"
         path.write_bytes(b"".join(first.usual(f"case {number}") + cases[number].lines for number in numbers))
         declared = StructType.fromDDL(", ".join(f"{name} {kind}" for name, kind in first.columns.items()))
         read = read_files(spark, [str(path)], declared, "csv", LAYOUTS[layout])
-        values = F.struct(*(as_number(name, kind).alias(name) for name, kind in first.columns.items()))
-        order = (F.lit(place).alias("file"), F.expr("monotonically_increasing_id() AS row"))
-        frames.append(read.select(*order, values.alias(f"of {place}"), CORRUPT))
-    every = functools.reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames).toArrow()
-    found: list[list[tuple[Any, ...] | None]] = [[] for _ in cases]
-    number = -1
-    for row in every.sort_by([("file", "ascending"), ("row", "ascending")]).to_pylist():
-        values = tuple(row[f"of {row['file']}"].values())
-        if row[CORRUPT] is None and str(values[0]).startswith("case "):
-            number = int(values[0][5:])
-        else:
-            found[number].append(values if row[CORRUPT] is None else None)
+        columns = [as_number(name, kind).alias(name) for name, kind in first.columns.items()]
+        number = -1
+        for row in read.select(*columns, CORRUPT).toArrow().to_pylist():  # of one partition, thus in order
+            *values, corrupt = row.values()
+            if corrupt is None and str(values[0]).startswith("case "):
+                number = int(values[0][5:])
+            else:
+                found[number].append(tuple(values) if corrupt is None else None)
     return found
 
 
