@@ -178,7 +178,7 @@ def test_other_streams_and_their_driver_leave_the_rest_of_the_cores():
     said = predicted(known, 10_000, Machine(4, driver=0.2), trigger=on_looks(1.0), rows_per_task=1_000)
     cut = Cutting(each, tuning(known, 1.0, rows_per_task=1_000).of("b"), 4, 4).of(10_000)
     tasks, driver = (sum(cut.work(phase) for phase in phases if phase not in OF_WINDOWS) for phases in (TASKS, DRIVER))
-    working = sum(said.streams["b"].phases[phase].mean for phase in TASKS)  # of a cycle of one second
+    working = sum(cut.work(phase) for phase in TASKS) / 4  # of a cycle of one second: all cores, as there are ten tasks
     free = left([(working, tasks)], 2, 4 - 0.2 - driver)
     assert [round(cores, 1) for _, cores in free] == [3.6, 1.8], "alone, and beside the other one"
     for phase, number in ((Phase.MAP, cut.tasks), (Phase.EXCHANGE, cut.behind)):

@@ -183,3 +183,11 @@ def test_a_cut_longer_than_the_time_between_closings_brings_several_together():
 def test_the_time_of_a_cut_is_that_of_its_phases(one, rows, rows_per_task, free, rate):
     cutting = Cutting(one, StreamTuning(0, None, rows_per_task, 3), 8, free, rate)
     assert cutting.seconds(rows) == pytest.approx(sum(cutting.of(rows).mean(phase) for phase in CUT))
+
+
+def test_all_tasks_of_a_phase_together_have_as_many_cores_as_there_are() -> None:
+    of = StreamProfile({Phase.MAP: PhaseCost(0.1, 1e-4, 0.09)})
+    few, many = (Cutting(of, StreamTuning(0, None, rows), 4, 4.0).of(10_000) for rows in (5_000, 1_000))
+    assert few.together(Phase.MAP) == pytest.approx((2 * 0.1 + 1.0) / 2)
+    assert many.together(Phase.MAP) == pytest.approx((10 * 0.1 + 1.0) / 4)
+    assert Cutting(of, StreamTuning(0, None, 20_000), 4, 4.0).of(10_000).together(Phase.EXCHANGE) == 0

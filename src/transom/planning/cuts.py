@@ -180,6 +180,11 @@ class Cut:
             return self.work(phase)
         return self._cutting.clocked(self._cutting.stream.cost(phase), self._tasks_of(phase), self._units[UNITS[phase]])
 
+    def together(self, phase: Phase) -> float:
+        """Return the seconds for which all tasks of a phase, or all cores, would be busy with its work at once."""
+        tasks = self._tasks_of(phase)
+        return self.work(phase) / min(tasks, self._cutting.cores) if tasks else 0.0
+
     def phase(self, phase: Phase) -> Moments:
         """Return the seconds of the clock that a phase takes."""
         mean = self.mean(phase)

@@ -7,7 +7,8 @@ After Li, Diao and Shenoy (2015), section 3, with what is different here:
 - A cut takes what waits: its rows, its length and the wait before it determine each other. So variances are added only
   among phases of cuts with the same rows; over the rows, cuts are mixed, each as often as something arrives in it.
 - The cores that a job has are what the jobs leave that happen to run beside it, as far as there are slots for them,
-  and, where they share the cores, the driver and its JVM: a number for each count of such jobs. Their mean, the paper's
+  and, where they share the cores, the driver and its JVM: a number for each count of such jobs, of which each has as
+  many cores as tasks while these run, and none before and after. Their mean, the paper's
   v = min(tasks, cores (1 - p)), lets tasks fit in one wave that do not when it matters.
 - Rows that arrive together are in one cut, so cuts have whole numbers of such pieces, and some a task more than others.
 
@@ -157,7 +158,7 @@ class _Shown:
     tasks: float
     """Cores that its tasks keep busy."""
     working: float
-    """Share of the time in which it has tasks."""
+    """Share of the time in which it would have its tasks if they all ran at once, each on a core of its own."""
     driver: float
     """Cores that the driver and its JVM keep busy for it."""
     thread: tuple[float, float, float]
@@ -175,7 +176,7 @@ class _Shown:
             sum(each * part.mean for each, part in zip(often, parts, strict=True)),
             sum(each * part.square for each, part in zip(often, parts, strict=True)),
         )
-        working = min(1.0, sum(cut.mean(phase) for phase in TASKS) / state.cycle)
+        working = min(1.0, sum(cut.together(phase) for phase in TASKS) / state.cycle)
         return cls(shared, state.busy(TASKS, cut), working, state.busy(DRIVER, cut), thread)
 
 
