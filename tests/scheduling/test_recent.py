@@ -145,3 +145,21 @@ def test_the_newest_moments_are_all_remembered() -> None:
         assert found._at[-len(newest) :] == list(newest)
     assert len(found._at) <= REMEMBERED
     assert found._at[0] < 500, "some of the old ones, too"
+
+
+def test_what_came_in_the_last_two_seconds_is_what_comes_now() -> None:
+    found = Inflow()
+    for second, rows in enumerate([0, 0, 900, 1_000, 1_100]):
+        found.came((second + 1) * SECOND, rows + second)
+    assert found.expected(SECOND) == pytest.approx(101), "not 201 or more, as over three or four seconds"
+    assert found.expected(4 * SECOND) == pytest.approx(4 * 101)
+
+
+def test_of_more_moments_than_are_remembered_every_second_old_one_is_forgotten() -> None:
+    found = Inflow()
+    for second in range(1, REMEMBERED + 1):
+        found.came(second * SECOND, second)
+    assert found._at == [second * SECOND for second in range(1, 129)]
+    found.came(129 * SECOND, 129)
+    kept = [*range(1, 65, 2), *range(65, 130)]
+    assert (found._at, found._rows) == ([second * SECOND for second in kept], kept)
