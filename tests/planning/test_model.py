@@ -178,7 +178,8 @@ def test_other_streams_and_their_driver_leave_the_rest_of_the_cores():
     said = predicted(known, 10_000, Machine(4, driver=0.2), trigger=on_looks(1.0), rows_per_task=1_000)
     cut = Cutting(each, tuning(known, 1.0, rows_per_task=1_000).of("b"), 4, 4).of(10_000)
     tasks, driver = (sum(cut.work(phase) for phase in phases if phase not in OF_WINDOWS) for phases in (TASKS, DRIVER))
-    working = sum(cut.work(phase) for phase in TASKS) / 4  # of a cycle of one second: all cores, as there are ten tasks
+    own = said.streams["b"].cores  # on average; there are ten tasks and then four, and a cycle of one second
+    working = sum(cut.work(phase) for phase in TASKS) / own
     free = left([(working, tasks)], 2, 4 - 0.2 - driver)
     assert [round(cores, 1) for _, cores in free] == [3.6, 1.8], "alone, and beside the other one"
     for phase, number in ((Phase.MAP, cut.tasks), (Phase.EXCHANGE, cut.behind)):
@@ -266,3 +267,16 @@ def test_what_is_given_up_takes_longer_than_was_asked_for(one, other, rate: floa
     for name in means:
         assert least.streams[name].result.mean <= 1.1 * means[name]
     assert not least.given_up or any(least.streams[name].result.mean > part * means[name] for name in means)
+
+
+@pytest.mark.parametrize("tasks", [2, 4, 8])
+@pytest.mark.parametrize("load", [1.05, 1.2, 1.5])
+def test_streams_that_need_more_cores_than_there_are_do_not_keep_up(tasks: int, load: float):
+    """Jobs that wait for each other's cores have tasks for longer, so that fewer cores are left to each."""
+    row, rate = 1e-3, load * 6 / 3 / 1e-3
+    each = stream(row=row, fixed=0.05, scv=0.1, closing=RARELY)
+    per_task = math.ceil(rate / tasks)
+    said = predicted(
+        profile(a=each, b=each, c=each), rate, Machine(6, shared=False), trigger=1.0, slots=3, rows_per_task=per_task
+    )
+    assert not said.keeps_up

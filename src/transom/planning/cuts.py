@@ -181,9 +181,12 @@ class Cut:
         return self._cutting.clocked(self._cutting.stream.cost(phase), self._tasks_of(phase), self._units[UNITS[phase]])
 
     def together(self, phase: Phase) -> float:
-        """Return the seconds for which all tasks of a phase, or all cores, would be busy with its work at once."""
+        """Return the seconds for which a phase is busy with all of its tasks at once, or all cores that it has.
+
+        The fewer cores are left to it, the longer it keeps those from others.
+        """
         tasks = self._tasks_of(phase)
-        return self.work(phase) / min(tasks, self._cutting.cores) if tasks else 0.0
+        return self.work(phase) / min(tasks, self._cutting.cores, max(0.5, self._cutting.free)) if tasks else 0.0
 
     def phase(self, phase: Phase) -> Moments:
         """Return the seconds of the clock that a phase takes."""

@@ -216,7 +216,7 @@ class Model:
                 break
             before = now
         loads = self._loads()
-        if loads["thread"] >= 1:
+        if loads["thread"] >= 1 or loads["cores"] >= 1:  # streams that wait for each other may seem to find some left
             return self._stalled()
         alone = {name: self._latency(name) for name in self._states}
         return Prediction({name: self._after(name, alone) for name in alone}, loads)
