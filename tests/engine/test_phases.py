@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 import transom as tm
 from transom.api.app import App
 from transom.engine.control.phases import MOST_OPEN, WATCHED, PhaseRecorder
+from transom.engine.spark import stages
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.model.phases import OF_A_JOB, OF_WINDOWS, WAITS, CutPhases, Phase
 from transom.model.time import VirtualClock
@@ -27,6 +28,12 @@ from transom.sinks.inmemory import MemorySink
 SECOND = 1_000_000
 NOON = 1_700_000_000 * SECOND
 moments = st.integers(0, 1_000)
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for Spark's status store as long as a busy machine needs; an application does without what is not there."""
+    monkeypatch.setattr(stages, "BUS", 600_000)
 
 
 @given(st.lists(st.tuples(moments, st.sampled_from(WAITS)), min_size=1, max_size=6), moments, moments, moments)
@@ -277,7 +284,7 @@ def test_the_phases_of_cuts_without_spark_sql(spark: SparkSession, tmp_path: Pat
         phases.on_cut = cuts.append
         for each in phases._open:
             if each.asked is not None:
-                each.asked.result(60)
+                each.asked.result(600)
 
     app._on_step = on_step
     progress = app.run(once=True)
