@@ -57,12 +57,15 @@ def write_lines(directory: Path, rng: random.Random, files: int) -> None:
         if number % 3 == 1:
             lines.insert(rng.randrange(len(lines)), rng.choice(ODD))
         text = "\n".join(lines).encode() + b"\n" * rng.randrange(2)
-        place = directory / "ab"[number % 2]
-        place.mkdir(exist_ok=True)
-        if number % 3 == 2:
-            (place / f"{number:02}.json.gz").write_bytes(gzip.compress(text))
-        else:
-            (place / f"{number:02}.json").write_bytes(text)
+        write_file(directory, number, "json", text)
+
+
+def write_file(directory: Path, number: int, kind: str, text: bytes) -> None:
+    """Write a file into one of two directories, every third one packed."""
+    place = directory / "ab"[number % 2]
+    place.mkdir(exist_ok=True)
+    packed = number % 3 == 2
+    (place / f"{number:02}.{kind}{'.gz' * packed}").write_bytes(gzip.compress(text) if packed else text)
 
 
 def write_csv(directory: Path, rng: random.Random, files: int) -> None:
@@ -89,12 +92,7 @@ def write_csv(directory: Path, rng: random.Random, files: int) -> None:
         header = "k,x,y,ok,t,at,day,cost"
         lines.insert(0, {1: header.replace("x,y", "y,x"), 4: header.upper()}.get(number % 9, header))
         text = end.join(lines).encode() + end.encode() * rng.randrange(2)
-        place = directory / "ab"[number % 2]
-        place.mkdir(exist_ok=True)
-        if number % 3 == 2:
-            (place / f"{number:02}.csv.gz").write_bytes(gzip.compress(text))
-        else:
-            (place / f"{number:02}.csv").write_bytes(text)
+        write_file(directory, number, "csv", text)
 
 
 ODD_LINES = [

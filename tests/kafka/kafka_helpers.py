@@ -72,3 +72,25 @@ def corrupt(source: Any, spark: Any, start: Any, end: Any) -> list[tuple[str, in
 def letters(checkpoint: Path) -> list[dict[str, Any]]:
     files = sorted((checkpoint / "dead-letters").rglob("*.parquet"))
     return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+
+
+class KilledError(BaseException):
+    """Ends a run as a kill does: nothing handles it."""
+
+
+def is_killed(app: tm.App, step: str, number: int) -> bool:
+    """Run an application to the end of its source, or kill it when a step comes that often; tell whether it was."""
+    seen = 0
+
+    def on_step(name: str) -> None:
+        nonlocal seen
+        seen += name == step
+        if name == step and seen == number:
+            raise KilledError
+
+    app._on_step = on_step
+    try:
+        app.run(once=True, close_all=True)
+    except KilledError:
+        return True
+    return False

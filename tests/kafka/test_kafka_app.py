@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_helpers import NOON, SECOND, letters
+from kafka_helpers import NOON, SECOND, is_killed, letters
 from tests.kafka.broker import PASSWORD, USER
 
 import transom as tm
@@ -152,10 +152,6 @@ def test_what_is_secret_stays_so(
     assert not [text for text in said if PASSWORD in text]
 
 
-class KilledError(BaseException):
-    """Ends a run as a kill does: nothing handles it."""
-
-
 STEPS = ["cut logged", "job done", "committed", "delivered", "delivery logged"]
 
 
@@ -167,25 +163,12 @@ def test_from_topic_to_topic_killed_again_and_again(kafka: Any, spark: Any, tmp_
         kafka.put(topic, [event("ab"[i % 2], 5 * i) for i in range(8)], partition)
 
     def run(number: int) -> bool:
-        count = 0
-
-        def on_step(name: str) -> None:
-            nonlocal count
-            count += name == step
-            if count == number and name == step:
-                raise KilledError
-
         source = tm.sources.kafka(kafka.servers, topic, tm.json(EVENTS))
         app = tm.App(spark, tmp_path / "c", clock=ManualClock(NOON + 3_600 * SECOND), max_rows_per_cut=8)
         stream = app.stream(source, event_time="at", watermark=tm.watermark("0 seconds", idle_after=None))
         windows = stream.group_by("zone").window("10 seconds").agg(n=tm.count())
         windows.to(tm.sinks.kafka(kafka.servers, out, key=["zone"]), "sizes")
-        app._on_step = on_step
-        try:
-            app.run(once=True, close_all=True)
-        except KilledError:
-            return True
-        return False
+        return is_killed(app, step, number)
 
     kills = 0
     while run(2):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_helpers import NOON, SECOND, fresh, letters
+from kafka_helpers import NOON, SECOND, fresh, is_killed, letters
 from tests.kafka.broker import PASSWORD, USER, running
 
 import transom as tm
@@ -149,10 +149,6 @@ def test_offsets_without_messages(kafka: Any, interpreted: Any, tmp_path: Path) 
         assert stream.judged_files == 0
 
 
-class KilledError(BaseException):
-    """Ends a run as a kill does: nothing handles it."""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("step", ["cut logged", "job done", "committed"])
 def test_a_cut_is_done_again_in_the_other_lane(kafka: Any, interpreted: Any, tmp_path: Path, step: str) -> None:
@@ -169,20 +165,7 @@ def test_a_cut_is_done_again_in_the_other_lane(kafka: Any, interpreted: Any, tmp
         source = tm.sources.kafka(kafka.servers, topic, tm.json(EVENTS))
         stream = app.stream(source, event_time="at", watermark=tm.watermark("0 seconds", idle_after=None))
         stream.group_by("zone").window("10 seconds").agg(n=tm.count(), size=tm.sum("size")).to(sink, "sizes")
-        seen = 0
-
-        def on_step(name: str) -> None:
-            nonlocal seen
-            seen += name == step
-            if name == step and seen == 2:
-                raise KilledError
-
-        app._on_step = on_step
-        try:
-            app.run(once=True, close_all=True)
-        except KilledError:
-            return True
-        return False
+        return is_killed(app, step, 2)
 
     kills = 0
     while run(("auto", "spark")[kills % 2]):

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import sink_writer
-from kafka_helpers import fresh
+from kafka_helpers import KilledError, fresh
 from sink_writer import OWNER, ROWS, results
 from tests.kafka.broker import PASSWORD, USER, free_ports
 
@@ -89,10 +89,6 @@ def test_equal_keys_are_in_one_partition(kafka: Any) -> None:
 
 
 # ---- exactly once
-
-
-class KilledError(BaseException):
-    pass
 
 
 class Dying:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.widearea.network import FLOWS, MS, SITES, World
+from tests.widearea.network import World
+from tests.widearea.simulated_site import FLOWS, MS, SITES
 
 from transom.widearea.parcels import Reason
 from transom.widearea.plans import Plan, Route

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.widearea.network import MS, World
+from tests.widearea.network import World
+from tests.widearea.simulated_site import MS
 
 
 def told(seeds: range) -> None:

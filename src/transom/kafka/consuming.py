@@ -125,9 +125,9 @@ class RangeReader:
 
         Raises:
             SourceAwayError: The brokers do not answer.
-            confluent_kafka.KafkaException: The client cannot go on; whatever is raised, it is not used again.
+            confluent_kafka.KafkaException: The client cannot go on. After either it is not used again.
         """
-        from confluent_kafka import TopicPartition
+        from confluent_kafka import KafkaException, TopicPartition
 
         mine = self._reading = {
             (each.topic, each.partition): _Reading(number, each, stamps) for number, each in enumerate(ranges)
@@ -149,7 +149,7 @@ class RangeReader:
                     elif place[0] is None:  # what befalls the client and no partition
                         said = told_of(messages[-1], self._settings)
                 yield from self._done()
-        except Exception:
+        except (KafkaException, SourceAwayError):
             reader.cache_clear()
             raise
         finally:

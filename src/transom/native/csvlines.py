@@ -8,19 +8,17 @@ judge. What is left Arrow splits into texts, which are read as the declared type
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from transom.native.dialects import SPARKS, Dialect
+from transom.native.separated import Letters, is_plain_text, separated
 from transom.native.values import UncertainError, certain_literals, certain_texts, is_readable, is_text
 
-Letters: TypeAlias = "npt.NDArray[np.uint8]"
-_TAB, _NEWLINE, _RETURN, _BLANK, _QUOTE, _BACKSLASH, _NOT_ASCII = 9, 10, 13, 32, 34, 92, 128
+_TAB, _NEWLINE, _RETURN, _BLANK, _QUOTE, _BACKSLASH = 9, 10, 13, 32, 34, 92
 _NOT_MARKS = bytes(set(range(256)) - {_NEWLINE, _QUOTE})
 MOST_BYTES = 16 << 20
 """Of lines that are read together."""
@@ -137,12 +135,7 @@ def _is_simple(letters: Letters) -> bool:
         returns = found == _RETURN
         if not (returns | (found == _TAB)).all() or (letters[control[returns] + 1] != _NEWLINE).any():
             return False
-    if letters.max() < _NOT_ASCII:
-        return True
-    try:
-        return "\ufeff" not in letters.tobytes().decode()
-    except UnicodeDecodeError:
-        return False
+    return is_plain_text(letters)
 
 
 def _split(letters: Letters, dialect: Dialect, columns: int) -> list[pa.StringArray]:
@@ -153,18 +146,8 @@ def _split(letters: Letters, dialect: Dialect, columns: int) -> list[pa.StringAr
     """
     if not len(letters):
         return [pa.array([], pa.string())] * columns
-    names = [str(number) for number in range(columns)]
-    reading = arrow_csv.ReadOptions(use_threads=False, column_names=names, block_size=len(letters) + 1)
     splitting = arrow_csv.ParseOptions(delimiter=dialect.separator, double_quote=dialect.doubled, escape_char=False)
-    texts = dict.fromkeys(names, pa.string())
-    keeping = arrow_csv.ConvertOptions(column_types=texts, strings_can_be_null=False, check_utf8=False)
-    try:
-        table = arrow_csv.read_csv(pa.BufferReader(pa.py_buffer(letters)), reading, splitting, keeping)
-    except pa.ArrowInvalid as error:
-        raise UncertainError from error
-    if table.num_rows != np.count_nonzero(letters == _NEWLINE):
-        raise UncertainError
-    found = [column.chunk(0) if column.num_chunks == 1 else column.combine_chunks() for column in table.columns]
+    found = separated(letters, int(np.count_nonzero(letters == _NEWLINE)), columns, splitting)
     if sum(pc.max(pc.binary_length(texts)).as_py() for texts in found) > LONGEST:
         raise UncertainError
     if columns == 1 or dialect.separator <= " ":

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
+from transom.native.separated import Letters, is_plain_text, separated
 from transom.native.shapes import COMMA, QUOTE, Shape, shape_of
 from transom.native.values import UncertainError, certain_values, check_around, check_literals, is_readable
 
-Letters: TypeAlias = "npt.NDArray[np.uint8]"
-_NEWLINE, _BLANK, _NOT_ASCII = 10, 32, 128
+_NEWLINE, _BLANK = 10, 32
 MOST_BYTES = 16 << 20
 """Of lines that are read together: Spark's parser takes no text of more than 20,000,000 characters."""
 
@@ -97,12 +95,7 @@ def _is_simple(letters: Letters, newlines: int) -> bool:
         return False
     if np.count_nonzero(letters < _BLANK) != newlines:
         return False
-    if letters.max() < _NOT_ASCII:
-        return True
-    try:
-        return "\ufeff" not in letters.tobytes().decode()
-    except UnicodeDecodeError:
-        return False
+    return is_plain_text(letters)
 
 
 def _count(letters: Letters, letter: str) -> int:
@@ -117,17 +110,7 @@ def _pieces(letters: Letters, rows: int, shape: Shape, separator: str) -> list[p
     """
     if separator != QUOTE and _count(letters, QUOTE) != rows * shape.quotes:
         raise UncertainError  # when all of them belong to the shape, none is inside a text
-    names = [str(number) for number in range(len(shape.parts))]
-    reading = arrow_csv.ReadOptions(use_threads=False, column_names=names, block_size=len(letters) + 1)
     splitting = arrow_csv.ParseOptions(
         delimiter=separator, quote_char=False, double_quote=False, escape_char=False, ignore_empty_lines=False
     )
-    texts = dict.fromkeys(names, pa.string())
-    keeping = arrow_csv.ConvertOptions(column_types=texts, strings_can_be_null=False, check_utf8=False)
-    try:
-        table = arrow_csv.read_csv(pa.BufferReader(pa.py_buffer(letters)), reading, splitting, keeping)
-    except pa.ArrowInvalid as error:
-        raise UncertainError from error
-    if table.num_rows != rows:
-        raise UncertainError
-    return [column.chunk(0) if column.num_chunks == 1 else column.combine_chunks() for column in table.columns]
+    return separated(letters, rows, len(shape.parts), splitting)
