@@ -50,8 +50,7 @@ class SettingValues(TypedDict, total=False):
     tier: str
     """Where partials are: "auto", "driver" or "cluster"."""
     lane: str
-    """How partials are made of rows: "spark" by Spark SQL, "auto" without it where that is known to be the same:
-    "spark"."""
+    """How partials are made of rows: by Spark SQL always ("spark"), or without it where that gives the same: "auto"."""
     driver_bytes: int
     """Bytes of partials that the driver holds with tier "auto": 1 GiB."""
     key_groups: int
