@@ -56,8 +56,8 @@ def costs(row: float = 3e-4, noise: float = 0.02) -> dict[Phase, PhaseCost]:
     return {
         Phase.PLAN: PhaseCost(0.06, 0.0, noise),
         Phase.LAUNCH: PhaseCost(0.01, 0.003, noise),
-        Phase.MAP: PhaseCost(0.02, row, noise),
-        Phase.EXCHANGE: PhaseCost(0.02, 0.0, noise),
+        Phase.MAP: PhaseCost(0.02, row, noise, 1.0),
+        Phase.EXCHANGE: PhaseCost(0.02, 0.0, noise, 1.0),
         Phase.COLLECT: PhaseCost(0.01, 0.0, noise),
         Phase.COMMIT: PhaseCost(0.01),
         Phase.CONSOLIDATE: PhaseCost(0.005),
@@ -266,11 +266,14 @@ class World:
         number = self.state.cut
         self.read += 1
         asked = self.asked and (STREAM in self.watch.closely or self.read % 8 == 1)
+        plan, launch = self._drawn(one[Phase.PLAN], 0), self._drawn(one[Phase.LAUNCH], tasks + behind)
+        map_, map_ran = self._stage(one[Phase.MAP], tasks, rows / tasks, cores)
+        exchange, exchange_ran = self._stage(one[Phase.EXCHANGE], behind, 0, cores)
         took = {
-            Phase.PLAN: self._drawn(one[Phase.PLAN], 0),
-            Phase.LAUNCH: self._drawn(one[Phase.LAUNCH], tasks + behind),
-            Phase.MAP: self._stage(one[Phase.MAP], tasks, rows / tasks, cores),
-            Phase.EXCHANGE: self._stage(one[Phase.EXCHANGE], behind, 0, cores),
+            Phase.PLAN: plan,
+            Phase.LAUNCH: launch,
+            Phase.MAP: map_,
+            Phase.EXCHANGE: exchange,
             Phase.COLLECT: self._drawn(one[Phase.COLLECT], 0),
         }
         job, commit = sum(took.values()), one[Phase.COMMIT].fixed
@@ -283,9 +286,8 @@ class World:
         stages: tuple[StageTasks, ...] = ()
         if asked:
             seconds |= took if behind else {phase: each for phase, each in took.items() if phase is not Phase.EXCHANGE}
-            map_, exchange = took[Phase.MAP], took[Phase.EXCHANGE]
-            stages = (StageTasks(tasks, map_, 0.0, map_, one[Phase.MAP].mean(rows / tasks) * tasks, rows),)
-            stages += (StageTasks(behind, exchange, 0.0, exchange, 0.0),) if behind else ()
+            stages = (StageTasks(tasks, map_, 0.0, map_ran, one[Phase.MAP].mean(rows / tasks) * tasks, rows),)
+            stages += (StageTasks(behind, exchange, 0.0, exchange_ran, 0.0),) if behind else ()
         cut = CutPhases(
             STREAM,
             number,
@@ -309,12 +311,12 @@ class World:
     def _noisy(self, mean: float, scv: float) -> float:
         return self.chance.gammavariate(1 / scv, mean * scv) if mean > 0 and scv > 0 else mean
 
-    def _stage(self, cost: PhaseCost, tasks: int, units: float, cores: int) -> float:
-        """Return how long tasks take on the cores, each on the one that is free first."""
-        free = [0.0] * cores
-        for _ in range(tasks):
-            heapq.heappush(free, heapq.heappop(free) + self._noisy(cost.mean(units), cost.scv))
-        return max(free) if tasks else 0.0
+    def _stage(self, cost: PhaseCost, tasks: int, units: float, cores: int) -> tuple[float, float]:
+        """Return how long tasks take on the cores, each on the one that is free first; and all of them together."""
+        free, took = [0.0] * cores, [self._noisy(cost.mean(units), cost.scv) for _ in range(tasks)]
+        for each in took:
+            heapq.heappush(free, heapq.heappop(free) + each)
+        return max(free), sum(took)
 
     def late(self, since: float) -> list[float]:
         """Return when results were there that were beyond the limit, from a second on; and the end if some are due."""

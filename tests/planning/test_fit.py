@@ -208,3 +208,18 @@ def test_what_cuts_vary_together_is_not_without_bounds_the_spread_of_their_tasks
         patched.setattr("transom.planning.fit.SPREAD", math.inf)
         assert _of_tasks(seconds, rows, tasks, 8, 0.0, 0.0).scv < 200
     assert _of_tasks(seconds, rows, tasks, 8, 0.0, 0.0).scv <= SPREAD
+
+
+def test_for_how_long_executors_say_that_tasks_ran_is_known_beside_the_clock() -> None:
+    known = stream(scv=0.0)
+
+    def ran(rows: int, tasks: int) -> CutPhases:
+        cut = seen(known, rows, tasks)
+        work = Cutting(known, StreamTuning(0, None, -(-rows // tasks), CORES), CORES, CORES).of(rows).work
+        shares = zip(cut.stages, ((Phase.MAP, 0.9), (Phase.EXCHANGE, 0.7)), strict=False)
+        return replace(cut, stages=tuple(replace(stage, run=share * work(phase)) for stage, (phase, share) in shares))
+
+    found = fit("s", [ran(rows, tasks) for _ in range(2) for rows in SIZES for tasks in (1, CORES)], CORES, Nature())
+    assert found.cost(Phase.MAP).ran == pytest.approx(0.9, rel=0.05)
+    assert found.cost(Phase.EXCHANGE).ran == pytest.approx(0.7, rel=0.05)
+    assert found.cost(Phase.PLAN).ran == 0.0

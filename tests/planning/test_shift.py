@@ -10,32 +10,47 @@ from transom.model.phases import OF_A_JOB, CutPhases, Phase, StageTasks
 from transom.model.tuning import StreamTuning
 from transom.planning.cuts import Cutting
 from transom.planning.fit import LEAST
+from transom.planning.phases import TASKS
 from transom.planning.profile import PhaseCost, StreamProfile
 from transom.planning.shift import Change, Shift
 
 CORES = 2
 NOISE = 0.02
+RAN = 0.9
+"""Seconds for which tasks run in executors, for each of the clock."""
 
 
 def costs(row: float = 3e-4, plan: float = 0.06, exchange: float = 0.02, noise: float = NOISE) -> StreamProfile:
     found = {
         Phase.PLAN: PhaseCost(plan, 0.0, noise),
         Phase.LAUNCH: PhaseCost(0.01, 0.003, noise),
-        Phase.MAP: PhaseCost(0.02, row, noise),
-        Phase.EXCHANGE: PhaseCost(exchange, 0.0, noise),
+        Phase.MAP: PhaseCost(0.02, row, noise, RAN),
+        Phase.EXCHANGE: PhaseCost(exchange, 0.0, noise, RAN),
         Phase.COLLECT: PhaseCost(0.01, 0.0, noise),
         Phase.COMMIT: PhaseCost(0.01),
     }
     return StreamProfile(found)
 
 
-def cut(number: int, known: StreamProfile, tuning: StreamTuning, rows: int, asked: bool, times: float = 1.0):
-    """Return a cut that takes so many times what a profile says."""
-    of = Cutting(known, tuning, CORES, CORES).of(rows)
+def cut(
+    number: int,
+    known: StreamProfile,
+    tuning: StreamTuning,
+    rows: int,
+    asked: bool,
+    times: float = 1.0,
+    cores: float = CORES,
+) -> CutPhases:
+    """Return a cut that takes so many times what a profile says with so many cores."""
+    of = Cutting(known, tuning, CORES, cores).of(rows)
     seconds = {phase: times * of.mean(phase) for phase in OF_A_JOB}
-    stages = (StageTasks(of.tasks, 1.0, 0.0, 1.0, 1.0, rows),) if asked else ()
+    ran = {phase: times * RAN * of.work(phase) for phase in TASKS}
+    stages = (StageTasks(of.tasks, seconds[Phase.MAP], 0.0, ran[Phase.MAP], 1.0, rows),)
+    if of.behind:
+        stages += (StageTasks(of.behind, seconds[Phase.EXCHANGE], 0.0, ran[Phase.EXCHANGE], 1.0),)
     seen = {**(seconds if asked else {}), Phase.COMMIT: times * of.mean(Phase.COMMIT)}
-    return CutPhases("s", number, rows, seen, sum(seconds.values()), of.tasks if asked else None, stages=stages)
+    tasks = of.tasks if asked else None
+    return CutPhases("s", number, rows, seen, sum(seconds.values()), tasks, stages=stages if asked else ())
 
 
 class Watched:
@@ -46,10 +61,10 @@ class Watched:
         self.shift = Shift(known, self.tuning, CORES, CORES, 2_000.0)
         self.number, self.asked = 0, asked
 
-    def see(self, now: StreamProfile, rows: int = 600, times: float = 1.0) -> Change | None:
+    def see(self, now: StreamProfile, rows: int = 600, times: float = 1.0, cores: float = CORES) -> Change | None:
         self.number += 1
         asked = self.asked and (self.shift.asks or self.number % 8 == 1)
-        self.shift.take(cut(self.number, now, self.tuning, rows, asked, times))
+        self.shift.take(cut(self.number, now, self.tuning, rows, asked, times, cores))
         return self.shift.found()
 
     def until_found(self, now: StreamProfile, most: int, rows: int = 600) -> Change:
@@ -116,11 +131,39 @@ def test_a_phase_that_takes_no_time_any_more_is_mended() -> None:
     phases = (Phase.PLAN, Phase.MAP, Phase.LAUNCH)
     for number in range(12):
         took = {phase: 0.05 if phase is phases[number % 3] else 0.0 for phase in OF_A_JOB}
-        shift.take(CutPhases("s", number, 600, {**took, Phase.COMMIT: 0.0}, 0.05, 1, (StageTasks(1, 1, 0, 1, 1),)))
+        stages = (StageTasks(1, 1, 0, took[Phase.MAP], 1),)
+        shift.take(CutPhases("s", number, 600, {**took, Phase.COMMIT: 0.0}, 0.05, 1, stages))
         if change := shift.found():
             break
     assert change is not None
     assert Cutting(change.profile, StreamTuning(), CORES, CORES).seconds(600) == pytest.approx(0.05, rel=0.15)
+
+
+@pytest.mark.parametrize("cores", [1, 1.4])
+def test_cores_that_are_missing_are_no_cost_of_rows_while_they_are_nor_when_they_are_back(cores: float) -> None:
+    watched = Watched(costs(), StreamTuning(rows_per_task=100))
+    for _ in range(3):
+        assert not any(watched.see(costs(), cores=cores) for _ in range(20))
+        assert not watched.shift.asks
+        assert not any(watched.see(costs()) for _ in range(20))
+    assert not watched.shift.asks
+
+
+def test_a_row_that_costs_something_else_is_found_while_cores_are_missing() -> None:
+    watched = Watched(costs(), StreamTuning(rows_per_task=100))
+    assert not any(watched.see(costs(), cores=1) for _ in range(20))
+    change = next(found for _ in range(8) if (found := watched.see(costs(6e-4), cores=1)))
+    assert change.profile.cost(Phase.MAP).each == pytest.approx(6e-4, rel=0.25)
+    assert change.profile.cost(Phase.EXCHANGE) == costs().cost(Phase.EXCHANGE)
+    watched.shift = watched.shift.after(change)
+    assert not any(watched.see(costs(6e-4), cores=1) for _ in range(20))
+
+
+def test_a_fixed_part_is_found_while_cores_are_missing() -> None:
+    watched = Watched(costs(), StreamTuning(rows_per_task=100))
+    change = next(found for _ in range(8) if (found := watched.see(costs(plan=0.5), cores=1)))
+    assert change.profile.cost(Phase.PLAN).fixed == pytest.approx(0.5)
+    assert change.profile.cost(Phase.MAP) == costs().cost(Phase.MAP)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.02, 0.1, 0.3])

@@ -130,18 +130,20 @@ def _costs(
     # A row comes at any moment between two looks.
     costs = {**before, Phase.LOOK: PhaseCost(nature.look / 2, 0.0, 1 / 3)}
     for phase in (*CUT, Phase.CLOSE, Phase.CONSOLIDATE, Phase.DELIVER):
-        points = [measured(cut, phase) for cut in (read if phase in CUT else cuts) if phase in cut.seconds]
+        some = [cut for cut in (read if phase in CUT else cuts) if phase in cut.seconds]
         if phase is Phase.EXCHANGE:
-            points = [point for point in points if point[2]]
-        if points:
-            seconds, of, tasks = np.array(points, dtype=float).T
+            some = [cut for cut in some if _behind(cut)]
+        if some:
+            seconds, of, tasks = np.array([measured(cut, phase) for cut in some], dtype=float).T
             believed = before.get(phase, PhaseCost()).each
             least = _processor(read) if phase is Phase.MAP else 0.0
-            costs[phase] = (
-                _of_tasks(seconds, of, tasks, cores, believed, least)
-                if phase in TASKS
-                else _line(seconds, of, believed)
-            )
+            if phase in TASKS:
+                cost = _of_tasks(seconds, of, tasks, cores, believed, least)
+                work = cost.fixed * tasks + cost.each * of
+                said = np.array([ran(cut, phase) for cut in some])
+                costs[phase] = replace(cost, ran=float(median(said / np.maximum(work, 1e-9))))
+            else:
+                costs[phase] = _line(seconds, of, believed)
     return costs
 
 
@@ -257,6 +259,12 @@ def _parts(cuts: Sequence[CutPhases], cores: int, before: int) -> int:
 def _tasks(cut: CutPhases) -> int:
     """Return the tasks that read the rows of a cut; 1 where Spark was not asked."""
     return max(1, cut.tasks or 1)
+
+
+def ran(cut: CutPhases, phase: Phase) -> float:
+    """Return the seconds for which executors say that the tasks of a phase ran, together."""
+    reading = [not number or bool(stage.rows) or stage.in_workers for number, stage in enumerate(cut.stages)]
+    return sum(stage.run for stage, reads in zip(cut.stages, reading, strict=True) if reads is (phase is Phase.MAP))
 
 
 def _behind(cut: CutPhases) -> int:

@@ -48,6 +48,8 @@ class PhaseCost:
     """Seconds for each unit: row, task, row of partials, or row of results; see `phases.UNITS`."""
     scv: float = 0.0
     """Variance over the squared mean of what single ones take."""
+    ran: float = 0.0
+    """Seconds for which executors say that a task ran, for each second that it costs; 0 where none runs, or unknown."""
 
     def __post_init__(self) -> None:
         for one in fields(self):

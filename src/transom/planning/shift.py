@@ -4,6 +4,9 @@ The time of a cut's job and commit is known of every cut, its phases only of tho
 time is compared with what a profile says of a cut with these rows, and two cumulative sums (Page 1954) of the logarithm
 of the ratio, less what is allowed, tell when it is too long or too short, and since when. How much of it is which phase
 say the cuts since then of which the phases are known; while there is doubt, Spark should be asked about each.
+
+Tasks that wait for a core make a cut longer and cost nothing more. So what they cost is told by the seconds for which
+executors say that they ran, not by the clock; a time that these do not explain is of the cores that the cuts had.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from statistics import median
 from transom.model.phases import CutPhases, Phase
 from transom.model.tuning import StreamTuning
 from transom.planning.cuts import AT_ONCE, Cutting
-from transom.planning.fit import LEAST
+from transom.planning.fit import LEAST, ran
 from transom.planning.moments import Moments
 from transom.planning.phases import CUT, TASKS
 from transom.planning.profile import PhaseCost, StreamProfile
@@ -84,11 +87,17 @@ class Shift:
         self._cutting = Cutting(profile, *self._place)
         self._cores, self._learning = cores, learning
         self._seen: deque[_Seen] = deque(maxlen=KEPT)
+        self._scv: float | None = None
+        self._usual = 0.0
+        """Logarithm of what cuts take over what was expected, as far as it is known to be no matter of costs."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._seen.clear()
         self._sums = [0.0, 0.0]
         """How much too long cuts are, and how much too short."""
         self._counts = [0, 0]
         """Cuts since these were nothing."""
-        self._scv: float | None = None
 
     def take(self, cut: CutPhases) -> None:
         """Take in a cut; it counts if it had a job."""
@@ -101,7 +110,7 @@ class Shift:
             self._scv = time.variance / time.mean**2
         self._learning -= bool(cut.stages)
         off = math.log(took / expected) + self._scv / 2  # the mean of logarithms is so much less
-        off = min(WILD, max(-WILD, off))
+        off = min(WILD, max(-WILD, off - self._usual))
         self._seen.append(_Seen(cut, off))
         for side, more in enumerate((off, -off)):
             self._sums[side] = max(0.0, self._sums[side] + more - ALLOWED)
@@ -128,13 +137,21 @@ class Shift:
         asked = [cut for cut in cuts if cut.stages]
         if len(asked) < ASKED and self._sums[side] < 2 * self._enough:
             return None
-        costs = dict(self.profile.costs)
+        costs, ran_for = dict(self.profile.costs), list[Phase]()
         if len(asked) >= ASKED:
-            costs |= {phase: self._mended(phase, asked) for phase in CUT}
+            ran_for = [phase for phase in TASKS if all(self._is_known(phase, cut) for cut in asked)]
+            costs |= {phase: self._mended(phase, asked, phase in ran_for) for phase in CUT}
         # What no phase explains, as none is known or as cuts have other tasks than the model says, is shared by all.
-        left = self._ratio(cuts, costs)
+        left = self._left(asked if ran_for else cuts, costs, ran_for)
         if abs(math.log(left)) > OFF:
             costs |= {phase: _times(costs[phase], left) for phase in CUT if phase in costs}
+        mended = self._with(costs)
+        explained = math.log(median(mended.seconds(cut.rows) / self._cutting.seconds(cut.rows) for cut in cuts))
+        if (explained if side == 0 else -explained) < OFF:  # it is not the costs that are others, but the cores
+            usual = self._usual + median(each.off for each in since)
+            self._usual = usual if abs(usual) >= OFF else 0.0
+            self._begin()
+            return None
         return Change(min(cut.number for cut in cuts), self._ratio(cuts), replace(self.profile, costs=costs))
 
     def after(self, change: Change) -> Shift:
@@ -145,14 +162,44 @@ class Shift:
         """Return the same comparison without the cuts that were taken in."""
         return Shift(self.profile, *self._place, learning=self._learning)
 
-    def _ratio(self, cuts: Sequence[CutPhases], costs: Mapping[Phase, PhaseCost] | None = None) -> float:
-        """Return what cuts took over what they should take by some costs; by those of the profile if None."""
-        cutting = self._cutting if costs is None else Cutting(replace(self.profile, costs=costs), *self._place)
-        return median(_took(cut) / cutting.seconds(cut.rows) for cut in cuts)
+    def _with(self, costs: Mapping[Phase, PhaseCost]) -> Cutting:
+        return Cutting(replace(self.profile, costs=costs), *self._place)
 
-    def _mended(self, phase: Phase, cuts: Sequence[CutPhases]) -> PhaseCost:
-        """Return what a phase costs by some cuts: so many times what it did; or more, where it was nearly nothing."""
+    def _ratio(self, cuts: Sequence[CutPhases]) -> float:
+        """Return what cuts took over what they should take."""
+        return median(_took(cut) / self._cutting.seconds(cut.rows) for cut in cuts)
+
+    def _left(self, cuts: Sequence[CutPhases], costs: Mapping[Phase, PhaseCost], ran_for: Sequence[Phase]) -> float:
+        """Return what cuts took over what they should take by some costs.
+
+        Args:
+            cuts: They.
+            costs: Of the phases.
+            ran_for: The phases of which it is known for how long tasks ran; they count as if these had their cores.
+        """
+        cutting, taken = self._with(costs), list[float]()
+        for cut in cuts:
+            waited = sum(cut.seconds[phase] - cutting.of(cut.rows).mean(phase) for phase in ran_for)
+            taken.append(max(SHORT, _took(cut) - waited) / cutting.seconds(cut.rows))
+        return median(taken)
+
+    def _is_known(self, phase: Phase, cut: CutPhases) -> bool:
+        """Tell whether it is known for how long the tasks of a phase ran, and for how long they should."""
+        expected = self._cutting.of(cut.rows).mean(phase) > SHORT
+        return expected and phase in cut.seconds and self.profile.cost(phase).ran > 0 and ran(cut, phase) > 0
+
+    def _mended(self, phase: Phase, cuts: Sequence[CutPhases], as_ran: bool) -> PhaseCost:
+        """Return what a phase costs by some cuts: so many times what it did; or more, where it was nearly nothing.
+
+        Args:
+            phase: The phase.
+            cuts: They.
+            as_ran: Whether it is told by how long tasks ran, not by the clock.
+        """
         cost, whole = self.profile.cost(phase), [self._cutting.of(cut.rows) for cut in cuts]
+        if as_ran:
+            times = median(ran(cut, phase) / of.work(phase) for cut, of in zip(cuts, whole, strict=True)) / cost.ran
+            return cost if abs(times - 1) <= KNOWN else _times(cost, times)
         took = median(cut.seconds.get(phase, 0.0) for cut in cuts)
         expected = median(cut.mean(phase) for cut in whole)
         if abs(took - expected) <= max(SHORT, KNOWN * expected):

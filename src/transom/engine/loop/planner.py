@@ -90,26 +90,12 @@ def decide(
         if executors != fleet.asked:
             machine = replace(machine, cores=executors * fleet.cores)
     search = Search(profile, machine, settable)
-    here, there = search.with_settings(goal, now), _best(search, goal)
+    here, there = search.with_settings(goal, now), search.best(goal)
     better = pays(here.ratio, there.ratio)
     choice = there if better else here
     more_or_less = fleet is not None and executors != fleet.asked
     chosen = replace(choice, tuning=replace(choice.tuning, executors=executors))
     return Decision(chosen, better or more_or_less, machine.cores)
-
-
-def _best(search: Search, goal: Goal) -> Choice:
-    """Return the settings that are best with any tasks, with tasks of `LEAST_TASK` rows at least.
-
-    A search that sees this bound finds better ones where rows cost much, by up to a quarter of the latency. It is not
-    used: it also follows what is taken for a change of costs when cores are missing for some seconds.
-    """
-    free = Search(search.profile, search.machine, replace(search.settable, least_task=1)).best(goal).tuning
-    streams = {
-        name: replace(each, rows_per_task=max(LEAST_TASK, each.rows_per_task or LEAST_TASK))
-        for name, each in free.streams.items()
-    }
-    return search.with_settings(goal, replace(free, streams=streams))
 
 
 def _settable(now: Tuning, said: Tuning, given: Collection[str], poll: Micros) -> Settable:
