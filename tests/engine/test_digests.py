@@ -17,6 +17,7 @@ from transom.engine.control.digests import Digests
 from transom.engine.streams.cuts import JobOptions
 from transom.engine.streams.feed import OUTSIDE
 from transom.model.phases import Phase
+from transom.planning.digest import HALF
 from transom.planning.fit import Nature
 from transom.planning.profile import Equipment, StreamProfile
 from transom.windows.components import Arrangement
@@ -68,6 +69,16 @@ def test_another_arrangement_or_tier_is_learned_anew_and_the_old_one_is_remember
     assert "0 cuts were measured" in known.known().unknown["s"]
     one.options = JobOptions()
     assert known.known().profile == before
+
+
+def test_what_counts_no_more_is_forgotten_when_queries_come_and_go() -> None:
+    one, now = running(), [0]
+    known = Digests({one.name: one}, 50_000, lambda: now[0])  # type: ignore[dict-item]
+    for number, cut in enumerate(cuts_of(stream())):
+        one.state.queries = {f"q{number}": None}
+        known.take(replace(cut, number=number + 1))
+        one.state.cut, now[0] = number + 1, now[0] + 100 * HALF
+    assert len(known._digests) <= 2
 
 
 def test_a_restart_begins_with_what_was_known() -> None:

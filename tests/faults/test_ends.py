@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import sys
 import threading
 from types import SimpleNamespace
@@ -229,6 +230,18 @@ def test_there_may_be_more_threads_later():
     done = [threads.submit(met.wait, 10) for _ in range(2)]
     assert sorted(future.result(20) for future in done) == [0, 1]
     assert threads.close(10)
+
+
+def test_the_end_does_not_wait_for_work_that_a_thread_takes_first():
+    threads, ended = Threads(1, "test"), threading.Event()
+
+    class Overtaken(queue.SimpleQueue):
+        def empty(self):
+            return False  # as it was when it was looked at
+
+    threads._work = Overtaken()
+    threading.Thread(target=lambda: threads.close(10) and ended.set(), daemon=True).start()
+    assert ended.wait(60)
 
 
 def test_threads_that_hang_are_not_waited_for():

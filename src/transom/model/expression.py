@@ -20,7 +20,7 @@ _ARGUMENT = re.compile(r"columnnodeexpression\(UnresolvedAttribute\(List\(([^()]
 _PARAMETERS = re.compile(r"\b([a-z]_\d+)\b(?=[^()]*\)? -> )")
 
 _columns: dict[str, list[weakref.ref[Any]]] = {}
-"""Columns that expressions were made of, by text."""
+"""Columns that expressions were made of and that are still there, by text."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +90,17 @@ def _one_of(text: str, column: Any) -> Any:
         other = reference()
         if other is not None and _same(other, column):
             return other
-    _columns[text] = [*known, weakref.ref(column)]
+    _columns[text] = [*known, weakref.ref(column, lambda _: _forget(text))]
     return column
+
+
+def _forget(text: str) -> None:
+    """Forget the Columns of a text that are gone: an application may ask with ever new ones."""
+    left = [reference for reference in _columns.get(text, ()) if reference() is not None]
+    if left:
+        _columns[text] = left
+    else:
+        _columns.pop(text, None)
 
 
 def _same(one: Any, other: Any) -> bool:

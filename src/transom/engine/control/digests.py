@@ -63,8 +63,14 @@ class Digests:
         way = way_of(stream)
         if self._ways.setdefault(cut.stream, way) != way:
             self._ways[cut.stream], self._since[cut.stream] = way, stream.state.cut
+            self._forget()
         if cut.number > self._since.get(cut.stream, -1):
             self._digests[cut.stream, way].take(cut, self._now())
+
+    def _forget(self) -> None:
+        """Forget ways in which nothing was computed for so long that nothing counts: queries come and go for ever."""
+        for where in [where for where, digest in self._digests.items() if not digest.cuts(self._now())]:
+            del self._digests[where]
 
     def changed(self, name: str, profile: StreamProfile, since: int) -> None:
         """Let what is known of a stream begin anew: its costs have changed.

@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -70,10 +71,10 @@ class Threads:
         Args:
             longest: Seconds to wait.
         """
-        while not self._work.empty():
-            item = self._work.get()
-            if item is not None:
-                item[0].cancel()
+        with suppress(queue.Empty):
+            while True:  # a thread may take the last one at any moment, so that whether there is one says nothing
+                if (item := self._work.get_nowait()) is not None:
+                    item[0].cancel()
         for _ in self._threads:
             self._work.put(None)
         done = True
