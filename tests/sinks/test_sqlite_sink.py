@@ -112,6 +112,35 @@ def test_queries_share_a_database_but_no_table(tmp_path):
             third.claim(Claim(Owner("c1", "third", "/checkpoint")))
 
 
+def test_names_that_sqlite_takes_for_one_are_one_table(tmp_path):
+    path = tmp_path / "r.db"
+    with closing(opened(path, "fares")) as sink, closing(sqlite(path)) as other:
+        other.open("Fares")
+        with pytest.raises(SinkError, match="belongs to the query 'fares'"):
+            other.claim(Claim(Owner("c1", "Fares", "/checkpoint")))
+        sink.write(results(1, (0, "a", 1.0, 0), query="fares"))
+    with closing(opened(path, "fares", "FARES")) as sink:
+        sink.write(results(1, (0, "a", 1.0, 0), query="fares"))
+        sink.write(results(2, (0, "b", 2.0, 0), query="fares"))
+    assert held(path, "fares") == [("a", 1.0, 0), ("b", 2.0, 0)]
+
+
+def test_a_commit_that_readers_hold_up_is_tried_again(tmp_path):
+    """Without a write-ahead log, as on file systems that have none."""
+    path = tmp_path / "r.db"
+    with closing(opened(path)) as sink, closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        sink._database.execute("PRAGMA journal_mode = DELETE")
+        sink._database.execute("PRAGMA busy_timeout = 0")
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM sqlite_master").fetchall()
+        for _ in range(2):
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                sink.write(results(1, (0, "a", 1.0, 0)))
+        reader.execute("COMMIT")
+        sink.write(results(1, (0, "a", 1.0, 0)))
+    assert held(path) == [("a", 1.0, 0)]
+
+
 def test_results_that_are_not_of_the_checkpoint_as_it_is_are_refused(tmp_path):
     sink = opened(tmp_path / "r.db")
     sink.write(results(5, (0, "a", 1.0, 0)))

@@ -26,6 +26,8 @@ from transom.storage.durable import make_directory
 
 _BOOKS = "transom_results"
 """Table that says which query of which checkpoint writes which table, and up to which cut."""
+_HERE = "result_table = ? COLLATE NOCASE"
+"""Its row of a table: SQLite takes names for the same that differ in small and capital letters only."""
 
 
 def sqlite(path: str | os.PathLike[str], table: str | None = None) -> SqliteSink:
@@ -91,8 +93,9 @@ class SqliteSink:
             assert self._database is not None, "open() comes first"
             with self._transaction() as database:
                 _keep_books(database)
-                find = f"SELECT query, cut, checkpoint, path FROM {_BOOKS} WHERE result_table = ?"
-                query, cut, checkpoint, path = database.execute(find, (self._table,)).fetchone() or (None, -1, None, "")
+                find = f"SELECT query, cut, checkpoint, path FROM {_BOOKS} WHERE {_HERE} ORDER BY query IS ?"
+                row = database.execute(find, (self._table, claim.query)).fetchone()  # that of another query, if any
+                query, cut, checkpoint, path = row or (None, -1, None, "")
                 holder = None
                 if checkpoint is not None or query not in (None, claim.query):
                     holder = Owner(checkpoint or claim.owner.checkpoint, str(query), str(path))
@@ -102,7 +105,7 @@ class SqliteSink:
                     database.execute(
                         f"INSERT OR IGNORE INTO {_BOOKS} (result_table, query, cut) VALUES (?, ?, -1)", new
                     )
-                    database.execute(f"UPDATE {_BOOKS} SET checkpoint = ?, path = ? WHERE result_table = ?", mark)
+                    database.execute(f"UPDATE {_BOOKS} SET checkpoint = ?, path = ? WHERE {_HERE}", mark)
             # While others look into the file it cannot be done, without waiting; it is for speed, and stays once done.
             with suppress(sqlite3.OperationalError):
                 self._database.execute("PRAGMA journal_mode = WAL")
@@ -140,23 +143,25 @@ class SqliteSink:
             marks = ", ".join("?" * len(names))
             into = f"{table} ({', '.join(map(_quoted, names))})"
             database.executemany(f"INSERT INTO {into} VALUES ({marks})", rows)
-            database.execute(f"UPDATE {_BOOKS} SET cut = ? WHERE result_table = ?", (results.cut, self._table))
+            database.execute(f"UPDATE {_BOOKS} SET cut = ? WHERE {_HERE}", (results.cut, self._table))
 
     def _last_cut(self) -> int:
         assert self._database is not None, "open() comes first"
-        found = self._database.execute(f"SELECT cut FROM {_BOOKS} WHERE result_table = ?", (self._table,)).fetchone()
+        found = self._database.execute(f"SELECT cut FROM {_BOOKS} WHERE {_HERE}", (self._table,)).fetchone()
         return -1 if found is None else int(found[0])
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         assert self._database is not None, "open() comes first"
-        self._database.execute("BEGIN IMMEDIATE")
+        database = self._database
+        database.execute("BEGIN IMMEDIATE")
         try:
-            yield self._database
+            yield database
+            database.execute("COMMIT")
         except BaseException:
-            self._database.execute("ROLLBACK")
+            if database.in_transaction:  # a full disk ends it, and a commit that waits for readers in vain does not
+                database.execute("ROLLBACK")
             raise
-        self._database.execute("COMMIT")
 
     def close(self) -> None:
         """Close the database."""
@@ -175,7 +180,8 @@ def _keep_books(database: sqlite3.Connection) -> None:
 
 
 def _has_table(database: sqlite3.Connection, name: str) -> bool:
-    return database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None
+    find = "SELECT 1 FROM sqlite_master WHERE name = ? COLLATE NOCASE"
+    return database.execute(find, (name,)).fetchone() is not None
 
 
 def _quoted(name: str) -> str:

@@ -189,10 +189,11 @@ class Ledger:
 
 
 def is_fenced(error: BaseException, producer: Any) -> bool:
-    """Tell whether a producer failed because another one of the same transactions has begun."""
+    """Tell whether a producer, if there is one, failed because another one of the same transactions has begun."""
     from confluent_kafka import KafkaException
 
-    if _name(error) == "_FATAL":  # it says that something came before, not what; whatever is asked next says that
+    if _name(error) == "_FATAL" and producer is not None:
+        # It says that something came before, not what; whatever is asked next says that.
         try:
             producer.begin_transaction()
         except KafkaException as reason:
