@@ -113,7 +113,9 @@ class Queries:
             addition = Addition(stream.name, stream._rows, made, outlets)
             for sink in sinks:
                 self.opened.add(sink)
-        return self.requests.ask(ChangeRequest(change, addition))
+            # A run that ends meanwhile refuses it after this: the next one, which has the query, would take it as one
+            # of two with its name.
+            return self.requests.ask(ChangeRequest(change, addition))
 
     def _add_sinks(self, name: str, sinks: Sequence[Sink]) -> None:
         with self._lock:

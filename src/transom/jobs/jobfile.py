@@ -9,7 +9,7 @@ import tomllib
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transom.errors import JobFileError
 from transom.jobs.keys import Keys, Table, standing_in
@@ -17,9 +17,6 @@ from transom.jobs.kinds import ANY, SOURCES, Types, kinds
 from transom.jobs.queries import QuerySpec, parse_query
 from transom.jobs.rows import KINDS, parse_rows
 from transom.jobs.rowspec import RowsSpec
-
-if TYPE_CHECKING:
-    pass
 
 _JOB = ("checkpoint", "name", "settings", "source", *KINDS, "query")
 _WATERMARK = ("watermark", "idle_after", "max_ahead", "close_on_idle", "absent_after", "from_source")
