@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -173,6 +174,18 @@ def test_a_table_of_the_users_own(postgres, postgres_table):
     made.write(results(1, {"Soho": 1}, revision=0))
     made.close()
     assert ask(postgres, f"SELECT n, more FROM {postgres_table}") == [(1, None)]
+
+
+def test_a_table_is_of_one_query_whatever_it_is_called(postgres, sink, postgres_table):
+    opened(sink, 1, Claim(OWNER, is_new=True, epoch=1))
+    whole = tm.sinks.postgres(postgres.dsn, f"public.{postgres_table}", create=True)
+    with pytest.raises(SinkError, match="belongs to the query 'fares'"):
+        opened(whole, 1, Claim(replace(OWNER, query="other"), is_new=True, epoch=1))
+    sink.write(results(1, {"Soho": 1}))
+    opened(whole, 2, Claim(OWNER, epoch=2)).write(results(1, {"Soho": 1}))
+    whole.write(results(2, {"Soho": 2}, window=1))
+    whole.close()
+    assert ask(postgres, f"SELECT n FROM {postgres_table} ORDER BY n") == [(1,), (2,)]
 
 
 def test_rows_of_unknown_origin_are_left_alone(postgres, postgres_table):

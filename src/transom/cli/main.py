@@ -138,7 +138,7 @@ def site(
     packages: Packages = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a site of a job that several sites run together: partials travel, and one exact answer comes of them.
+    """Run a site of a job that several sites run together: each sends partial aggregates, of which come exact results.
 
     Example: [bold]transom site north.toml south.toml home.toml --once --close-all[/bold]
     """
@@ -162,7 +162,7 @@ def coordinate(
     insecure: Annotated[bool, typer.Option("--insecure", help="Without TLS, on this machine only.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show links and the last plan, then end.")] = False,
 ) -> None:
-    """Plan for sites which way their partials travel, and how often, from what they report.
+    """Plan for sites which way their partial aggregates travel, and how often, from what they report.
 
     Example: [bold]transom coordinate topology.toml --insecure[/bold]
     """

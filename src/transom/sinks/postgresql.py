@@ -58,7 +58,8 @@ class PostgresSink:
             ) from None
         self._secrets = [text for name in _SECRETS if (text := str(parts.get(name) or ""))]
         self._dsn = conninfo.make_conninfo("", **{"connect_timeout": _CONNECT_SECONDS, **parts})
-        self._table = table
+        self._table = self._noted = table
+        """And the name that the books have of it, which may lack the schema or have it."""
         self._create = create
         host, database = str(parts.get("host") or "localhost"), str(parts.get("dbname") or parts.get("user") or "")
         self._place = f"{host}:{parts.get('port') or 5432}/{database}"
@@ -106,8 +107,13 @@ class PostgresSink:
                     "checkpoint text NOT NULL, path text NOT NULL, epoch bigint NOT NULL, cut bigint NOT NULL)"
                 )
             )
-            find = "SELECT query, checkpoint, path, epoch, cut FROM {books} WHERE result_table = %s"
-            row = connection.execute(self._sql(find), (self._table,)).fetchone()
+            find = (
+                "SELECT query, checkpoint, path, epoch, cut, result_table FROM {books} WHERE result_table = ANY(%s) "
+                "ORDER BY (query, checkpoint) = (%s, %s)"
+            )
+            mine = (self._names(connection), owner.query, owner.checkpoint)
+            row = connection.execute(self._sql(find), mine).fetchone()  # that of another query, if any
+            self._noted = self._table if row is None else row[5]
             holder = None if row is None else Owner(row[1], row[0], row[2])
             has_results = row[4] >= 0 if row is not None else self._has_rows(connection)
             if row is not None and (row[0], row[1]) == (owner.query, owner.checkpoint) and row[3] > claim.epoch:
@@ -118,7 +124,7 @@ class PostgresSink:
                 connection.execute(self._sql(insert), values)
             else:
                 update = "UPDATE {books} SET epoch = %s, path = %s WHERE result_table = %s"
-                connection.execute(self._sql(update), (claim.epoch, owner.path, self._table))
+                connection.execute(self._sql(update), (claim.epoch, owner.path, self._noted))
 
     def recover(self, query: str, next_cut: int) -> None:
         """Check that table and checkpoint belong together; transactions leave nothing to clean up.
@@ -128,7 +134,7 @@ class PostgresSink:
         """
         with self._explained(query), self._transaction() as connection:
             find = "SELECT cut FROM {books} WHERE result_table = %s"
-            row = connection.execute(self._sql(find), (self._table,)).fetchone()
+            row = connection.execute(self._sql(find), (self._noted,)).fetchone()
         last = -1 if row is None else row[0]
         refuse_results_ahead(query, f"the table {self._table} at {self._place}", "table", last, next_cut)
 
@@ -189,11 +195,11 @@ class PostgresSink:
         """
         assert self._claim is not None, "claim() comes first"
         update = "UPDATE {books} SET cut = %s WHERE result_table = %s AND epoch = %s AND cut < %s RETURNING 1"
-        values = (results.cut, self._table, self._claim.epoch, results.cut)
+        values = (results.cut, self._noted, self._claim.epoch, results.cut)
         if connection.execute(self._sql(update), values).fetchone() is not None:
             return True
         find = "SELECT epoch, cut FROM {books} WHERE result_table = %s"
-        row = connection.execute(self._sql(find), (self._table,)).fetchone()
+        row = connection.execute(self._sql(find), (self._noted,)).fetchone()
         if row is None or row[0] != self._claim.epoch:
             raise self._fenced(results.query, None if row is None else row[0])
         return False
@@ -217,6 +223,12 @@ class PostgresSink:
         )
 
     # ---- SQL and connections
+
+    def _names(self, connection: psycopg.Connection[Any]) -> list[str]:
+        """Return the names of the table, with its schema and without, if names without one mean that schema."""
+        schema, _, name = self._table.rpartition(".")
+        (first,) = connection.execute("SELECT current_schema()").fetchone() or ("",)
+        return [name, f"{first}.{name}"] if schema in ("", first) else [self._table]
 
     def _identifier(self, name: str) -> Any:
         from psycopg import sql
