@@ -189,6 +189,20 @@ def test_folders_and_files_that_come_and_go_are_noticed_between_full_scans(tmp_p
     assert [found[0] for found in scanner.poll({first, third}, None)] == [str(tmp_path / "b" / "4.json")]
 
 
+def test_directories_that_are_gone_are_forgotten(tmp_path: Path) -> None:
+    """As those of hours, which are removed after some days."""
+    scanner = Scanner(Pattern.parse(str(tmp_path / "*" / "*.json")), clock := ManualClock(HOUR))
+    for hour in range(5):
+        file = Path(touch(tmp_path / str(hour) / "a.json"))
+        clock.advance(HOUR)
+        assert [path for path, _, _ in scanner.poll((), None)] == [str(file)]
+        file.unlink()
+        file.parent.rmdir()
+    assert scanner._directories.keys() == {str(tmp_path), str(file.parent)}
+    assert scanner.poll((), None) == []
+    assert scanner._directories.keys() == {str(tmp_path)}
+
+
 def test_a_directory_that_vanished_may_come_back(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     first = touch(folder / "1.json")

@@ -73,7 +73,7 @@ def test_a_file_that_a_listing_shows_later_is_found_later_and_once() -> None:
 
 
 def test_looks_are_apart_and_young_files_wait() -> None:
-    _, folder = memory_place()
+    store, folder = memory_place()
     (folder / "a.json").put(b"{}")
     clock = ManualClock(NOON)
     looking = scanner(folder / "*.json", clock=clock)
@@ -84,10 +84,14 @@ def test_looks_are_apart_and_young_files_wait() -> None:
     clock.advance(PAUSE)
     assert names(looking.poll((), None), folder) == ["a.json"]
     (folder / "a.json").unlink()
-    assert not looking.is_gone(str(folder / "a.json"))
+    (folder / "b.json").put(b"{}")
+    paths = [str(folder / "a.json"), str(folder / "b.json")]
+    assert looking.gone_of(paths) == set(), "the last look showed the one, and the other is there"
     clock.advance(PAUSE)
     looking.poll((), None)
-    assert looking.is_gone(str(folder / "a.json"))
+    assert looking.gone_of(paths) == {paths[0]}
+    store.faults = Faults(refused=1.0)
+    assert looking.gone_of(paths) == set()
 
 
 def test_facts_of_files_without_reading_all_of_them(s3_place: Callable[[], ObjectPath]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros
 from transom.sources.filesets.scan import Found, Pattern, expand_braces, has_magic, is_ignored
@@ -21,6 +22,8 @@ PAUSE: Micros = MICROS_PER_SECOND
 """Between two looks at least, since each costs money."""
 SHARE = 4
 """A pause is at least so many times as long as the look before it."""
+_AT_ONCE = 16
+"""Objects that are asked for at the same time."""
 
 
 def parse_object_pattern(path: str) -> list[Pattern]:
@@ -91,9 +94,26 @@ class ObjectScanner:
         self._not_before = after + max(PAUSE, SHARE * (after - at))
         return list(found.values())
 
-    def is_gone(self, path: str) -> bool:
-        """Tell whether an object is no longer there: the last look did not show it, and the store denies it."""
-        return path not in self._modified and not located(path).exists()
+    def gone_of(self, paths: Sequence[str]) -> set[str]:
+        """Return the objects that are no longer there: the last look did not show them, and the store denies them.
+
+        None is said to be gone while the store does not answer.
+        """
+        unseen = [path for path in paths if path not in self._modified]
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            asked = [threads.submit(_is_there, path) for path in unseen]
+            try:
+                return {path for path, answer in zip(unseen, asked, strict=True) if not answer.result()}
+            except OSError as error:
+                threads.shutdown(wait=False, cancel_futures=True)
+                logger.warning("Which files are gone cannot be asked, so all are taken to be there: %s", error)
+                return set()
+
+
+def _is_there(path: str) -> bool:
+    where = located(path)
+    assert isinstance(where, ObjectPath)
+    return where.objects.stat(where.key) is not None
 
 
 def _matching(pattern: Pattern) -> Iterator[tuple[str, Stat]]:

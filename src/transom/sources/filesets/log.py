@@ -6,7 +6,7 @@ import bisect
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -72,9 +72,9 @@ class _Header:
         return cls(Link(*value["start"]), value["next"], value["kept"], tuple(value["directories"]))
 
 
-def is_gone(path: str) -> bool:
-    """Tell whether a file of this machine is no longer there."""
-    return not os.path.lexists(path)
+def gone_here(paths: Sequence[str]) -> set[str]:
+    """Return the files of this machine that are no longer there."""
+    return {path for path in paths if not os.path.lexists(path)}
 
 
 class FileLog:
@@ -197,13 +197,22 @@ class FileLog:
         if journal.pieces > _MOST_PIECES:
             self._rewrite()
 
-    def forget(self, before: int, is_gone: Callable[[str], bool] = is_gone) -> int:
+    def forget(self, before: int, gone_of: Callable[[Sequence[str]], Container[str]] = gone_here) -> int:
         """Forget the entries before a position whose files no longer exist, and return how many.
 
-        A file that still exists must stay known, or it would be read again. O(entries before the position)
-        calls of `is_gone`; the log is rewritten atomically when there is something to forget.
+        A file that still exists must stay known, or it would be read again. The log is rewritten atomically when there
+        is something to forget.
+
+        Args:
+            before: The position.
+            gone_of: Given paths, returns those that surely are not there.
+
+        Raises:
+            OSError: The log cannot be written; it is as it was before.
         """
-        gone = {entry.position for entry in self.between(0, before) if is_gone(entry.path)}
+        old_entries = self.between(0, before)
+        paths = gone_of([entry.path for entry in old_entries])
+        gone = {entry.position for entry in old_entries if entry.path in paths}
         if not gone:
             return 0
         start = max(self.start, max(gone) + 1)

@@ -160,6 +160,8 @@ class Scanner:
             for path in self._walk(pattern, pattern.base, 0, set()):
                 if path not in found:
                     self._look(path, young, found)
+        for folder in [folder for folder, seen in self._directories.items() if seen.poll != self._poll]:
+            del self._directories[folder]  # it is gone, with all names that were in it
         pause = min(self._names * PAUSE_PER_NAME, LONGEST_PAUSE) if self._names > LARGE else 0
         self._not_before = self._at + pause
         return list(found.values())
@@ -211,7 +213,6 @@ class Scanner:
         try:
             changed = os.stat(folder).st_mtime_ns
         except FileNotFoundError:
-            self._directories.pop(folder, None)
             return _Directory(self._poll, 0, False, self._at)
         fresh = before is not None and self._at - before.compared < FULL_SCAN
         if before is not None and fresh and before.settled and before.changed == changed:

@@ -18,7 +18,7 @@ from transom.sources.filesets.deltalog import DeltaLog
 from transom.sources.filesets.fit import Remades
 from transom.sources.filesets.known import FileSet, KnownFiles
 from transom.sources.filesets.listing import ObjectScanner
-from transom.sources.filesets.log import LOG_NAME, FileEntry, FileLog, explained, is_gone
+from transom.sources.filesets.log import LOG_NAME, FileEntry, FileLog, explained, gone_here
 from transom.sources.filesets.matching import REGEX, check_columns
 from transom.sources.filesets.read import checked_schema, empty_frame, read_files, unreadable_files
 from transom.sources.filesets.scanners import AnyScanner, scanner_of
@@ -287,7 +287,7 @@ class FileSource:
                 file.write((json.dumps(value) + "\n").encode())
             if self._released - self._forgotten_up_to >= max(_FORGET_AFTER, len(log) // 2):
                 self._forgotten_up_to = self._released
-                log.forget(self._released, scanner.is_gone if isinstance(scanner, ObjectScanner) else is_gone)
+                log.forget(self._released, scanner.gone_of if isinstance(scanner, ObjectScanner) else gone_here)
 
     def retained_from(self) -> str | None:
         """Return the path of the oldest file that is still needed; None when none of the known files is."""
