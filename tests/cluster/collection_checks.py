@@ -61,10 +61,16 @@ def placement(spark: SparkSession) -> dict[str, Any]:
         "frame": rows.where("text LIKE '%77%'").count(),
         "plain": plain,
         "local": all(answer[1] for answer in answers),
-        "preferred": [tasks.preferred(number) for number in range(PARTITIONS)],
+        "preferred": [preferred(tasks, number) for number in range(PARTITIONS)],
         "homes": list(tasks.homes),
         "stages": seen,
     }
+
+
+def preferred(tasks: placed.Tasks, task: int) -> list[str]:
+    """Return the preferred locations that Spark's scheduler sees for a task."""
+    found = tasks.spark.sparkContext._jsc.sc().getPreferredLocs(tasks.rdd._jrdd.rdd(), task)
+    return [found.apply(place).toString() for place in range(found.size())]
 
 
 def moving(spark: SparkSession) -> dict[str, Any]:

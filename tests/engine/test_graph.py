@@ -18,7 +18,7 @@ from transom.cli.loading import load
 from transom.engine.explain.explain import explain
 from transom.engine.explain.explanation import Explanation
 from transom.engine.explain.fused import fused_as_run
-from transom.engine.explain.graph import Rate, Rates, StreamGraph, graph_of
+from transom.engine.explain.graph import Rate, Rates, StreamGraph
 from transom.engine.explain.picture import _plain, tree
 from transom.engine.spark.compile import compile_queries
 from transom.engine.spark.session import private_session
@@ -102,7 +102,7 @@ def test_every_operator_is_in_one_component_and_fused_ones_have_an_attribute_in_
 
 
 def test_measured_rates_decide_what_is_fused(compiled):
-    unmeasured = graph_of(compiled, Rates())
+    unmeasured = StreamGraph(compiled, "stream").graph
     assert unmeasured.weights is None
     assert all(isinstance(component, Fused) for component in fuse(unmeasured))
     computes = StreamGraph(compiled, "stream").computes
@@ -111,7 +111,7 @@ def test_measured_rates_decide_what_is_fused(compiled):
     hours = next(c.name for c in computes if "hour" in c.name)
     for busy in (hours, "stream/compute area, user"):
         rates = Rates(rows | {busy: Rate(9_000.0)}, partials, keys={busy: 24})
-        graph = graph_of(compiled, rates)
+        graph = StreamGraph(compiled, "stream", rates=rates).graph
         assert graph[busy].cardinality == 24
         components = fuse(graph)
         (first,) = [component for component in components if "stream/map 0" in component]

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 sys.path.append(str(Path(__file__).parents[1] / "windows"))
 
 from store_helpers import COUNT, LIST, MS, PRIMITIVES, SUM, expected, key_table, states_of, values_of
+from tests.engine.compacting import compact_files
 
 from transom.engine.cluster import worker as resident
 from transom.engine.cluster.files import PartialFiles, from_bytes, summary_of, write_partials
@@ -216,7 +217,7 @@ def check(seed: int) -> None:
                         store.spill(cut, f"{file}-spilled")
                         assert not store.holds_states
                     if act in ("merge", "both"):
-                        store.compact_files(cut, f"{file}-merged")
+                        compact_files(store, cut, f"{file}-merged")
                         assert len(store.parts) <= 5, "panes, windows, and three kinds of sessions"
                     if act == "recall":
                         store.recall()
@@ -263,7 +264,7 @@ def test_what_no_open_session_needs_is_not_written_again(tmp_path: Path) -> None
     entry.take([in_files(partials(rows, MIN_TIME), tmp_path, 1)], 0, MIN_TIME)
     entry.take([in_files(partials([(9 * MS, 1, 1)], MIN_TIME), tmp_path, 2)], 0, MIN_TIME)
     assert len(closed(entry, MIN_TIME, 12 * MS)[1][SHORT]) == 48
-    entry.store.compact_files(2, "merged")
+    compact_files(entry.store, 2, "merged")
     (part,) = entry.store.parts
     assert part.files.rows == 1
     assert closed(entry, 12 * MS, MAX_TIME)[1] == {SHORT: [(1, 0, 9 * MS, 2, 2, [1, 1])]}

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 sys.path.append(str(Path(__file__).parents[1] / "windows"))
 
 from store_helpers import KEYS, MS, PRIMITIVES, add, add_direct, expected, values_of, windows_of
+from tests.engine.compacting import compact_files
 
 import transom as tm
 from transom.engine.cluster import worker as resident
@@ -83,7 +84,7 @@ def test_windows_hold_all_rows_wherever_they_are(specs: list[WindowSpec], seed: 
                 store.spill(cut, f"{cut}-spilled")
                 assert len(store.here) == 0
             if rng.random() < 0.2:
-                store.compact_files(cut, f"{cut}-merged")
+                compact_files(store, cut, f"{cut}-merged")
                 assert len(store.parts) <= 2
             if rng.random() < 0.1:
                 store.recall()

@@ -262,14 +262,6 @@ def _shown(uri: str) -> str:
     return f"{scheme}://{store.rpartition('@')[2]}{slash}{key}"
 
 
-def is_elsewhere(path: object) -> bool:
-    """Tell whether something that a user gave as a path is a URI of a store."""
-    if isinstance(path, ObjectPath):
-        return True
-    match = _SCHEME.fullmatch(path) if isinstance(path, str) else None
-    return match is not None and match[1].lower() != "file"
-
-
 def spark_uri(where: Place) -> str:
     """Return a place as Spark's readers and writers take it; a local one as its plain path."""
     if isinstance(where, Path):

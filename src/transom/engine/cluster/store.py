@@ -220,11 +220,6 @@ class TieredStore:
         for files, rows in self.sessions.spill(place, file, cut, groups, self.names):
             self._attach_own(files, rows)
 
-    def compact_files(self, cut: int, file: str) -> None:
-        """Put as few files as possible in the place of all, waiting for it."""
-        merge = self.begin_compaction(cut, file)
-        self.finish_compaction(merge, merged_alone(self.executors, merge))
-
     def begin_compaction(self, cut: int, file: str) -> Merge:
         """Return what makes few files of all, without what nobody needs; until `finish_compaction` all rests.
 

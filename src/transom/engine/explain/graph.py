@@ -249,11 +249,6 @@ class StreamGraph:
         return _union((PANE,), self._keys(compute.key_set), tuple(states.items()))
 
 
-def graph_of(compiled: Compiled, rates: Rates, stream: str = "stream") -> Graph:
-    """Return the operator graph of a stream's queries with what was measured, for `fuse`."""
-    return StreamGraph(compiled, stream, rates=rates).graph
-
-
 def application_graph(streams: Sequence[StreamGraph]) -> Graph:
     """Return the graph of all streams, parents first.
 

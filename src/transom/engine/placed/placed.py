@@ -135,11 +135,6 @@ class Tasks:
         tag = java_class(self.spark, "scala.reflect.ClassTag").apply(of_kind)
         return self.spark.sparkContext._jsc.sc().makeRDD(sequence(pairs), tag).toJavaRDD()
 
-    def preferred(self, task: int) -> list[str]:
-        """Return the preferred locations that Spark's scheduler sees for a task."""
-        found = self.spark.sparkContext._jsc.sc().getPreferredLocs(self.rdd._jrdd.rdd(), task)
-        return [found.apply(place).toString() for place in range(found.size())]
-
     def run(self, function: Callable[[int], bytes], tasks: Sequence[int] | None = None) -> list[bytes]:
         """Return what the function gives for the number of each task, at its executor; one job of one stage.
 
