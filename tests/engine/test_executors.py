@@ -133,6 +133,19 @@ def test_the_end_of_a_run_gives_back_what_was_asked_for() -> None:
     assert {"0", "1"} <= set(run.there()), "those that came last go"
 
 
+def test_what_cannot_be_given_back_at_the_end_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    run = Run()
+    run.executors.ask(4)
+    run.pass_seconds(60)
+
+    def refuse(total: int) -> bool:
+        raise RuntimeError("the cluster is away")
+
+    run.cluster.ask = refuse  # type: ignore[method-assign]
+    run.executors.close()
+    assert "may stay until the Spark session ends: RuntimeError: the cluster is away" in caplog.text
+
+
 def test_executors_that_do_not_come_are_told_once() -> None:
     run = Run(room=3)
     run.executors.ask(4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
@@ -14,6 +15,7 @@ from transom.engine.placed import placed
 from transom.engine.placed.placed import ExecutorInfo
 from transom.engine.streams.stream import RunningStream
 from transom.errors import DefinitionError
+from transom.failures import FailureKind, classify
 from transom.model.sessions import java_class
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_duration
 from transom.placement.leaving import Executor, Leaver, next_step
@@ -21,6 +23,8 @@ from transom.planning.fleet import Fleet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
 
 EVERY: Micros = MICROS_PER_SECOND
 """Time between two looks at the executors while some are asked for or go."""
@@ -219,7 +223,10 @@ class Executors:
         """End, and give back what was asked for beyond what there was in the beginning."""
         if self._changed:
             # What is under way is before it on the same thread.
-            wait([self.threads.submit(_give_back, self.manager, self._least, self._leaving)], AT_THE_END)
+            given = self.threads.submit(_give_back, self.manager, self._least, self._leaving)
+            wait([given], AT_THE_END)
+            if why := _why_not(given):
+                logger.warning("Executors that were asked for may stay until the Spark session ends: %s.", why)
         self.threads.close(0)
         for name in [name for name, setter in _setters.items() if setter is self]:
             del _setters[name]
@@ -233,6 +240,15 @@ def _tell(manager: Manager, act: _Act) -> tuple[bool, Sequence[ExecutorInfo]]:
     if act.end:
         manager.end(act.end)
     return taken, manager.there()
+
+
+def _why_not(given: Future[None]) -> str | None:
+    """Return why executors may not have been given back; None if they were, or are gone with Spark."""
+    if not given.done():
+        return f"the cluster manager has not answered for {AT_THE_END:.0f} s"
+    if (error := given.exception()) is None or (failure := classify(error)).kind is FailureKind.SPARK_GONE:
+        return None
+    return failure.reason
 
 
 def _give_back(manager: Manager, least: int, leaving: Mapping[str, Leaver]) -> None:
