@@ -57,11 +57,14 @@ def test_what_only_some_need_is_imported_when_it_is_needed():
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_workers_import_no_public_names():
-    """They make partials without Spark SQL, and each would take a second for names that only jobs are written with."""
+def test_workers_import_little():
+    """They make partials without Spark SQL; each would pay for names that only jobs are written with, and for stores."""
+    heavy = ("transom.public", "transom.api", "transom.checkpoint", "transom.windows.store", "transom.sources.filesets")
     program = (
-        "import transom.engine.execution.splits, sys; found = {'transom.public', 'transom.api'} & set(sys.modules); "
+        f"import transom.engine.execution.splits, sys; found = set({heavy}) & set(sys.modules); "
         "assert not found, found; import transom as tm; assert set(tm.__all__) <= set(dir(tm)); "
-        "assert tm.App and tm.sinks.json and tm.__version__; assert not hasattr(tm, 'no_such_name')"
+        "assert tm.App and tm.sinks.json and tm.__version__; assert not hasattr(tm, 'no_such_name'); "
+        "assert set(tm.sources.__all__) <= set(dir(tm.sources)); assert tm.sources.files and tm.sources.kafka; "
+        "assert not hasattr(tm.sources, 'no_such_name')"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

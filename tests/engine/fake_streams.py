@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from transom.engine.control.scheduler import Scheduler
-from transom.engine.spark.jobs import CutStats
+from transom.engine.spark.cutstats import CutStats
 from transom.engine.state.watermarks import WatermarkState
 from transom.engine.streams.cuts import CutOutcome, JobOptions, LoggedCut
 from transom.engine.streams.feed import OUTSIDE, Feed

@@ -12,7 +12,7 @@ import numpy as np
 
 from transom.engine.control.estimates import StreamEstimate
 from transom.engine.control.overload import Overload
-from transom.engine.spark.jobs import CutStats
+from transom.engine.spark.cutstats import CutStats
 from transom.engine.state.shares import Shares, cell_of
 from transom.engine.state.watermarks import WatermarkState
 from transom.engine.streams.cuts import CutOutcome, JobOptions, LoggedCut

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transom.engine.spark.jobs import CutStats
+from transom.engine.spark.cutstats import CutStats
 from transom.engine.spark.rowfiles import KeptRows
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
 

@@ -12,6 +12,7 @@ from transom.api.app import App
 from transom.api.streams import Stream
 from transom.engine.spark.columns import TIME
 from transom.engine.spark.compile import compile_queries
+from transom.engine.streams import compiling
 from transom.sources.inmemory import MemorySource
 from transom.sources.schemas import as_struct
 
@@ -66,3 +67,23 @@ def test_each_expression_is_evaluated_once_and_nothing_else_is_kept(spark, tmp_p
     )
     area_user_fare_device_condition = [f"_e{i}" for i in range(5)]
     assert read.columns == [TIME, *area_user_fare_device_condition]
+
+
+@pytest.mark.usefixtures("in_memory")
+def test_queries_are_analysed_once_at_the_start(spark, tmp_path, monkeypatch):
+    """The first run of a stream begins with no query; Spark need not be asked what is left then."""
+    asked: list[int] = []
+
+    def noted(session, schema, rows, queries, *others):
+        asked.append(len(queries))
+        return compile_queries(session, schema, rows, queries, *others)
+
+    monkeypatch.setattr(compiling, "compile_queries", noted)
+    for run in range(2):
+        app = App(spark, tmp_path / "checkpoint")
+        stream = app.stream(MemorySource(as_struct(SCHEMA), 1), event_time="at")
+        windowed(stream, "area").to(tm.sinks.memory(), "one")
+        if run:
+            windowed(stream, "user", where="fare > 1").to(tm.sinks.memory(), "two")
+        app.run(once=True)
+    assert asked == [1, 2, 1], "the second run begins with the query of the first"

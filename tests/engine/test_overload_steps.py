@@ -12,7 +12,7 @@ from overloaded import FIXED, NOON, ROW, SECOND, PacedSource, PacedStream
 from transom.engine.control.estimates import StreamEstimate
 from transom.engine.control.overload import Overload
 from transom.engine.control.waiting import Delays
-from transom.engine.spark.jobs import CutStats
+from transom.engine.spark.cutstats import CutStats
 from transom.engine.streams.cuts import CutOutcome, LoggedCut, Shed
 from transom.engine.streams.stream import RunningStream
 from transom.model.time import MIN_TIME, Micros

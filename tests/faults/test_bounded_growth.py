@@ -12,7 +12,8 @@ import transom as tm
 from transom.engine.execution.onspark import SparkJob
 from transom.engine.loop.metrics import Metrics
 from transom.engine.partials.tables import PANE
-from transom.engine.spark.jobs import CutPartials, CutStats
+from transom.engine.spark.cutstats import CutStats
+from transom.engine.spark.jobs import CutPartials
 from transom.engine.streams.cuts import CutOutcome, LoggedCut
 from transom.model.time import ManualClock
 

@@ -10,7 +10,7 @@ from tests.windows.test_aggregates_laws import partial, types_of
 import transom as tm
 from transom.engine.partials.contents import Origin
 from transom.engine.partials.tables import PANE, PartialTable, partial_table
-from transom.engine.spark.jobs import CutStats
+from transom.engine.spark.cutstats import CutStats
 from transom.engine.streams.sending import FlowSender
 from transom.errors import JobChangedError
 from transom.model.expression import Expression

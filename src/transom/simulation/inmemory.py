@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from transom.engine.partials.late import late_moments, late_rows
 from transom.engine.partials.tables import PANE, describe_table, state_name
 from transom.engine.spark.counting import counted
-from transom.engine.spark.jobs import CutStats
+from transom.engine.spark.cutstats import CutStats
 from transom.engine.streams.cuts import CutJob, CutOutcome
 from transom.engine.streams.stream import RunningStream
 from transom.errors import DefinitionError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from transom.engine.spark.jobs import CutStats
+from transom.engine.spark.cutstats import CutStats
 from transom.engine.state.absence import Heard
 from transom.engine.streams.partialsource import Brought
 from transom.errors import SiteError, SourceError, SourceLostError

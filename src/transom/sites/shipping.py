@@ -12,7 +12,7 @@ from typing import Any
 
 from transom.engine.loop.logrecords import Arrived, Shipped
 from transom.engine.loop.loop import Beside, Loop
-from transom.engine.spark.jobs import CutStats
+from transom.engine.spark.cutstats import CutStats
 from transom.engine.streams.sending import CutRange, Elsewhere, FlowSender, query_of
 from transom.engine.streams.stream import RunningStream
 from transom.errors import JobChangedError, SiteError

@@ -22,7 +22,8 @@ import pyarrow as pa
 from transom.engine.execution.splits import Answer, AnyPart, Asked, Found, Gathering, Part, Reads, answer, of_files
 from transom.engine.execution.topicparts import Wanted, of_ranges, parts_of_range
 from transom.engine.spark.compile import Compiled
-from transom.engine.spark.jobs import CutPartials, CutStats
+from transom.engine.spark.cutstats import CutStats
+from transom.engine.spark.jobs import CutPartials
 from transom.engine.spark.lane import lane_plan
 from transom.engine.spark.laneplan import LanePlan
 from transom.engine.spark.lanesettings import setting_of

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from transom.engine.partials.late import late_moments
 from transom.engine.partials.tables import PartialTable, state_name, together
-from transom.engine.spark.jobs import CutStats
+from transom.engine.spark.cutstats import CutStats
 from transom.engine.streams.cuts import CutJob, CutOutcome
 from transom.engine.streams.partialsource import PartialSource, Taken
 from transom.model.time import MIN_TIME, Micros

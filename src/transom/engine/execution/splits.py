@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from transom.engine.spark.columns import TIME
 from transom.engine.spark.counting import counted
-from transom.engine.spark.jobs import CutStats
+from transom.engine.spark.cutstats import CutStats
 from transom.engine.spark.laneplan import LanePlan
 from transom.model.time import FIRST_EVENT, LAST_EVENT, Micros
 from transom.native.csvlines import CsvReader

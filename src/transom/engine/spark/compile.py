@@ -56,6 +56,11 @@ class Compiled:
         """The store of each query's partials."""
         return {query.name: shape for shape in self.stores for query in shape[0].queries}
 
+    def without_queries(self) -> Compiled:
+        """Return what is left of it when none of the queries runs; Spark is not asked."""
+        rows = replace(self.plan, branches={}, components=(), needed=(), aggregations=(), notes=())
+        return Compiled(rows, (), {}, {})
+
 
 def compile_queries(
     session: SparkSession,

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from transom.engine.spark.jobs import CutStats
+from transom.engine.spark.cutstats import CutStats
 from transom.model.time import FIRST_EVENT, LAST_EVENT, Micros
 from transom.scheduling.arrivals import DelayMoments
 

@@ -88,6 +88,8 @@ class QueryCompiler:
         same = len(chosen) == len(whole) and all(a is b for a, b in zip(chosen, whole, strict=True))
         if same and self.arrangement == DEFAULT:
             return self.whole
+        if not chosen:  # as at the beginning of every first run
+            return self.whole.without_queries()
         compiled = self.compile(chosen)
         self.definitions.update(compiled.definitions)
         return compiled

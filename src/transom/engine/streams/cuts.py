@@ -12,7 +12,7 @@ from transom.engine.cluster.files import PartialFiles
 from transom.engine.partials.early import EarlyPartials
 from transom.engine.spark.columns import STEPS, Thinning
 from transom.engine.spark.compile import Compiled
-from transom.engine.spark.jobs import CutStats
+from transom.engine.spark.cutstats import CutStats
 from transom.engine.spark.rowfiles import KeptRows
 from transom.engine.state.absence import Missing, missing_from_json, missing_to_json
 from transom.engine.state.shares import Stretch

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeGuard
 
 import pyarrow as pa
 
-from transom.engine.spark.jobs import CutStats
+from transom.engine.spark.cutstats import CutStats
 from transom.engine.state.absence import Heard
 from transom.model.time import Micros
 from transom.sources.base import Offset, Source

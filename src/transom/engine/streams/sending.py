@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from transom.engine.partials.contents import taken_from
 from transom.engine.partials.tables import PartialTable, store_table
-from transom.engine.spark.jobs import CutStats
+from transom.engine.spark.cutstats import CutStats
 from transom.engine.state.stores import StoreShape
 from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY
