@@ -58,7 +58,7 @@ def test_what_only_some_need_is_imported_when_it_is_needed():
 
 
 def test_workers_import_little():
-    """They make partials without Spark SQL; each would pay for names that only jobs are written with, and for stores."""
+    """They make partials without Spark SQL; each would pay for what only jobs are written with, and for stores."""
     heavy = ("transom.public", "transom.api", "transom.checkpoint", "transom.windows.store", "transom.sources.filesets")
     program = (
         f"import transom.engine.execution.splits, sys; found = set({heavy}) & set(sys.modules); "

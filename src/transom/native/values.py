@@ -15,7 +15,9 @@ LONGEST_LITERAL = 100
 """Characters of a number; Spark's parser has a limit, too."""
 _NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?"
 _IS_LITERAL = rf"^(true|false|null|{_NUMBER})$"
-_IS_DOUBLE = r"^(0|-?[1-9][0-9]{0,14}|-?(0|[1-9][0-9]*)\.[0-9]+([eE][+-]?[0-9]{1,3})?)$"
+_EXPONENT = "[eE][+-]?[0-9]{1,3}"
+_IS_DOUBLE = rf"^(0|-?[1-9][0-9]{{0,14}}|-?(0|[1-9][0-9]*)(\.[0-9]+({_EXPONENT})?|{_EXPONENT}))$"
+"""Whole numbers that a double holds, and what Java rounds as Arrow does: to the nearest double, of two to the even."""
 _IS_MOMENT = (
     r"^[1-9][0-9]{3}-[01][0-9]-[0-3][0-9][T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
     r"(Z|[+-](0[0-9]|1[0-7]):[0-5][0-9])$"
