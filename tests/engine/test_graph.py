@@ -19,10 +19,11 @@ from transom.engine.explain.explain import explain
 from transom.engine.explain.explanation import Explanation
 from transom.engine.explain.fused import fused_as_run
 from transom.engine.explain.graph import Rate, Rates, StreamGraph
-from transom.engine.explain.picture import _plain, tree
+from transom.engine.explain.picture import tree
 from transom.engine.spark.compile import compile_queries
 from transom.engine.spark.session import private_session
 from transom.sinks.inmemory import MemorySink
+from transom.sinks.printing import plain_json
 from transom.sources.inmemory import memory
 from transom.windows.aggregates.mean import Mean
 from transom.windows.components import DEFAULT, Arrangement
@@ -251,4 +252,4 @@ def test_what_an_application_plans_for_itself_is_shown(planning, said):
 
 
 def test_names_do_not_reach_the_terminal_as_commands():
-    assert _plain({"a\x1b[2J": ["b\x07", 1, None]}) == {"a\\x1b[2J": ["b\\x07", 1, None]}
+    assert plain_json({"a\x1b[2J": ["b\x07", 1, None]}) == {"a\\x1b[2J": ["b\\x07", 1, None]}

@@ -13,11 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from transom.checkpoint.files import checkpoint_at
+from transom.cli.consoles import plain_console
 from transom.errors import CheckpointError
 from transom.sinks.printing import plain_text
 from transom.sinks.values import python_values
@@ -103,7 +104,7 @@ def show_dead_letters(checkpoint: Path, *, limit: int, as_json: bool) -> None:
         for stream in streams:
             print(json.dumps(stream.__dict__, default=_text))
         return
-    console = Console(highlight=False)
+    console = plain_console()
     if not any(stream.counts for stream in streams):
         console.print(f"No dead letters in {checkpoint}: every row has been taken by a window.")
     for stream in streams:

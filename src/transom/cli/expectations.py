@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from transom.checkpoint.control import ask
+from transom.cli.consoles import plain_console
 from transom.cli.queries import checkpoint_of
 from transom.errors import ControlError, DefinitionError
 from transom.model.phases import Phase
@@ -64,7 +65,7 @@ def show_application(app: Path, *, timeout: str, as_json: bool) -> None:
     if as_json:
         print(json.dumps(answer, indent=2))
     else:
-        Console(highlight=False, soft_wrap=True).print(_shown(answer))
+        plain_console(soft_wrap=True).print(_shown(answer))
 
 
 def _shown(answer: Mapping[str, Any]) -> RenderableType:

@@ -7,9 +7,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
 from transom.cli.choice import SparkChoice
+from transom.cli.consoles import plain_console
 from transom.cli.loading import load, reads_kafka
 from transom.cli.quiet import spark_session
 
@@ -27,4 +26,4 @@ def explain_job(job: Path, *, spark: SparkChoice, as_json: bool) -> None:
     if as_json:
         print(json.dumps(explanation.to_dict(), indent=2, default=str), file=sys.stdout)
     else:
-        Console(highlight=False).print(replace(explanation, application=job.name))
+        plain_console().print(replace(explanation, application=job.name))

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
 from transom.cli.choice import SparkChoice, spark_of
+from transom.cli.consoles import plain_console
 from transom.cli.options import (
     Application,
     AsJson,
@@ -340,7 +340,7 @@ def print_error(error: TransomError) -> None:
     """Print an error for people: what happened in red, what to do beneath; control characters are escaped."""
     from transom.sinks.printing import plain_text
 
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = plain_console(stderr=True, soft_wrap=True)
     for text, style in ((error.message, "bold red"), (error.remedy, "")):
         if text:
             console.print(Text("\n".join(map(plain_text, text.splitlines())), style=style))

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from transom.cli.consoles import plain_console
 from transom.cli.expectations import asked, profile_of, show_application
 from transom.cli.profiling import default_profile, here
 from transom.errors import (
@@ -79,7 +80,7 @@ def plan_job(
     if as_json:
         print(json.dumps(to_json(known, plan, unit), indent=2))
     else:
-        Console(highlight=False, soft_wrap=True).print(shown_plan(known, plan, unit))
+        plain_console(soft_wrap=True).print(shown_plan(known, plan, unit))
     if not plan.kept:
         raise typer.Exit(1)
 

@@ -8,11 +8,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from transom.cli.choice import SparkChoice
+from transom.cli.consoles import plain_console
 from transom.cli.loading import load, reads_kafka
 from transom.cli.quiet import spark_session
 from transom.cli.versions import version_numbers
@@ -67,7 +68,7 @@ def profile_job(job: Path, *, time: str, out: Path | None, spark: SparkChoice, a
     if as_json:
         print(made.to_json())
         return
-    Console(highlight=False).print(_shown_profile(made, where))
+    plain_console().print(_shown_profile(made, where))
 
 
 def _shown_profile(made: Profile, where: Path) -> RenderableType:

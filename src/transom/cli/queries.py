@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 
 from transom.checkpoint.control import ask
@@ -15,10 +15,12 @@ from transom.checkpoint.files import checkpoint_at
 from transom.checkpoint.inspect import describe
 from transom.checkpoint.lock import is_held
 from transom.checkpoint.names import LOCK_FILE
+from transom.cli.consoles import plain_console
 from transom.engine.changes.records import Register
 from transom.errors import CheckpointError, ControlError, JobFileError
 from transom.jobs.jobfile import load_job
 from transom.model.time import MIN_TIME, SystemClock, format_time, parse_duration
+from transom.sinks.printing import plain_text
 from transom.storage.places import ObjectPath, Place
 
 _ALL = 1 << 60
@@ -118,7 +120,7 @@ def show_queries(target: Path, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"application_runs": runs, "queries": _as_json(register)}))
         return
-    Console(highlight=False).print(_as_table(register))
+    plain_console().print(_as_table(register))
     if not runs:
         print(f"No application runs on {checkpoint} at the moment.")
 
@@ -142,8 +144,8 @@ def _as_table(register: Register) -> RenderableType:
         table.add_column(heading, overflow="fold")
     for name, query in register.known.items():
         since = "the first row" if query.complete_from <= MIN_TIME else format_time(query.complete_from)
-        table.add_row(name, query.stream, query.words, since)
+        table.add_row(*map(plain_text, (name, query.stream, query.words)), since)
     for name, gone in register.gone.items():
         if gone["asked"]:
-            table.add_row(name, gone["definition"]["stream"], "removed", "-", style="dim")
+            table.add_row(*map(plain_text, (name, gone["definition"]["stream"])), "removed", "-", style="dim")
     return table

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from transom.cli.choice import SparkChoice
+from transom.cli.consoles import plain_console
 from transom.cli.loading import load, reads_kafka
 from transom.cli.quiet import spark_session
 from transom.errors import QueryFailedError
@@ -92,7 +91,7 @@ def run_demo(out: Path, *, rows: int | None, spark: SparkChoice, as_json: bool) 
     from transom.demo.workspace import prepare
 
     clock = SystemClock()
-    console = Console(stderr=as_json)
+    console = plain_console(stderr=as_json)
     flights = load_flights()
     prepare(out)
     console.print(f"Writing the flights of 2013 as JSON files to {out / 'input'} ...")

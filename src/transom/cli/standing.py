@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from transom.checkpoint.lock import is_held
 from transom.checkpoint.names import LOCK_FILE
+from transom.cli.consoles import plain_console
 from transom.jobs.sitefile import load_site
 from transom.model.time import format_duration, format_time
+from transom.sinks.printing import plain_json
 from transom.sites.status import read_status
 
 
@@ -31,10 +32,11 @@ def show_sites(files: Sequence[Path], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"sites": found}))
         return
-    console = Console(highlight=False)
-    for status in found:
+    console = plain_console()
+    for status in map(plain_json, found):
         runs = "runs" if status["runs"] else "does not run now"
-        console.print(f"[bold]{status['site']}[/bold] {runs}; as of {format_time(status['at'])}{_plan(status)}")
+        rest = f" {runs}; as of {format_time(status['at'])}{_plan(status)}"
+        console.print(Text.assemble((status["site"], "bold"), rest))
         for table in (_links(status), _leaving(status), _arriving(status)):
             if table.row_count:
                 console.print(table)
@@ -46,7 +48,7 @@ def _plan(status: dict[str, Any]) -> str:
     if status.get("coordinator") is None:
         return ""
     follows = f"; follows plan {status['plan']}" if status["plan"] else "; has no plan yet"
-    return follows + (f". {escape(status['coordinator'])}" if status["coordinator"] else "")
+    return follows + (f". {status['coordinator']}" if status["coordinator"] else "")
 
 
 def _table(*headings: str) -> Table:

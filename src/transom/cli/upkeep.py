@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 
 from transom.checkpoint.files import checkpoint_at
 from transom.checkpoint.inspect import describe
+from transom.cli.consoles import plain_console
 from transom.errors import SinkError
 from transom.model.time import format_time
 from transom.sinks.compaction import compact
@@ -46,9 +47,7 @@ def show_checkpoint(directory: Path, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(found, default=str))
         return
-    Console(highlight=False).print(
-        render_checkpoint(str(where) if isinstance(where, ObjectPath) else str(directory), found)
-    )
+    plain_console().print(render_checkpoint(str(where) if isinstance(where, ObjectPath) else str(directory), found))
 
 
 def render_checkpoint(shown: str, found: Mapping[str, Any]) -> RenderableType:

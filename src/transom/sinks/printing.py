@@ -93,6 +93,15 @@ def plain_text(text: str) -> str:
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+def plain_json(value: Any) -> Any:
+    """Return a value of JSON with all its texts plain, names among them; see `plain_text`."""
+    if isinstance(value, dict):
+        return {plain_json(key): plain_json(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [plain_json(one) for one in value]
+    return plain_text(value) if isinstance(value, str) else value
+
+
 def _width(text: str) -> int:
     """Return how many columns of a terminal a text takes."""
     if text.isascii():

@@ -9,7 +9,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from transom.settings import OFF
-from transom.sinks.printing import plain_text
+from transom.sinks.printing import plain_json, plain_text
 from transom.windows.splitting import Form
 
 _STYLES = {"map": "blue", "compute": "magenta", "consolidate": "green", "join": "yellow"}
@@ -20,7 +20,7 @@ Plan = Mapping[str, Any]
 
 def tree(title: str, plan: Plan) -> Tree:
     """Return what `App.explain` tells, for people: under each stream its components, in them their operators."""
-    root, plan = Tree(Text(plain_text(title), style=_HEAD)), _plain(plan)
+    root, plan = Tree(Text(plain_text(title), style=_HEAD)), plain_json(plan)
     operators = {operator["name"]: operator for operator in plan["graph"]["operators"]}
     names = {name: component["name"] for component in plan["graph"]["components"] for name in component["operators"]}
     feeds = _feeds(plan, operators, names)
@@ -55,15 +55,6 @@ def _planning(planning: Plan) -> Text | None:
     most = planning["max_executors"]
     asks = "" if most is None else f"; up to {most:,} executors, as limits need them"
     return Text.assemble(("plans its settings while it runs", _DIM), (begins + asks, _DIM))
-
-
-def _plain(value: Any) -> Any:
-    """Return a value of JSON whose texts, names of columns and queries among them, leave the terminal alone."""
-    if isinstance(value, dict):
-        return {_plain(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_plain(one) for one in value]
-    return plain_text(value) if isinstance(value, str) else value
 
 
 def _tier(stream: Plan) -> str:
