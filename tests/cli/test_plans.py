@@ -179,7 +179,8 @@ def test_bad_options_of_a_profile_are_refused_before_spark_starts(job: Path) -> 
 
 def test_the_digest_is_of_what_is_computed(job: Path) -> None:
     before = job_digest(job)
-    for same in (JOB.replace('"ckpt"', '"other"'), JOB.replace('"out"', '"out2"'), "# words\n" + JOB):
+    several = JOB.replace('sink = {json = "out"}', 'sinks = [{json = "out"}, {csv = "out3"}]')
+    for same in (JOB.replace('"ckpt"', '"other"'), JOB.replace('"out"', '"out2"'), "# words\n" + JOB, several):
         job.write_text(same)
         assert job_digest(job) == before
     for setting, same in (('poll = "1 second"', True), ('lane = "auto"', True), ('lane = "spark"', False)):

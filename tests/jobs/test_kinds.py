@@ -102,6 +102,8 @@ def test_a_source_of_a_package(tmp_path, monkeypatch):
     (source,) = parse_job(job).sources
     assert (source.kind, source.reads, source.options) == ("acme", "x", {"limit": 3})
     assert kinds("sources")["acme"].make(source.reads, **source.options) == ("x", 3, 1)
+    (source,) = parse_job(job.replace("limit = 3", "limit = true")).sources
+    assert source.options == {"limit": True}
     with pytest.raises(JobFileError, match="the key 'limit' is missing"):
         parse_job(job.replace("limit = 3", ""))
     with pytest.raises(JobFileError, match=r"the key 'schema' does not go with acme"):

@@ -12,7 +12,7 @@ from transom.settings import Settings
 
 ELSEWHERE = ("checkpoint", "settings")
 """Parts of a TOML job that change nothing of what phases cost at given settings."""
-OF_RESULTS = ("sink", "within", "quantile")
+OF_RESULTS = ("sink", "sinks", "within", "quantile", "keep")
 """The same of a query."""
 
 

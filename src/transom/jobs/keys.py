@@ -62,8 +62,9 @@ class Keys:
     def get(self, key: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
         """Return the value of an optional key, checked for its type."""
         value = self.table.get(key, default)
-        if key in self.table and (not isinstance(value, kind) or isinstance(value, bool) != (kind is bool)):
-            names = " or ".join(_NAMES[one] for one in (kind if isinstance(kind, tuple) else (kind,)))
+        some = kind if isinstance(kind, tuple) else (kind,)
+        if key in self.table and (not isinstance(value, some) or (isinstance(value, bool) and bool not in some)):
+            names = " or ".join(_NAMES[one] for one in some)
             remedy = f'Write {key} = ["{value}"].' if kind is list and value else f"Write {key} as {names}."
             raise self.error(f"{key} = {value!r} is not {names}", remedy)
         if key in self.table and value == "":
