@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from transom.engine.spark.rowwise import why_not_repeatable
-from transom.engine.spark.sparkterms import Reader, class_of, each_of
+from transom.engine.spark.sparkterms import Reader, class_of, each_of, named_numbers
 from transom.engine.spark.statictables import NotLastingError, static_table
 from transom.native.evaluate import Runner, why_not
 from transom.native.lookups import is_key
@@ -79,7 +79,7 @@ def runner_of(frame: DataFrame, rows: DataFrame, lookups: Mapping[str, DataFrame
         raise OnlySparkError(_NO_ROWS)  # the optimizer leaves nothing of the join
     plan = execution.optimizedPlan()
     known = reading.read(plan)
-    names = {str(each.name()): each.exprId().id() for each in each_of(plan.output())}
+    names = dict(named_numbers(plan.output()))
     if len(names) != len(frame.columns):
         raise OnlySparkError("several columns have one name")
     chosen = Project(tuple((name, known[number]) for name, number in names.items()))
@@ -150,9 +150,7 @@ class _Reading:
 
     def _is_stream(self, leaf: Any) -> bool:
         """Tell whether an operator is what the others are over."""
-        return (
-            class_of(leaf) == "LogicalRDD" and [each.exprId().id() for each in each_of(leaf.output())] == self._output
-        )
+        return class_of(leaf) == "LogicalRDD" and _numbers(leaf.output()) == self._output
 
     def _join(self, node: Any) -> dict[int, Term]:
         """Note a lookup of rows in a static table."""
@@ -212,7 +210,7 @@ class _Reading:
 
 def _numbers(attributes: Any) -> list[int]:
     """Return Spark's numbers of columns."""
-    return [each.exprId().id() for each in each_of(attributes)]
+    return [number for _, number in named_numbers(attributes)]
 
 
 def leaves(plan: Any) -> list[Any]:

@@ -6,6 +6,7 @@ So names, types, casts, constants and the session's time zone are Spark's own; n
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,8 @@ def reader_of(spark: SparkSession) -> Reader:
 
 
 _SPARKS = "org.apache.spark.sql."
+_BETWEEN, _NUMBERED = "\x00", re.compile(r"(.*)#(\d+)L?", re.DOTALL)
+"""What separates columns in a text, and what Spark writes of each of them."""
 _WITH_MODE = ("Cast", "Add", "Subtract", "Multiply", "Divide", "Remainder", "Pmod", "IntegralDivide")
 
 
@@ -161,6 +164,15 @@ def class_of(node: Any) -> str:
     """Return the name of the class of a node of a plan or an expression, with its package if it is not Spark's own."""
     name = str(node.getClass().getName())
     return name.rpartition(".")[2].rpartition("$")[2] or name if name.startswith(_SPARKS) else name
+
+
+def named_numbers(attributes: Any) -> list[tuple[str, int]]:
+    """Return the names and Spark's numbers of the columns of a plan, in their order: by one text, not one by one."""
+    found = [_NUMBERED.fullmatch(each) for each in str(attributes.mkString(_BETWEEN)).split(_BETWEEN)]
+    known = [(each[1], int(each[2])) for each in found if each is not None]
+    if len(known) == len(found) == attributes.size():
+        return known
+    return [(str(each.name()), each.exprId().id()) for each in each_of(attributes)]
 
 
 def each_of(sequence: Any) -> list[Any]:
