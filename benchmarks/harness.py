@@ -160,6 +160,8 @@ class Run:
     """Directory for figures; None when none are wanted."""
     parts: tuple[str, ...] = ()
     """What of the benchmark to run; all of it unless `--only` chooses."""
+    jobs: tuple[int, int] | None = None
+    """The first and the last of the random jobs, where `--jobs` chooses."""
     seconds: float = math.inf
     """Of a run in full."""
     console: Console = field(default_factory=lambda: Console(width=110, highlight=False))
@@ -286,6 +288,7 @@ def benchmark(
     figures: bool = False,
     parts: Sequence[str] = (),
     seconds: float = math.inf,
+    jobs: bool = False,
 ) -> Iterator[Run]:
     """Parse the options, give the body a `Run`, and print the last line.
 
@@ -298,6 +301,7 @@ def benchmark(
         figures: Whether it draws any with `--plot`.
         parts: What `--only` can choose from.
         seconds: Of a run in full.
+        jobs: Whether there are random jobs, of which `--jobs` can choose some.
     """
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}")
     parser.add_argument("--quick", action="store_true", help=f"end within 5 minutes: {reduced}")
@@ -306,6 +310,8 @@ def benchmark(
     parser.add_argument("--plot", type=Path, metavar="DIR", help="write the figures as SVG into this directory")
     if parts:
         parser.add_argument("--only", nargs="+", choices=parts, metavar="PART", help=f"run these: {', '.join(parts)}")
+    if jobs:
+        parser.add_argument("--jobs", nargs=2, type=int, metavar=("FIRST", "LAST"), help="of the random jobs, these")
     options = parser.parse_args(arguments)
     chosen = tuple(getattr(options, "only", None) or parts)
     if options.plot is not None and not figures:
@@ -315,6 +321,7 @@ def benchmark(
     found_by = circumstances(name, sys.argv[1:] if arguments is None else arguments)
     with tempfile.TemporaryDirectory(prefix=f"transom-{name}-") as work:
         run = Run(name, options.quick, options.data, Path(work), plots=options.plot, parts=chosen, seconds=seconds)
+        run.jobs = tuple(options.jobs) if jobs and options.jobs else None
         if run.quick:
             run.say(f"quick: {reduced}")
         yield run

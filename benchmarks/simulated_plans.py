@@ -82,20 +82,43 @@ def random_truth(chance: random.Random, cores: int, most: int) -> Truth:
     return Truth(Profile("", Equipment(cores, shared=False), streams), rates, limits)
 
 
+@dataclass(frozen=True)
+class _Arrivals:
+    """When the rows of a stream come, one piece after the other."""
+
+    piece: Micros
+    first: Micros
+    """When the first piece does."""
+    behind: Micros = 0
+    """By so much event times are behind arrivals, so that windows end at another phase of these."""
+
+    def completing(self, end: Micros) -> Micros:
+        """Return when the piece comes that completes the window with an end."""
+        return self.first + max(0, -(-(end + self.behind - self.first) // self.piece)) * self.piece
+
+    @classmethod
+    def drawn(cls, stream: StreamProfile, chance: random.Random | None) -> _Arrivals:
+        """Return arrivals at phases that are drawn; all begin together if there is none to draw them."""
+        piece = round(MICROS_PER_SECOND * stream.piece)
+        if chance is None:
+            return cls(piece, NOON + piece)
+        return cls(piece, NOON + chance.randint(1, piece), chance.randrange(round(MICROS_PER_SECOND * stream.closing)))
+
+
 class LatencySink(MemorySink):
     """Notes how long after the arrival of the row that completes it a window's result is there."""
 
-    def __init__(self, clock: VirtualClock, pieces: Mapping[str, Micros]) -> None:
+    def __init__(self, clock: VirtualClock, arrivals: Mapping[str, _Arrivals]) -> None:
         super().__init__()
-        self.clock, self.pieces = clock, pieces
+        self.clock, self.arrivals = clock, arrivals
         self.seen: dict[str, list[tuple[float, float]]] = {}
         """Of each query, when a result was there, seconds since the beginning, and its latency."""
 
     def write(self, results: WindowResults) -> None:
         """Take results."""
-        piece, now = self.pieces[results.query], self.clock.monotonic() - NOON
+        arrivals, now = self.arrivals[results.query], self.clock.monotonic() - NOON
         for end in pc.unique(results.table["window_end"]).cast(pa.int64()).to_pylist():
-            arrived = -(-(end - NOON) // piece) * piece
+            arrived = arrivals.completing(end) - NOON
             self.seen.setdefault(results.query, []).append(
                 ((now / MICROS_PER_SECOND), (now - arrived) / MICROS_PER_SECOND)
             )
@@ -157,6 +180,7 @@ def play(
     rate_at: Callable[[str, float], float] | None = None,
     costs_at: Callable[[str, float], StreamProfile] | None = None,
     prepare: Callable[[App], None] = lambda app: None,
+    phases: random.Random | None = None,
     **settings: Any,
 ) -> Played:
     """Run a job for so many virtual seconds.
@@ -172,6 +196,7 @@ def play(
         rate_at: Rows per second of a stream at a second; as in the job if None.
         costs_at: What the phases of a stream cost at a second; as in the job if None.
         prepare: Called before it runs.
+        phases: Draws when rows come, and windows end, beside each other; all at once if None.
         **settings: Of the application.
     """
     import transom as tm
@@ -186,17 +211,17 @@ def play(
     app = App(session, directory, clock=clock, **{"poll": "50 ms", "policy": "fcfs", **settings})
     runner = StagedCutRunner(clock, costs, cores, random.Random(seed))
     app._runner = runner
-    pieces = {name: round(MICROS_PER_SECOND * each.piece) for name, each in streams.items()}
-    sink = LatencySink(clock, pieces)
+    arrivals = {name: _Arrivals.drawn(each, phases) for name, each in streams.items()}
+    sink = LatencySink(clock, arrivals)
     for name, stream in streams.items():
         source = tm.sources.memory("at timestamp, v bigint")
         made = app.stream(source, event_time="at", name=name).window(f"{round(1_000 * stream.closing)} ms")
         made.agg(n=tm.count()).within(f"{round(1_000 * truth.limits[name])} ms").to(sink, name)
-        for number in range(1, round(seconds / stream.piece) + 1):
-            second = number * stream.piece
+        when = arrivals[name]
+        for moment in range(when.first, NOON + round(MICROS_PER_SECOND * seconds) + 1, when.piece):
+            second = (moment - NOON) / MICROS_PER_SECOND
             rate = truth.rates[name] if rate_at is None else rate_at(name, second)
-            moment = NOON + number * pieces[name]
-            clock.at(moment, lambda *, s=source, m=moment, p=pieces[name], r=rate: s.add(_rows(m, p, r)))
+            clock.at(moment, lambda *, s=source, m=moment, w=when, r=rate: s.add(_rows(m - w.behind, w.piece, r)))
     clock.at(NOON + round(MICROS_PER_SECOND * seconds), app.stop)
     first = next(iter(streams.values()))
 
@@ -220,7 +245,7 @@ def play(
 
 
 def _rows(moment: Micros, piece: Micros, rate: float) -> pa.Table:
-    """Return the rows that arrive at a moment, with event times up to it."""
+    """Return the rows of a piece, with event times up to a moment."""
     count = max(1, round(rate * piece / MICROS_PER_SECOND))
     times = moment - piece + (np.arange(count) + 1) * piece // count
     return pa.table({"at": pa.array(times, pa.timestamp("us", "UTC")), "v": pa.array(np.zeros(count, np.int64))})

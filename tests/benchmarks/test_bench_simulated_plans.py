@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 import random
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from benchmarks.plan import Numbers
 from benchmarks.replan import recovered
-from benchmarks.simulated_plans import Truth, play, random_truth
+from benchmarks.simulated_plans import NOON, Truth, _Arrivals, play, random_truth
 from pyspark.sql import SparkSession
 
 from transom.engine.control.phases import PhaseRecorder
 from transom.model.phases import CutPhases, Phase
 from transom.model.tuning import StreamTuning, Tuning
+from transom.planning.events import checked
+from transom.planning.model import Machine, Model
 from transom.planning.profile import Equipment, PhaseCost, Profile, StreamProfile
 
 COSTS = {
@@ -66,6 +69,37 @@ def test_phases_take_what_they_cost(spark: SparkSession, tmp_path: Path) -> None
 def test_jobs_share_the_cores_task_by_task(spark: SparkSession, tmp_path: Path) -> None:
     cuts, _ = seen(spark, tmp_path, 2, 2)
     assert {round(cut.seconds[Phase.MAP], 3) for cut in cuts} <= {0.28, 0.21}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled_once")
+def test_streams_that_share_cores_are_in_the_real_loop_as_they_are_event_by_event(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """They take turns on 44 cores: by the closed form the second has to wait for half as long again."""
+    chance = random.Random(96)
+    truth = random_truth(chance, chance.choice((1, 2, 4)), 40)
+    tuning = Tuning(2, {"s0": StreamTuning(100_000, None, 33, 4), "s1": StreamTuning(50_000, None, 30, 4)})
+    said = Model(truth.profile, Machine(44, False), tuning, truth.rates).predict()
+    seen = checked(truth.profile, Machine(44, False), tuning, truth.rates, said)
+    runs = [
+        play(spark, tmp_path / str(seed), truth, 44, 60.0, tuning, seed, phases=random.Random(seed))
+        for seed in range(3)
+    ]
+    for name in truth.rates:
+        real = fmean(run.mean(name) for run in runs)
+        assert seen.streams[name].result.mean == pytest.approx(real, rel=0.05)
+    assert said.streams["s1"].result.mean > 1.2 * seen.streams["s1"].result.mean
+
+
+@pytest.mark.parametrize(
+    ("behind", "end", "arrived"), [(0, 1.0, 1.03), (0, 1.03, 1.03), (0.4, 0.61, 1.03), (9, -9.0, 0.03)]
+)
+def test_a_window_is_completed_by_the_first_piece_with_a_row_at_its_end(
+    behind: float, end: float, arrived: float
+) -> None:
+    of = _Arrivals(round(1e5), NOON + round(3e4), round(1e6 * behind))
+    assert of.completing(NOON + round(1e6 * end)) == NOON + round(1e6 * arrived)
 
 
 def test_numbers_are_right_to_within_one() -> None:

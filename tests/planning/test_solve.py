@@ -6,6 +6,7 @@ import importlib.util
 import math
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import assume, given, settings
@@ -19,7 +20,7 @@ from transom.planning.model import Machine, Model
 from transom.planning.moments import NORMAL, Residuals, cantelli
 from transom.planning.profile import Profile
 from transom.planning.search import EXACT, Choice, Division, Goal, Search, Settable
-from transom.planning.solve import Plan, Size, solve, told
+from transom.planning.solve import Plan, Size, solve, suffices, told
 
 cluster = partial(Machine, shared=False)
 RATES, LIMITS = {"a": 5_000.0, "b": 5_000.0}, {"a": 2.0, "b": 4.0}
@@ -282,3 +283,39 @@ def test_scipy_is_an_extra(monkeypatch: pytest.MonkeyPatch):
 def test_goals_that_no_plan_can_keep_are_refused(values):
     with pytest.raises(DefinitionError, match="plan:"):
         Goal(**{"rates": {"s": 1.0}, "limits": {"s": 1.0}, **values})
+
+
+class Said:
+    """A search by which so many executors suffice, while event by event it is another number."""
+
+    def __init__(self, executors: int, said: int, really: int) -> None:
+        self.executors, self.said, self.really = executors, said, really
+
+    def keeps(self, goal: Goal) -> bool:
+        return self.executors >= self.said
+
+    def checked(self, goal: Goal) -> SimpleNamespace:
+        return SimpleNamespace(kept=self.executors >= self.really, executors=self.executors)
+
+
+@pytest.mark.parametrize(
+    ("said", "really", "found"),
+    [(5, 5, 5), (5, 6, 6), (5, 9, 9), (5, 3, 3), (5, 1, 1), (21, 20, 20), (21, 21, None), (20, 21, None), (21, 17, 17)],
+)
+def test_machines_near_the_one_that_is_said_to_suffice_are_checked(said: int, really: int, found: int | None):
+    goal = Goal(RATES, LIMITS, None)
+    number, choices = suffices(goal, lambda executors: Said(executors, said, really), 20)  # type: ignore[arg-type]
+    assert number == found
+    assert (number or 20) in choices
+    assert found in (None, 1) or not choices[found - 1].kept
+
+
+def test_what_is_said_of_machines_follows_from_what_was_checked():
+    known = profile(a=stream(row=2e-4, scv=0.0), b=stream(row=2e-4, scv=0.0))
+    goal = Goal(RATES, {"a": 1.0, "b": 1.0}, None)
+    plan = solve(known, goal, cluster, 12)
+    assert plan.kept
+    *_, before, last = plan.sizes
+    assert before.factor < 1 <= last.factor
+    assert plan.choice == Search(known, cluster(last.cores)).checked(goal)
+    assert not Search(known, cluster(before.cores)).checked(goal).kept

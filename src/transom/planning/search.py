@@ -19,6 +19,7 @@ from itertools import chain
 from transom.errors import DefinitionError
 from transom.model.time import MICROS_PER_SECOND, Micros
 from transom.model.tuning import StreamTuning, Tuning
+from transom.planning.events import applies, checked
 from transom.planning.model import Machine, Model, Prediction
 from transom.planning.profile import Profile
 
@@ -28,6 +29,8 @@ SHARES = (0.05, 0.15, 0.35, 0.8)
 """Triggers, as shares of the limit, that all whole numbers are tried with."""
 REFINED = 2
 """As many of them are then looked at closely."""
+PLAYED = 3
+"""As many settings are looked at event by event."""
 WORSE = 1.25
 """What takes so many times as long as the best that was found is given up."""
 STEPS = 14
@@ -150,6 +153,23 @@ class Search:
     def best(self, goal: Goal) -> Choice:
         """Return the settings with the least ratio of latency to limit."""
         return min((choice for _, choice in self._tried(goal)), key=lambda each: each.ratio)
+
+    def checked(self, goal: Goal) -> Choice:
+        """Return the settings with the least ratio event by event where streams share the cores; see `events`.
+
+        Those are looked at that are best with their slots and tasks, as far as they are the first by the closed form.
+        """
+        if not applies(self.profile, self.machine):
+            return self.best(goal)
+        found: dict[tuple[int, int], Choice] = {}
+        for division, choice in sorted(self._tried(goal), key=lambda each: each[1].ratio):
+            found.setdefault((division.slots, division.tasks), choice)
+        played = [self._played(goal, choice) for choice in list(found.values())[:PLAYED]]
+        return min(played, key=lambda each: each.ratio)
+
+    def _played(self, goal: Goal, choice: Choice) -> Choice:
+        prediction = checked(self.profile, self.machine, choice.tuning, goal.rates, choice.prediction)
+        return self._judged(goal, choice.tuning, prediction)
 
     def keeps(self, goal: Goal) -> bool:
         """Tell whether some settings keep the limit."""
@@ -286,7 +306,9 @@ class Search:
     def _predicted(self, goal: Goal, tuning: Tuning, most: float) -> Choice:
         means_say = goal.share is None or goal.share >= 0.5  # other quantiles may be below the mean
         longest = {name: most * (1 - goal.margin) * limit for name, limit in goal.limits.items()} if means_say else {}
-        prediction = Model(self.profile, self.machine, tuning, goal.rates).predict(longest)
+        return self._judged(goal, tuning, Model(self.profile, self.machine, tuning, goal.rates).predict(longest))
+
+    def _judged(self, goal: Goal, tuning: Tuning, prediction: Prediction) -> Choice:
         latencies = {name: self._latency(goal, name, prediction) for name in goal.limits}
         ratio = max(latencies[name] / limit for name, limit in goal.limits.items()) / (1 - goal.margin)
         return Choice(tuning, prediction, latencies, ratio)

@@ -1,13 +1,15 @@
 """From rates and a limit to the smallest machine that keeps it, and what smaller ones do.
 
-The smallest machine that suffices is found by bisection, as latency falls with the cores; `search` finds settings.
+The smallest machine that suffices is found by bisection, as latency falls with the cores; `search` finds settings. It
+is looked for by the closed form. Where streams share cores, machines near it are then checked event by event, and what
+is said of these follows from that.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from transom.errors import require_extra
 from transom.planning.model import Machine, Prediction
@@ -74,13 +76,47 @@ def solve(profile: Profile, goal: Goal, machines: Callable[[int], Machine], most
             searches[executors] = Search(profile, machines(executors))
         return searches[executors]
 
-    smallest = first(lambda executors: on(executors).keeps(goal), most)
+    smallest, choices = suffices(goal, on, most)
     sizes: list[Size] = []
     for executors in told(smallest or most):
         kept = smallest is not None and executors >= smallest
-        sizes.append(_size(on(executors), goal, kept, executors, sizes[-1] if sizes else None))
-    choice = on(smallest or most).best(goal)
+        search = on(executors)
+        held = _held(goal, search.best(goal), choices[executors]) if executors in choices else goal
+        sizes.append(_size(search, held, kept, executors, sizes[-1] if sizes else None))
+    choice = choices[smallest or most]
     return Plan(goal, tuple(sizes), choice, _division(profile, goal, choice.prediction))
+
+
+def suffices(goal: Goal, on: Callable[[int], Search], most: int) -> tuple[int | None, dict[int, Choice]]:
+    """Return how many executors suffice at least, None if so many do not, and what comes of the numbers near it.
+
+    Args:
+        goal: Rates and limits.
+        on: Returns the search on so many.
+        most: So many there are, at least 1.
+    """
+    choices: dict[int, Choice] = {}
+
+    def kept(executors: int) -> bool:
+        if executors not in choices:
+            choices[executors] = on(executors).checked(goal)
+        return choices[executors].kept
+
+    number = first(lambda executors: on(executors).keeps(goal), most) or most
+    if kept(number):
+        while number > 1 and kept(number - 1):
+            number -= 1
+        return number, choices
+    more = first(lambda more: kept(number + more), most - number) if number < most else None
+    return None if more is None else number + more, choices
+
+
+def _held(goal: Goal, said: Choice, seen: Choice) -> Goal:
+    """Return the goal that the closed form keeps where the one that is asked for is kept event by event."""
+    off = said.ratio / seen.ratio
+    return (
+        replace(goal, limits={name: off * each for name, each in goal.limits.items()}) if math.isfinite(off) else goal
+    )
 
 
 def first(suffices: Callable[[int], bool], most: int) -> int | None:
