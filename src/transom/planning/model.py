@@ -35,6 +35,10 @@ from transom.planning.queues import Shared, cycle, gate_wait, left, queueing, sl
 
 ROUNDS = 40
 """Steps in which the streams' waits for each other must settle."""
+SWINGING = 8
+"""Rounds after which streams that have not settled are taken to swing, as tasks are whole ones."""
+FOLLOWED = 0.35
+"""How much of each change is followed from then on."""
 NEAR = 1e-4
 """Relative step at which they have."""
 MOST = 0.98
@@ -204,9 +208,9 @@ class Model:
             longest: Of some streams the mean latency, seconds, with which nobody asks for more than that it is longer.
         """
         before: list[float] = []
-        for _ in range(ROUNDS):
+        for number in range(ROUNDS):
             for name in self._states:
-                self._settle(name)
+                self._settle(name, 1.0 if number < SWINGING else FOLLOWED)
             if not all(math.isfinite(state.cycle) for state in self._states.values()):
                 return self._stalled()
             if longest and any(self._least(self._states[name]) > most for name, most in longest.items()):
@@ -234,7 +238,8 @@ class Model:
         """Return the mean latency of a stream at least, seconds, by what is assumed of it while waits settle.
 
         Half of the time between two cuts, but for the piece that finds the stream at rest, and then the cut. The waits
-        settle from below, as at first nothing is known of the other streams.
+        settle from below, as at first nothing is known of the other streams; where they swing, they may be more than
+        they settle at, by less than a quarter, to which `search.WORSE` leaves room.
         """
         waited = max(0.0, state.cycle - state.profile.piece) / 2
         return waited + state.cutting.average(state.rows) + state.thread.mean
@@ -253,8 +258,8 @@ class Model:
         cores = self._machine.cores
         return Cutting(stream, self._tuning.of(name), cores, cores, self._rates[name])
 
-    def _settle(self, name: str) -> None:
-        """Let a stream see the others as they are assumed now."""
+    def _settle(self, name: str, step: float) -> None:
+        """Let a stream see the others as they are assumed now, and follow by so much of what that changes."""
         state, slots = self._states[name], self._tuning.slots
         others = [each.shown for other, each in self._states.items() if other != name and each.shown is not None]
         shared = [each.shared for each in others]
@@ -265,13 +270,15 @@ class Model:
         state.cutting.leave(left([(each.working, each.tasks) for each in others], slots, cores))
         state.slot = self._slot(state, shared)
         state.thread = _thread_wait([each.thread for each in others])
-        state.cycle = cycle(
+        before = state.cycle if state.shown is not None else math.inf
+        found = cycle(
             self._rates[name],
             0.0,
             state.profile.piece,
             lambda rows: state.between(self._taken(state, state.cutting.average(rows))),
-            near=state.cycle if state.shown is not None else math.inf,
+            near=before,
         )
+        state.cycle = found if step == 1 or not math.isfinite(found) else before + step * (found - before)
         if math.isfinite(state.cycle):
             state.rows = self._rates[name] * state.cycle
             state.cutting.closings = state.closing / state.profile.closing
