@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transom.errors import SiteError
-from transom.sites import codec
+from transom.sites import codec, remembered
 from transom.sites.codec import LinkPacking
 from transom.sites.columns import Reader, Writer
 from transom.widearea.bodies import from_body, to_body
@@ -327,3 +327,51 @@ def test_a_declared_size_is_checked_before_anything_is_unpacked() -> None:
         LinkPacking().unpack(data[:at] + (1 << 40).to_bytes(8, "big") + data[at + 8 :])
     with pytest.raises(SiteError):
         LinkPacking().unpack(data[:at] + (20).to_bytes(8, "big") + data[at + 8 :])
+
+
+def test_keys_of_before_are_not_taken_for_those_of_now() -> None:
+    """A relay sends what two sites made of different kinds by turns; what confirms one of them says nothing of both."""
+    here, there = LinkPacking(), LinkPacking()
+
+    def kind(words: str, name: str) -> pa.Table:
+        made = table([(0, word, number) for number, word in enumerate(words)])
+        return made.replace_schema_metadata({"transom": name})
+
+    for number, made in enumerate((kind("abc", "one"), kind("zyk", "two")), 1):
+        assert there.unpack(here.pack(parcel(made, number), False)) is not None
+        here.named(number)
+    here.confirmed(1)
+    read = there.unpack(here.pack(parcel(kind("zyk", "two"), 3), False))
+    assert read is not None
+    assert rows_of(read) == [(0, "k", 2), (0, "y", 1), (0, "z", 0)]
+
+
+def test_headers_of_many_flows_are_remembered_up_to_a_bound(monkeypatch) -> None:
+    flows = [f"flow {number}" for number in range(200)]
+
+    def asked(here: LinkPacking, there: LinkPacking) -> int:
+        """Return how many parcels of the second turn could not be read."""
+        found = 0
+        for turn in range(2):
+            for number, flow in enumerate(flows, 1 + 200 * turn):
+                found += there.unpack(here.pack(parcel(None, number, flow), False)) is None
+                here.named(number)
+                here.confirmed(number)
+        return found
+
+    there = LinkPacking()
+    assert asked(LinkPacking(), there) == 0
+    monkeypatch.setattr(remembered, "MOST_HEADERS", 2_000)
+    there = LinkPacking()
+    assert asked(LinkPacking(), there) > 150
+    (got,) = there._got.values()
+    assert sum(map(len, got.headers.values())) == got.header_bytes <= 2_000
+
+
+def test_what_is_said_of_columns_is_bounded_before_it_is_read(monkeypatch) -> None:
+    data = LinkPacking().pack(parcel(table([(0, "a", 1)])), False)
+    assert LinkPacking().unpack(data) is not None
+    for bound, words in (("_MOST_NOTES", "more to say"), ("_MOST_SCHEMA", "too long names")):
+        with monkeypatch.context() as patched, pytest.raises(SiteError, match=words):
+            patched.setattr(codec, bound, 20)
+            LinkPacking().unpack(data)

@@ -11,7 +11,7 @@ from benchmarks.certificates import identity
 
 from transom.errors import DefinitionError, SiteError
 from transom.model.time import ManualClock
-from transom.sites.coordinating import Asking, Coordinating, read_plan
+from transom.sites.coordinating import APART, MOST_REPORT, MOST_WAITING, Asking, Coordinating, read_plan
 from transom.sites.secured import client_options
 from transom.widearea.coordinator import SILENT, FlowReport, Report, Wanted
 from transom.widearea.topology import Topology
@@ -28,7 +28,7 @@ def begin(tmp_path):
     def start(secured: bool = True) -> Coordinating:
         mine = identity("coordinator") if secured else None
         file = tmp_path / "plan.json"
-        made.append(Coordinating(TOPOLOGY, "latency", file, "127.0.0.1:0", mine, ManualClock(), said.append))
+        made.append(Coordinating(TOPOLOGY, "latency", file, "127.0.0.1:0", mine, ManualClock(100_000_000), said.append))
         made[-1].begin()
         return made[-1]
 
@@ -98,7 +98,7 @@ def test_who_is_not_who_it_says_is_refused(begin) -> None:
     with pytest.raises(SiteError, match="cannot be reached"):
         foreign.ask(report("a"))
     for kind, body in (("report", b"garbage"), ("report", b"[" * 100_000), ("report", b"{}"), ("other", b"")):
-        with fl.FlightClient(f"grpc+tls://127.0.0.1:{there.port}", **client_options(identity("a"), "coordinator")) as c:
+        with fl.FlightClient(f"grpc+tls://127.0.0.1:{there.port}", **client_options(identity("a"), "coordinator", MOST_REPORT)) as c:
             (result,) = c.do_action(fl.Action(kind, body))
         assert "refused" in json.loads(result.body.to_pybytes())
     there.look()
@@ -117,3 +117,42 @@ def test_a_damaged_plan_is_not_taken_for_none(begin) -> None:
     begin.file.write_text("{}")
     with pytest.raises(DefinitionError, match="holds no plan"):
         begin()
+
+
+def test_reports_that_come_faster_than_they_are_taken_are_refused(begin) -> None:
+    there = begin()
+    a, b = asking("a", there), asking("b", there)
+    for _ in range(MOST_WAITING):
+        a.ask(report("a"))
+    for _ in range(3):
+        with pytest.raises(SiteError, match=f"{MOST_WAITING} reports of 'a' wait"):
+            a.ask(report("a"))
+    b.ask(report("b"))
+    assert there._reports.qsize() == MOST_WAITING + 1
+    assert [text for text in begin.said if "is refused" in text] == begin.said  # once while it stays the same
+    assert len(begin.said) == 1
+    there.look()
+    a.ask(report("a"))
+
+
+def test_a_clock_that_is_far_ahead_is_not_believed(begin) -> None:
+    """The plan would hold from its tick on, and no later one before it."""
+    there = begin()
+    now = 100
+    with pytest.raises(SiteError, match="clock of 'a' is .* ahead of the coordinator"):
+        asking("a", there).ask(replace(report("a"), tick=1 << 60))
+    for site in SITES:
+        asking(site, there).ask(replace(report(site), tick=now + APART // 1_000_000))
+    there.look()
+    assert read_plan(begin.file).first_tick == now + APART // 1_000_000 + 5
+
+
+def test_plans_that_a_site_does_not_look_at_do_not_pile_up(begin) -> None:
+    there = begin()
+    for site in SITES:
+        asking(site, there).ask(report(site))
+    there.look()
+    each = asking("a", there)
+    for _ in range(10):
+        each.ask(report("a"))
+    assert len(each.plans()) == 4

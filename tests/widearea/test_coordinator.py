@@ -12,6 +12,7 @@ import pytest
 from datasketches import update_theta_sketch
 
 from transom.errors import SiteError
+from transom.widearea import coordinator
 from transom.widearea.coordinator import (
     FORGOTTEN,
     NOTICE,
@@ -167,7 +168,7 @@ def anything(chance: random.Random, site: str) -> dict:
         return chance.choice([1e-6, 0.01, 1.0, 2.0, 5e3, 1e6, 1e6, 1e12, 9e18])
 
     def ticks() -> int:
-        return chance.choice([1, 1, 2, 5, 60, 61, 1 << 62])
+        return chance.choice([1, 2, 5, 60] * 8 + [61, 1 << 62])
 
     def sketch() -> str:
         at = chance.randrange(len(SKETCH))
@@ -177,7 +178,7 @@ def anything(chance: random.Random, site: str) -> dict:
     for name in chance.sample("fg", chance.choice([1, 2])):
         least = chance.choice([1, 1, 2, 60])
         wanted = {"destination": chance.choice(["d", "d", "a", "other"]), "least": least, "most": max(least, ticks())}
-        wanted |= {"sources": chance.choice([["a", "b"], ["b", "c"], ["other"], [site], []])}
+        wanted |= {"sources": chance.choice([["a", "b"], ["b", "c"], [site, "other"], [site], [site], [], ["other"]])}
         flows[name] = {
             "wanted": {**wanted, "limit": number(), "weight": number()},
             "sent": [[ticks(), number()] for _ in range(chance.randrange(4))],
@@ -216,3 +217,36 @@ def test_a_flow_of_which_a_sketch_is_none_is_not_planned(sketch) -> None:
     question = made.question(PAUSE)
     assert question is not None
     assert [flow.name for flow in question.flows] == ["g"]
+
+
+def told(made: Coordinator) -> int:
+    """Return about how much is remembered of what sites have told."""
+    return sum(len(json.dumps(each.to_json())) for each, _ in made._reports.values()) + len(made._told)
+
+
+def test_what_sites_tell_takes_no_more_and_more_memory(monkeypatch) -> None:
+    monkeypatch.setattr(coordinator, "MOST_FLOWS", 20)
+    made, sizes = Coordinator(Topology(SITES, LINKS)), []
+    for turn in range(400):
+        name = f"flow {turn:03}"
+        ticks = turn % 60 + 1
+        flow = FlowReport(FLOWS["f"], {ticks: 100.0}, {ticks: SKETCH})
+        made.reported(Report("a", 1, rates={f"site {turn:03}": 1.0, "b": 1.0}, flows={"f": flow, name: flow}), turn)
+        sizes.append(told(made))
+    assert max(sizes[200:]) <= 1.1 * max(sizes[:100])
+    assert len(made.flows) <= 20
+    assert set(made._reports["a"][0].rates) == {"b"}
+
+
+def test_what_a_site_cannot_know_is_refused(monkeypatch) -> None:
+    monkeypatch.setattr(coordinator, "MOST_FLOWS", 1)
+    made = Coordinator(Topology(SITES, LINKS))
+    with pytest.raises(SiteError, match="'c' reports the flow 'f', and says that it has no rows"):
+        made.reported(report("c", flows={"f": FlowReport(FLOWS["f"], {1: 1.0})}), 0)
+    with pytest.raises(SiteError, match="2 flows, more than 1"):
+        made.reported(report("a", flows={name: FlowReport(FLOWS["f"], {1: 1.0}) for name in "fh"}), 0)
+    for sent, sketches in (({61: 1.0}, {}), ({1: 1.0}, {61: b""}), ({1: 1.0}, {1: bytes(1 << 15)})):
+        with pytest.raises(SiteError):
+            FlowReport(FLOWS["f"], sent, sketches)
+    with pytest.raises(SiteError, match="sketches"):
+        FlowReport(FLOWS["f"], {1: 1.0}, {ticks: SKETCH for ticks in range(1, 10)})

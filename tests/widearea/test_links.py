@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.widearea.made import S
 
 from transom.errors import SiteError
-from transom.widearea.links import MOST_PROBE, Frame, LinkIn, LinkOut, Receipt
+from transom.widearea.links import MOST_PROBE, MOST_WINDOW, Frame, LinkIn, LinkOut, Receipt
 
 
 def carried(out: LinkOut, into: LinkIn, now: int) -> list[bytes]:
@@ -314,3 +314,39 @@ def test_a_link_that_is_always_full_is_used(megabits: float, stated: float) -> N
     assert got >= 0.9 * rate * 20
     assert most <= 0.5
     assert out.rate == pytest.approx(rate, rel=0.15)
+
+
+def test_what_another_end_says_makes_nothing_grow() -> None:
+    """It says that it cannot read what it was given, or tells of the same bytes again, or of a link without bounds."""
+    out = LinkOut(rate=1e6)
+    for turn in range(1_000):
+        number = out.queue(b"x" * 100_000, S)
+        assert out.frames(turn)
+        assert out.abandon(number)
+    assert (out.queued, out.under_way, len(out._on_way)) == (0, 0, 0)
+    number = out.queue(b"x" * 100_000, S)
+    frame, *_ = out.frames(0)
+    for now in range(10 * S, 20 * S, 10_000):
+        out.receipt(Receipt(number, len(frame.payload), now, now), now)
+    assert len(out._carried) <= 101
+    fast = LinkOut(rate=1e15)
+    fast.queue(b"x" * (2 * MOST_WINDOW), S)
+    assert sum(len(each.payload) for each in fast.frames(0)) <= MOST_WINDOW
+
+
+def test_a_parcel_that_is_given_up_tells_nothing_of_the_rate_of_those_behind_it() -> None:
+    out, into = LinkOut(rate=100_000.0), LinkIn()
+    out.queue(b"x" * 400_000, S)
+    for turn in range(8):
+        for frame in out.frames(turn * 2 * S):
+            out.receipt(into.frame(frame, turn * 2 * S + 50_000)[0], turn * 2 * S + 50_000)
+    before = list(out._rates)
+    gone = out.queue(b"y" * 5_000, 0)
+    now = 100 * S
+    frames = out.frames(now)
+    out.abandon(gone)
+    for frame in frames:
+        if frame.number != gone:
+            now += 50_000
+            out.receipt(into.frame(frame, now)[0], now)
+    assert min(out._rates, default=0.0) >= min(before, default=0.0)

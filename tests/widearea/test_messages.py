@@ -15,7 +15,7 @@ from tests.widearea.made import parcel, part
 from transom.errors import SiteError
 from transom.model.time import MAX_TIME, MIN_TIME
 from transom.widearea.hellos import Hello
-from transom.widearea.links import Frame, Receipt
+from transom.widearea.links import MOST_FRAME, Frame, Receipt
 from transom.widearea.messages import Abandon, Opened, Opening, Unreadable, from_bytes, to_bytes
 from transom.widearea.parcels import Ack, Delays, Parcel, PartitionProgress, Place, Reason, Refusal, RowCounts, Standing
 
@@ -143,3 +143,9 @@ def test_what_differs_between_two_sites() -> None:
     for value in (None, [], {"site": "a"}, {**here.to_json(), "flows": 3}, {**here.to_json(), "protocol": inf}):
         with pytest.raises(SiteError, match="no opening"):
             Hello.from_json(value)
+
+
+def test_a_frame_is_no_larger_than_links_make_them() -> None:
+    assert from_bytes(to_bytes(Frame(1, 0, 1 << 20, 0, bytes(MOST_FRAME))))
+    with pytest.raises(SiteError, match="a frame has"):
+        from_bytes(to_bytes(Frame(1, 0, 1 << 20, 0, bytes(MOST_FRAME + 1))))

@@ -9,6 +9,7 @@ import random
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from tests.widearea.made import S
@@ -141,6 +142,8 @@ class Site:
                     carrier.forget(self.chance.choice(FLOWS))
         self._look()
         assert 0 <= carrier.relay.nbytes <= self.most
+        assert len(carrier.relay._standings) <= 4  # two flows with three sources, and what is said of itself
+        assert len(carrier.relay._via) <= 4
         assert all(receiver.held <= self.held for receiver in self.receivers.values())
 
     def _look(self) -> None:
@@ -203,3 +206,23 @@ def test_what_is_old_of_a_site_of_which_nothing_is_known_is_not_acked() -> None:
     (store,) = receiver.received(Parcel("f", 1, (old, Part("b", "i", 1, 1, 2, 2)), b""), "relay", 0)
     assert isinstance(store, Store)
     assert [action.message.standing.site for action in receiver.stored(store)] == ["b"]
+
+
+def test_acks_of_sites_that_are_no_sources_are_not_remembered() -> None:
+    """Nor is the way back of what nobody sent."""
+    routes = Routes("relay", 20_000, {"f": Ends(("a", "b"), "home", 3 * S)})
+    carrier = Carrier("relay", "boot", routes, _joined, {"home": 1e6, "a": 1e6})
+    carrier.opened("home", Opened("x", {}, (Standing("f", "nobody", "i", Place(1, 1, 1)),)), 0)
+    for number in range(100):
+        place = Place(number, 1, 1)
+        carrier.heard("home", Ack(Standing("f", f"nobody {number}", "i", place)), 0)
+        carrier.heard("home", Ack(Standing("f", "a", "i", place)), 0)
+        known = (Standing("f", f"nobody {number}", "i", place),)
+        carrier.heard("home", Refusal("f", 1, (("a", place),), Reason.FULL, known), 0)
+    assert list(carrier.relay._standings) == [("f", "a")]
+
+
+def test_what_a_parcel_says_counts_as_its_bytes() -> None:
+    few = Part("a", "i", 1, 0, 1, 1)
+    many = replace(few, partitions=(PartitionProgress(5, None),) * 1_000, failed={"query": "why" * 1_000})
+    assert Parcel("f", 1, (many,)).nbytes > Parcel("f", 1, (few,)).nbytes + 100_000

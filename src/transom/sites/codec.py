@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +21,7 @@ import pyarrow.compute as pc
 from transom.engine.partials.tables import PANE
 from transom.errors import SiteError
 from transom.sites.columns import Ints, Reader, Writer, damaged
+from transom.sites.remembered import Got, Keys, News, Sent
 from transom.widearea.bodies import MOST_BYTES, from_body, to_body
 from transom.widearea.parcels import Parcel
 from transom.windows.keys import KeyIndex
@@ -32,69 +32,15 @@ _HEAD = struct.Struct(">4sIII")
 """Magic, generation, bytes of the header packed and unpacked."""
 _MAGIC = b"TrW1"
 _MOST_HEADER = 1 << 20
-_MOST_SCHEMAS = 10_000
+_MOST_SCHEMA = 4 << 20
+_MOST_NOTES = 1 << 20
+"""Bytes of a schema, and of what has to be known to read columns."""
 _MOST_GAPS = 1 << 20
 """Keys with smaller numbers that may not have come yet, or never will."""
 _MOST_NEWS = 1_000
 """Parcels that may be confirmed; what earlier ones brought is sent again where it is needed."""
 _LEVEL = 6
 """Of zstd."""
-
-
-@dataclass
-class _Keys:
-    """The keys of one flow as the sending end numbers them."""
-
-    index: KeyIndex
-    numbers: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    """By id: the number that the other end is known to have; -1 for none."""
-    given: int = 0
-    """Numbers that were given."""
-
-
-@dataclass
-class _News:
-    """What a parcel brings that may be referred to once it is confirmed."""
-
-    generation: int
-    flow: str
-    header: bytes
-    schema: int | None = None
-    ids: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    numbers: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-
-
-class _Sent:
-    """What the sending end knows of the other one, over one connection."""
-
-    def __init__(self) -> None:
-        self.headers: dict[str, bytes] = {}
-        """The last header of each flow that was confirmed."""
-        self.schemas: dict[str, tuple[int, pa.Schema]] = {}
-        self.confirmed: set[int] = set()
-        """Numbers of schemas."""
-        self.keys: dict[str, _Keys] = {}
-
-
-class _Got:
-    """What the receiving end has from one connection of the other one."""
-
-    def __init__(self) -> None:
-        self.headers: dict[int, bytes] = {}
-        """By checksum."""
-        self.schemas: dict[int, pa.Schema] = {}
-        self.keys: dict[int, list[pa.Table]] = {}
-        """By number of schema: keys as they came."""
-        self.rows: dict[int, Ints] = {}
-        """By number of schema, and then of key: its row in those; -1 for none."""
-        self.bytes: dict[int, int] = {}
-
-    def bound(self, most: int) -> None:
-        """Forget schemas with their keys, the oldest first, beyond so many bytes of keys: they are asked for again."""
-        while len(self.schemas) > 1 and (len(self.schemas) > _MOST_SCHEMAS or sum(self.bytes.values()) > most):
-            oldest = next(iter(self.schemas))
-            for each in (self.schemas, self.keys, self.rows, self.bytes):
-                each.pop(oldest, None)
 
 
 class LinkPacking:
@@ -108,10 +54,10 @@ class LinkPacking:
     def __init__(self, dictionary_bytes: int = DICTIONARY_BYTES, most: int = MOST_BYTES) -> None:
         self.dictionary_bytes, self.most = dictionary_bytes, most
         self._generation = 1
-        self._sent = _Sent()
-        self._packed: _News | None = None
-        self._news: dict[int, _News] = {}
-        self._got: dict[int, _Got] = {}
+        self._sent = Sent()
+        self._packed: News | None = None
+        self._news: dict[int, News] = {}
+        self._got: dict[int, Got] = {}
 
     # Sending
 
@@ -120,7 +66,7 @@ class LinkPacking:
         plain = json.dumps(parcel.header(), separators=(",", ":")).encode()
         known = b"" if full else self._sent.headers.get(parcel.flow, b"")
         header = _deflated(plain, known)
-        self._packed = news = _News(0 if full else self._generation, parcel.flow, plain)
+        self._packed = news = News(0 if full else self._generation, parcel.flow, plain)
         start = _HEAD.pack(_MAGIC, news.generation, len(header), len(plain)) + zlib.crc32(known).to_bytes(4, "big")
         table = from_body(parcel.body)
         return start + header + (b"" if table is None else self._table(table, parcel.flow, news, full))
@@ -141,7 +87,7 @@ class LinkPacking:
         self._sent.headers[news.flow] = news.header
         if news.schema is not None:
             self._sent.confirmed.add(news.schema)
-        if len(news.ids):
+        if len(news.ids) and self._sent.schemas[news.flow][0] == news.schema:  # else they are keys of before
             numbers = self._sent.keys[news.flow].numbers
             new = numbers[news.ids] < 0
             numbers[news.ids[new]] = news.numbers[new]
@@ -149,9 +95,9 @@ class LinkPacking:
     def broken(self) -> None:
         """Forget what was confirmed: the connection broke."""
         self._generation += 1
-        self._sent, self._news, self._packed = _Sent(), {}, None
+        self._sent, self._news, self._packed = Sent(), {}, None
 
-    def _table(self, table: pa.Table, flow: str, news: _News, full: bool) -> bytes:
+    def _table(self, table: pa.Table, flow: str, news: News, full: bool) -> bytes:
         table = table.combine_chunks()
         names = [name for name in table.column_names if not name.startswith("_s") and name != PANE]
         number, told = self._schema(table.schema, flow, news, full)
@@ -172,7 +118,7 @@ class LinkPacking:
         packed = pa.Codec("zstd", compression_level=_LEVEL).compress(plain, asbytes=True)
         return len(plain).to_bytes(8, "big") + bytes(packed)
 
-    def _schema(self, schema: pa.Schema, flow: str, news: _News, full: bool) -> tuple[int, bool]:
+    def _schema(self, schema: pa.Schema, flow: str, news: News, full: bool) -> tuple[int, bool]:
         """Return the number of a schema, and whether it has to be sent itself."""
         if full:
             return 0, True
@@ -185,16 +131,16 @@ class LinkPacking:
         return number, number not in self._sent.confirmed
 
     def _numbers(
-        self, table: pa.Table, keys: pa.Table, flow: str, news: _News, full: bool
+        self, table: pa.Table, keys: pa.Table, flow: str, news: News, full: bool
     ) -> tuple[Ints, Ints, pa.Table, int]:
         """Return the number of each row's key, an order of the rows, the keys to be sent, and their first number.
 
         The first number is -1 where the other end is to forget them again.
         """
-        known = None if full else self._sent.keys.setdefault(flow, _Keys(KeyIndex(keys.schema)))
+        known = None if full else self._sent.keys.setdefault(flow, Keys(KeyIndex(keys.schema)))
         forgets = known is None or known.index.nbytes > self.dictionary_bytes
         if known is None or (forgets and not known.given):
-            known = _Keys(KeyIndex(keys.schema))
+            known = Keys(KeyIndex(keys.schema))
         if not keys.num_columns:
             ids = np.zeros(table.num_rows, np.int64)
             return ids, np.lexsort((_panes(table),)), keys, 0
@@ -247,23 +193,20 @@ class LinkPacking:
         except (ValueError, RecursionError) as error:
             raise damaged(f"its header is {error}") from error
         if generation:
-            while len(got.headers) > 64:
-                del got.headers[next(each for each in got.headers if each)]
-            got.headers[zlib.crc32(header)] = header
+            got.keep(header)
         return parcel
 
-    def _of(self, generation: int) -> _Got:
+    def _of(self, generation: int) -> Got:
         """Return what came in a generation; the last two are kept, as parcels go on over a new connection."""
         if not generation:
-            got = _Got()
+            got = Got()
         else:
-            got = self._got.setdefault(generation, _Got())
+            got = self._got.setdefault(generation, Got())
             for old in sorted(self._got)[:-2]:
                 del self._got[old]
-        got.headers.setdefault(0, b"")
         return got
 
-    def _untable(self, data: bytes, got: _Got, generation: int) -> bytes | None:
+    def _untable(self, data: bytes, got: Got, generation: int) -> bytes | None:
         size = int.from_bytes(data[:8], "big")
         if size > self.most or len(data) < 8:
             raise SiteError(
@@ -272,13 +215,18 @@ class LinkPacking:
             )
         try:
             plain = bytes(pa.decompress(data[8:], decompressed_size=size, codec="zstd", asbytes=True))
-            notes = json.loads(plain[4 : 4 + int.from_bytes(plain[:4], "big")])
-            number, told, rows, columns = notes
             at = 4 + int.from_bytes(plain[:4], "big")
+            if at > _MOST_NOTES:
+                raise damaged("it has more to say of its columns than there can be")
+            notes = json.loads(plain[4:at])
+            number, told, rows, columns = notes
             if not all(type(each) is int and each >= 0 for each in (number, told, rows)) or told > len(plain) - at:
                 raise damaged("its table has other numbers")
+            if told > _MOST_SCHEMA:
+                raise damaged("its columns have too long names")
             if told:
                 got.schemas[number] = pa.ipc.read_schema(pa.py_buffer(plain[at : at + told]))
+                got.bytes[number] = max(told, got.bytes.get(number, 0))
                 got.bound(self.most)
             schema = got.schemas.get(number)
             if schema is None:
@@ -293,7 +241,7 @@ class LinkPacking:
         except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, RecursionError) as error:
             raise damaged(str(error)) from error
 
-    def _rows(self, reader: Reader, schema: pa.Schema, rows: int, number: int, got: _Got) -> pa.Table | None:
+    def _rows(self, reader: Reader, schema: pa.Schema, rows: int, number: int, got: Got) -> pa.Table | None:
         panes = np.cumsum(reader.ints(rows))
         ids = _unsteps(panes, reader.ints(rows))
         names = [name for name in schema.names if not name.startswith("_s") and name != PANE]
@@ -318,7 +266,7 @@ class LinkPacking:
                 columns.append(reader.column(field_.type, rows))
         return pa.Table.from_arrays(columns, schema=schema)
 
-    def _keys(self, fresh: pa.Table, first: int, count: int, ids: Ints, number: int, got: _Got) -> pa.Table | None:
+    def _keys(self, fresh: pa.Table, first: int, count: int, ids: Ints, number: int, got: Got) -> pa.Table | None:
         """Return the key of each row, and keep those that came; None where one is not known."""
         start = first if first >= 0 else -1 - first
         tables, places = got.keys.setdefault(number, []), got.rows.get(number, np.empty(0, np.int64))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import queue
 import threading
+from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from transom.errors import DefinitionError, SiteError, TransomError
-from transom.model.time import MICROS_PER_SECOND, Clock, Micros
+from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_duration
+from transom.sites.notices import Notices
 from transom.sites.secured import Identity, authority_options, check_address, client_options, plain
 from transom.storage.durable import replacing
 from transom.widearea.coordinator import Coordinator, Question, Report
@@ -31,6 +33,14 @@ SECONDS = 3.0
 EVERY: Micros = 2 * MICROS_PER_SECOND
 """Between two reports of a site."""
 _LOOK: Micros = MICROS_PER_SECOND // 4
+MOST_REPORT = 16 * MOST_MESSAGE
+"""Bytes of a report, and of what is answered."""
+MOST_WAITING = 16
+"""Reports of one site that wait while a plan is made; more are refused."""
+APART: Micros = 60 * MICROS_PER_SECOND
+"""A site whose clock is further ahead is not believed: plans would hold from a tick on that never comes."""
+KEPT = 4
+"""Plans that wait for a site's loop, the newest ones."""
 REPORT = "report"
 
 
@@ -52,18 +62,25 @@ def read_plan(path: Path) -> Plan | None:
 
 
 class _Server(fl.FlightServerBase):  # type: ignore[misc]
-    def __init__(self, answer: Callable[[Site, bytes], bytes], location: str, **options: Any) -> None:
-        self._answer = answer
+    def __init__(
+        self,
+        answer: Callable[[Site, bytes], bytes],
+        refused: Callable[[Site, SiteError], None],
+        location: str,
+        **options: Any,
+    ) -> None:
+        self._answer, self._refused = answer, refused
         super().__init__(location, **options)
 
     def do_action(self, context: Any, action: Any) -> list[Any]:
         """Take a report and return the plan, if it is newer than the site's."""
+        identity = context.peer_identity().decode("utf-8", "replace")
         try:
-            if action.type != REPORT or action.body.size > 16 * MOST_MESSAGE:
+            if action.type != REPORT or action.body.size > MOST_REPORT:
                 raise SiteError("This is no report.", "Run the same version of Transom at all sites.")
-            identity = context.peer_identity().decode("utf-8", "replace")
             return [fl.Result(pa.py_buffer(self._answer(identity, action.body.to_pybytes())))]
         except SiteError as error:
+            self._refused(identity, error)
             return [fl.Result(pa.py_buffer(json.dumps({"refused": str(error)}).encode()))]
 
 
@@ -98,6 +115,10 @@ class Coordinating:
         self._published = self._machine.plan
         self._state, self._listen, self._identity, self._clock, self._say = state, listen, identity, clock, say
         self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
+        self._waiting: Counter[Site] = Counter()
+        """By site, how many of its reports wait; beside `_lock`, as `_notices`."""
+        self._notices = Notices()
+        self._lock = threading.Lock()
         self._seen: frozenset[Site] = frozenset()
         self._server: _Server | None = None
 
@@ -115,7 +136,8 @@ class Coordinating:
         """
         scheme = "grpc+tcp" if self._identity is None else "grpc+tls"
         try:
-            self._server = _Server(self._answer, f"{scheme}://{self._listen}", **authority_options(self._identity))
+            options = authority_options(self._identity)
+            self._server = _Server(self._answer, self._refused, f"{scheme}://{self._listen}", **options)
         except (pa.ArrowException, OSError) as error:
             raise SiteError(
                 f"The coordinator cannot take connections at {self._listen}: {plain(error)}",
@@ -130,8 +152,8 @@ class Coordinating:
     def look(self) -> None:
         """Take what was reported, and make a plan if one is needed."""
         now = self._clock.monotonic()
-        while not self._reports.empty():
-            self._machine.reported(self._reports.get(), now)
+        for report in self._taken():
+            self._machine.reported(report, now)
         present = self._machine.present(now)
         for site in sorted(present ^ self._seen):
             self._say(f"{site} is there." if site in present else f"{site} was not heard of for a while.")
@@ -139,6 +161,13 @@ class Coordinating:
         question = self._machine.question(now)
         if question is not None:
             self._plan(question)
+
+    def _taken(self) -> list[Report]:
+        """Return the reports that wait."""
+        found = [self._reports.get() for _ in range(self._reports.qsize())]
+        with self._lock:
+            self._waiting.subtract(report.site for report in found)
+        return found
 
     def _plan(self, question: Question) -> None:
         try:
@@ -169,12 +198,38 @@ class Coordinating:
             raise SiteError(f"This is no report: {error}.", "Run the same version of Transom at all sites.") from error
         if self._identity is not None and report.site != identity:
             raise SiteError(f"The certificate is that of {identity!r}, and the report of {report.site!r}.")
-        if report.site not in self._machine.topology.sites:
-            raise SiteError(f"There is no site {report.site!r}.", "Name it in the topology.")
+        self._machine.check(report)
+        self._check_clock(report)
+        with self._lock:
+            if self._waiting[report.site] >= MOST_WAITING:
+                raise SiteError(f"{MOST_WAITING} reports of {report.site!r} wait here.", "It is to report more seldom.")
+            self._waiting[report.site] += 1
         self._reports.put(report)
         found = self._published
         newer = found is not None and found.version > report.version
         return json.dumps({"plan": found.to_json() if newer and found is not None else None}).encode()
+
+    def _check_clock(self, report: Report) -> None:
+        """Refuse a report from a time that cannot be.
+
+        Raises:
+            SiteError: It is.
+        """
+        tick = round(self._machine.topology.tick * MICROS_PER_SECOND)
+        ahead = report.tick * tick - self._clock.now()
+        if ahead > APART:
+            raise SiteError(
+                f"The clock of {report.site!r} is {format_duration(ahead)} ahead of the coordinator's.",
+                "Set the clocks of both machines.",
+            )
+
+    def _refused(self, identity: Site, error: SiteError) -> None:
+        """Tell people that a report was refused; on a thread of Flight's."""
+        who = identity or "somebody"
+        with self._lock:
+            text = self._notices.news(who, f"A report of {who} is refused: {error}", self._clock.monotonic())
+        if text:
+            self._say(text)
 
 
 def answer(question: Question, objective: Any) -> Plan:
@@ -216,7 +271,7 @@ class Asking:
         self.refused = ""
         """Why the coordinator refused the last report, or could not be reached; for people."""
         self._report: Report | None = None
-        self._plans: queue.SimpleQueue[Plan] = queue.SimpleQueue()
+        self._plans: deque[Plan] = deque(maxlen=KEPT)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="transom-site-reports")
 
@@ -232,8 +287,8 @@ class Asking:
     def plans(self) -> list[Plan]:
         """Return the plans that came since; on the loop's thread."""
         found = []
-        while not self._plans.empty():
-            found.append(self._plans.get())
+        while self._plans:
+            found.append(self._plans.popleft())
         return found
 
     def end(self) -> None:
@@ -258,7 +313,7 @@ class Asking:
             SiteError: The coordinator cannot be reached, or does not take the report.
         """
         scheme = "grpc+tcp" if self.identity is None else "grpc+tls"
-        options = client_options(self.identity, self.name)
+        options = client_options(self.identity, self.name, MOST_REPORT)
         try:
             with fl.FlightClient(f"{scheme}://{self.address}", **options) as client:
                 action = fl.Action(REPORT, json.dumps(report.to_json()).encode())
@@ -273,5 +328,5 @@ class Asking:
         if refused:
             raise SiteError(f"The coordinator refuses the report: {refused}")
         if found is not None:
-            self._plans.put(found)
+            self._plans.append(found)
             self._wake()

@@ -21,14 +21,16 @@ import pyarrow as pa
 
 from transom.errors import SiteError
 from transom.model.time import Micros, SystemClock
+from transom.sites.connections import Connection, said_by
 from transom.sites.mail import Flows, Listener, Standings
-from transom.sites.openings import REFUSED, opening_bytes, opening_of, refusal_bytes, refused
+from transom.sites.notices import Notices
+from transom.sites.openings import opening_bytes, opening_of, refusal_bytes
 from transom.sites.secured import Identity, authority_options, check_address, client_options, plain
 from transom.widearea.carriers import Carrier
 from transom.widearea.hellos import Hello
 from transom.widearea.links import Receipt
-from transom.widearea.messages import MOST_MESSAGE, Opened, Opening, from_bytes, to_bytes
-from transom.widearea.parcels import FlowName
+from transom.widearea.messages import MOST_MESSAGE, Down, Opened, Opening, to_bytes
+from transom.widearea.parcels import Ack, FlowName, Refusal
 from transom.widearea.topology import Site
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what is wrong with a connection is said by us
@@ -41,44 +43,11 @@ LONGEST_RETRY: Micros = 2_000_000
 """Between two tries to connect, at least and at most; doubles."""
 TIMEOUT = 2.0
 """Seconds that are waited for threads to end."""
-WAITING = 64
-"""Messages of one connection that wait for the loop; the other end is not read meanwhile."""
+MOST_CONNECTIONS = 64
+"""Between two sites in one direction, with those that were given up and have not ended: a link that breaks every 15
+seconds leaves so many in the quarter of an hour that the system may take to notice."""
 _CLOCK = SystemClock()
 """Links take real time, also where an application is given another one."""
-_END = b""
-_ALIVE = b","
-ALIVE = 10.0
-"""Seconds after which an end that has nothing to say says so: gRPC ends a connection on which one end asks whether the
-other is there (`secured.PING`) and hears nothing else for long."""
-_BYE = b"."
-"""Said by the end that takes connections: only the other one can close one."""
-
-
-class _Connection:
-    """One end of a connection, as the loop knows it."""
-
-    def __init__(self, peer: Site) -> None:
-        self.peer = peer
-        self.said: queue.Queue[bytes] = queue.Queue()
-        """To be sent; `_END` ends it."""
-        self.came: queue.Queue[tuple[object, Micros]] = queue.Queue(WAITING)
-        """Messages, then an error or None at the end, each with when it came, by this process's clock."""
-        self.ended = False
-
-    def put(self, message: object) -> None:
-        """Give something to the loop, as soon as there is room; nothing once the connection has ended."""
-        at = _CLOCK.monotonic()
-        while not self.ended:
-            with suppress(queue.Full):
-                self.came.put((message, at), timeout=0.2)
-                return
-
-    def end(self, why: SiteError | None = None) -> None:
-        """Close it, from this side; the other one hears why."""
-        self.ended = True
-        if why is not None:
-            self.said.put(refusal_bytes(why))
-        self.said.put(_END)
 
 
 class _Server(fl.FlightServerBase):  # type: ignore[misc]
@@ -96,14 +65,14 @@ class _Server(fl.FlightServerBase):  # type: ignore[misc]
             with suppress(pa.ArrowException, OSError):
                 writer.write_metadata(pa.py_buffer(refusal_bytes(error)))
             return
-        sending = threading.Thread(target=_send, args=(connection, writer), daemon=True, name="transom-site-answers")
+        sending = threading.Thread(target=connection.send, args=(writer,), daemon=True, name="transom-site-answers")
         sending.start()
         try:
-            _receive(connection, reader, self._mail.wake)
+            connection.receive(reader)
         finally:
-            connection.ended = True
-            connection.said.put(_END)
+            connection.stop()
             sending.join()
+            connection.served = True
 
 
 class FlightMail:
@@ -135,11 +104,15 @@ class FlightMail:
             check_address(what, address, identity)
         self.refusals: list[str] = []
         """Connections and messages that were refused, in words, newest last; for people."""
-        self._noted: dict[Site, str] = {}
-        """The last of them by whom it is about; none once there is a connection."""
-        self._arrived: queue.SimpleQueue[tuple[_Connection, Opening, Hello]] = queue.SimpleQueue()
-        self._in: dict[Site, _Connection] = {}
-        self._out: dict[Site, _Connection] = {}
+        self._notices = Notices()
+        self._called: dict[Site, list[Connection]] = {}
+        """Those that others have opened, by site, until they have ended and were taken; beside `_lock`."""
+        self._calls: dict[Site, list[Connection]] = {}
+        """Those to others, until they have ended."""
+        self._lock = threading.Lock()
+        self._arrived: queue.SimpleQueue[tuple[Connection, Opening, Hello]] = queue.SimpleQueue()
+        self._in: dict[Site, Connection] = {}
+        self._out: dict[Site, Connection] = {}
         self._tries: dict[Site, tuple[Micros, Micros]] = {}
         """By site: when to try next, and how long to wait after that."""
         self._server: _Server | None = None
@@ -186,12 +159,22 @@ class FlightMail:
             self._drop(self._out, self._out[peer])
         self._connect(now)
         for peer in self._carrier.open:
-            for frame in self._carrier.frames(peer, _CLOCK.monotonic()):
-                self._out[peer].said.put(to_bytes(frame))
+            if not self._out[peer].crowded:
+                for frame in self._carrier.frames(peer, _CLOCK.monotonic()):
+                    self._out[peer].say(to_bytes(frame))
         for peer, answer in self._carrier.answers():
             if peer in self._in:
                 said = replace(answer, said=_CLOCK.monotonic()) if isinstance(answer, Receipt) else answer
-                self._in[peer].said.put(to_bytes(said))
+                self._answer(self._in[peer], said)
+
+    def _answer(self, connection: Connection, said: Down) -> None:
+        """Say something on a connection of another site; acks and refusals, which are asked for again, if it reads."""
+        if not connection.crowded or not isinstance(said, Ack | Refusal):
+            connection.say(to_bytes(said))
+        else:
+            self._refuse(
+                connection.peer, "it does not read what it is told; nothing more is read of it until then."
+            )
 
     def end(self) -> None:
         """Close all connections, and take no more."""
@@ -205,14 +188,14 @@ class FlightMail:
             ending.start()
             ending.join(TIMEOUT)
 
-    def _accept(self, connection: _Connection, opening: Opening, theirs: Hello) -> None:
-        peer = connection.peer
+    def _accept(self, connection: Connection, opening: Opening, theirs: Hello) -> None:
+        peer, connection.taken = connection.peer, True
         if peer in self._in:
             self._in.pop(peer).end()
         self._in[peer] = connection
         answer = self._carrier.accept(peer, opening, self._standings(), self._listener.called(theirs))
-        connection.said.put(json.dumps(self.hello.to_json()).encode())
-        connection.said.put(to_bytes(answer))
+        connection.say(json.dumps(self.hello.to_json()).encode())
+        connection.say(to_bytes(answer))
         self._tries.pop(peer, None)  # it is there: connect at once
 
     def called(self, theirs: Hello) -> Mapping[FlowName, str]:
@@ -227,21 +210,20 @@ class FlightMail:
             self._listener.answered(message)
         elif isinstance(message, Opened):
             self._tries.pop(peer, None)
-            self._noted.pop(peer, None)
+            self._notices.passed(peer)
             self._carrier.opened(peer, message, at)
         elif peer in self._carrier.open:
             self._carrier.heard(peer, message, at)
 
     def _take(
         self,
-        connection: _Connection,
-        among: dict[Site, _Connection],
+        connection: Connection,
+        among: dict[Site, Connection],
         give: Callable[[Site, Any, Micros, Micros], None],
         now: Micros,
     ) -> None:
         """Give what came on a connection; close it when it ends or says what makes no sense."""
-        while not connection.came.empty():
-            message, at = connection.came.get()
+        for message, at in connection.take():
             if message is None or isinstance(message, Exception):
                 if message is not None:
                     self._refuse(connection.peer, message)
@@ -254,7 +236,7 @@ class FlightMail:
                 self._drop(among, connection, error)
                 return
 
-    def _drop(self, among: dict[Site, _Connection], connection: _Connection, why: SiteError | None = None) -> None:
+    def _drop(self, among: dict[Site, Connection], connection: Connection, why: SiteError | None = None) -> None:
         connection.end(why)
         if among.get(connection.peer) is connection:
             del among[connection.peer]
@@ -266,23 +248,29 @@ class FlightMail:
             at, wait = self._tries.get(peer, (now, RETRY))
             if peer not in self._out and now >= at:
                 self._tries[peer] = (now + wait, min(2 * wait, LONGEST_RETRY))
-                self._out[peer] = connection = _Connection(peer)
+                self._calls[peer] = there = [each for each in self._calls.get(peer, ()) if not each.served]
+                if len(there) >= MOST_CONNECTIONS:
+                    self._refuse(peer, f"it has not ended {len(there)} connections that were closed here.")
+                    continue
+                self._out[peer] = connection = Connection(peer, self.wake)
+                there.append(connection)
                 threading.Thread(
                     target=self._call, args=(connection, self._carrier.opening(peer)), daemon=True, name="transom-site"
                 ).start()
 
     def _refuse(self, who: Site, what: object) -> None:
-        """Note that somebody or something was refused, or cannot be reached; once while it stays the same."""
-        text = f"{who}: {what}"
-        if self._noted.get(who) != text:
-            self._noted[who] = text
+        """Note that somebody or something was refused, or cannot be reached; see `Notices`."""
+        with self._lock:
+            text = self._notices.news(who, f"{who}: {what}", _CLOCK.monotonic())
+            if text:
+                self.refusals.append(text)
+                del self.refusals[:-100]
+        if text:
             logger.warning("%s", text)
-            self.refusals.append(text)
-            del self.refusals[:-100]
 
     # ---- on threads of connections
 
-    def admit(self, identity: Site, command: bytes) -> _Connection:
+    def admit(self, identity: Site, command: bytes) -> Connection:
         """Take a connection from a site, or refuse it.
 
         Raises:
@@ -301,32 +289,49 @@ class FlightMail:
                     f"{peer!r} is no site that {self.hello.site!r} knows.", "Name it in the topology of both."
                 )
             self.hello.check(theirs)
+            connection = self._counted(peer)
         except SiteError as error:
             self._refuse(identity or "somebody", error)
             raise
-        connection = _Connection(peer)
         self._arrived.put((connection, opening, theirs))
         self.wake()
         return connection
 
-    def _call(self, connection: _Connection, opening: Opening) -> None:
+    def _counted(self, peer: Site) -> Connection:
+        """Return a new connection of a site.
+
+        Raises:
+            SiteError: It has too many.
+        """
+        with self._lock:
+            there = [each for each in self._called.get(peer, ()) if not (each.served and each.taken)]
+            if len(there) >= MOST_CONNECTIONS:
+                raise SiteError(
+                    f"{peer!r} has {len(there)} connections to {self.hello.site!r}.",
+                    "Run one site of that name; those that broke are forgotten by the system after a while.",
+                )
+            connection = Connection(peer, self.wake)
+            self._called[peer] = [*there, connection]
+            return connection
+
+    def _call(self, connection: Connection, opening: Opening) -> None:
         """Connect with a site, and read what it says until the connection ends."""
         peer = connection.peer
         scheme = "grpc+tcp" if self.identity is None else "grpc+tls"
         sending = None
         try:
-            options = client_options(self.identity, peer)
+            options = client_options(self.identity, peer, MOST_MESSAGE)
             with fl.FlightClient(f"{scheme}://{self.addresses[peer]}", **options) as client:
                 first = fl.FlightDescriptor.for_command(opening_bytes(self.hello, opening))
                 writer, reader = client.do_exchange(first)
-                sending = threading.Thread(target=_send, args=(connection, writer), daemon=True, name="transom-site-up")
+                sending = threading.Thread(target=connection.send, args=(writer,), daemon=True, name="transom-site-up")
                 sending.start()
-                theirs = Hello.from_json(json.loads(_metadata(reader)))
+                theirs = Hello.from_json(json.loads(said_by(reader)))
                 self.hello.check(theirs)
                 if theirs.site != peer:
                     raise SiteError(f"{theirs.site!r} answers where {peer!r} should be.", "Look at the addresses.")
                 connection.put(theirs)
-                _receive(connection, reader, self.wake)
+                connection.receive(reader)
         except (SiteError, ValueError) as error:
             connection.put(error)
         except StopIteration:
@@ -334,66 +339,7 @@ class FlightMail:
         except (pa.ArrowException, OSError) as error:
             connection.put(SiteError(plain(error)))
         finally:
-            connection.said.put(_END)
+            connection.stop()
             if sending is not None:
                 sending.join(TIMEOUT)
-            self.wake()
-
-
-def _receive(connection: _Connection, reader: Any, wake: Callable[[], None]) -> None:
-    """Give the loop what comes on a connection, until it ends or makes no sense."""
-    try:
-        while not connection.ended:
-            message = from_bytes(_metadata(reader))
-            if isinstance(message, Opening):
-                raise SiteError("A connection is opened twice.")
-            connection.put(message)
-            wake()
-    except StopIteration:
-        connection.put(None)
-    except SiteError as error:
-        connection.put(error)
-    except (pa.ArrowException, OSError) as error:
-        connection.put(SiteError(plain(error)))
-    wake()
-
-
-def _metadata(reader: Any) -> bytes:
-    """Return the next message of a connection.
-
-    Raises:
-        StopIteration: It has ended.
-        SiteError: There is something else in it.
-    """
-    data = _ALIVE
-    while data == _ALIVE:
-        chunk = reader.read_chunk()
-        if chunk.app_metadata is None or chunk.data is not None or chunk.app_metadata.size > MOST_MESSAGE:
-            raise SiteError("Something came that is no message.", "Both sites need the same version of the protocol.")
-        data = bytes(chunk.app_metadata.to_pybytes())
-    if data == _BYE:
-        raise StopIteration
-    if data[:1] == REFUSED:
-        raise refused(data)
-    return data
-
-
-def _send(connection: _Connection, writer: Any) -> None:
-    """Send what the loop says on a connection, until it ends."""
-    try:
-        while True:
-            try:
-                data = connection.said.get(timeout=ALIVE)
-            except queue.Empty:
-                data = _ALIVE
-            if data == _END:
-                break
-            writer.write_metadata(pa.py_buffer(data))
-    except (pa.ArrowException, OSError) as error:
-        connection.put(SiteError(plain(error)))
-    finally:
-        with suppress(pa.ArrowException, OSError):  # the connection may be gone
-            if hasattr(writer, "done_writing"):
-                writer.done_writing()
-            else:
-                writer.write_metadata(pa.py_buffer(_BYE))
+            connection.served = True

@@ -15,6 +15,7 @@ from transom.model.time import Micros
 from transom.sites.agreement import difference, flaw, partials_in
 from transom.sites.arriving import ArrivingSource
 from transom.sites.flows import FlowDefinition
+from transom.sites.notices import Notices
 from transom.sites.status import left_out
 from transom.widearea.carriers import Carrier
 from transom.widearea.parcels import Parcel, Reason, Refusal, Standing
@@ -64,8 +65,8 @@ class Receiving:
         """By flow, the last schema of partials that were found to be those that are made here."""
         self._missing: dict[str, frozenset[Site]] = {}
         """By flow, the sites without which windows go on, as people were told last."""
-        self._noted: dict[tuple[str, Site], str] = {}
-        """By flow and neighbour that brought it, why its last parcel was refused, as people were told."""
+        self._notices = Notices()
+        """Of parcels that are refused, by flow and neighbour that brought them."""
         self._loop: Loop
 
     def begin(self, loop: Loop, check: Callable[[], None]) -> None:
@@ -121,21 +122,22 @@ class Receiving:
             if parcel.flow in self.sources:
                 self.sources[parcel.flow].came(part.site for part in parcel.parts)
             refusal = self._refused(parcel)
-            self._tell_refused(parcel, via, refusal)
+            self._tell_refused(parcel, via, refusal, now)
             if refusal is not None:
                 self._carrier.answer(via, refusal)
             else:
                 self._do(self._receivers[parcel.flow].received(parcel, via, now), parcel.flow)
                 self._tell_losses(parcel.flow)
 
-    def _tell_refused(self, parcel: Parcel, via: Site, refusal: Refusal | None) -> None:
-        """Tell people that nothing of a flow is taken from a neighbour, once while it stays the same."""
+    def _tell_refused(self, parcel: Parcel, via: Site, refusal: Refusal | None, now: Micros) -> None:
+        """Tell people that nothing of a flow is taken from a neighbour, see `Notices`."""
         about = parcel.flow, via
         if refusal is None:
-            self._noted.pop(about, None)
-        elif not refusal.reason.passes and self._noted.get(about) != refusal.detail:
-            self._noted[about] = refusal.detail
-            self._journal.note(f"a parcel of the flow {parcel.flow!r} from {via} is refused: {refusal.detail}")
+            self._notices.passed(about)
+        elif not refusal.reason.passes:
+            text = f"a parcel of the flow {parcel.flow!r} from {via} is refused: {refusal.detail}"
+            if told := self._notices.news(about, text, now):
+                self._journal.note(told)
 
     def _tell_losses(self, flow: str) -> None:
         """Tell people what was lost and accepted."""

@@ -9,6 +9,8 @@ from typing import Any
 from transom.errors import DefinitionError
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
+_AROUND = 1 << 16
+"""Bytes that Flight may put around a message."""
 PING = 20_000
 """Milliseconds after which the end that connects asks whether the other one is there, if nothing comes from it."""
 
@@ -70,9 +72,16 @@ def authority_options(identity: Identity | None) -> dict[str, Any]:
     }
 
 
-def client_options(identity: Identity | None, name: str) -> dict[str, Any]:
-    """Return the options of a client that shows its certificate, and takes only a peer of a name."""
-    options: dict[str, Any] = {"generic_options": [("grpc.keepalive_time_ms", PING)]}
+def client_options(identity: Identity | None, name: str, most: int) -> dict[str, Any]:
+    """Return the options of a client that shows its certificate, and takes only a peer of a name.
+
+    Args:
+        identity: Its certificate; None for no TLS.
+        name: That of the peer's.
+        most: Bytes of a message that it takes.
+    """
+    generic = [("grpc.keepalive_time_ms", PING), ("grpc.max_receive_message_length", most + _AROUND)]
+    options: dict[str, Any] = {"generic_options": generic}
     if identity is not None:
         options |= {
             "tls_root_certs": identity.authority,

@@ -136,13 +136,18 @@ class Carrier:
         for number in each.out.opened(answer.received, now):
             each.parcels.pop(number, None)
         for standing in answer.standings:
-            if self._is_owner(peer, standing.flow):
+            if self._is_owner(peer, standing.flow) and self._is_of(standing.flow, standing.site):
                 self._acked(Ack(standing), peer)
 
     def _is_owner(self, peer: Site, flow: FlowName) -> bool:
         """Tell whether a neighbour makes the windows of a flow: others cannot say by themselves what has come of it."""
         ends = self.routes.flows.get(flow)
         return ends is not None and ends.destination == peer
+
+    def _is_of(self, flow: FlowName, site: Site) -> bool:
+        """Tell whether a site may have sent parcels of a flow: nothing is kept of others, whatever is said of them."""
+        ends = self.routes.flows.get(flow)
+        return ends is not None and (site in ends.sources or site == self.site)
 
     def closed(self, peer: Site) -> None:
         """Take note that the connection to a neighbour is gone."""
@@ -181,9 +186,15 @@ class Carrier:
 
         What anybody else says is wrong, and to believe it would be to forget rows that nobody has.
         """
-        flow = message.standing.flow if isinstance(message, Ack) else message.flow
-        about = {flow, *(each.flow for each in ([] if isinstance(message, Ack) else message.standings))}
-        return all(self._is_owner(peer, each) or (each, peer) in self._given for each in about)
+        if isinstance(message, Ack):
+            about = {(message.standing.flow, message.standing.site)}
+        else:
+            about = {(message.flow, site) for site, _ in message.places}
+            about |= {(each.flow, each.site) for each in message.standings}
+        return all(self._may_tell_of(peer, flow) and self._is_of(flow, site) for flow, site in about)
+
+    def _may_tell_of(self, peer: Site, flow: FlowName) -> bool:
+        return self._is_owner(peer, flow) or (flow, peer) in self._given
 
     def probe(self, now: Micros) -> None:
         """Measure the links that nobody has used for long."""

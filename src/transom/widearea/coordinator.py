@@ -32,6 +32,11 @@ FORGOTTEN: Micros = 120_000_000
 NOTICE = 5
 """Ticks between a plan and the first one on which it holds, so that all hear of it before."""
 
+MOST_FLOWS = 2_000
+"""Of one site."""
+MOST_SKETCHES, MOST_SKETCH = 8, 16 << 10
+"""Of one flow at a site, and bytes of one; those that sites make are of 4 kB (`sizes.NOMINAL`)."""
+
 LEAST, MOST = 1e-6, 2.0**63
 """Numbers that sites report are between these, so that sums, products and quotients of some are numbers, too."""
 _REMEDY = "Run the same version of Transom at all sites and at the coordinator."
@@ -65,10 +70,11 @@ class FlowReport:
 
     def __post_init__(self) -> None:
         known = all(LEAST <= size < MOST for size in self.sent.values()) and 0 <= self.job < MOST
-        if min(*self.sent, *self.sketches, 1) < 1 or not known:
-            raise SiteError(
-                f"A site reports parcels of {dict(self.sent)} bytes by ticks.", "Run one version of Transom."
-            )
+        if not known or not all(1 <= ticks <= INTERVALS[-1] for ticks in (*self.sent, *self.sketches)):
+            shown = str(dict(self.sent))[:200]
+            raise SiteError(f"A site reports parcels of {shown} bytes by ticks.", "Run one version of Transom.")
+        if len(self.sketches) > MOST_SKETCHES or any(len(each) > MOST_SKETCH for each in self.sketches.values()):
+            raise SiteError("A site reports more or larger sketches than there are.", "Run one version of Transom.")
 
 
 @dataclass(frozen=True)
@@ -155,14 +161,31 @@ class Coordinator:
         """What the last question was about: rates and sizes."""
         self._asked: Micros | None = None
 
-    def reported(self, report: Report, now: Micros) -> None:
-        """Take a site's report.
+    def check(self, report: Report) -> None:
+        """Refuse what a site cannot know; depends on the topology alone, so that any thread may ask.
 
         Raises:
-            SiteError: There is no such site.
+            SiteError: There is no such site, or it tells of flows that are not its own.
         """
         if report.site not in self.topology.sites:
             raise SiteError(f"There is no site {report.site!r}.", "Name it in the topology.")
+        others = [name for name, each in report.flows.items() if report.site not in each.wanted.sources]
+        if others:
+            raise SiteError(
+                f"{report.site!r} reports the flow {others[0]!r}, and says that it has no rows of it.", _REMEDY
+            )
+        if len(report.flows) > MOST_FLOWS:
+            raise SiteError(f"{report.site!r} reports {len(report.flows)} flows, more than {MOST_FLOWS}.", _REMEDY)
+
+    def reported(self, report: Report, now: Micros) -> None:
+        """Take a site's report. Of links to sites that are not in the topology nothing is kept.
+
+        Raises:
+            SiteError: There is no such site, or it tells of flows that are not its own.
+        """
+        self.check(report)
+        rates = {site: rate for site, rate in report.rates.items() if site in self.topology.sites}
+        report = replace(report, rates=rates)
         self.flows.update({name: each.wanted for name, each in report.flows.items()})
         self._told.update(((report.site, name), now) for name in report.flows)
         before = self._reports.get(report.site)
@@ -173,7 +196,8 @@ class Coordinator:
                 for name, each in before[0].flows.items()
                 if now - self._told.get((report.site, name), now) < FORGOTTEN
             }
-            report = replace(report, rates={**before[0].rates, **report.rates}, flows={**kept, **flows})
+            flows = dict(list({**kept, **flows}.items())[-MOST_FLOWS:])  # the newest
+            report = replace(report, rates={**before[0].rates, **report.rates}, flows=flows)
         self._reports[report.site] = (report, now)
         told = {name for each, _ in self._reports.values() for name in each.flows}
         self.flows = {name: wanted for name, wanted in self.flows.items() if name in told}
@@ -284,7 +308,7 @@ def _newer(before: FlowReport | None, now: FlowReport) -> FlowReport:
     """Return a report with what an older one says of intervals that the newer one does not know."""
     if before is None:
         return now
-    return replace(now, sent={**before.sent, **now.sent}, sketches={**before.sketches, **now.sketches})
+    return replace(now, sent={**before.sent, **now.sent}, sketches=now.sketches or before.sketches)
 
 
 def _difference(before: Mapping[Any, float], now: Mapping[Any, float]) -> str:

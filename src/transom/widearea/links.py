@@ -24,6 +24,8 @@ FRAME_TIME: Micros = 50_000
 """How long a frame takes on the link, about."""
 WINDOW: Micros = 250_000
 """How much of the link's rate may be under way without a receipt."""
+MOST_WINDOW = 32 << 20
+"""Bytes of it, that of 1 Gbit/s: the rate is what the other end says."""
 RATES = 64
 """Measured rates that are remembered."""
 SAMPLE: Micros = 100_000
@@ -176,8 +178,8 @@ class LinkOut:
 
     @property
     def window(self) -> int:
-        """Bytes that may be under way: 0.25 s of the link, and two frames at least."""
-        return max(2 * self.frame, int(self.pace * WINDOW / MICROS_PER_SECOND))
+        """Bytes that may be under way: 0.25 s of the link, two frames at least, and `MOST_WINDOW` at most."""
+        return max(2 * self.frame, int(min(MOST_WINDOW, self.pace * WINDOW / MICROS_PER_SECOND)))
 
     def queue(self, data: bytes, due: Micros) -> int:
         """Take a parcel that is to be sent; return its number on the link.
@@ -209,7 +211,11 @@ class LinkOut:
     def abandon(self, number: int) -> bool:
         """Send no more of a parcel; tell whether the other end has to hear of it."""
         gone = self._queue.pop(number, None)
-        return gone is not None and gone.given > 0
+        if gone is None or not gone.given:
+            return False
+        self._on_way = deque(each for each in self._on_way if each.number != number)
+        self._came = NEVER  # frames were between those whose receipts come
+        return True
 
     def frames(self, now: Micros) -> list[Frame]:
         """Return the frames that may be given to the connection now."""
@@ -243,14 +249,22 @@ class LinkOut:
             return False  # abandoned
         if not each.received <= receipt.received <= each.given:
             raise SiteError(f"A receipt tells of {receipt.received} bytes of a parcel, of {each.given}.", _REMEDY)
-        self._carried.append((now, receipt.received - each.received))
-        while self._carried[0][0] <= now - USED:
-            self._carried.popleft()
+        self._note_carried(receipt.received - each.received, now)
         each.received, self.heard = receipt.received, now
         if each.received == len(each.data):
             del self._queue[each.number]
             return not each.probe
         return False
+
+    def _note_carried(self, size: int, now: Micros) -> None:
+        """Take note of bytes that have come; moments that are close count as one, however many receipts there are."""
+        while self._carried and self._carried[0][0] <= now - USED:
+            self._carried.popleft()
+        if self._carried and now - self._carried[-1][0] < USED // 100:
+            at, before = self._carried.pop()
+            self._carried.append((at, before + size))
+        else:
+            self._carried.append((now, size))
 
     def _measure(self, receipt: Receipt, now: Micros) -> None:
         """Note how long the link took for a frame that came right behind another one; of others it says nothing.

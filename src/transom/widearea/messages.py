@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from transom.errors import SiteError
 from transom.widearea.checked import WRONG, text, whole
-from transom.widearea.links import Frame, Receipt
+from transom.widearea.links import MOST_FRAME, Frame, Receipt
 from transom.widearea.parcels import Ack, Place, Reason, Refusal, Standing
 
 
@@ -104,6 +104,8 @@ def from_bytes(data: bytes) -> Message:
 
 
 def _frame(data: bytes) -> Frame:
+    if len(data) > _FRAME.size + MOST_FRAME:
+        raise ValueError(f"a frame has {len(data)} bytes")
     _, number, offset, total, crc = _FRAME.unpack_from(data)
     return Frame(number, offset, total, crc, data[_FRAME.size :])
 

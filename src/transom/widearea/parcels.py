@@ -115,6 +115,12 @@ class Part:
         """Whether it brings progress alone."""
         return self.after == self.upto
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes in memory, about."""
+        texts = sum(len(query) + len(reason) for query, reason in self.failed.items())
+        return 300 + 160 * len(self.partitions) + 2 * texts + 100 * len(self.failed)
+
     def progress_alone(self) -> Part:
         """Return what it says of the site's progress, without rows."""
         return replace(self, after=self.upto, arrived=None, counts=RowCounts(), delays=Delays())
@@ -151,7 +157,7 @@ class Parcel:
     @property
     def nbytes(self) -> int:
         """Bytes that it takes in memory, about."""
-        return len(self.body) + 300 * len(self.parts)
+        return len(self.body) + sum(part.nbytes for part in self.parts)
 
     def with_body(self, body: bytes) -> Parcel:
         """Return it with other partials."""

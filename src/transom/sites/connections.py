@@ -1,0 +1,167 @@
+"""One end of a connection between two sites: what came waits for the loop, what the loop says waits to be sent.
+
+Both are bounded, whatever the other end does. What came and was not taken stops the reading, and so does an end that
+does not read what it is told: TCP then stops whoever sends.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+
+from transom.errors import SiteError
+from transom.model.time import Micros, SystemClock
+from transom.sites.openings import REFUSED, refusal_bytes, refused
+from transom.sites.secured import plain
+from transom.widearea.messages import MOST_MESSAGE, Opening, from_bytes
+from transom.widearea.topology import Site
+
+WAITING = 64
+"""Messages of one connection that wait for the loop; the other end is not read meanwhile."""
+MOST_SAID = 1_024
+"""Messages that wait to be sent on one connection. Beyond it the other end is not read, and is told only what what was
+read asks for: at most twice `WAITING` messages more."""
+ALIVE = 10.0
+"""Seconds after which an end that has nothing to say says so: gRPC ends a connection on which one end asks whether the
+other is there (`secured.PING`) and hears nothing else for long."""
+_LOOK = 0.2
+"""Seconds between two looks whether a connection has ended that nobody can wake."""
+_CLOCK = SystemClock()
+"""Links take real time, also where an application is given another one."""
+_END = b""
+_ALIVE = b","
+_BYE = b"."
+"""Said by the end that takes connections: only the other one can close one."""
+
+
+class Connection:
+    """One end of a connection, as the loop knows it.
+
+    Args:
+        peer: The other end.
+        wake: Called from any thread when there is something for the loop.
+    """
+
+    def __init__(self, peer: Site, wake: Callable[[], None]) -> None:
+        self.peer, self._wake = peer, wake
+        self._said: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        """To be sent; `_END` ends it."""
+        self._sent = threading.Event()
+        """Set when something was sent."""
+        self._came: queue.Queue[tuple[object, Micros]] = queue.Queue(WAITING)
+        """Messages, then an error or None at the end, each with when it came, by this process's clock."""
+        self.ended = False
+        self.served = False
+        """Whether Flight's thread has left it."""
+        self.taken = False
+        """Whether the loop knows it."""
+
+    # ---- on the loop's thread
+
+    @property
+    def crowded(self) -> bool:
+        """Whether more waits to be sent than may: the other end does not read."""
+        return self._said.qsize() >= MOST_SAID
+
+    def say(self, data: bytes) -> None:
+        """Send a message, in turn."""
+        self._said.put(data)
+
+    def take(self) -> list[tuple[object, Micros]]:
+        """Return what has come by now; what comes meanwhile is for the next time, however fast it comes."""
+        return [self._came.get() for _ in range(self._came.qsize())]
+
+    def end(self, why: SiteError | None = None) -> None:
+        """Close it, from this side; the other one hears why. What came and was not taken is forgotten."""
+        if why is not None:
+            self.say(refusal_bytes(why))
+        self.stop()
+        with suppress(queue.Empty):
+            while True:
+                self._came.get_nowait()
+
+    # ---- on threads of the connection
+
+    def stop(self) -> None:
+        """Read and send no more, but for what waits to be sent."""
+        self.ended = True
+        self.say(_END)
+
+    def put(self, message: object) -> None:
+        """Give something to the loop, as soon as there is room; nothing once the connection has ended."""
+        at = _CLOCK.monotonic()
+        while not self.ended:
+            with suppress(queue.Full):
+                self._came.put((message, at), timeout=_LOOK)
+                break
+        self._wake()
+
+    def receive(self, reader: Any) -> None:
+        """Give the loop what comes, until the connection ends or makes no sense."""
+        try:
+            while self._may_read():
+                message = from_bytes(said_by(reader))
+                if isinstance(message, Opening):
+                    raise SiteError("A connection is opened twice.")
+                self.put(message)
+        except StopIteration:
+            self.put(None)
+        except SiteError as error:
+            self.put(error)
+        except (pa.ArrowException, OSError) as error:
+            self.put(SiteError(plain(error)))
+
+    def _may_read(self) -> bool:
+        """Wait until the other end has read what it was told; tell whether the connection goes on."""
+        while self.crowded and not self.ended:
+            self._sent.clear()
+            self._sent.wait(_LOOK)
+        return not self.ended
+
+    def send(self, writer: Any) -> None:
+        """Send what the loop says, until the connection ends."""
+        try:
+            while (data := self._next()) != _END:
+                writer.write_metadata(pa.py_buffer(data))
+                if self._said.qsize() == MOST_SAID - 1:
+                    self._wake()  # there is room again
+                self._sent.set()
+        except (pa.ArrowException, OSError) as error:
+            self.put(SiteError(plain(error)))
+        finally:
+            with suppress(pa.ArrowException, OSError):  # the connection may be gone
+                if hasattr(writer, "done_writing"):
+                    writer.done_writing()
+                else:
+                    writer.write_metadata(pa.py_buffer(_BYE))
+
+    def _next(self) -> bytes:
+        try:
+            return self._said.get(timeout=ALIVE)
+        except queue.Empty:
+            return _ALIVE
+
+
+def said_by(reader: Any) -> bytes:
+    """Return the next message of a connection.
+
+    Raises:
+        StopIteration: It has ended.
+        SiteError: There is something else in it.
+    """
+    data = _ALIVE
+    while data == _ALIVE:
+        chunk = reader.read_chunk()
+        if chunk.app_metadata is None or chunk.data is not None or chunk.app_metadata.size > MOST_MESSAGE:
+            raise SiteError("Something came that is no message.", "Both sites need the same version of the protocol.")
+        data = bytes(chunk.app_metadata.to_pybytes())
+    if data == _BYE:
+        raise StopIteration
+    if data[:1] == REFUSED:
+        raise refused(data)
+    return data

@@ -1,0 +1,85 @@
+"""What the two ends of a link remember of one another: headers, schemas and keys that need not be sent again."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from transom.sites.columns import Ints
+from transom.windows.keys import KeyIndex
+
+MOST_HEADERS = 8 << 20
+"""Bytes of headers that are remembered of a connection."""
+MOST_SCHEMAS = 10_000
+
+
+@dataclass
+class Keys:
+    """The keys of one flow as the sending end numbers them."""
+
+    index: KeyIndex
+    numbers: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    """By id: the number that the other end is known to have; -1 for none."""
+    given: int = 0
+    """Numbers that were given."""
+
+
+@dataclass
+class News:
+    """What a parcel brings that may be referred to once it is confirmed."""
+
+    generation: int
+    flow: str
+    header: bytes
+    schema: int | None = None
+    ids: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    numbers: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+class Sent:
+    """What the sending end knows of the other one, over one connection."""
+
+    def __init__(self) -> None:
+        self.headers: dict[str, bytes] = {}
+        """The last header of each flow that was confirmed."""
+        self.schemas: dict[str, tuple[int, pa.Schema]] = {}
+        self.confirmed: set[int] = set()
+        """Numbers of schemas."""
+        self.keys: dict[str, Keys] = {}
+
+
+class Got:
+    """What the receiving end has from one connection of the other one."""
+
+    def __init__(self) -> None:
+        self.headers: dict[int, bytes] = {0: b""}
+        """By checksum, the oldest first; one of them is empty."""
+        self.header_bytes = 0
+        self.schemas: dict[int, pa.Schema] = {}
+        self.keys: dict[int, list[pa.Table]] = {}
+        """By number of schema: keys as they came."""
+        self.rows: dict[int, Ints] = {}
+        """By number of schema, and then of key: its row in those; -1 for none."""
+        self.bytes: dict[int, int] = {}
+        """By number of schema: of itself and of its keys."""
+
+    def keep(self, header: bytes) -> None:
+        """Remember a header; the oldest are forgotten beyond `MOST_HEADERS`, and asked for again."""
+        crc = zlib.crc32(header)
+        if not header or crc in self.headers:
+            return
+        self.headers[crc] = header
+        self.header_bytes += len(header)
+        while self.header_bytes > MOST_HEADERS:
+            oldest = next(each for each in self.headers if each)
+            self.header_bytes -= len(self.headers.pop(oldest))
+
+    def bound(self, most: int) -> None:
+        """Forget schemas with their keys, the oldest first, beyond so many bytes: they are asked for again."""
+        while len(self.schemas) > 1 and (len(self.schemas) > MOST_SCHEMAS or sum(self.bytes.values()) > most):
+            oldest = next(iter(self.schemas))
+            for each in (self.schemas, self.keys, self.rows, self.bytes):
+                each.pop(oldest, None)
