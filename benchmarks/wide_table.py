@@ -47,10 +47,12 @@ WORDS_RATE = 0.1
 HALF = 0.5
 """Of the bandwidth that direct paths need, for words."""
 VALUES = tuple(f"v{number}" for number in range(6))
-"""Columns of keyed rows, of which each query has sum, least and largest: so that a key takes more than a hundred bytes,
-and 1,000 keys fill links of some 100 kbit/s."""
+"""Columns of keyed rows, of which each query has sum, least and largest: so that a key takes up to 130 bytes, and 1,000
+keys fill links of some 100 kbit/s."""
 LARGEST = 1 << 54
 """What is drawn for them is below: no codec makes it smaller, and no sum overflows."""
+MEASURED = (500, 1_000, 1_500, 2_000, 3_000, 4_000, 6_000, 10_000, 20_000)
+"""Rows of the parcels whose sizes are measured: from those of a thin source in a tick to where all keys are there."""
 JOB = 0.15 * TICK
 """Seconds of a job at a source."""
 SECONDS, JUST = 10.0, 1.0 + 1e-9
@@ -95,36 +97,34 @@ def primitives() -> tuple[Primitive, ...]:
     return tuple(found)
 
 
-def keyed_partials(rng: np.random.Generator, keys: int) -> pa.Table:
-    """Return partials of so many of the keys of a query, as its job makes them."""
+def keyed_partials(rng: np.random.Generator, rows: int) -> pa.Table:
+    """Return partials of so many rows of a query, as its job makes them."""
     origin, parts = Origin("0123456789abcdef", ("key",)), primitives()
-    rows = pa.array(rng.integers(1, 9, keys))
-    columns = {
-        PANE: pa.array(np.zeros(keys, np.int64)),
-        "key": pa.array(scattered(np.sort(rng.choice(KEYS, keys, replace=False)))),
-        state_name(0, "count"): rows,
-    }
-    for number, part in enumerate(parts[1:], 1):
-        drawn = pa.array(rng.integers(0, LARGEST, keys))
-        is_sum = isinstance(part, Sum)
-        state = (
-            {"sum": drawn, "count": rows, "carry": pa.array(np.zeros(keys, np.int64))} if is_sum else {"value": drawn}
-        )
-        columns |= {state_name(number, name): values for name, values in state.items()}
+    drawn = {"key": scattered(rng.integers(0, KEYS, rows)), **{name: rng.integers(0, LARGEST, rows) for name in VALUES}}
+    asked = [("v0", "count"), *((name, what) for name in VALUES for what in ("sum", "min", "max"))]
+    found = pa.table(drawn).group_by("key").aggregate(asked).combine_chunks()
+    zeros, counts = pa.array(np.zeros(len(found), np.int64)), found["v0_count"]
+    columns = {PANE: zeros, "key": found["key"], state_name(0, "count"): counts}
+    for number, name in enumerate(VALUES):
+        at = 1 + 3 * number
+        columns[state_name(at, "sum")] = found[f"{name}_sum"]
+        columns |= {state_name(at, "count"): counts, state_name(at, "carry"): zeros}
+        columns[state_name(at + 1, "value")] = found[f"{name}_min"]
+        columns[state_name(at + 2, "value")] = found[f"{name}_max"]
     return describe_table(pa.table(columns), TableNote(origin, parts, ("",), (origin,)))
 
 
 def keyed_workload() -> Workload:
-    """Return sums, least and largest of keys that repeat; sizes as measured."""
-    rng, known = np.random.default_rng(3), []
-    for keys in (KEYS // 4, KEYS // 2, KEYS):
-        *_, last = ship([keyed_partials(rng, KEYS), keyed_partials(rng, KEYS), keyed_partials(rng, keys)])
-        known.append((float(keys), float(last.wire)))
-    slope, constant = np.polyfit(*np.array(known).T, 1)
+    """Return sums, least and largest of keys that repeat; sizes as measured, by the rows that are in them."""
+    rng = np.random.default_rng(3)
+    known = []
+    for rows in MEASURED:
+        *_, last = ship([keyed_partials(rng, each) for each in (MEASURED[-1], MEASURED[-1], rows)])
+        known.append((float(rows), float(last.wire)))
+    counts, sizes = np.array(known).T
 
     def size(bytes_in: Floats) -> Floats:
-        rows = bytes_in / MEGABIT * ROWS
-        return np.asarray(slope * KEYS * -np.expm1(-rows / KEYS) + constant)
+        return np.asarray(np.interp(bytes_in / MEGABIT * ROWS, counts, sizes))
 
     return Workload("keyed", size, 1.0, JUST)
 

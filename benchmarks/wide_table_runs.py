@@ -167,6 +167,17 @@ class Bed:
         half = len(took) // 2
         return bool(took) and float(np.median(took[half:])) <= max(lasts, float(np.median(took[:half] or took))) + TICK
 
+    def ratio(self, blocks: Sequence[Block]) -> float:
+        """Return how many bytes all rows of some blocks take for each byte that went over links in them.
+
+        Those of the rows are packed (`TableFeed.raw`), without what is around them on a link; those of links are with
+        frames, TLS, receipts and what the system adds. A plan for frequencies uses what is saved to leave more often,
+        so that its own ratio is that of the links; at equal intervals it is that of partials.
+        """
+        ticks = {tick for block in blocks for tick in range(block.first, block.last)}
+        raw = sum(size for sizes in self.feed.raw.values() for tick, size in sizes.items() if tick in ticks)
+        return raw / sum(block.sent for block in blocks)
+
     def finish(self) -> bool:
         """Let no more rows come, and the last windows close; tell whether their results came."""
         self.coordinator.follow(self.drawing.forms["plan"])
@@ -318,8 +329,9 @@ def table1(run: Run) -> list[Block]:
         for form, blocks in equal.items()
     }
     _compare(run, drawing, took)
-    raw = sum(n for name in names for tick, n in bed.feed.raw[name].items() if held.first <= tick < held.last)
-    run.figure("table1.bytes_ratio", raw / held.sent)
+    run.figure("table1.bytes_ratio", bed.ratio([held]))
+    for form in equal:
+        run.figure(f"table1.{form}_bytes_ratio", bed.ratio(equal[form]))
     _finish(run, bed, came, "keyed")
     draw_table(run, drawing, took)
     return bed.blocks
@@ -363,8 +375,7 @@ def words(run: Run) -> list[Block]:
     run.say(f"words: {kept} of {len(names)} queries keep up with plan, direct, plan")
     run.figure("words.kept", float(kept[0]))
     run.figure("words.direct_kept", float(kept[1]))
-    raw = sum(n for name in names for tick, n in bed.feed.raw[name].items() if blocks[0].first <= tick < blocks[0].last)
-    run.figure("words.bytes_ratio", raw / blocks[0].sent)
+    run.figure("words.bytes_ratio", bed.ratio(blocks[:1]))
     _finish(run, bed, came, "words")
     return bed.blocks
 

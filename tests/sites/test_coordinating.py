@@ -11,8 +11,9 @@ from benchmarks.certificates import identity
 
 from transom.errors import DefinitionError, SiteError
 from transom.model.time import ManualClock
-from transom.sites.coordinating import APART, MOST_REPORT, MOST_WAITING, Asking, Coordinating, read_plan
+from transom.sites.coordinating import MOST_REPORT, MOST_WAITING, Asking, Coordinating, read_plan
 from transom.sites.secured import client_options
+from transom.widearea.belief import APART
 from transom.widearea.coordinator import SILENT, FlowReport, Report, Wanted
 from transom.widearea.topology import Topology
 
@@ -98,7 +99,9 @@ def test_who_is_not_who_it_says_is_refused(begin) -> None:
     with pytest.raises(SiteError, match="cannot be reached"):
         foreign.ask(report("a"))
     for kind, body in (("report", b"garbage"), ("report", b"[" * 100_000), ("report", b"{}"), ("other", b"")):
-        with fl.FlightClient(f"grpc+tls://127.0.0.1:{there.port}", **client_options(identity("a"), "coordinator", MOST_REPORT)) as c:
+        with fl.FlightClient(
+            f"grpc+tls://127.0.0.1:{there.port}", **client_options(identity("a"), "coordinator", MOST_REPORT)
+        ) as c:
             (result,) = c.do_action(fl.Action(kind, body))
         assert "refused" in json.loads(result.body.to_pybytes())
     there.look()
@@ -139,7 +142,7 @@ def test_a_clock_that_is_far_ahead_is_not_believed(begin) -> None:
     """The plan would hold from its tick on, and no later one before it."""
     there = begin()
     now = 100
-    with pytest.raises(SiteError, match="clock of 'a' is .* ahead of the coordinator"):
+    with pytest.raises(SiteError, match="ahead of the coordinator's"):
         asking("a", there).ask(replace(report("a"), tick=1 << 60))
     for site in SITES:
         asking(site, there).ask(replace(report(site), tick=now + APART // 1_000_000))

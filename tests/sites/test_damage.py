@@ -25,14 +25,14 @@ from transom.engine.spark.cutstats import CutStats
 from transom.engine.streams.sending import FlowSender
 from transom.errors import SiteError
 from transom.model.expression import Expression
-from transom.model.time import FIRST_EVENT, LAST_EVENT
+from transom.model.time import FIRST_EVENT, LAST_EVENT, MAX_TIME
 from transom.model.window import WindowSpec
 from transom.sites import shipping
 from transom.sites.agreement import difference, flaw, merged, merged_alike, partials_in
 from transom.sites.codec import LinkPacking
 from transom.sites.status import read_status
 from transom.widearea.bodies import from_body, to_body
-from transom.widearea.parcels import Parcel, Part
+from transom.widearea.parcels import Parcel, Part, PartitionProgress
 from transom.windows.components import ROWS, key_sets_of
 from transom.windows.query import Key, WindowedQuery
 
@@ -204,14 +204,22 @@ def with_another_note(table: pa.Table) -> pa.Table:
     return table.replace_schema_metadata({"transom": json.dumps({**note, "keys": [["zone"]]})})
 
 
+def damaged_body(damage):
+    return "to_body", lambda table: to_body(damage(table)), "same version of Transom"
+
+
+DAMAGES = [damaged_body(each) for each in (without_rows, with_many_wraps, with_another_note)]
+LATER = ("PartitionProgress", lambda newest, idle: PartitionProgress(MAX_TIME - 1, idle), "Set the clocks of the sites")
+
+
 @pytest.mark.usefixtures("in_memory", "compiled_once")
-@pytest.mark.parametrize("damage", [without_rows, with_many_wraps, with_another_note])
-def test_it_is_refused_and_comes_when_the_site_is_whole_again(spark, tmp_path, monkeypatch, damage):
-    several = Several(spark, tmp_path, region(["north"], "home"), define)
+@pytest.mark.parametrize(("what", "damage", "remedy"), [*DAMAGES, LATER])
+def test_it_is_refused_and_comes_when_the_site_is_whole_again(spark, tmp_path, monkeypatch, what, damage, remedy):
+    several = Several(spark, tmp_path, region(["north"], "home"), define, watermark=tm.watermark("1 hour"))
     rows = [("ab"[second % 2], "x", second * SECOND, second) for second in range(20)]
     several.rows["north"].add(rows)
     with monkeypatch.context() as patched:
-        patched.setattr(shipping, "to_body", lambda table: to_body(damage(table)))
+        patched.setattr(shipping, what, damage)
         running = [several.start("home"), several.start("north")]
         told = []
 
@@ -220,7 +228,7 @@ def test_it_is_refused_and_comes_when_the_site_is_whole_again(spark, tmp_path, m
             return told
 
         wait_for(running[1], refused)
-        assert "same version of Transom" in told[0]
+        assert remedy in told[0]
         for each in running:
             each.stop()
             each.wait("10 minutes")

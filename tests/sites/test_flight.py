@@ -131,8 +131,8 @@ def test_both_ends_of_an_idle_connection_say_that_they_are_there(places, monkeyp
             heard.append(chunk.app_metadata.to_pybytes())
             return chunk
 
-    read = connections.said_by
-    monkeypatch.setattr(connections, "said_by", lambda reader: read(Listening(reader)))
+    read = connections.Connection.read
+    monkeypatch.setattr(connections.Connection, "read", lambda self, reader: read(self, Listening(reader)))
     monkeypatch.setattr(connections, "ALIVE", 0.01)
     home, paris = places("home"), places("paris")
     connected(home, paris)
@@ -199,7 +199,7 @@ def test_what_agrees_flows_and_the_rest_is_refused_with_the_difference(places) -
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("protocol", 2), ("spark", "4.4"), ("zone", "Europe/Paris"), ("ansi", False)]
+    ("field", "value"), [("protocol", 3), ("spark", "4.4"), ("zone", "Europe/Paris"), ("ansi", False)]
 )
 def test_sites_that_differ_in_what_all_results_depend_on_are_refused(places, field, value) -> None:
     home, paris = places("home"), places("paris", hello=replace(HELLO, **{field: value}))

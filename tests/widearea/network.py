@@ -113,7 +113,7 @@ class World:
             if not made.open:
                 made.open = True
                 known = [each for receiver in target.receivers.values() for each in receiver.standings]
-                answer = target.carrier.accept(made.source, message, known)
+                answer = target.carrier.accept(made.source, message, known, now=self.now)
                 self.transmit(made, "down", answer, 50)
             else:
                 target.carrier.came(made.source, message, self.now)
@@ -132,9 +132,16 @@ class World:
         made = self.connections.get((source, target))
         if made is not None:
             made.alive = False
+            self.at(self.now + self.random.choice([0, 5_000 * MS]), lambda: self.notice(source, target))
         node = self.nodes[source]
         if node is not None:
             node.carrier.closed(target)
+
+    def notice(self, source: str, target: str) -> None:
+        """The end that takes connections hears, perhaps late, that one is gone, unless there is a new one."""
+        made, node = self.connections.get((source, target)), self.nodes[target]
+        if node is not None and (made is None or not made.alive or not made.open):
+            node.carrier.belief.left(source)
 
     # Misfortune
 

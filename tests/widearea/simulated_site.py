@@ -64,6 +64,7 @@ class Node:
             if ends.destination == name
         }
         self.senders = [self.restored(flow) for flow, ends in FLOWS.items() if name in ends.sources]
+        self.carrier.leaving = lambda: [sender.standing for sender in self.senders]
         self.ticked = 0
         self.storing: list[Store] = []
 

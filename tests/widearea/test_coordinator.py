@@ -249,4 +249,4 @@ def test_what_a_site_cannot_know_is_refused(monkeypatch) -> None:
         with pytest.raises(SiteError):
             FlowReport(FLOWS["f"], sent, sketches)
     with pytest.raises(SiteError, match="sketches"):
-        FlowReport(FLOWS["f"], {1: 1.0}, {ticks: SKETCH for ticks in range(1, 10)})
+        FlowReport(FLOWS["f"], {1: 1.0}, dict.fromkeys(range(1, 10), SKETCH))

@@ -16,7 +16,7 @@ from transom.errors import SiteError
 from transom.model.time import MAX_TIME, MIN_TIME
 from transom.widearea.hellos import Hello
 from transom.widearea.links import MOST_FRAME, Frame, Receipt
-from transom.widearea.messages import Abandon, Opened, Opening, Unreadable, from_bytes, to_bytes
+from transom.widearea.messages import MOST_COST, Abandon, Opened, Opening, Unreadable, from_bytes, to_bytes
 from transom.widearea.parcels import Ack, Delays, Parcel, PartitionProgress, Place, Reason, Refusal, RowCounts, Standing
 
 WHOLE = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -26,7 +26,7 @@ MESSAGES = st.one_of(
     st.builds(Receipt, *[st.integers(0, 2**64 - 1)] * 2, *[WHOLE] * 2),
     st.builds(Abandon, st.integers(0, 2**64 - 1)),
     st.builds(Unreadable, st.integers(0, 2**64 - 1)),
-    st.builds(Ack, STANDINGS, WHOLE, st.none() | WHOLE),
+    st.builds(Ack, STANDINGS, st.integers(0, MOST_COST), st.none() | st.integers(MIN_TIME, MAX_TIME)),
     st.builds(
         Refusal,
         st.text(max_size=5),
@@ -36,7 +36,12 @@ MESSAGES = st.one_of(
         st.lists(STANDINGS, max_size=2).map(tuple),
         st.text(max_size=5),
     ),
-    st.builds(Opening, st.text(max_size=5), st.lists(WHOLE, max_size=3).map(tuple)),
+    st.builds(
+        Opening,
+        st.text(max_size=5),
+        st.lists(WHOLE, max_size=3).map(tuple),
+        st.lists(STANDINGS, max_size=2).map(tuple),
+    ),
     st.builds(
         Opened,
         st.text(max_size=5),
@@ -149,3 +154,24 @@ def test_a_frame_is_no_larger_than_links_make_them() -> None:
     assert from_bytes(to_bytes(Frame(1, 0, 1 << 20, 0, bytes(MOST_FRAME))))
     with pytest.raises(SiteError, match="a frame has"):
         from_bytes(to_bytes(Frame(1, 0, 1 << 20, 0, bytes(MOST_FRAME + 1))))
+
+
+def test_what_remains_is_at_most_a_day_however_many_hops_add_to_it() -> None:
+    for told, known in ((-5, 0), (2**63 - 1, MOST_COST), (7, 7)):
+        data = to_bytes(Ack(Standing("f", "a", "i", Place(1, 1, 1)), told))
+        found = from_bytes(data)
+        assert isinstance(found, Ack)
+        assert found.cost == known
+
+
+def test_the_opening_of_the_first_version_is_read_to_tell_that_it_is_another() -> None:
+    assert from_bytes(b'O["boot",[1]]') == Opening("boot", (1,))
+
+
+@pytest.mark.parametrize("field", range(2, 8))
+def test_numbers_of_cuts_and_runs_beyond_all_reason_are_no_parcel(field: int) -> None:
+    header = json.loads(json.dumps(parcel(part("a", 0, 1)).header()))
+    assert Parcel.of(header, b"")
+    header[2][0][field] = 1 << 48
+    with pytest.raises(SiteError):
+        Parcel.of(header, b"")

@@ -5,7 +5,7 @@ what it stands for, so that parcels may overtake one another. The dictionary of 
 forgotten when the connection breaks; a parcel that refers to what is forgotten is asked for in full.
 
 The rows of a parcel are put in the order of their panes and keys, which is no part of what they say: so the numbers of
-the keys are a growing sequence.
+the keys are a growing sequence. What states tell of one another is not sent, either (`related`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from transom.engine.partials.tables import PANE
 from transom.errors import SiteError
 from transom.sites.columns import Ints, Reader, Writer, damaged
+from transom.sites.related import Related
 from transom.sites.remembered import Got, Keys, News, Sent
 from transom.widearea.bodies import MOST_BYTES, from_body, to_body
 from transom.widearea.parcels import Parcel
@@ -30,7 +31,7 @@ DICTIONARY_BYTES = 16 << 20
 """Of the keys of one flow, at each end."""
 _HEAD = struct.Struct(">4sIII")
 """Magic, generation, bytes of the header packed and unpacked."""
-_MAGIC = b"TrW1"
+_MAGIC = b"TrW2"
 _MOST_HEADER = 1 << 20
 _MOST_SCHEMA = 4 << 20
 _MOST_NOTES = 1 << 20
@@ -109,9 +110,10 @@ class LinkPacking:
         writer.notes.append([first, fresh.num_rows])
         for column in fresh.columns:
             writer.column(_array(column))
+        states = Related()
         for name in table.column_names:
             if name not in names and name != PANE:
-                writer.column(_array(table.column(name)).take(pa.array(order)))
+                states.write(writer, _array(table.column(name)).take(pa.array(order)))
         schema = table.schema.serialize().to_pybytes() if told else b""
         notes = json.dumps([number, len(schema), table.num_rows, writer.notes], separators=(",", ":")).encode()
         plain = len(notes).to_bytes(4, "big") + notes + schema + writer.data
@@ -256,14 +258,14 @@ class LinkPacking:
         keys = self._keys(fresh, first, count, ids, number, got) if names else fresh
         if keys is None:
             return None
-        columns = []
+        columns, states = [], Related()
         for field_ in schema:
             if field_.name == PANE:
                 columns.append(pa.array(panes))
             elif field_.name in names:
                 columns.append(keys.column(field_.name))
             else:
-                columns.append(reader.column(field_.type, rows))
+                columns.append(states.read(reader, field_.type, rows))
         return pa.Table.from_arrays(columns, schema=schema)
 
     def _keys(self, fresh: pa.Table, first: int, count: int, ids: Ints, number: int, got: Got) -> pa.Table | None:

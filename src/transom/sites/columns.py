@@ -92,7 +92,7 @@ class Writer:
         if pa.types.is_boolean(kind):
             self.ints(array.cast(pa.int8()).to_numpy().astype(np.int64))
         elif pa.types.is_integer(kind) or (pa.types.is_temporal(kind) and _bits(kind) in (32, 64)):
-            self.ints(_as_ints(array))
+            self.ints(as_ints(array))
         elif pa.types.is_float64(kind):
             self.floats(array.to_numpy(zero_copy_only=False))
         elif pa.types.is_float32(kind):
@@ -158,7 +158,7 @@ class Reader:
         """Return so many whole numbers."""
         if not count:
             return np.empty(0, np.int64)
-        self._count(count)
+        self.spend(count)
         note = self.note()
         if not isinstance(note, list) or len(note) != 2 or not all(type(each) is int for each in note):
             raise damaged(f"{note!r} is no range")
@@ -171,7 +171,7 @@ class Reader:
 
     def fixed(self, count: int, size: int) -> NDArray[np.uint8]:
         """Return so many values of so many bytes each, shape (count, size)."""
-        self._count(count)
+        self.spend(count)
         planes = np.frombuffer(self.take(count * size), np.uint8).reshape(size, count)
         return np.ascontiguousarray(planes.T)
 
@@ -191,13 +191,13 @@ class Reader:
         there = count - nulls
         valid = None
         if nulls:
-            self._count(nulls)
+            self.spend(nulls)
             bits = np.unpackbits(np.frombuffer(self.raw(), np.uint8))
             if len(bits) < count or int(bits[:count].sum()) != there:
                 raise damaged("nulls are miscounted")
             valid = bits[:count].astype(bool)
         if pa.types.is_null(kind):
-            self._count(count)
+            self.spend(count)
             return pa.nulls(count)
         if pa.types.is_struct(kind) or _is_list(kind):
             return self._nested(kind, count, valid)
@@ -235,7 +235,7 @@ class Reader:
     def _nested(self, kind: pa.DataType, count: int, valid: NDArray[np.bool_] | None) -> pa.Array:
         mask = None if valid is None else pa.array(~valid)
         if pa.types.is_struct(kind):
-            self._count(count)
+            self.spend(count)
             children = [self.column(kind.field(i).type, count) for i in range(kind.num_fields)]
             return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
         lengths = self.ints(count)
@@ -246,7 +246,12 @@ class Reader:
         offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
         return pa.ListArray.from_arrays(offsets, values, type=kind, mask=mask)
 
-    def _count(self, count: int) -> None:
+    def spend(self, count: int) -> None:
+        """Take note of so many values that are made.
+
+        Raises:
+            SiteError: There are more than are allowed.
+        """
         self._left -= count
         if self._left < 0:
             raise damaged("it has more values than are allowed")
@@ -265,7 +270,8 @@ def _bits(kind: pa.DataType) -> int:
     return int(kind.bit_width)
 
 
-def _as_ints(array: pa.Array) -> Ints:
+def as_ints(array: pa.Array) -> Ints:
+    """Return whole numbers or times, none of them null, as numbers of 64 bits."""
     kind = array.type
     if pa.types.is_temporal(kind):
         array = array.view(pa.int64() if _bits(kind) == 64 else pa.int32())

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.errors import SiteError
-from transom.model.time import Micros, SystemClock
+from transom.model.time import MICROS_PER_SECOND, Micros, SystemClock
 from transom.sites.openings import REFUSED, refusal_bytes, refused
 from transom.sites.secured import plain
 from transom.widearea.messages import MOST_MESSAGE, Opening, from_bytes
@@ -35,6 +35,7 @@ _CLOCK = SystemClock()
 """Links take real time, also where an application is given another one."""
 _END = b""
 _ALIVE = b","
+_REMEDY = "Both sites need the same version of the protocol."
 _BYE = b"."
 """Said by the end that takes connections: only the other one can close one."""
 
@@ -55,6 +56,7 @@ class Connection:
         """Set when something was sent."""
         self._came: queue.Queue[tuple[object, Micros]] = queue.Queue(WAITING)
         """Messages, then an error or None at the end, each with when it came, by this process's clock."""
+        self._heard = _CLOCK.monotonic()
         self.ended = False
         self.served = False
         """Whether Flight's thread has left it."""
@@ -67,6 +69,11 @@ class Connection:
     def crowded(self) -> bool:
         """Whether more waits to be sent than may: the other end does not read."""
         return self._said.qsize() >= MOST_SAID
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether something has come lately: who has nothing to say says so, `ALIVE`."""
+        return _CLOCK.monotonic() - self._heard < 3 * ALIVE * MICROS_PER_SECOND
 
     def say(self, data: bytes) -> None:
         """Send a message, in turn."""
@@ -105,7 +112,7 @@ class Connection:
         """Give the loop what comes, until the connection ends or makes no sense."""
         try:
             while self._may_read():
-                message = from_bytes(said_by(reader))
+                message = from_bytes(self.read(reader))
                 if isinstance(message, Opening):
                     raise SiteError("A connection is opened twice.")
                 self.put(message)
@@ -115,6 +122,26 @@ class Connection:
             self.put(error)
         except (pa.ArrowException, OSError) as error:
             self.put(SiteError(plain(error)))
+
+    def read(self, reader: Any) -> bytes:
+        """Return the next message that comes.
+
+        Raises:
+            StopIteration: The connection has ended.
+            SiteError: There is something else in it.
+        """
+        data = _ALIVE
+        while data == _ALIVE:
+            chunk = reader.read_chunk()
+            self._heard = _CLOCK.monotonic()
+            if chunk.app_metadata is None or chunk.data is not None or chunk.app_metadata.size > MOST_MESSAGE:
+                raise SiteError("Something came that is no message.", _REMEDY)
+            data = bytes(chunk.app_metadata.to_pybytes())
+        if data == _BYE:
+            raise StopIteration
+        if data[:1] == REFUSED:
+            raise refused(data)
+        return data
 
     def _may_read(self) -> bool:
         """Wait until the other end has read what it was told; tell whether the connection goes on."""
@@ -145,23 +172,3 @@ class Connection:
             return self._said.get(timeout=ALIVE)
         except queue.Empty:
             return _ALIVE
-
-
-def said_by(reader: Any) -> bytes:
-    """Return the next message of a connection.
-
-    Raises:
-        StopIteration: It has ended.
-        SiteError: There is something else in it.
-    """
-    data = _ALIVE
-    while data == _ALIVE:
-        chunk = reader.read_chunk()
-        if chunk.app_metadata is None or chunk.data is not None or chunk.app_metadata.size > MOST_MESSAGE:
-            raise SiteError("Something came that is no message.", "Both sites need the same version of the protocol.")
-        data = bytes(chunk.app_metadata.to_pybytes())
-    if data == _BYE:
-        raise StopIteration
-    if data[:1] == REFUSED:
-        raise refused(data)
-    return data

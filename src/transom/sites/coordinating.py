@@ -22,6 +22,8 @@ from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_duration
 from transom.sites.notices import Notices
 from transom.sites.secured import Identity, authority_options, check_address, client_options, plain
 from transom.storage.durable import replacing
+from transom.widearea.belief import APART
+from transom.widearea.checked import WRONG
 from transom.widearea.coordinator import Coordinator, Question, Report
 from transom.widearea.messages import MOST_MESSAGE
 from transom.widearea.planning import plan
@@ -37,8 +39,6 @@ MOST_REPORT = 16 * MOST_MESSAGE
 """Bytes of a report, and of what is answered."""
 MOST_WAITING = 16
 """Reports of one site that wait while a plan is made; more are refused."""
-APART: Micros = 60 * MICROS_PER_SECOND
-"""A site whose clock is further ahead is not believed: plans would hold from a tick on that never comes."""
 KEPT = 4
 """Plans that wait for a site's loop, the newest ones."""
 REPORT = "report"
@@ -54,7 +54,7 @@ def read_plan(path: Path) -> Plan | None:
         return None
     try:
         return Plan.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, DefinitionError) as error:
+    except (ValueError, RecursionError, DefinitionError) as error:
         raise DefinitionError(
             f"{path} holds no plan: {error}",
             "Restore it, or remove it once no site follows one of its plans: their versions must not fall.",
@@ -210,7 +210,7 @@ class Coordinating:
         return json.dumps({"plan": found.to_json() if newer and found is not None else None}).encode()
 
     def _check_clock(self, report: Report) -> None:
-        """Refuse a report from a time that cannot be.
+        """Refuse a report from a time that cannot be: plans would hold from a tick on that never comes.
 
         Raises:
             SiteError: It is.
@@ -323,7 +323,7 @@ class Asking:
             found = None if made is None else Plan.from_json(made)
         except (pa.ArrowException, OSError) as error:
             raise SiteError(f"The coordinator at {self.address} cannot be reached: {plain(error)}") from error
-        except (ValueError, IndexError, AttributeError, DefinitionError) as error:
+        except (*WRONG, DefinitionError) as error:
             raise SiteError(f"The coordinator at {self.address} answers what is no plan: {error}") from error
         if refused:
             raise SiteError(f"The coordinator refuses the report: {refused}")

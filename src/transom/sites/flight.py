@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from transom.errors import SiteError
 from transom.model.time import Micros, SystemClock
-from transom.sites.connections import Connection, said_by
+from transom.sites.connections import Connection
 from transom.sites.mail import Flows, Listener, Standings
 from transom.sites.notices import Notices
 from transom.sites.openings import opening_bytes, opening_of, refusal_bytes
@@ -149,8 +149,9 @@ class FlightMail:
     def look(self, now: Micros) -> None:
         """Give the carrier what came, and send what it has to send."""
         while not self._arrived.empty():
-            self._accept(*self._arrived.get())
+            self._accept(*self._arrived.get(), now)
         for connection in list(self._in.values()):
+            self._carrier.belief.heard(connection.peer, connection.is_heard)
             self._take(connection, self._in, self._carrier.came, now)
         for connection in list(self._out.values()):
             self._take(connection, self._out, self._heard, now)
@@ -172,9 +173,7 @@ class FlightMail:
         if not connection.crowded or not isinstance(said, Ack | Refusal):
             connection.say(to_bytes(said))
         else:
-            self._refuse(
-                connection.peer, "it does not read what it is told; nothing more is read of it until then."
-            )
+            self._refuse(connection.peer, "it does not read what it is told; nothing more is read of it until then.")
 
     def end(self) -> None:
         """Close all connections, and take no more."""
@@ -188,12 +187,12 @@ class FlightMail:
             ending.start()
             ending.join(TIMEOUT)
 
-    def _accept(self, connection: Connection, opening: Opening, theirs: Hello) -> None:
+    def _accept(self, connection: Connection, opening: Opening, theirs: Hello, now: Micros) -> None:
         peer, connection.taken = connection.peer, True
         if peer in self._in:
             self._in.pop(peer).end()
         self._in[peer] = connection
-        answer = self._carrier.accept(peer, opening, self._standings(), self._listener.called(theirs))
+        answer = self._carrier.accept(peer, opening, self._standings(), self._listener.called(theirs), now)
         connection.say(json.dumps(self.hello.to_json()).encode())
         connection.say(to_bytes(answer))
         self._tries.pop(peer, None)  # it is there: connect at once
@@ -242,6 +241,8 @@ class FlightMail:
             del among[connection.peer]
             if among is self._out:
                 self._carrier.closed(connection.peer)
+            else:
+                self._carrier.belief.left(connection.peer)
 
     def _connect(self, now: Micros) -> None:
         for peer in self.addresses:
@@ -326,7 +327,7 @@ class FlightMail:
                 writer, reader = client.do_exchange(first)
                 sending = threading.Thread(target=connection.send, args=(writer,), daemon=True, name="transom-site-up")
                 sending.start()
-                theirs = Hello.from_json(json.loads(said_by(reader)))
+                theirs = Hello.from_json(json.loads(connection.read(reader)))
                 self.hello.check(theirs)
                 if theirs.site != peer:
                     raise SiteError(f"{theirs.site!r} answers where {peer!r} should be.", "Look at the addresses.")

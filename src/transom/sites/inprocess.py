@@ -107,8 +107,9 @@ class Desk:
             case _Gone():
                 self._opening.discard(peer)
                 self._carrier.closed(peer)
+                self._carrier.belief.left(peer)
             case Opening():
-                self._say(peer, self._carrier.accept(peer, message, self._standings()))
+                self._say(peer, self._carrier.accept(peer, message, self._standings(), now=now))
                 self._connect(peer)
             case Opened():
                 self._carrier.opened(peer, message, now)

@@ -17,6 +17,7 @@ from transom.sites.arriving import ArrivingSource
 from transom.sites.flows import FlowDefinition
 from transom.sites.notices import Notices
 from transom.sites.status import left_out
+from transom.widearea.belief import arrived_by, too_new
 from transom.widearea.carriers import Carrier
 from transom.widearea.parcels import Parcel, Reason, Refusal, Standing
 from transom.widearea.receivers import Action, Receiver, Store
@@ -43,6 +44,7 @@ class Receiving:
         carrier: Of this site.
         most: How much it holds.
         accepts_loss: Whether it goes on with sites of which something was lost.
+        wall: Returns the wall time.
     """
 
     def __init__(
@@ -52,10 +54,11 @@ class Receiving:
         carrier: Carrier,
         most: Most,
         accepts_loss: bool,
+        wall: Callable[[], Micros],
     ) -> None:
         self.sources = dict(arriving)
         """By flow."""
-        self._flows, self._carrier = flows, carrier
+        self._flows, self._carrier, self._wall = flows, carrier, wall
         self._most, self._accepts_loss = most, accepts_loss
         self._receivers: dict[str, Receiver] = {}
         self._rooms = {flow: Room() for flow in arriving}
@@ -117,6 +120,9 @@ class Receiving:
 
     def take(self, now: Micros) -> None:
         """Take in what the carrier has brought."""
+        doubts, self._carrier.doubts = self._carrier.doubts, []
+        for flow, via, detail in doubts:
+            self._tell_that(flow, via, detail, now)
         arrivals, self._carrier.arrivals = self._carrier.arrivals, []
         for parcel, via in arrivals:
             if parcel.flow in self.sources:
@@ -131,13 +137,15 @@ class Receiving:
 
     def _tell_refused(self, parcel: Parcel, via: Site, refusal: Refusal | None, now: Micros) -> None:
         """Tell people that nothing of a flow is taken from a neighbour, see `Notices`."""
-        about = parcel.flow, via
         if refusal is None:
-            self._notices.passed(about)
+            self._notices.passed((parcel.flow, via))
         elif not refusal.reason.passes:
-            text = f"a parcel of the flow {parcel.flow!r} from {via} is refused: {refusal.detail}"
-            if told := self._notices.news(about, text, now):
-                self._journal.note(told)
+            self._tell_that(parcel.flow, via, refusal.detail, now)
+
+    def _tell_that(self, flow: str, via: Site, detail: str, now: Micros) -> None:
+        text = f"a parcel of the flow {flow!r} from {via} is refused: {detail}"
+        if told := self._notices.news((flow, via), text, now):
+            self._journal.note(told)
 
     def _tell_losses(self, flow: str) -> None:
         """Tell people what was lost and accepted."""
@@ -149,7 +157,7 @@ class Receiving:
     def _do(self, actions: Iterable[Action], flow: str) -> None:
         for action in actions:
             if isinstance(action, Store):
-                self.sources[flow].add(action.parcel)
+                self.sources[flow].add(arrived_by(action.parcel, self._wall()))
                 self._journal.step("stored")
                 self._do(self._receivers[flow].stored(action), flow)
             else:
@@ -166,6 +174,9 @@ class Receiving:
         stream = self._loop.streams.get(self._flows[parcel.flow].arriving)
         if stream is None:
             return Refusal.of(parcel, Reason.FLOW, detail="Its queries failed here, and cannot start any more.")
+        for part in parcel.parts:
+            if early := too_new(part, stream.definition.policy, self._wall()):
+                return Refusal.of(parcel, Reason.FUTURE, detail=early)
         try:
             found = partials_in(parcel.body)
         except SiteError as error:

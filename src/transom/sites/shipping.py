@@ -116,7 +116,7 @@ class Shipping(Beside):
         self.carrier = Carrier(
             here.site, secrets.token_hex(8), self.routes, self._merged, rates, lambda _: LinkPacking()
         )
-        self.receiving = Receiving(self.flows, streams.arriving, self.carrier, holds, here.accepts_loss)
+        self.receiving = Receiving(self.flows, streams.arriving, self.carrier, holds, here.accepts_loss, clock.now)
         self.planning = None if planning is None else planning(self.carrier)
         self._incarnations = Incarnations(here.incarnation, directory, check)
         self.shipments: dict[str, Shipment] = {}
@@ -148,10 +148,10 @@ class Shipping(Beside):
         for stream in loop.streams.values():
             for flow, gathered in stream.senders.items():
                 self._require_known(stream, gathered)
-                incarnation = self._incarnations.of(flow)
-                sender = Sender(flow, self.here.site, incarnation, self.here.epoch, gathered.committed)
+                sender = Sender(flow, self.here.site, self._incarnations.of(flow), self.here.epoch, gathered.committed)
                 sender.restored(gathered.left, [self._again(stream, flow, each) for each in gathered.ranges.values()])
                 self.shipments[flow] = Shipment(self.flows[flow], stream, gathered, sender)
+        self.carrier.leaving = lambda: [shipment.sender.standing for shipment in self.shipments.values()]
         self.receiving.begin(loop, self._check)
         flows = told_of(self.flows.values(), loop.streams)
         self._mail.begin(self.carrier, self.receiving.standings, loop.wakeups.wake, flows)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from transom.model.time import MICROS_PER_SECOND, Micros
+from transom.widearea.belief import Belief
 from transom.widearea.links import PROBE, Frame, LinkIn, LinkOut, Receipt
 from transom.widearea.messages import Abandon, Down, Opened, Opening, Unreadable, Up
 from transom.widearea.packing import Packing, PlainPacking
@@ -99,13 +100,17 @@ class Carrier:
         """Flow, tick and bytes of the last parcels with rows of this site, as queued; to be taken from here."""
         self.parcel_bytes: dict[FlowName, int] = {}
         """Bytes of the last of them, of each flow."""
+        self.leaving: Callable[[], Iterable[Standing]] = tuple
+        """Returns what this site has fixed of its own flows."""
+        self.doubts: list[tuple[FlowName, Site, str]] = []
+        """Parcels of which a source site is known to have said something else, by flow and neighbour; to be taken from
+        here."""
         self._packing = packing
         self._neighbours = {name: _Neighbour(rate, packing(name)) for name, rate in rates.items() if name != site}
         self._remaining: dict[FlowName, Micros] = {}
         """What remains of a flow's way from here until its results are out, as the last ack told."""
         self._answers: list[tuple[Site, Down]] = []
-        self._given: set[tuple[FlowName, Site]] = set()
-        """Flows of which parcels were given to a neighbour: it may pass on what their destination says of them."""
+        self.belief = Belief(site, routes)
 
     @property
     def open(self) -> tuple[Site, ...]:
@@ -126,7 +131,8 @@ class Carrier:
 
     def opening(self, peer: Site) -> Opening:
         """Return what is said first on a new connection to a neighbour."""
-        return Opening(self.boot, tuple(self._of(peer).parcels))
+        fixed = tuple(standing for standing in self.leaving() if self.belief.owns(peer, standing.flow))
+        return Opening(self.boot, tuple(self._of(peer).parcels), fixed)
 
     def opened(self, peer: Site, answer: Opened, now: Micros) -> None:
         """Go on over a new connection to a neighbour."""
@@ -136,18 +142,8 @@ class Carrier:
         for number in each.out.opened(answer.received, now):
             each.parcels.pop(number, None)
         for standing in answer.standings:
-            if self._is_owner(peer, standing.flow) and self._is_of(standing.flow, standing.site):
+            if self.belief.owns(peer, standing.flow) and self.belief.has_part(standing.site, standing.flow):
                 self._acked(Ack(standing), peer)
-
-    def _is_owner(self, peer: Site, flow: FlowName) -> bool:
-        """Tell whether a neighbour makes the windows of a flow: others cannot say by themselves what has come of it."""
-        ends = self.routes.flows.get(flow)
-        return ends is not None and ends.destination == peer
-
-    def _is_of(self, flow: FlowName, site: Site) -> bool:
-        """Tell whether a site may have sent parcels of a flow: nothing is kept of others, whatever is said of them."""
-        ends = self.routes.flows.get(flow)
-        return ends is not None and (site in ends.sources or site == self.site)
 
     def closed(self, peer: Site) -> None:
         """Take note that the connection to a neighbour is gone."""
@@ -172,7 +168,7 @@ class Carrier:
             each.out.abandon(message.number)
             if parcel is not None:
                 self._queue(parcel, peer, now, full=True)
-        elif not self._may_tell(peer, message):
+        elif not self.belief.may_tell(peer, message):
             return
         elif isinstance(message, Ack):
             self._acked(message, peer)
@@ -180,21 +176,6 @@ class Carrier:
             self._do(self.relay.refused(message), 0)
             if any(site == self.site for site, _ in message.places):
                 self.news.append(message)
-
-    def _may_tell(self, peer: Site, message: Ack | Refusal) -> bool:
-        """Tell whether a neighbour can know what became of parcels: as their destination, or as who passed them on.
-
-        What anybody else says is wrong, and to believe it would be to forget rows that nobody has.
-        """
-        if isinstance(message, Ack):
-            about = {(message.standing.flow, message.standing.site)}
-        else:
-            about = {(message.flow, site) for site, _ in message.places}
-            about |= {(each.flow, each.site) for each in message.standings}
-        return all(self._may_tell_of(peer, flow) and self._is_of(flow, site) for flow, site in about)
-
-    def _may_tell_of(self, peer: Site, flow: FlowName) -> bool:
-        return self._is_owner(peer, flow) or (flow, peer) in self._given
 
     def probe(self, now: Micros) -> None:
         """Measure the links that nobody has used for long."""
@@ -266,7 +247,7 @@ class Carrier:
         each = self._neighbours.get(peer)
         if each is None or each.out.queued > QUEUE_BYTES:
             return  # those who have it send it again
-        self._given.add((parcel.flow, peer))
+        self.belief.given.add((parcel.flow, peer))
         ends = self.routes.flows.get(parcel.flow)
         data = each.packing.pack(parcel, full)
         if not parcel.merged and parcel.part.site == self.site and not parcel.part.empty:
@@ -285,6 +266,7 @@ class Carrier:
         opening: Opening,
         standings: Iterable[Standing] = (),
         refused: Mapping[FlowName, str] | None = None,
+        now: Micros = 0,
     ) -> Opened:
         """Take a connection from a neighbour; return what is answered.
 
@@ -293,12 +275,14 @@ class Carrier:
             opening: What it says first.
             standings: Where this site stands with the flows that end here.
             refused: Flows that are not taken from it, each with the reason.
+            now: Monotonic time.
         """
         each = self._of(peer)
         each.refused = {flow: (Reason.FLOW, why) for flow, why in (refused or {}).items()}
         if each.sender_boot != opening.boot:
             each.sender_boot, each.into = opening.boot, LinkIn()
         each.into.keep_only(opening.numbers)
+        self.belief.connected(peer, opening.standings, now)
         return Opened(self.boot, each.into.received, tuple(standings))
 
     def came(self, peer: Site, message: Up, now: Micros, at: Micros | None = None) -> None:
@@ -327,20 +311,16 @@ class Carrier:
             self._answers.append((peer, Unreadable(message.number)))
             return
         self._answers.append((peer, receipt))
-        if wrong := each.refused.get(parcel.flow) or self._judge(peer, parcel.flow) or self._foreign(parcel):
+        if wrong := each.refused.get(parcel.flow) or self._judge(peer, parcel.flow) or self.belief.foreign(parcel):
             self._answers.append((peer, Refusal.of(parcel, wrong[0], detail=wrong[1])))
         elif self.routes.flows[parcel.flow].destination == self.site:
-            self.arrivals.append((parcel, peer))
+            if doubt := self.belief.doubt(parcel, peer, now):
+                self.doubts.append((parcel.flow, peer, doubt))
+                self._answers.append((peer, Refusal.of(parcel, Reason.AHEAD, detail=doubt)))
+            else:
+                self.arrivals.append((parcel, peer))
         else:
             self._do(self.relay.received(parcel, peer, self.routes.expected(parcel.flow, parcel.tick), now), now)
-
-    def _foreign(self, parcel: Parcel) -> tuple[Reason, str] | None:
-        """Return why a parcel can be of no flow that is known here; None if it can."""
-        ends = self.routes.flows.get(parcel.flow)
-        if ends is None:
-            return Reason.FLOW, f"{self.site} does not know the flow {parcel.flow!r}."
-        others = [part.site for part in parcel.parts if part.site not in ends.sources]
-        return (Reason.FLOW, f"{', '.join(others)} has no part in the flow {parcel.flow!r}.") if others else None
 
     def answer(self, peer: Site, message: Ack | Refusal) -> None:
         """Tell a neighbour, or this site's own senders, what became of a parcel."""

@@ -11,6 +11,11 @@ WRONG = (TypeError, ValueError, AttributeError, LookupError, OverflowError, Recu
 """What these and the shapes around them raise when something else came."""
 
 
+MOST = 1 << 48
+"""No cut range has so many rows, and no site has made so many cuts or had so many runs: some such numbers may be added.
+"""
+
+
 def whole(value: Any) -> int:
     """Return a whole number of 64 bits, with which everybody can reckon."""
     if type(value) is not int:
@@ -21,8 +26,8 @@ def whole(value: Any) -> int:
 
 
 def count(value: Any) -> int:
-    """Return a number of things."""
-    if whole(value) < 0:
+    """Return a number of things, or which one of them."""
+    if not 0 <= whole(value) < MOST:
         raise ValueError(f"{value} things cannot be")
     return whole(value)
 

@@ -11,7 +11,7 @@ from transom.widearea.checked import WRONG
 from transom.widearea.parcels import FlowName
 from transom.widearea.topology import Site
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of what goes over links."""
 _WHOLE = {
     "protocol": "Install versions of Transom that speak the same protocol at both sites.",

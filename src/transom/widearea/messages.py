@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from transom.errors import SiteError
-from transom.widearea.checked import WRONG, text, whole
+from transom.widearea.checked import WRONG, moment, text, whole
 from transom.widearea.links import MOST_FRAME, Frame, Receipt
 from transom.widearea.parcels import Ack, Place, Reason, Refusal, Standing
 
@@ -36,6 +36,8 @@ class Opening:
     """Random, of the process: with another one everything that was in its memory is gone."""
     numbers: tuple[int, ...] = ()
     """The parcels that it goes on with."""
+    standings: tuple[Standing, ...] = ()
+    """What it has fixed of the flows that end there, so that nobody else can say so of more."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ Up: TypeAlias = "Frame | Abandon"
 Down: TypeAlias = "Receipt | Ack | Refusal | Unreadable"
 """What comes back."""
 
+MOST_COST = 86_400_000_000
+"""What remains of a flow's way is not believed to take longer than a day, microseconds: each hop adds to it."""
 MOST_MESSAGE = 1 << 20
 """Bytes of a message."""
 _FRAME = struct.Struct(">cQQQI")
@@ -80,8 +84,8 @@ def to_bytes(message: Message) -> bytes:
         case Refusal(flow, tick, places, reason, standings, detail):
             pairs = [[site, list(place)] for site, place in places]
             return _text(b"N", [flow, tick, pairs, reason.value, [_standing(each) for each in standings], detail])
-        case Opening(boot, numbers):
-            return _text(b"O", [boot, list(numbers)])
+        case Opening(boot, numbers, standings):
+            return _text(b"O", [boot, list(numbers), [_standing(each) for each in standings]])
         case Opened(boot, received, standings):
             return _text(b"P", [boot, list(received.items()), [_standing(each) for each in standings]])
 
@@ -125,7 +129,7 @@ def _unreadable(data: bytes) -> Unreadable:
 
 def _ack(data: bytes) -> Ack:
     standing, cost, deadline = json.loads(data[1:])
-    return Ack(_standing_of(standing), whole(cost), None if deadline is None else whole(deadline))
+    return Ack(_standing_of(standing), min(max(0, whole(cost)), MOST_COST), moment(deadline))
 
 
 def _refusal(data: bytes) -> Refusal:
@@ -136,8 +140,8 @@ def _refusal(data: bytes) -> Refusal:
 
 
 def _opening(data: bytes) -> Opening:
-    boot, numbers = json.loads(data[1:])
-    return Opening(text(boot), tuple(map(whole, numbers)))
+    boot, numbers, standings = [*json.loads(data[1:]), []][:3]  # the first version has none
+    return Opening(text(boot), tuple(map(whole, numbers)), tuple(map(_standing_of, standings)))
 
 
 def _opened(data: bytes) -> Opened:

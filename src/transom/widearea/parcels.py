@@ -257,6 +257,8 @@ class Reason(StrEnum):
     """The destination has more of the site than the site itself knows to have sent: its checkpoint is an old copy."""
     FLOW = "flow"
     """The flow is not known, does not belong to the site, or has other columns."""
+    FUTURE = "future"
+    """It has rows of a time that has not come, further ahead of the clock of the destination than rows may be."""
     DAMAGED = "damaged"
     """It cannot be read, or holds what no rows make."""
 
@@ -281,6 +283,7 @@ _REMEDIES = {
     Reason.LOST: f"Give the destination its newest checkpoint back; or run it {_ACCEPT}",
     Reason.BEHIND: (f"Give the site its newest checkpoint back; or run both, the site and the destination, {_ACCEPT}"),
     Reason.FLOW: "Run the same job at both sites.",
+    Reason.FUTURE: "Set the clocks of the sites; what is of later than now is taken when its time has come.",
     Reason.DAMAGED: (
         "Run the same version of Transom at both sites; if they do, memory or disk of the site that sends it is "
         f"damaged: give it a new checkpoint, and run the destination {_ACCEPT}"
@@ -345,12 +348,12 @@ def _part(value: Any) -> Part:
     return Part(
         text(site),
         text(incarnation),
-        whole(epoch),
-        whole(after),
-        whole(upto),
-        whole(step),
-        whole(since),
-        whole(acked),
+        count(epoch),
+        count(after),
+        count(upto),
+        count(step),
+        count(since),
+        count(acked),
         tuple(PartitionProgress(moment(newest), maybe(idle)) for newest, idle in partitions),
         moment(arrived),
         RowCounts(*map(count, counts)),

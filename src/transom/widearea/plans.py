@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from transom.errors import DefinitionError
-from transom.widearea.topology import Link
+from transom.widearea.checked import WRONG, count, real, text
+from transom.widearea.topology import INTERVALS, Link
 from transom.widearea.trees import Tree
 
 
@@ -103,20 +104,25 @@ class Plan:
         """
         try:
             routes = [
-                Route(
-                    each["flow"],
-                    Tree(each["destination"], tuple((source, parent) for source, parent in each["parents"])),
-                    int(each["interval"]),
-                    int(each["phase"]),
-                    float(each["latency"]),
+                _checked(
+                    Route(
+                        text(each["flow"]),
+                        Tree(
+                            text(each["destination"]),
+                            tuple((text(source), text(parent)) for source, parent in each["parents"]),
+                        ),
+                        count(each["interval"]),
+                        count(each["phase"]),
+                        real(each["latency"]),
+                    )
                 )
                 for each in value["routes"]
             ]
             uses = [LinkUse((source, target), *map(float, rest)) for source, target, *rest in value["links"]]
             left = [LeftOut(flow, (source, target), lacks) for flow, source, target, lacks in value["left_out"]]
             return cls(
-                int(value["version"]),
-                int(value["first_tick"]),
+                count(value["version"]),
+                count(value["first_tick"]),
                 str(value["objective"]),
                 float(value["value"]),
                 float(value["bound"]),
@@ -124,5 +130,12 @@ class Plan:
                 tuple(uses),
                 tuple(left),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except WRONG as error:
             raise DefinitionError(f"This is not a plan: {error!r}.", "Give what `Plan.to_json` returned.") from error
+
+
+def _checked(route: Route) -> Route:
+    """Return a route that can be followed: a flow that never left would hold back its windows for ever."""
+    if route.interval not in INTERVALS or route.phase >= route.interval or not 0 <= route.latency < 1e9:
+        raise ValueError(f"{route.flow} leaves every {route.interval} ticks at {route.phase}, for {route.latency} s")
+    return route

@@ -6,7 +6,7 @@ Nothing depends on the sites' agreeing: who hears of a plan late follows it late
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from transom.model.time import Micros
@@ -53,8 +53,13 @@ class Routes:
         """Follow a plan from its first tick on; false if it is not newer than the last one, which is kept then."""
         if plan.version <= self.version:
             return False
-        self._plans = [*self._plans[-KEPT + 1 :], (plan, {route.flow: route for route in plan.routes})]
+        self._plans = [*self._plans[-KEPT + 1 :], (plan, {route.flow: self._bounded(route) for route in plan.routes})]
         return True
+
+    def _bounded(self, route: Route) -> Route:
+        """Return a route that leaves as often as the topology here says: who waits for this site counts with that."""
+        interval = min(route.interval, self.most)
+        return replace(route, interval=interval, phase=route.phase % interval)
 
     def route(self, flow: FlowName, tick: int) -> Route:
         """Return the way of a flow for what leaves on a tick.

@@ -18,6 +18,7 @@ from transom.widearea.parcels import (
     Parcel,
     Part,
     PartitionProgress,
+    Place,
     Reason,
     Refusal,
     RowCounts,
@@ -139,6 +140,11 @@ class Sender:
         if self._fixing is not None:
             rows.append(self._fixing.after)
         return min(rows, default=self._fixed)
+
+    @property
+    def standing(self) -> Standing:
+        """What this site has fixed of the flow, as it tells the destination."""
+        return Standing(self.flow, self.site, self.incarnation, Place(self._fixed, self.epoch, self._step))
 
     @property
     def due(self) -> int | None:
