@@ -11,7 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import transom as tm
+from transom.engine.spark import pythondaemon
 from transom.engine.spark.partitions import SHUFFLE_PARTITIONS, with_copies, with_partitions
+from transom.engine.spark.pythondaemon import DAEMON, daemon_settings
 from transom.engine.spark.session import OFTEN, cancel_jobs, private_session
 from transom.model.sessions import java_class
 
@@ -68,6 +70,35 @@ def test_where_a_session_listens(started, monkeypatch, caplog, master, given, ad
     assert started == [(address, pages or "false")]
     assert os.environ.get("SPARK_LOCAL_IP") == given
     assert ("all interfaces" in caplog.text) == (pages == "true" and address is None)
+
+
+def test_which_workers_import_pyspark_as_it_is_installed(monkeypatch, tmp_path):
+    """Those that are sure to find Transom: a daemon that is not found is the end of every Python function."""
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    local, ours = {"spark.master": "local[2]"}, {DAEMON: pythondaemon.__name__}
+    assert daemon_settings(local) == daemon_settings({**local, "spark.pyspark.python": sys.executable}) == ours
+    for other in ({"spark.master": "spark://host:7077"}, {DAEMON: "mine", **local}, {}):
+        assert daemon_settings(other) == {}
+    assert daemon_settings({**local, "spark.pyspark.python": "/usr/bin/python"}) == {}
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", "/elsewhere"]))
+    monkeypatch.setattr(pythondaemon.site, "getsitepackages", lambda: [str(tmp_path)])
+    assert daemon_settings(local) == {}
+    root = os.path.dirname(os.path.dirname(tm.__file__))
+    (tmp_path / "linked.pth").write_text(f"import os\n{root}\n")
+    assert daemon_settings(local) == ours
+    (tmp_path / "linked.pth").unlink()
+    monkeypatch.setenv("PYTHONPATH", root)
+    assert daemon_settings(local) == ours
+    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python")
+    assert daemon_settings(local) == {}
+
+
+def test_python_workers_import_pyspark_as_it_is_installed(spark):
+    import py4j
+    import pyspark
+
+    found = spark.sparkContext.parallelize([0], 1).map(lambda _: (pyspark.__file__, py4j.__file__)).collect()
+    assert found == [(pyspark.__file__, py4j.__file__)]
 
 
 def test_pyspark_asks_once_for_the_classes_it_uses_with_every_expression(spark):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.engine.spark.partitions import SHUFFLE_PARTITIONS, with_copies
+from transom.engine.spark.pythondaemon import daemon_settings
 from transom.engine.spark.silence import silence_exceptions
 from transom.errors import SessionError
 from transom.model.sessions import is_connect, java_class
@@ -88,8 +89,9 @@ def session_builder(*, kafka: bool | str | os.PathLike[str] = False) -> SparkSes
 
     Spark's web pages, which show data and settings to whoever can reach them, are off;
     `.config("spark.ui.enabled", "true")` turns them on. On a local master these pages and all other ports of Spark then
-    listen on the loopback interface only, unless the variable SPARK_LOCAL_IP names another one. Files that Spark writes
-    get the permissions of this process's umask; Hadoop's own default lets everybody read them.
+    listen on the loopback interface only, unless the variable SPARK_LOCAL_IP names another one, and Python workers
+    import PySpark as it is installed, not from the archive in it. Files that Spark writes get the permissions of this
+    process's umask; Hadoop's own default lets everybody read them.
 
     Raises:
         SessionError: PySpark cannot be imported, or the directory has no jars.
@@ -101,6 +103,8 @@ def session_builder(*, kafka: bool | str | os.PathLike[str] = False) -> SparkSes
 
     class Builder(SparkSession.Builder):
         def getOrCreate(self) -> SparkSession:
+            for key, value in daemon_settings(self._options).items():
+                self.config(key, value)
             with _listening_locally(self._options):
                 return super().getOrCreate()
 
