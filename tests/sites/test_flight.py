@@ -442,3 +442,27 @@ def test_a_message_that_is_too_large_ends_the_connection_that_was_opened(places)
         home.mail.addresses["paris"] = f"127.0.0.1:{server.port}"
         until(lambda: bool(home.mail.refusals), home)
     assert "no message" not in home.mail.refusals[0]  # it never came so far
+
+
+def test_who_sends_goes_on_to_read_however_much_waits_to_be_sent(monkeypatch) -> None:
+    """Else both ends could wait for each other: what is read is what there is room for."""
+    monkeypatch.setattr(connections, "MOST_SAID", 2)
+    for answers in (False, True):
+        there = connections.Connection("paris", lambda: None, answers)
+        for _ in range(3):
+            there.say(b"x")
+        assert there.crowded
+        reading = threading.Thread(target=there.receive, args=(Ended(),))
+        reading.start()
+        if answers:
+            assert there._came.empty()
+            there.stop()
+        reading.join()
+        assert [message for message, _ in there.take()] == ([] if answers else [None])
+
+
+class Ended:
+    """A connection on which nothing comes any more."""
+
+    def read_chunk(self):
+        raise StopIteration

@@ -1,7 +1,7 @@
 """One end of a connection between two sites: what came waits for the loop, what the loop says waits to be sent.
 
 Both are bounded, whatever the other end does. What came and was not taken stops the reading, and so does an end that
-does not read what it is told: TCP then stops whoever sends.
+sends, and does not read what it is told: TCP then stops it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from transom.widearea.topology import Site
 WAITING = 64
 """Messages of one connection that wait for the loop; the other end is not read meanwhile."""
 MOST_SAID = 1_024
-"""Messages that wait to be sent on one connection. Beyond it the other end is not read, and is told only what what was
-read asks for: at most twice `WAITING` messages more."""
+"""Messages that wait to be sent on one connection. Beyond it no more parcels are sent; who has connected is not read,
+and is told only what that asks for which was read: at most twice `WAITING` messages more."""
 ALIVE = 10.0
 """Seconds after which an end that has nothing to say says so: gRPC ends a connection on which one end asks whether the
 other is there (`secured.PING`) and hears nothing else for long."""
@@ -46,10 +46,12 @@ class Connection:
     Args:
         peer: The other end.
         wake: Called from any thread when there is something for the loop.
+        answers: Whether what comes is answered here: only who answers stops to read when too much waits to be sent, or
+            both ends could wait for each other.
     """
 
-    def __init__(self, peer: Site, wake: Callable[[], None]) -> None:
-        self.peer, self._wake = peer, wake
+    def __init__(self, peer: Site, wake: Callable[[], None], answers: bool = False) -> None:
+        self.peer, self._wake, self._answers = peer, wake, answers
         self._said: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         """To be sent; `_END` ends it."""
         self._sent = threading.Event()
@@ -145,7 +147,7 @@ class Connection:
 
     def _may_read(self) -> bool:
         """Wait until the other end has read what it was told; tell whether the connection goes on."""
-        while self.crowded and not self.ended:
+        while self._answers and self.crowded and not self.ended:
             self._sent.clear()
             self._sent.wait(_LOOK)
         return not self.ended

@@ -311,7 +311,7 @@ class FlightMail:
                     f"{peer!r} has {len(there)} connections to {self.hello.site!r}.",
                     "Run one site of that name; those that broke are forgotten by the system after a while.",
                 )
-            connection = Connection(peer, self.wake)
+            connection = Connection(peer, self.wake, answers=True)
             self._called[peer] = [*there, connection]
             return connection
 
