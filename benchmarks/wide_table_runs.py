@@ -251,7 +251,7 @@ def wrong(work: Path, sources: Sequence[str], queries: Sequence[str], workload: 
 
 @contextmanager
 def sites(run: Run, workload: Workload, drawing: Drawing) -> Iterator[Bed]:
-    """Let the sites of a drawing run, straight at first, until the block ends."""
+    """Let the sites of a drawing run, by the plan, until the block ends."""
     problem = drawing.problem
     names, work = problem.topology.sites, run.fresh(workload.name)
     queries = [flow.name for flow in problem.flows]
@@ -275,11 +275,26 @@ def sites(run: Run, workload: Workload, drawing: Drawing) -> Iterator[Bed]:
                 bed.start(site)
             bed.await_all()
             run.say(f"{workload.name}: {len(names)} sites with {len(queries)} queries are there")
+            _await(bed, coordinator, coordinator.follow(drawing.forms["plan"]))
             feed = _feed(run, bed, workload, drawing)
             with feed:
                 yield Bed(run, bed, drawing, coordinator, feed)
         finally:
             coordinator.end()
+
+
+def _await(bed: Testbed, coordinator: Dictating, first: int) -> None:
+    """Wait until all sites follow a plan, from its first tick on: straight paths would leave queues behind for minutes.
+
+    Raises:
+        TimeoutError: They do not.
+    """
+    end = time.monotonic() + PATIENCE
+    while time.time() < first * TICK or {bed.status(site).get("plan") for site in bed.sites} != {coordinator.version}:
+        bed.check()
+        if time.monotonic() > end:
+            raise TimeoutError("Sites do not hear of the plan.")
+        time.sleep(0.2)
 
 
 def _coordinator(bed: Testbed, topology: Topology) -> Dictating:
@@ -314,7 +329,7 @@ def table1(run: Run) -> list[Block]:
     drawing = _drawing(run, workload, "table1.frequency_ratio")
     names = [flow.name for flow in drawing.problem.flows]
     with sites(run, workload, drawing) as bed:
-        bed.follow("plan", QUICK_WARM if run.quick else WARM)  # straight links would begin with what they left waiting
+        bed.follow("plan", QUICK_WARM if run.quick else WARM)
         held = bed.follow("plan", QUICK_BLOCK if run.quick else HELD)
         equal: dict[str, list[Block]] = {"direct": [], "equal": []}
         for turn in range(1 if run.quick else TURNS):
