@@ -210,7 +210,7 @@ def test_the_log_of_files_in_a_store(folder: ObjectPath) -> None:
     assert (newer.crc_at(4), list(newer.directories)) == (crc, ["s3://b", "s3://b/x"])
     with pytest.raises(OSError, match="another application"):
         log.append([("s3://b/late", 1, 1)])
-    assert newer.forget(2, lambda path: True) == 2
+    assert newer.forget(2, lambda paths: paths) == 2
     newer.append([("s3://b/4", 4, 4)])
     newer.close()
     assert _entries(FileLog(folder)) == [(2, "s3://b/2"), (3, "s3://b/x/3"), (4, "s3://b/4")]
