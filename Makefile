@@ -25,7 +25,7 @@ test: $(STAMP) java
 	$(BIN)/python -m pytest -q $(TWO) --durations=25
 
 test-all: $(STAMP) java
-	$(BIN)/python -m pytest -q $(TWO) -m "" --durations=25 --hypothesis-profile random --timeout 3600
+	$(BIN)/python -m pytest -q $(TWO) -m "" --compiled --durations=25 --hypothesis-profile random --timeout 3600
 	$(BIN)/python -m pytest -q $(TWO) tests/exact --tier cluster
 	$(BIN)/python -m pytest -q $(TWO) tests/exact --lane auto
 

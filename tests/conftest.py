@@ -40,6 +40,7 @@ for _name in ("SIGINT", "SIGHUP"):
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     tiers = ["driver", "cluster"]
+    parser.addoption("--compiled", action="store_true", help="let Spark compile queries, as it does for users")
     parser.addoption("--tier", choices=tiers, help="where the applications of tests/exact keep their partials")
     parser.addoption(
         "--lane", choices=["auto", "spark"], default="spark", help="how the applications of tests/exact make partials"
@@ -90,9 +91,11 @@ def kafka_jars(request: pytest.FixtureRequest) -> Path | None:
 
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest) -> Iterator[object]:
+    from tests.interpreting import CONF
+
     from transom.engine.spark.session import session_builder
 
-    session = (
+    builder = (
         session_builder(kafka=kafka_jars(request) or False)
         .master("local[2]")
         .appName("transom-tests")
@@ -101,8 +104,10 @@ def spark(request: pytest.FixtureRequest) -> Iterator[object]:
         .config("spark.driver.memory", "2g")
         .config("spark.driver.extraJavaOptions", "-Xms2g -Xmn700m")  # few collections: all that tests make is young
         .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
     )
+    for name, value in ({} if request.config.getoption("--compiled") else CONF).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from exact_helpers import SECOND, Bench, Crash, PiecewiseSource
 from pyspark.sql import DataFrame, SparkSession
+from tests.interpreting import compiling
 
 import transom as tm
 from transom.api.app import App
@@ -46,7 +47,7 @@ def define_on(rows: PiecewiseSource) -> Any:
 
 
 def user_session(spark: SparkSession, zone: str, ansi: bool, aqe: bool) -> SparkSession:
-    session = spark.newSession()
+    session = compiling(spark)
     session.conf.set("spark.sql.session.timeZone", zone)
     session.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
     session.conf.set("spark.sql.adaptive.enabled", str(aqe).lower())

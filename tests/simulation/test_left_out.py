@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from overload_world import NOON, SECOND
 from pyspark.sql import DataFrame, SparkSession
+from tests.interpreting import compiling
 
 import transom as tm
 from transom.api.app import App
@@ -61,7 +62,7 @@ def test_files_that_are_left_out_are_dead_letters(spark: SparkSession, tmp_path:
 
 
 def test_thinning_is_even_repeatable_and_compiled_once(spark: SparkSession) -> None:
-    rows = spark.range(16_000)
+    rows = compiling(spark).range(16_000)
     five = Thinning(5, 7)(rows)
     assert five.count() == Thinning(5, 7)(rows).count() == pytest.approx(5_000, rel=0.05)
     assert Thinning(16, 7)(rows).count() == 16_000
