@@ -185,6 +185,21 @@ def test_one_run_may_be_slow_but_many_hardly_are() -> None:
     )
 
 
+def test_a_run_that_may_be_slow_must_be_in_time_all_the_same() -> None:
+    runs = with_runs(estimate_of(), *[(1_000, 1_100_000)] * 36, *[(1_000, 1_650_000)] * 4)
+    assert room_of(runs).slow() == pytest.approx(1.5)
+    assert room_of(runs).in_time(1_700, 0)
+    assert not room_of(runs).in_time(1_701, 0)
+    assert room_of(estimate_of(), None, 140_000).helps
+    assert not room_of(runs, None, 140_000).helps
+
+
+def test_the_largest_quantile_of_all_queries_says_how_slow_a_run_may_be() -> None:
+    runs = with_runs(estimate_of(), *[(1_000, 1_100_000)] * 36, *[(1_000, 1_650_000)] * 4)
+    targets = [LatencyTarget(SECOND, each, 0.1) for each in (0.5, 0.9)]
+    assert Room(runs, Others(), targets).slow() == room_of(runs).slow() > Room(runs, Others(), targets[:1]).slow()
+
+
 @pytest.mark.parametrize(
     "since, rows, wait, fits", [(0, 2_600, 0, True), (0, 2_601, 0, False), (100_000, 2_600, 0, False)]
 )
@@ -295,6 +310,12 @@ def test_what_is_coming_comes_as_late_as_other_rows() -> None:
     assert due.coming == pytest.approx(700)
 
 
+def test_rows_that_are_coming_need_runs_too() -> None:
+    """9,800 rows wait and 500 come: more than one run takes, so that each of them costs its part of the next."""
+    (due,) = due_at(paced({0: 640}, 2, 1), [piece(0, 9_800)])[1]
+    assert due.room == pytest.approx(((1 - 0.5 + 0.007 + 2.7) * SECOND - FIXED) / (ROW + FIXED / 10_000))
+
+
 def test_rows_of_closed_windows_are_due_with_the_next_one() -> None:
     stream = paced({0: 640}, 2, 1)
     stream.state.closed = NOON + 2 * SECOND
@@ -336,3 +357,5 @@ def test_until_watermarks_were_seen_delays_tell_when_they_come(steady: bool, lag
     estimate.expected = lambda end, now: float(NOON + 300_000)  # type: ignore[method-assign]
     found = _arrival(estimate, NOON + SECOND, Delays(30_000, 40_000, 0, steady), NOON)
     assert found == NOON + expected
+    estimate.expected = lambda end, now: float(NOON + 9 * SECOND)  # type: ignore[method-assign]
+    assert _arrival(estimate, NOON + SECOND, Delays(30_000, 40_000, 0, steady), NOON) == NOON + 9 * SECOND

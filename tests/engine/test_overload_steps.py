@@ -79,6 +79,12 @@ def test_what_came_before_the_start_is_read() -> None:
     assert Steps(began=LATE).take(LATE) == (4 * RATE, 0)
 
 
+def test_what_came_as_it_began_is_read() -> None:
+    steps = Steps(began=NOON + SECOND // 20)
+    assert steps.stream.source.ingested_at(0, 1) == steps.known.began
+    assert steps.take(LATE) == (4 * RATE, 0)
+
+
 def test_nothing_is_left_out_of_input_that_is_there_at_once() -> None:
     assert Steps().take(LATE, most=0) == (4 * RATE, 0)
 
@@ -192,6 +198,13 @@ def test_leads_are_the_median_of_the_last_cuts_and_steady_where_they_hardly_diff
     assert not steps.known.delays.steady, "they differ by more than half the limit"
 
 
+def test_leads_of_long_ago_are_forgotten() -> None:
+    steps = Steps()
+    for lead in (*[1_700_000] * 8, *[100_000] * 8):
+        steps.read(LATE, LATE - lead)
+    assert steps.known.delays == Delays(100_000, 100_000, 0.0, steady=True)
+
+
 def test_rows_are_on_average_not_sooner_there_than_those_that_bring_watermarks() -> None:
     steps = Steps()
     steps.read(LATE, LATE - 300_000, DelayMoments.of(np.array([100_000.0, 140_000.0])))
@@ -226,3 +239,12 @@ def test_where_rows_are_thinned_all_are_read_and_a_part_goes_on() -> None:
     assert sum(each.dropped for each in steps.shed.stretches) == pytest.approx(read * (1 - sixteenths / 16))
     weight = steps.estimate.runs.weight(sixteenths / 16)
     assert weight * read <= 1_400 < read, "of which a run of half the limit does 1,400"
+
+
+def test_of_many_pieces_some_are_left_out_also_where_rows_could_be_thinned() -> None:
+    """A piece that is not read costs nothing, a row that is thinned is read and parsed."""
+    steps = Steps()
+    steps.stream.compiled.plan.thins = True
+    assert steps.take(LATE)[1] > 0
+    assert steps.shed is not None
+    assert steps.shed.sixteenths == 16
