@@ -255,7 +255,7 @@ def figure() -> None:
     }
     seconds = {"transom": each(paced, "q{}.p95_s"), "stock": each(paced, "stock.q{}.p95_s")}
     picture = Picture(760, 318, "Transom, Flink SQL and stock Spark with 1, 4 and 16 queries")
-    chart(picture, 20, "Catching up: thousand rows per second", rates, lambda x: f"{x / 1000:,.3g}")
+    chart(picture, 20, "Catching up: thousand rows per second", rates, lambda x: f"{float(f'{x:.3g}') / 1000:,g}")
     chart(picture, 400, "Latency of results, 95th percentile: seconds", seconds, lambda x: f"{x:.2g}")
     legend = (20, "transom", "Transom"), (104, "flink", "Flink SQL (catching up only)"), (300, "stock", STOCK)
     for x, engine, words in legend:
