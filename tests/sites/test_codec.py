@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import struct
 from decimal import Decimal
 
 import numpy as np
@@ -12,12 +11,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packed import bits, parcel, rows_of, table
 
 from transom.errors import SiteError
 from transom.sites import codec, remembered
 from transom.sites.codec import LinkPacking
-from transom.sites.columns import Reader, Writer, as_ints
-from transom.sites.related import Related
+from transom.sites.columns import Reader, Writer
 from transom.widearea.bodies import from_body, to_body
 from transom.widearea.parcels import Delays, Parcel, Part, PartitionProgress, RowCounts
 
@@ -56,15 +55,6 @@ def columns(draw):
     return array[draw(st.integers(0, len(array))) :]
 
 
-def bits(array: pa.Array) -> list:
-    """Return values such that equal ones are the same bits."""
-    if pa.types.is_float64(array.type):
-        return [None if v is None else struct.pack("d", v) for v in array.to_pylist()]
-    if pa.types.is_temporal(array.type):  # also of years that Python does not have
-        array = array.view(pa.int64() if array.type.bit_width == 64 else pa.int32())
-    return array.to_pylist()
-
-
 @given(columns())
 def test_a_column_is_read_as_it_was_written(array: pa.Array) -> None:
     writer = Writer()
@@ -86,26 +76,6 @@ def test_whole_numbers_take_the_bytes_of_their_range() -> None:
         writer.ints(np.array(values))
         sizes.append(len(writer.data))
     assert sizes == [0, 3, 6, 24]
-
-
-def table(rows: list[tuple[int, str | None, int]], name: str = "word") -> pa.Table:
-    panes, words, counts = zip(*rows, strict=True) if rows else ((), (), ())
-    made = {
-        "_pane": pa.array(panes, pa.int64()),
-        name: pa.array(words, pa.string()),
-        "_s0_count": pa.array(counts, pa.int64()),
-    }
-    return pa.table(made).replace_schema_metadata({"transom": "{}"})
-
-
-def parcel(made: pa.Table | None, number: int = 1, flow: str = "words") -> Parcel:
-    part = Part("paris", "0123456789abcdef", 3, number - 1, number, number, partitions=(PartitionProgress(5, None),))
-    return Parcel(flow, number, (part,), b"" if made is None else to_body(made))
-
-
-def rows_of(sent: Parcel) -> list[tuple]:
-    made = from_body(sent.body)
-    return [] if made is None else sorted(zip(*made.to_pydict().values(), strict=True), key=repr)
 
 
 words = st.lists(
@@ -377,109 +347,3 @@ def test_what_is_said_of_columns_is_bounded_before_it_is_read(monkeypatch) -> No
             patched.setattr(codec, bound, 20)
             with pytest.raises(SiteError, match=words):
                 LinkPacking().unpack(data)
-
-
-def grouped(rows: dict[str, list[int]], kinds: dict[str, pa.DataType]) -> pa.Table:
-    """Return partials of lists of numbers, by key: count, sum, least and largest."""
-    made = {
-        "_pane": pa.array([0] * len(rows)),
-        "word": pa.array(list(rows)),
-        "_s0_count": pa.array([len(each) for each in rows.values()]),
-        "_s1_sum": pa.array([sum(each) for each in rows.values()], kinds["sum"]),
-        "_s2_value": pa.array([min(each) for each in rows.values()], kinds["value"]),
-        "_s3_value": pa.array([max(each) for each in rows.values()], kinds["value"]),
-    }
-    return pa.table(made).replace_schema_metadata({"transom": "{}"})
-
-
-@pytest.mark.parametrize(("total", "value"), [("int64", "int64"), ("int64", "int32"), ("double", "double")])
-def test_what_columns_tell_of_one_another_is_not_sent_again(total: str, value: str) -> None:
-    """One row of a key: one number. Two: two. More: all three; the order of columns does not matter."""
-    chance, bits_of = np.random.default_rng(7), {"int32": 30, "int64": 52, "double": 45}[value]
-    kinds = {"sum": pa.type_for_alias(total), "value": pa.type_for_alias(value)}
-    sizes = []
-    for most in (1, 2, 40):
-        rows = {f"{n:03}": chance.integers(0, 1 << bits_of, most).tolist() for n in range(500)}
-        made = grouped(rows, kinds)
-        for names in (made.column_names, [*made.column_names[:3], "_s3_value", "_s2_value", "_s1_sum"]):
-            sent = parcel(made.select(names).replace_schema_metadata({"transom": "{}"}))
-            data = LinkPacking().pack(sent, False)
-            read = LinkPacking().unpack(data)
-            assert read is not None
-            assert rows_of(read) == rows_of(sent)
-        sizes.append(len(data))
-    one, two, many = sizes
-    a_column = 500 * bits_of / 8
-    fixed = one - a_column  # of each parcel: keys, schema and headers
-    assert two - fixed < 2.1 * a_column
-    assert many - fixed > 2.9 * a_column
-
-
-NUMBERS = st.sampled_from([0, 1, 5, 300, -300, 70_000, 2**62, -(2**63), 2**63 - 1])
-
-
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["new", "same", "sum", "less"]), st.lists(NUMBERS, min_size=40, max_size=40)),
-        min_size=1,
-        max_size=6,
-    ),
-    st.data(),
-)
-@settings(max_examples=60)
-def test_columns_that_tell_one_another_are_read_as_they_were_written(drawn, data) -> None:
-    """Equal to one before, or to the sum or difference of two, with exceptions and nulls; of several types."""
-    arrays: list[pa.Array] = []
-    for how, values in drawn:
-        found = np.array(values, np.int64)
-        if arrays and how != "new":
-            one, two = (as_ints(data.draw(st.sampled_from(arrays)).view(pa.int64()).fill_null(0)) for _ in range(2))
-            told = one if how == "same" else one + two if how == "sum" else one - two
-            found = np.where(np.arange(40) % 7 == 3, found, told)
-        array = pa.array(found).view(data.draw(st.sampled_from([pa.int64(), pa.float64(), pa.timestamp("us", "UTC")])))
-        if data.draw(st.integers(0, 3)) == 0:
-            array = pa.concat_arrays([pa.nulls(1, array.type), array[1:]])
-        arrays.append(array)
-    writer, out, into = Writer(), Related(), Related()
-    for array in arrays:
-        out.write(writer, array)
-    reader = Reader(json.loads(json.dumps(writer.notes)), writer.data, 10_000)
-    for array in arrays:
-        assert bits(into.read(reader, array.type, len(array))) == bits(array)
-
-
-@pytest.mark.parametrize(
-    "note",
-    [
-        *(None, 5, [0], [0, 0], [0, 0, 0, 0], [0] * 9),
-        *([3, 0, 0], [-1, 0, 0], [True, 0, 0]),
-        *([0, 7, 7], [0, -1, 0], [0, "0", 0], [0, 1, 1], [0, 2, 2]),
-    ],
-)
-def test_columns_that_are_told_by_what_cannot_tell_them_are_refused(note) -> None:
-    """The second column is of another kind, the third has nulls."""
-    rows = [*range(100)]
-    known = [pa.array(rows), pa.array([float(n) for n in rows]), pa.array([None, *rows[1:]], pa.int64())]
-    writer, out, into = Writer(), Related(), Related()
-    for array in known:
-        out.write(writer, array)
-    reader = Reader(writer.notes, writer.data, 10_000)
-    for array in known:
-        into.read(reader, array.type, 100)
-    reader = Reader([note, 13, 0, [0, 0]], b"x" * 13, 10_000)
-    with pytest.raises(SiteError):
-        into.read(reader, pa.int64(), 100)
-
-
-def test_rows_that_others_tell_count_as_rows() -> None:
-    """A bit for each of them takes next to nothing, and each is a value."""
-    array = pa.array([1 << 40 | n * n for n in range(4_000)])
-    writer, out = Writer(), Related()
-    for _ in range(10):
-        out.write(writer, array)
-    assert len(writer.data) < 2 * 4_000 * 8
-    for most, passes in ((40_000, True), (39_999, False)):
-        reader, into = Reader(writer.notes, writer.data, most), Related()
-        with contextlib.nullcontext() if passes else pytest.raises(SiteError, match="more values"):
-            for _ in range(10):
-                into.read(reader, pa.int64(), 4_000)

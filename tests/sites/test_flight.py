@@ -4,118 +4,20 @@ from __future__ import annotations
 
 import json
 import threading
-import zlib
-from collections.abc import Callable
 from dataclasses import replace
 
-import pyarrow as pa
-import pyarrow.flight as fl
 import pytest
 from benchmarks.certificates import identity
+from mailing import HELLO, call, connected, opening, send, until
 
 from transom.errors import DefinitionError, SiteError
-from transom.model.time import SystemClock
-from transom.sites import connections, flight
-from transom.sites.codec import LinkPacking
+from transom.sites import connections
 from transom.sites.flight import FlightMail
-from transom.sites.secured import Identity
-from transom.widearea.bodies import from_body, to_body
-from transom.widearea.carriers import Carrier
-from transom.widearea.hellos import Hello
+from transom.widearea.bodies import from_body
 from transom.widearea.links import Frame
 from transom.widearea.messages import Opening, to_bytes
-from transom.widearea.parcels import Ack, Reason, Refusal, RowCounts, Standing
-from transom.widearea.parcels import Place as Where
-from transom.widearea.receivers import Receiver, Store
-from transom.widearea.routes import Ends, Routes
+from transom.widearea.parcels import Reason
 from transom.widearea.senders import Sender
-
-FLOWS = {"f": Ends(("paris", "rome"), "home"), "g": Ends(("paris",), "home")}
-HELLO = Hello("home", transom="0.2", spark="4.3", zone="UTC", flows={"f": {"keys": "a"}, "g": {"keys": "b"}})
-clock = SystemClock()
-
-
-class Place:
-    """A site without Spark: its carrier, its mail, a sender or receivers."""
-
-    def __init__(self, name: str, secured: bool = True, hello: Hello = HELLO, boot: str = "1") -> None:
-        self.name, self.woken = name, threading.Event()
-        self.carrier = Carrier(
-            name,
-            boot,
-            Routes(name, 1_000_000, FLOWS),
-            lambda flow, bodies: bodies[0],
-            dict.fromkeys(("home", "paris", "rome"), 1000000.0),
-            lambda _: LinkPacking(),
-        )
-        self.mail = FlightMail(replace(hello, site=name), "127.0.0.1:0", {}, identity(name) if secured else None)
-        self.receivers = {flow: Receiver(flow) for flow, ends in FLOWS.items() if ends.destination == name}
-        self.senders = {
-            flow: Sender(flow, name, f"ck-{name}", 1) for flow, ends in FLOWS.items() if name in ends.sources
-        }
-        self.got: list = []
-        self.refusals: list[Refusal] = []
-        self.mail.begin(self.carrier, self.standings, self.woken.set, hello.flows)
-
-    def standings(self):
-        return [standing for receiver in self.receivers.values() for standing in receiver.standings]
-
-    def knows(self, *others: Place) -> None:
-        for other in others:
-            self.mail.addresses[other.name] = f"127.0.0.1:{other.mail.port}"
-
-    def turn(self) -> None:
-        now = clock.monotonic()
-        self.mail.look(now)
-        for parcel, via in self.carrier.arrivals:
-            for action in self.receivers[parcel.flow].received(parcel, via, now):
-                self.do(action)
-        self.carrier.arrivals.clear()
-        for message in self.carrier.news:
-            if isinstance(message, Ack):
-                self.senders[message.standing.flow].stands(message.standing)
-            else:
-                self.refusals.append(message)
-                self.senders[message.flow].refused(message, now)
-        self.carrier.news.clear()
-        for order in self.carrier.dispatch(self.senders.values(), now):
-            rows = pa.table(
-                {"_pane": [0] * 100, "key": [f"key {n}" for n in range(100)], "_s0_count": [order.upto] * 100}
-            )
-            self.senders[order.flow].fixed(order.parcel(to_body(rows), counts=RowCounts(order.upto - order.after)))
-        self.mail.look(now)
-
-    def do(self, action) -> None:
-        if isinstance(action, Store):
-            self.got.append(action.parcel)
-            for ack in self.receivers[action.parcel.flow].stored(action):
-                self.do(ack)
-        else:
-            self.carrier.answer(action.peer, action.message)
-
-
-@pytest.fixture
-def places():
-    made: list[Place] = []
-
-    def make(*args, **kwargs) -> Place:
-        made.append(Place(*args, **kwargs))
-        return made[-1]
-
-    yield make
-    for place in reversed(made):
-        place.mail.end()
-
-
-def until(done: Callable[[], bool], *all_places: Place) -> None:
-    """Let sites go on until something is so; only what hangs takes long."""
-    end = clock.monotonic() + 30_000_000
-    while not done():
-        assert clock.monotonic() < end, [place.mail.refusals for place in all_places]
-        for place in all_places:
-            place.turn()
-        all_places[0].woken.wait(0.01)
-        all_places[0].woken.clear()
 
 
 def test_both_ends_of_an_idle_connection_say_that_they_are_there(places, monkeypatch) -> None:
@@ -140,17 +42,6 @@ def test_both_ends_of_an_idle_connection_say_that_they_are_there(places, monkeyp
     until(lambda: heard.count(connections._ALIVE) >= 20, home, paris)
     assert (paris.mail._out, home.mail._out) == before
     assert [*home.mail.refusals, *paris.mail.refusals] == []
-
-
-def connected(*all_places: Place) -> None:
-    for place in all_places:
-        place.knows(*(other for other in all_places if other is not place))
-    until(lambda: all(len(place.carrier.open) == len(all_places) - 1 for place in all_places), *all_places)
-
-
-def send(place: Place, cut: int, flow: str = "f") -> None:
-    place.senders[flow].committed(cut)
-    place.senders[flow].departs(cut)
 
 
 @pytest.mark.parametrize("secured", [True, False])
@@ -208,31 +99,6 @@ def test_sites_that_differ_in_what_all_results_depend_on_are_refused(places, fie
     until(lambda: bool(home.mail.refusals) and bool(paris.mail.refusals), home, paris)
     assert home.carrier.open == paris.carrier.open == ()
     assert f"has {field}" in paris.mail.refusals[0]
-
-
-def call(home: Place, who: Identity | None, command: bytes, *messages: bytes) -> str:
-    """Say something to a site as somebody; return what it says, to the end."""
-    options = {"tls_root_certs": identity("home").authority, "override_hostname": "home"}
-    if who is not None:
-        options |= {"cert_chain": who.chain, "private_key": who.key}
-    said = ""
-    with fl.FlightClient(f"grpc+tls://127.0.0.1:{home.mail.port}", **options) as client:
-        try:
-            descriptor = fl.FlightDescriptor.for_command(command)
-            writer, reader = client.do_exchange(descriptor, fl.FlightCallOptions(timeout=300))
-            for message in messages:
-                writer.write_metadata(pa.py_buffer(message))
-            while not said.endswith("."):
-                said += reader.read_chunk().app_metadata.to_pybytes().decode("latin-1")
-            writer.done_writing()
-        except (pa.ArrowException, OSError, StopIteration) as error:
-            said += str(error)
-    return said
-
-
-def opening(name: str, **changes) -> bytes:
-    hello = replace(HELLO, site=name, **changes)
-    return json.dumps([hello.to_json(), to_bytes(Opening("x")).decode("latin-1")]).encode()
 
 
 def test_no_certificate_and_a_foreign_one(places) -> None:
@@ -319,150 +185,3 @@ def test_an_address_that_is_taken(places) -> None:
     mail = FlightMail(HELLO, f"127.0.0.1:{home.mail.port}", {}, identity("home"))
     with pytest.raises(SiteError, match="cannot take connections"):
         mail.begin(home.carrier, list, lambda: None, {})
-
-
-def frames(number: int) -> list[bytes]:
-    """Return so many messages, each with a part of one parcel."""
-    crc = zlib.crc32(b"x")
-    return [to_bytes(Frame(1, at, 1 << 20, crc, b"x")) for at in range(number)]
-
-
-class Mute:
-    """A site that is known, sends what it likes, and reads nothing of what it is told."""
-
-    def __init__(self, home: Place, name: str) -> None:
-        who = identity(name)
-        options = {"tls_root_certs": who.authority, "cert_chain": who.chain, "private_key": who.key}
-        options |= {"override_hostname": "home", "generic_options": [("grpc.http2.lookahead_bytes", 1024)]}
-        self.client = fl.FlightClient(f"grpc+tls://127.0.0.1:{home.mail.port}", **options)
-        self.writer, self.reader = self.client.do_exchange(fl.FlightDescriptor.for_command(opening(name)))
-
-    def end(self) -> None:
-        self.reader.cancel()
-        self.client.close()
-
-
-def test_what_a_site_sends_that_does_not_read_is_not_read_beyond_a_bound(places, monkeypatch) -> None:
-    """Each frame asks for a receipt; the loop takes what has come, and no more in one look."""
-    monkeypatch.setattr(connections, "MOST_SAID", 100)
-    home = places("home")
-    home.mail.addresses["paris"] = "127.0.0.1:1"
-    blocked = threading.Event()
-    monkeypatch.setattr(connections.Connection, "send", lambda self, writer: blocked.wait())
-    paris = Mute(home, "paris")
-    until(lambda: "paris" in home.mail._in, home)
-    there = home.mail._in["paris"]
-    sent = threading.Thread(target=lambda: [paris.writer.write_metadata(pa.py_buffer(each)) for each in frames(1_000)])
-    sent.start()
-    until(lambda: there.crowded and not there._came.qsize(), home)
-    most = there._said.qsize()
-    assert 100 <= most <= 100 + 2 * connections.WAITING
-    ack = Ack(Standing("f", "paris", "ck-paris", Where(1, 1, 1)))
-    for _ in range(10):
-        home.carrier.answer("paris", ack)
-        home.turn()
-    assert there._said.qsize() == most
-    assert "does not read what it is told" in home.mail.refusals[-1]
-    received = home.carrier._neighbours["paris"].into.nbytes
-    while there._said.qsize():  # it reads
-        there._said.get()
-    there._sent.set()
-    until(lambda: home.carrier._neighbours["paris"].into.nbytes > received, home)
-    there.end()
-    blocked.set()
-    sent.join()
-    paris.end()
-
-
-def test_one_look_takes_what_has_come_however_fast_more_comes(places) -> None:
-    home = places("home")
-    there = connections.Connection("paris", lambda: None)
-    home.mail._in["paris"] = there
-    home.carrier.accept("paris", Opening("x"))
-    taken = []
-
-    def came(peer, message, now, at) -> None:
-        taken.append(message)
-        there.put(message)
-
-    home.carrier.came = came
-    for _ in range(5):
-        there.put("message")
-    home.mail.look(0)
-    assert len(taken) == 5
-    assert there._came.qsize() == 5
-
-
-def test_a_site_that_opens_ever_more_connections_is_refused(places, monkeypatch) -> None:
-    monkeypatch.setattr(flight, "MOST_CONNECTIONS", 3)
-    home = places("home")
-    home.mail.addresses |= {"paris": "127.0.0.1:1", "rome": "127.0.0.1:1"}
-    mute = [Mute(home, "paris") for _ in range(3)]
-    until(lambda: len(home.mail._called.get("paris", ())) == 3, home)
-    assert "has 3 connections to 'home'" in call(home, identity("paris"), opening("paris"))
-    assert "has 3 connections to 'home'" in home.mail.refusals[-1]
-    other = Mute(home, "rome")
-    until(lambda: "rome" in home.mail._in, home)
-    for each in (*mute, other):
-        each.end()
-    until(lambda: all(each.served for each in home.mail._called["paris"]), home)
-    again = Mute(home, "paris")
-    until(lambda: len(home.mail._called["paris"]) == 1, home)
-    again.end()
-
-
-def test_connections_that_a_site_does_not_let_end_are_counted(places, monkeypatch) -> None:
-    monkeypatch.setattr(flight, "MOST_CONNECTIONS", 2)
-    home = places("home")
-    ends = threading.Event()
-    called = []
-    monkeypatch.setattr(home.mail, "_call", lambda connection, opening: (called.append(connection), ends.wait()))
-    home.mail.addresses["paris"] = "127.0.0.1:1"
-    for now in range(0, 100_000_000, 10_000_000):
-        home.mail.look(now)
-        if "paris" in home.mail._out:
-            home.mail._drop(home.mail._out, home.mail._out["paris"])
-    assert len(called) == 2
-    assert "has not ended 2 connections" in home.mail.refusals[-1]
-    called[0].served = True
-    home.mail.look(200_000_000)
-    until(lambda: len(called) == 3)
-    ends.set()
-
-
-def test_a_message_that_is_too_large_ends_the_connection_that_was_opened(places) -> None:
-    """gRPC does not take more than is allowed, so that it is not in memory first."""
-
-    class Talking(fl.FlightServerBase):
-        def do_exchange(self, context, descriptor, reader, writer):
-            writer.write_metadata(pa.py_buffer(bytes(2 << 20)))
-
-    home = places("home", secured=False)
-    with Talking("grpc+tcp://127.0.0.1:0") as server:
-        home.mail.addresses["paris"] = f"127.0.0.1:{server.port}"
-        until(lambda: bool(home.mail.refusals), home)
-    assert "no message" not in home.mail.refusals[0]  # it never came so far
-
-
-def test_who_sends_goes_on_to_read_however_much_waits_to_be_sent(monkeypatch) -> None:
-    """Else both ends could wait for each other: what is read is what there is room for."""
-    monkeypatch.setattr(connections, "MOST_SAID", 2)
-    for answers in (False, True):
-        there = connections.Connection("paris", lambda: None, answers)
-        for _ in range(3):
-            there.say(b"x")
-        assert there.crowded
-        reading = threading.Thread(target=there.receive, args=(Ended(),))
-        reading.start()
-        if answers:
-            assert there._came.empty()
-            there.stop()
-        reading.join()
-        assert [message for message, _ in there.take()] == ([] if answers else [None])
-
-
-class Ended:
-    """A connection on which nothing comes any more."""
-
-    def read_chunk(self):
-        raise StopIteration

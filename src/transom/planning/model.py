@@ -35,10 +35,8 @@ from transom.planning.queues import Shared, cycle, gate_wait, left, queueing, sl
 
 ROUNDS = 40
 """Steps in which the streams' waits for each other must settle."""
-SWINGING = 8
-"""Rounds after which streams that have not settled are taken to swing, as tasks are whole ones."""
-FOLLOWED = 0.35
-"""How much of each change is followed from then on."""
+SWINGING, FOLLOWED = 8, 0.35
+"""Rounds after which they are taken to swing, as tasks are whole ones, and how much of each change is followed then."""
 NEAR = 1e-4
 """Relative step at which they have."""
 MOST = 0.98
@@ -238,8 +236,8 @@ class Model:
         """Return the mean latency of a stream at least, seconds, by what is assumed of it while waits settle.
 
         Half of the time between two cuts, but for the piece that finds the stream at rest, and then the cut. The waits
-        settle from below, as at first nothing is known of the other streams; where they swing, they may be more than
-        they settle at, by less than a quarter, to which `search.WORSE` leaves room.
+        settle from below, as at first nothing is known of the other streams; where they swing, they may be up to a
+        quarter more, to which `search.WORSE` leaves room.
         """
         waited = max(0.0, state.cycle - state.profile.piece) / 2
         return waited + state.cutting.average(state.rows) + state.thread.mean
