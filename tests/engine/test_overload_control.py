@@ -11,6 +11,7 @@ import pytest
 from overloaded import FIXED, NOON, ROW, SECOND, Overloaded, PacedSource, PacedStream
 
 from transom.engine.control.estimates import StreamEstimate
+from transom.engine.control.overload import _cut
 from transom.engine.control.room import AIM, PART, Others, Room, dues_of
 from transom.engine.control.runs import RunEstimate
 from transom.engine.control.waiting import Delays, Waiting, waiting_of
@@ -19,6 +20,7 @@ from transom.engine.streams.stream import RunningStream
 from transom.model.window import tumbling
 from transom.scheduling.inflow import Inflow
 from transom.scheduling.recent import GROWTH
+from transom.scheduling.shedding import Due, Piece
 from transom.windows.query import LatencyTarget
 
 LIMIT = 3
@@ -308,6 +310,14 @@ def test_what_is_coming_comes_as_late_as_other_rows() -> None:
     stream = paced({0: 640}, 2, 1)
     (due,) = due_at(stream, [piece(0)], Delays(200_000, 300_000, 0))[1]
     assert due.coming == pytest.approx(700)
+
+
+@pytest.mark.parametrize(("room", "rows"), [(30.0, 40), (29.0, 60)])
+def test_a_run_ends_before_a_window_that_it_completes_is_due_unless_that_is_too_late(room: float, rows: int) -> None:
+    """With the first piece of the next one it completes a window of 30 rows."""
+    pieces = [Piece(10, number // 3) for number in range(6)]
+    cut, _ = _cut([piece(0, 10)] * 6, pieces, [Due(room), Due(1_000.0)], [True] * 6, 100)
+    assert cut.rows == rows
 
 
 def test_rows_that_are_coming_need_runs_too() -> None:

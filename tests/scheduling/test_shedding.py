@@ -174,6 +174,18 @@ def test_what_is_coming_takes_its_part_of_the_room() -> None:
     assert sum(chosen(pieces, [Due(100.0)], 0.1)) == 100
 
 
+def test_a_time_that_is_too_late_matters_only_to_rows_that_are_due_then() -> None:
+    assert fits([Piece(5, 1)], [Due(-3.0), Due(10.0)])
+    assert not fits([Piece(1, 0), Piece(4, 1)], [Due(-3.0), Due(10.0)])
+
+
+def test_a_window_of_which_too_much_is_gone_takes_no_more_room_than_its_rows() -> None:
+    """A tenth of the first would be a hundred rows, and it has one."""
+    pieces = [Piece(1, 0), *(Piece(1, 1) for _ in range(100))]
+    read = chosen(pieces, [Due(0.0, dropped=1_000), Due(20.0)], 0.1)
+    assert (read_of(pieces, read, 0), read_of(pieces, read, 1)) == (1, 19)
+
+
 def test_windows_that_are_overdue_give_way_to_those_that_are_not() -> None:
     pieces = [Piece(1, 0) for _ in range(100)] + [Piece(1, 1) for _ in range(100)]
     read = chosen(pieces, [Due(-500.0), Due(70.0)], 0.1)
