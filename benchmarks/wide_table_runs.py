@@ -73,6 +73,10 @@ class Dictating(Coordinating):
         self._published = replace(plan, version=self.version + 1, first_tick=first)
         return first
 
+    def look(self) -> None:
+        """Take what was reported, which changes nothing; of each site only so many reports may wait."""
+        self._taken()
+
     @property
     def version(self) -> int:
         """Of the last plan; 0 before the first one."""
@@ -112,6 +116,7 @@ class Bed:
             RuntimeError: A process has ended.
         """
         self.testbed.check()
+        self.coordinator.look()
         for site in self.testbed.sites:
             for path in (self.testbed.work / f"{site}-checkpoint").rglob("*.parcel"):
                 if str(path) not in self._seen:
@@ -250,6 +255,7 @@ def _await(bed: Testbed, coordinator: Dictating, first: int) -> None:
     end = time.monotonic() + PATIENCE
     while time.time() < first * TICK or {bed.status(site).get("plan") for site in bed.sites} != {coordinator.version}:
         bed.check()
+        coordinator.look()
         if time.monotonic() > end:
             raise TimeoutError("Sites do not hear of the plan.")
         time.sleep(0.2)
