@@ -17,7 +17,7 @@ from transom.model.time import ManualClock
 
 pytestmark = pytest.mark.kafka
 EVENTS = "zone string, size bigint, at timestamp"
-SLOW = [("fail", "spark"), ("skip", "auto")]
+SLOW = [("fail", "spark"), ("skip", "auto"), ("skip", "spark")]
 
 
 def event(zone: str, second: float, size: int = 1) -> str:
@@ -87,7 +87,7 @@ def test_skipped_messages_are_named(kafka: Any, spark: Any, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("loss", "lane"),
-    [("fail", "auto"), ("skip", "spark"), *(pytest.param(*some, marks=pytest.mark.slow) for some in SLOW)],
+    [("fail", "auto"), *(pytest.param(*some, marks=pytest.mark.slow) for some in SLOW)],
 )
 def test_a_topic_that_is_made_again_while_it_is_read(
     kafka: Any, spark: Any, tmp_path: Path, loss: Any, lane: str
