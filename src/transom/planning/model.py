@@ -211,7 +211,7 @@ class Model:
                 self._settle(name, 1.0 if number < SWINGING else FOLLOWED)
             if not all(math.isfinite(state.cycle) for state in self._states.values()):
                 return self._stalled()
-            if longest and any(self._least(self._states[name]) > most for name, most in longest.items()):
+            if number and longest and any(self._least(self._states[name]) > most for name, most in longest.items()):
                 return self._given_up()
             now = [each for state in self._states.values() for each in (state.cycle, state.cycle + state.slot.mean)]
             if before and all(abs(one - other) <= NEAR * one for one, other in zip(now, before, strict=True)):
@@ -236,8 +236,8 @@ class Model:
         """Return the mean latency of a stream at least, seconds, by what is assumed of it while waits settle.
 
         Half of the time between two cuts, but for the piece that finds the stream at rest, and then the cut. The waits
-        settle from below, as at first nothing is known of the other streams; where they swing, they may be up to a
-        quarter more, to which `search.WORSE` leaves room.
+        settle from below, but for the first round, in which the others do not wait yet, and where they swing: then they
+        may be some more, to which `search.WORSE` leaves room.
         """
         waited = max(0.0, state.cycle - state.profile.piece) / 2
         return waited + state.cutting.average(state.rows) + state.thread.mean
