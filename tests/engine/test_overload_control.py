@@ -12,16 +12,18 @@ from overloaded import FIXED, NOON, ROW, SECOND, Overloaded, PacedSource, PacedS
 
 from transom.engine.control.estimates import StreamEstimate
 from transom.engine.control.overload import _cut
-from transom.engine.control.room import AIM, PART, Others, Room, dues_of
+from transom.engine.control.room import AIM, PART, Others, Room, _arrival, _due, dues_of
 from transom.engine.control.runs import RunEstimate
 from transom.engine.control.waiting import Delays, Waiting, waiting_of
 from transom.engine.state.shares import Stretch
 from transom.engine.streams.stream import RunningStream
+from transom.model.watermark import watermark
 from transom.model.window import tumbling
+from transom.scheduling.arrivals import DelayMoments
 from transom.scheduling.inflow import Inflow
 from transom.scheduling.recent import GROWTH
 from transom.scheduling.shedding import Due, Piece
-from transom.windows.query import LatencyTarget
+from transom.windows.query import LatencyTarget, WindowedQuery
 
 LIMIT = 3
 ABLE = 930
@@ -167,7 +169,7 @@ def test_while_costs_are_not_known_runs_are_short_and_grow_step_by_step() -> Non
 
 def test_what_can_be_read_until_some_time() -> None:
     runs = estimate_of(partial=10.0, partials=2_000.0)  # 120 ms close the windows
-    assert room_of(runs).until(1_120_000, 500, 1_000) == pytest.approx(1_000)
+    assert room_of(runs).until(1_120_000, 1_000, 1_000) == pytest.approx(1_000)
     assert room_of(runs).until(1_120_000, 1_001, 1_000) == pytest.approx(1_000 / 1.1)
     assert room_of(runs, Others(0.5, 120_000)).until(1_120_000, 500, 1_000) == pytest.approx(380)
     assert room_of(runs).until(0, 500, 1_000) == pytest.approx(-120)
@@ -320,6 +322,13 @@ def test_a_run_ends_before_a_window_that_it_completes_is_due_unless_that_is_too_
     assert cut.rows == rows
 
 
+def test_a_row_of_which_little_goes_on_takes_little_of_the_room() -> None:
+    """As a fifth, the twenty rows of the first window take the time of four, which is there until they are due."""
+    pieces, dues = [Piece(10, number // 2) for number in range(8)], [Due(4.0), *[Due(1_000.0)] * 3]
+    assert _cut([piece(0, 10)] * 8, pieces, dues, [True] * 8, 100, 4, 0.2)[0].rows == 30
+    assert _cut([piece(0, 10)] * 8, pieces, dues, [True] * 8, 100)[0].rows == 80
+
+
 def test_rows_that_are_coming_need_runs_too() -> None:
     """9,800 rows wait and 500 come: more than one run takes, so that each of them costs its part of the next."""
     (due,) = due_at(paced({0: 640}, 2, 1), [piece(0, 9_800)])[1]
@@ -331,6 +340,23 @@ def test_rows_of_closed_windows_are_due_with_the_next_one() -> None:
     stream.state.closed = NOON + 2 * SECOND
     (due,) = due_at(stream, [piece(0)])[1]
     assert due.room == pytest.approx(((3 - 0.5 + 0.007 + 2.7) * SECOND - FIXED) / ROW)
+
+
+def test_rows_that_are_late_are_due_with_the_window_that_is_open_also_where_the_watermark_stays_behind() -> None:
+    stream = paced({0: 640}, 2, 1, behind=250_000)
+    stream.state.shares.add([Stretch(NOON, NOON + SECOND, 30, 20)], SECOND)
+    stream.state.shares.add([Stretch(NOON + 2 * SECOND, NOON + 3 * SECOND, 3, 2)], SECOND)
+    stream.state.closed = NOON + 2 * SECOND
+    (due,) = due_at(stream, [piece(0)])[1]
+    assert (due.kept, due.dropped) == (3, 2)
+
+
+def test_a_query_that_wants_all_rows_says_nothing_of_when_they_are_due() -> None:
+    stream = paced({0: 640}, 2, 1)
+    estimate = StreamEstimate(cast(RunningStream, stream), NOON)
+    estimate.expected = lambda end, now: float(end)  # type: ignore[method-assign]
+    stream.queries.append(WindowedQuery("all", 0, (), tuple(windows(1)), (), LatencyTarget(SECOND, 0.9)))
+    assert _due(estimate, NOON, Delays(), NOON) == (NOON + (1 + AIM * LIMIT) * SECOND, NOON, NOON + SECOND)
 
 
 def test_rows_before_a_watermark_that_stays_behind_are_due_with_the_windows_that_it_completes() -> None:
@@ -357,9 +383,6 @@ def test_a_window_that_is_due_later_but_ends_sooner_leaves_no_less_room() -> Non
 
 @pytest.mark.parametrize("steady, lags, expected", [(True, 0, 1_040_000), (True, 2, 300_000), (False, 0, 300_000)])
 def test_until_watermarks_were_seen_delays_tell_when_they_come(steady: bool, lags: int, expected: int) -> None:
-    from transom.engine.control.room import _arrival
-    from transom.scheduling.arrivals import DelayMoments
-
     stream = paced({0: 640}, 2, 1, behind=10_000)
     estimate = StreamEstimate(cast(RunningStream, stream), NOON)
     for _ in range(lags):
@@ -369,3 +392,11 @@ def test_until_watermarks_were_seen_delays_tell_when_they_come(steady: bool, lag
     assert found == NOON + expected
     estimate.expected = lambda end, now: float(NOON + 9 * SECOND)  # type: ignore[method-assign]
     assert _arrival(estimate, NOON + SECOND, Delays(30_000, 40_000, 0, steady), NOON) == NOON + 9 * SECOND
+
+
+def test_delays_do_not_tell_when_a_source_injects_watermarks() -> None:
+    stream = paced({0: 640}, 2, 1)
+    stream.definition.policy = watermark("10 ms", from_source=True)
+    estimate = StreamEstimate(cast(RunningStream, stream), NOON)
+    estimate.expected = lambda end, now: float(NOON + 300_000)  # type: ignore[method-assign]
+    assert _arrival(estimate, NOON + SECOND, Delays(30_000, 40_000, 0, True), NOON) == NOON + 300_000

@@ -193,8 +193,10 @@ def test_leads_are_the_median_of_the_last_cuts_and_steady_where_they_hardly_diff
     for lead in (100_000, 500_000, 200_000):
         steps.read(LATE, LATE - lead)
     assert steps.known.delays == Delays(200_000, 200_000, 0.0, steady=True)
-    steps.read(LATE, LATE - 1_700_000)
+    steps.read(LATE, LATE - 1_600_000)
     assert steps.known.delays is not None
+    assert steps.known.delays.steady, "by half the limit"
+    steps.read(LATE, LATE - 1_600_001)
     assert not steps.known.delays.steady, "they differ by more than half the limit"
 
 
@@ -241,10 +243,11 @@ def test_where_rows_are_thinned_all_are_read_and_a_part_goes_on() -> None:
     assert weight * read <= 1_400 < read, "of which a run of half the limit does 1,400"
 
 
-def test_of_many_pieces_some_are_left_out_also_where_rows_could_be_thinned() -> None:
-    """A piece that is not read costs nothing, a row that is thinned is read and parsed."""
+@pytest.mark.parametrize("pieces", [7, 8, 64])
+def test_of_many_pieces_some_are_left_out_also_where_rows_could_be_thinned(pieces: int) -> None:
+    """A piece that is not read costs nothing, a row that is thinned is read and parsed; of few, one is too much."""
     steps = Steps()
-    steps.stream.compiled.plan.thins = True
-    assert steps.take(LATE)[1] > 0
+    steps.stream.source.pieces, steps.stream.compiled.plan.thins = pieces, True
+    left_out = steps.take(LATE)[1]
     assert steps.shed is not None
-    assert steps.shed.sixteenths == 16
+    assert (left_out > 0, steps.shed.sixteenths == 16) == ((True, True) if pieces >= 8 else (False, False))

@@ -149,6 +149,11 @@ def test_pieces_that_are_left_out_are_spread_evenly() -> None:
     assert set(np.diff(at)) == {4}
 
 
+def test_nothing_that_fits_is_lost_to_rounding() -> None:
+    """Three of the 3.3 rows that there will be are 2.9999999999999996."""
+    assert all(chosen([Piece(1, 0)] * 3, [Due(100.0, coming=0.3)], 0.1))
+
+
 def test_a_window_that_lost_before_is_made_up_for() -> None:
     """Half of each window is read in all: everything of one that lost its first half, nothing more of the other."""
     pieces = [Piece(1, 0) for _ in range(100)] + [Piece(1, 1) for _ in range(100)]

@@ -172,7 +172,7 @@ def _spread(
         if piece.needed:
             continue
         due = piece.due
-        target += piece.rows * max(0.0, wanted[due] - needed[due]) / total[due] if total[due] else 0.0
+        target += piece.rows * (wanted[due] - needed[due]) / total[due]
         if taken + piece.rows <= target + _TINY * (1 + target):
             read[index], taken = True, taken + piece.rows
             taken_of[due] += piece.rows
