@@ -199,12 +199,13 @@ def build(job: Job, spark: SparkSession, source: Path, checkpoint: Path, take: C
         if job.name == "clicks":
             query = rows.group_by("client").window(tm.session_window(f"{GAP} seconds")).agg(n=tm.count())
         else:
-            words = rows.map(_words)
+            words = rows.map(words_of)
             window = tm.tumbling(f"{job.length} ms", offset=f"{number * job.every} ms")
             query = words.group_by("word").window(window).agg(n=tm.count())
         query.to(tm.sinks.foreach(take), name=name)
     return app
 
 
-def _words(frame: DataFrame) -> DataFrame:
+def words_of(frame: DataFrame) -> DataFrame:
+    """Return the words of the texts, each with the time of its row."""
     return frame.selectExpr("at", "explode(split(text, ' ')) as word")

@@ -1,20 +1,21 @@
-"""Transom under `latency_model` and `plan`: profiles of the jobs, and runs of them with given settings."""
+"""Transom, or stock Spark, under `latency_model` and `plan`: profiles of jobs, and runs of them with given settings."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import threading
 import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from benchmarks.equipment import equipped
-from benchmarks.model_jobs import JOBS, build
+from benchmarks.model_jobs import JOBS, Job, build, words_of
 from benchmarks.transom_runner import raise_failures
 from transom.engine.control.phases import PhaseRecorder
 from transom.model.phases import CutPhases
@@ -22,7 +23,8 @@ from transom.model.slopes import line
 from transom.model.tuning import Tuning
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from transom.sinks.base import WindowResults
 
@@ -59,12 +61,22 @@ def profile(job: str, source: str, seconds: float) -> dict[str, Any]:
     return {"profile": found.to_json(), "lines": lines}
 
 
+SeenResult: TypeAlias = tuple[str, int, int, int]
+"""Query, end of windows in milliseconds, when their results were there in nanoseconds, and what they count."""
+
+
+def counted(query: str, results: pa.Table) -> list[SeenResult]:
+    """Return what came of a query just now, by window."""
+    now, found = time.time_ns(), results.group_by("window_end").aggregate([("n", "sum")])
+    ends = found["window_end"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
+    return [(query, end // 1_000, now, number) for end, number in zip(ends, found["n_sum"].to_pylist(), strict=True)]
+
+
 class _Run:
     """An application that runs until it is stopped, and what is seen of it."""
 
     def __init__(self, job: str, incoming: Path, checkpoint: Path, tuning: Tuning) -> None:
-        self.seen: list[tuple[str, int, int, int]] = []
-        """Query, end of windows in milliseconds, when their results were there in nanoseconds, and what they count."""
+        self.seen: list[SeenResult] = []
         self.cuts: list[CutPhases] = []
         self._lock = threading.Lock()
         app = build(JOBS[job], session(), incoming, checkpoint, self._take)
@@ -76,19 +88,18 @@ class _Run:
             pass
 
     def _take(self, results: WindowResults) -> None:
-        now = time.time_ns()
-        counted = results.table.group_by("window_end").aggregate([("n", "sum")])
-        ends = counted["window_end"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
+        found = counted(results.query, results.table)
         with self._lock:
-            for end, number in zip(ends, counted["n_sum"].to_pylist(), strict=True):
-                self.seen.append((results.query, end // 1_000, now, number))
+            self.seen += found
 
     def stop(self) -> dict[str, Any]:
         """Stop it; rows that wait are left."""
+        stopped = time.time_ns()
         self.running.stop()
         final = self.running.wait()
         raise_failures(final)
         return {
+            "stopped": stopped,
             "seen": self.seen,
             "cuts": [cut.to_json() for cut in self.cuts],
             "rows": sum(stream.rows for stream in final.streams),
@@ -96,7 +107,44 @@ class _Run:
         }
 
 
-_runs: list[_Run] = []
+class _Stock:
+    """The queries of a job over windows of fixed length as those of Structured Streaming, each by itself."""
+
+    def __init__(self, job: Job, incoming: str, checkpoint: Path, trigger: float, partitions: int) -> None:
+        from pyspark.sql import functions as F
+
+        spark, self.seen = session(), list[SeenResult]()
+        self._queries: list[StreamingQuery] = []
+        before = spark.conf.get("spark.sql.shuffle.partitions")
+        spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+        for number in range(job.queries):
+            name, length, offset = f"q{number}", f"{job.length} milliseconds", f"{number * job.every} milliseconds"
+            rows = words_of(spark.readStream.schema("at bigint, text string").json(incoming))
+            rows = rows.withColumn("ts", F.timestamp_millis("at")).withWatermark("ts", "0 seconds")
+            groups = rows.groupBy(F.window("ts", length, length, offset), "word").count()
+            results = groups.select(F.col("window.end").alias("window_end"), F.col("count").alias("n"))
+            spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+            writer = results.writeStream.foreachBatch(self._taking(name)).queryName(name).outputMode("append")
+            writer = writer.option("checkpointLocation", str(checkpoint / name))
+            self._queries.append(writer.trigger(processingTime=f"{round(1_000 * trigger)} milliseconds").start())
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
+        spark.conf.set("spark.sql.shuffle.partitions", str(before))
+
+    def _taking(self, query: str) -> Callable[[DataFrame, int], None]:
+        return lambda frame, number: self.seen.extend(counted(query, frame.toArrow()))
+
+    def stop(self) -> dict[str, Any]:
+        """Stop them; rows that wait are left."""
+        stopped, failed = time.time_ns(), [str(query.exception()) for query in self._queries if query.exception()]
+        for query in self._queries:
+            with contextlib.suppress(Exception):  # a batch that is cut short is no matter here
+                query.stop()
+        if failed:
+            raise RuntimeError(failed[0])
+        return {"stopped": stopped, "seen": self.seen, "cuts": [], "backlog": 0}
+
+
+_runs: list[_Run | _Stock] = []
 
 
 def start(job: str, incoming: str, output: str, tuning: dict[str, Any]) -> None:
@@ -105,9 +153,20 @@ def start(job: str, incoming: str, output: str, tuning: dict[str, Any]) -> None:
     _runs.append(_Run(job, Path(incoming), Path(output, "checkpoint"), Tuning.from_json(tuning)))
 
 
+def start_stock(job: str, incoming: str, output: str, trigger: float, partitions: int) -> None:
+    """Start the queries of a job on stock Spark over such a directory."""
+    shutil.rmtree(output, ignore_errors=True)
+    _runs.append(_Stock(JOBS[job], incoming, Path(output), trigger, partitions))
+
+
 def stop() -> dict[str, Any]:
     """Stop it, and return what was seen."""
     return _runs.pop().stop()
 
 
-OPERATIONS: dict[str, Callable[..., Any]] = {"profile": profile, "start": start, "stop": stop}
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "profile": profile,
+    "start": start,
+    "start_stock": start_stock,
+    "stop": stop,
+}

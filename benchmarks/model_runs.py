@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks import feed
 from benchmarks.harness import Run, percentile
@@ -21,10 +21,28 @@ REAL_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 """Where the texts are, if `--data` has none."""
 WARM = 8.0
 """Seconds of each run that do not count."""
+TAIL = 4.0
+"""Windows that are completed by files of so many seconds before the end do not count."""
 EVENTS_PER_SECOND = 2_000
 """Rows for each second of event time in the backlog that is profiled."""
 Lines = dict[str, tuple[float, float]]
 """Of each stream fixed seconds of a cut and seconds of a row, as the scheduler has them."""
+Counts = Mapping[str, Mapping[int, int]]
+"""Of each query what its windows count, by their end in milliseconds."""
+
+
+class StockTuning(NamedTuple):
+    """Settings of stock Spark."""
+
+    trigger: float
+    """Seconds; 0 for micro-batches as fast as they can."""
+    partitions: int
+    """Behind the exchange."""
+
+    @property
+    def label(self) -> str:
+        """The settings in a line."""
+        return f"stock, {self.trigger:g} s, {self.partitions} partitions"
 
 
 def texts(run: Run) -> Path:
@@ -46,20 +64,33 @@ def profiled(run: Run, worker: Worker, job: str, seconds: float) -> tuple[Profil
 class Seen:
     """What was seen of a run.
 
+    A result that is missing counts as long as it was waited for, unless the file that completes its window came shortly
+    before the end: so which results count does not depend on how long they take.
+
     Args:
         job: The job.
         rate: Rows in a second.
         report: What the runner returned.
         arrived: When its files appeared.
+        expected: What windows count, by query and end; see `oracle`.
     """
 
-    def __init__(self, job: Job, rate: float, report: Mapping[str, Any], arrived: Sequence[feed.Arrival]) -> None:
-        first, visible = round(WARM / PIECE), {each.number: each.visible for each in arrived}
-        latest: dict[tuple[str, int], float] = {}
+    def __init__(
+        self, job: Job, rate: float, report: Mapping[str, Any], arrived: Sequence[feed.Arrival], expected: Counts
+    ) -> None:
+        until: int = report["stopped"]
+        counted = {each.number: each.visible for each in arrived if each.visible <= until - round(1e9 * TAIL)}
+        moments: dict[tuple[str, int], int] = {}
         for query, end, moment, _ in report["seen"]:
+            moments[query, end] = max(moment, moments.get((query, end), 0))
+        latest: dict[tuple[str, int], float] = {}
+        self.missing = 0
+        """Windows without a result at the end."""
+        for query, end in ((query, end) for query, ends in expected.items() for end in ends):
             number = completing_file(job, end, rate)
-            if number >= first and number in visible:
-                latency = (moment - visible[number]) / 1e9
+            if number >= round(WARM / PIECE) and number in counted:
+                self.missing += (query, end) not in moments
+                latency = (moments.get((query, end), until) - counted[number]) / 1e9
                 latest[query, number] = max(latency, latest.get((query, number), 0.0))
         self.latencies = list(latest.values())
         cuts = [CutPhases.from_json(cut) for cut in report["cuts"]]
@@ -94,15 +125,15 @@ def phases_of(cuts: Sequence[CutPhases]) -> dict[str, float]:
     return found
 
 
-def differences(job: Job, seen: Sequence[tuple[str, int, int, int]], source: Path) -> list[str]:
+def differences(job: Job, seen: Sequence[tuple[str, int, int, int]], expected: Counts) -> list[str]:
     """Return what windows count that should count something else, in words; up to the last that each query gave."""
     found: dict[str, Counter[int]] = defaultdict(Counter)
     for query, end, _, number in seen:
         found[query][end] += number
     wrong = []
-    for query, expected in oracle(job, source).items():
+    for query, counts in expected.items():
         last = max(found[query], default=0)
-        due = {end: number for end, number in expected.items() if end <= last}
+        due = {end: number for end, number in counts.items() if end <= last}
         ends = [end for end in sorted({*due, *found[query]}) if due.get(end) != found[query].get(end)]
         if ends:
             end = ends[0]
@@ -110,24 +141,27 @@ def differences(job: Job, seen: Sequence[tuple[str, int, int, int]], source: Pat
     return wrong
 
 
-def measure(run: Run, worker: Worker, job: Job, rate: float, tuning: Tuning, seconds: float) -> Seen:
-    """Run a job once at a rate; the first seconds do not count.
+def measure(run: Run, worker: Worker, job: Job, rate: float, tuning: Tuning | StockTuning, seconds: float) -> Seen:
+    """Run a job once at a rate, on Transom or on stock Spark; the first seconds do not count.
 
     Raises:
-        RuntimeError: Nothing came of it.
+        RuntimeError: The run was too short for a window.
     """
     place = run.fresh("setting")
     source, incoming, notes = place / "source", place / "in", place / "arrivals.jsonl"
     incoming.mkdir()
     write(job, source, rate, seconds + WARM, texts(run))
-    worker.call("start", job=job.name, incoming=incoming, output=place / "app", tuning=tuning.to_json())
+    if isinstance(tuning, StockTuning):
+        worker.call("start_stock", job=job.name, incoming=incoming, output=place / "stock", **tuning._asdict())
+    else:
+        worker.call("start", job=job.name, incoming=incoming, output=place / "app", tuning=tuning.to_json())
     code = feed.start(source, incoming, notes, PIECE).wait()
     if code != 0:
         raise RuntimeError(f"The feeding process ended with {code}.")
     time.sleep(1.0)
-    report = worker.call("stop")
-    run.check(differences(job, report["seen"], source))
-    seen = Seen(job, rate, report, feed.arrivals(notes))
+    report, expected = worker.call("stop"), oracle(job, source)
+    run.check(differences(job, report["seen"], expected))
+    seen = Seen(job, rate, report, feed.arrivals(notes), expected)
     if not seen.latencies:
-        raise RuntimeError(f"{job.name}, {rate:,.0f} rows/s: no window was completed in time.")
+        raise RuntimeError(f"{job.name}, {rate:,.0f} rows/s: no window is completed in so short a time.")
     return seen

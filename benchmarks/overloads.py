@@ -132,6 +132,18 @@ def capacity(source: str, place: str, rounds: int, cut: int) -> dict[str, Any]:
     return {"seconds": [after - before for before, after in itertools.pairwise(moments)]}
 
 
+def profile(source: str, place: str, rounds: int, limit: str, seconds: float, out: str) -> int:
+    """Profile the query over a backlog, as `transom profile` does, and write that; return how many cuts it has."""
+    from transom.api.profiling import Profiler
+
+    def made() -> App:
+        return _app(_source(source), Path(place), rounds, {"limit": limit}, False)[0]
+
+    found = Profiler(made, seconds).run(session(), QUERY, {})
+    Path(out).write_text(found.to_json(), encoding="utf-8")
+    return found.streams[STREAM].cuts
+
+
 class _Transom:
     """An application that runs until it is stopped."""
 
@@ -233,6 +245,7 @@ def stop() -> dict[str, Any]:
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "capacity": capacity,
     "stock_capacity": stock_capacity,
+    "profile": profile,
     "start": start,
     "stop": stop,
 }

@@ -1,8 +1,9 @@
 """What `transom plan` allows, on Spark: limits that are kept, and rates beside those of rules of thumb.
 
 After Table 4 and Figure 6f to i of Li, Diao and Shenoy (2015). For each job and limit the largest rate is planned that
-two cores do. Part `planned` runs it, for the mean and for the 0.99 quantile. Part `rules` looks for the largest rate
-that is really within the limit, in steps of 4 %, for rules of thumb, for Transom's defaults, and for what was planned.
+two cores do. Part `planned` runs it, for the mean and for the 0.99 quantile, and beside it the word count on stock
+Spark at the rate that is planned for the mean. Part `rules` looks for the largest rate that is really within the limit,
+in steps of 4 %, for rules of thumb, for Transom's defaults, and for what was planned.
 Part `machines` needs no quiet machine: in virtual time it looks for the smallest number of executors that really keeps
 a limit, for random jobs whose costs are known, and tells how often the planned number is right to within one. Whether
 a number keeps it is seen in runs with other phases of arrivals and windows each, until their mean latency is known well
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.harness import CORES, Run, benchmark
 from benchmarks.model_jobs import JOBS, PIECE
-from benchmarks.model_runs import Seen, measure, profiled
+from benchmarks.model_runs import Seen, StockTuning, measure, profiled
 from benchmarks.rates import Search as RateSearch
 from benchmarks.rates import Trial
 from benchmarks.simulated_plans import Truth, compiled_once, play, random_truth, virtual_session
@@ -43,6 +44,10 @@ QUANTILE = 0.99
 REPEATS = 3
 STEP = 1.04
 """Of one rate to the next that is looked at."""
+STOCK = tuple(StockTuning(trigger, partitions) for trigger, partitions in product((0.0, 0.5), (1, CORES)))
+"""Of these the best counts."""
+SLACK = 20.0
+"""Seconds that a run takes at least beside those that count."""
 GROWING = 2.0
 """A backlog of so many limits at the end has grown."""
 JOBS_IN_VIRTUAL_TIME = 100
@@ -54,9 +59,16 @@ SURE = 2.0
 """It is when the mean is so many standard errors away from it."""
 EXECUTORS = 40
 """There are so many at most."""
+FEW_JOBS = 10
+"""Of them, with `--quick`, as far as there is time."""
+ON_SPARK, ONE_JOB = 230.0, 60.0
+"""Seconds that are left for what runs on Spark, or that a job may take."""
 TIMED = 10
 """Of so many jobs plans are made in full, and timed."""
-REDUCED = "one job, one run of 20 s each instead of three of 90, no rules of thumb; 10 random jobs instead of 100"
+REDUCED = (
+    "one job, one run of 20 s each instead of three of 90, no rules of thumb, stock Spark with as many settings as "
+    "there is time for; up to 10 random jobs instead of 100"
+)
 
 
 @dataclass(frozen=True)
@@ -177,15 +189,31 @@ def show_rates(run: Run, found: dict[str, Rates]) -> None:
 
 
 def keep(run: Run, worker: Worker, plans: list[Planned], seconds: float, repeats: int) -> None:
-    """Run all plans at their rates, in turn."""
+    """Run all plans at their rates, in turn, and stock Spark beside the first, which is that of the word count."""
     rows, met = [], {plan.label: 0 for plan in plans}
+    count, words = plans[0], list[float]()
+    stock: dict[StockTuning, list[Seen]] = {tuning: [] for tuning in STOCK}
     for number in range(repeats):
+        for tuning in STOCK:
+            if run.left() < seconds + SLACK * (1 + len(plans)) + seconds * len(plans):
+                run.say(f"time is short: {tuning.label} is left out")
+                continue
+            stock[tuning].append(measure(run, worker, JOBS[count.job], count.rate, tuning, seconds))
+            once = stock[tuning][-1]
+            run.say(f"{tuning.label}: {count.rate:,.0f} rows/s, {once.mean:.2f} s, {once.missing} windows are missing")
         for plan in plans:
             seen = measure(run, worker, JOBS[plan.job], plan.rate, plan.choice.tuning, seconds)
             met[plan.label] += plan.met(seen)
+            if plan is count:
+                words.append(seen.mean)
             expected = max(plan.choice.latencies.values())
             rows.append([plan.label, number + 1, plan.rate, expected, plan.latency(seen), seen.backlog_seconds])
             run.say(f"{plan.label}: {plan.rate:,.0f} rows/s, {plan.latency(seen):.2f} s, {expected:.2f} s expected")
+    means = {tuning.label: fmean(each.mean for each in some) for tuning, some in stock.items() if some}
+    run.table(f"stock Spark at {count.rate:,.0f} rows/s", ["", "mean, s"], [list(each) for each in means.items()])
+    run.figure("wordcount.mean_s", fmean(words))
+    if means:
+        run.figure("stock.mean_s", min(means.values()))
     run.table("plans", ["", "repeat", "rows/s", "expected, s", "seen, s", "left, s"], rows)
     run.figure("runs", float(repeats * len(plans)))
     run.figure("runs_met", float(sum(met.values())))
@@ -266,7 +294,10 @@ def machines(run: Run, session: SparkSession) -> None:
     found, took = [], []
     with compiled_once():
         first_job, last_job = run.jobs or (0, JOBS_IN_VIRTUAL_TIME - 1)
-        for number in range(first_job, min(last_job + 1, first_job + 10) if run.quick else last_job + 1):
+        for number in range(first_job, min(last_job + 1, first_job + FEW_JOBS) if run.quick else last_job + 1):
+            if found and run.left() < (ON_SPARK if len(run.parts) > 1 else ONE_JOB):
+                run.say(f"time is short: {len(found)} jobs")
+                break
             chance = random.Random(number)
             cores = chance.choice((1, 2, 4))
             truth = random_truth(chance, cores, EXECUTORS)

@@ -37,8 +37,11 @@ CUTS = 5
 """Of each size, with the first one, which does not count."""
 ATTEMPTS = 6
 """To find the size of a cut."""
+SLACK = 10.0
+"""Seconds that a run takes at least beside those in which rows come, and to find the size of a cut."""
 REDUCED = (
-    "load 1.5 and the costly map, one repeat, 20 s counted after 12 s of overload instead of 60 after 60, 3 repeats"
+    "load 1.5 and the costly map, as far as there is time, one repeat, 12 s counted after 8 s of overload instead of "
+    "60 after 60, 3 repeats; capacities by two or three steps"
 )
 
 
@@ -52,6 +55,11 @@ class Plan:
     """Of overload, not counted."""
     counted: int
     repeats: int
+
+    @property
+    def seconds(self) -> int:
+        """In which rows come."""
+        return self.quiet + self.settles + self.counted + LIMIT + 1
 
     def rates(self, able: float, load: float) -> list[int]:
         """Return the rows of each second; those after what is counted close its windows, or show that they are late."""
@@ -97,13 +105,19 @@ class Measured:
         return min(self.rows.get(end, 0) / rows for end, rows in self.offered.items())
 
 
-def ability(run: Run, worker: Worker, rounds: int) -> Able:
+def ability(run: Run, worker: Worker, rounds: int, many: int = 4_000) -> Able:
     """Measure what can be done in cuts of half the limit, with as many rows as that fed beside.
 
     Such a cut is approached step by step, since what is new is compiled.
+
+    Args:
+        run: The run.
+        worker: The engine.
+        rounds: Work of a row.
+        many: Rows of the first step.
     """
-    many, found = 4_000, None
-    for attempt in range(ATTEMPTS):
+    found = None
+    for attempt in range(3 if run.quick else ATTEMPTS):
         place, few = run.fresh("capacity"), max(200, many // 4)
         seconds = []
         for cut in (few, many):
@@ -122,7 +136,7 @@ def ability(run: Run, worker: Worker, rounds: int) -> Able:
             f"capacity: {few:,} rows in {short:.2f} s, {many:,} in {long:.2f} s: {found.per_second:,.0f} rows/s, "
             f"{1e6 * row:.1f} us a row"
         )
-        if attempt >= 2 and 0.7 * LIMIT / 2 < long < 1.4 * LIMIT / 2:
+        if attempt >= (1 if run.quick else 2) and 0.7 * LIMIT / 2 < long < 1.4 * LIMIT / 2:
             break
         many = round(min(4 * many, max(many / 2, (LIMIT / 2 - found.fixed) / row)))
     assert found is not None
@@ -185,9 +199,10 @@ def in_turn(number: int) -> tuple[str, ...]:
     return POLICIES[first:] + POLICIES[:first]
 
 
-def loads(run: Run, worker: Worker, plan: Plan, names: Sequence[str]) -> dict[str, dict[str, list[Measured]]]:
+def loads(
+    run: Run, worker: Worker, plan: Plan, names: Sequence[str], able: Able
+) -> dict[str, dict[str, list[Measured]]]:
     """Measure all policies at some loads; keep the figures and print them."""
-    able = ability(run, worker, ROUNDS)
     found: dict[str, dict[str, list[Measured]]] = {name: {policy: [] for policy in POLICIES} for name in names}
     first = plan.quiet + plan.settles + 1
     for repeat in range(plan.repeats):
@@ -244,11 +259,21 @@ def report(run: Run, name: str, load: float, runs: Mapping[str, Sequence[Measure
             run.say(f"{name}: MISSED: {text}")
 
 
-def costly(run: Run, worker: Worker, plan: Plan) -> None:
-    """Compare thinning before a map of 20 times the cost of parsing with whole pieces, at twice the capacity."""
-    plain, busy = ability(run, worker, 0), ability(run, worker, ROUNDS)
+def costly(run: Run, worker: Worker, plan: Plan, busy: Able) -> None:
+    """Compare thinning before a map of 20 times the cost of parsing with whole pieces, at twice the capacity.
+
+    Args:
+        run: The run.
+        worker: The engine.
+        plan: How long things take.
+        busy: What can be done with the usual work of a row.
+    """
+    if run.left() < 4 * SLACK + 2 * (plan.seconds + SLACK):
+        run.say("time is short: the costly map is left out")
+        return
+    plain = ability(run, worker, 0, 64_000)
     rounds = max(1, round(ROUNDS * COSTS * plain.row / max(1e-9, busy.row - plain.row)))
-    able = ability(run, worker, rounds)
+    able = ability(run, worker, rounds, max(1_000, round(LIMIT / 2 / (1 + COSTS) / plain.row)))
     run.say(f"parsing takes {1e6 * plain.row:.1f} us, the map of {rounds} rounds {1e6 * (able.row - plain.row):.1f} us")
     rates, first = plan.rates(able.per_second, 2.0), plan.quiet + plan.settles + 1
     found: dict[bool, list[Measured]] = {False: [], True: []}
@@ -296,13 +321,13 @@ def main() -> None:
     """Run the benchmark."""
     parts = (*LOADS, COSTLY)
     with benchmark("shed", REDUCED, figures=True, parts=parts) as run, Worker("overloads", run.work) as worker:
-        plan = Plan(8, 12, 20, 1) if run.quick else Plan(20, 60, 60, 3)
+        plan = Plan(4, 8, 12, 1) if run.quick else Plan(20, 60, 60, 3)
         chosen = ("load150", COSTLY) if run.quick and run.parts == parts else run.parts
-        names = [name for name in chosen if name in LOADS]
+        names, able = [name for name in chosen if name in LOADS], ability(run, worker, ROUNDS)
         if names:
-            run.draw(figure(loads(run, worker, plan, names)))
+            run.draw(figure(loads(run, worker, plan, names, able)))
         if COSTLY in chosen:
-            costly(run, worker, plan)
+            costly(run, worker, plan, able)
 
 
 if __name__ == "__main__":

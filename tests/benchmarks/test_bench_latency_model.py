@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from benchmarks.feed import Arrival
 from benchmarks.latency_scores import Compared, Outcome, figures, trends
 from benchmarks.latency_settings import foretell, settings
 from benchmarks.model_jobs import BASE_MS, JOBS, PIECE, completing_file, oracle, write
-from benchmarks.model_runs import differences
+from benchmarks.model_runs import Seen, differences
 from tests.planning.profiles import profile, stream
 
 
@@ -69,9 +70,31 @@ def test_trends_are_told_of_settings_of_a_job_that_differ_by_more_than_their_ran
 
 def test_windows_that_count_something_else_are_told(tmp_path: Path) -> None:
     write(JOBS["clicks"], tmp_path, 500.0, 6.0, tmp_path)
-    expected = oracle(JOBS["clicks"], tmp_path)["q0"]
+    every = oracle(JOBS["clicks"], tmp_path)
+    expected = every["q0"]
     assert expected.total() == 3_000
     ended = [("q0", end, 0, number) for end, number in expected.items() if end < BASE_MS + 5_000]
-    assert differences(JOBS["clicks"], ended, tmp_path) == []
-    assert "instead of" in differences(JOBS["clicks"], ended[1:], tmp_path)[0]
-    assert differences(JOBS["clicks"], [*ended, ("q0", ended[0][1], 0, 1)], tmp_path)
+    assert differences(JOBS["clicks"], ended, every) == []
+    assert "instead of" in differences(JOBS["clicks"], ended[1:], every)[0]
+    assert differences(JOBS["clicks"], [*ended, ("q0", ended[0][1], 0, 1)], every)
+
+
+def seen_of(*results: tuple[str, int, float]) -> Seen:
+    """Windows of two queries that end every second; files appear for 20 s, and one second later it is stopped."""
+    expected = {query: {BASE_MS + 1_000 * end: 1 for end in range(1, 31)} for query in ("q0", "q1")}
+    arrived = [Arrival(number, 0, round(1e8 * number)) for number in range(201)]
+    seen = [(query, BASE_MS + 1_000 * end, round(1e9 * moment), 1) for query, end, moment in results]
+    return Seen(
+        JOBS["words"], 1_000.0, {"seen": seen, "cuts": [], "backlog": 0, "stopped": round(21e9)}, arrived, expected
+    )
+
+
+def test_results_that_are_missing_count_as_long_as_they_were_waited_for() -> None:
+    """The windows that end at 8 to 17 s count: later ones had less than four seconds."""
+    quick = [(query, end, end + 0.5) for query in ("q0", "q1") for end in range(1, 21)]
+    assert seen_of(*quick).latencies == pytest.approx([0.5] * 20)
+    assert seen_of(*quick).missing == 0
+    less = seen_of(*(one for one in quick if one[:2] != ("q1", 10)), ("q1", 10, 13.0), ("q1", 10, 12.0))
+    assert sorted(less.latencies)[-1] == pytest.approx(3.0), "a window is complete with the last of its results"
+    late = seen_of(*(one for one in quick if one[1] < 16))
+    assert (late.missing, sorted(late.latencies)[-4:]) == (4, pytest.approx([4.0, 4.0, 5.0, 5.0]))
