@@ -1,11 +1,13 @@
 """Table I of the paper on sites that run: what is drawn, how large parcels are, and the plans that are compared.
 
-Sizes are measured: partials like those of the job are packed as a link packs them, when it knows the keys. Links are so
-wide that direct paths just fit with the longest interval (words: half of that). The forms are plans, too:
+Sizes are measured: partials like those of the job are packed as a link packs them, when it knows the keys. Links carry
+so much that direct paths just fit with the longest interval (words: half of that), which is what sites would measure;
+they are as much wider as what is around parcels needs (`wide_around`). The forms are plans, too:
 
 - `direct`: direct paths with the intervals that make the sum of departures largest;
 - `plan`: what the planner finds, with no interval longer than `direct` has;
-- `equal`: the planner's ways with the intervals of `direct`, and the least latency.
+- `equal`: the planner's ways with the intervals of `direct`, for limits of what each flow takes there, and the least
+  latency beside that.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.alternating import direct
+from benchmarks.testbed import offset_of
 from benchmarks.wide_feed import scattered
 from benchmarks.wide_problems import KEYS, MEGABIT, ROWS, SITES, TABLE_1, paper, scaled, text_of
 from benchmarks.wire import counted, ship
@@ -30,7 +33,7 @@ from transom.widearea.objectives import Worth
 from transom.widearea.planning import plan
 from transom.widearea.plans import Plan, Route
 from transom.widearea.problem import Column, Problem
-from transom.widearea.timing import latencies, phases
+from transom.widearea.timing import phases, timings
 from transom.widearea.topology import INTERVALS
 from transom.windows.aggregates.base import Primitive
 from transom.windows.aggregates.count import Count
@@ -54,7 +57,9 @@ LARGEST = 1 << 54
 MEASURED = (500, 1_000, 1_500, 2_000, 3_000, 4_000, 6_000, 10_000, 20_000)
 """Rows of the parcels whose sizes are measured: from those of a thin source in a tick to where all keys are there."""
 JOB = 0.15 * TICK
-"""Seconds of a job at a source."""
+"""Seconds of a job at a source, from when it begins."""
+LATER = 1.02
+"""Of the latency on direct paths, that a flow may have at equal intervals."""
 SECONDS, JUST = 10.0, 1.0 + 1e-9
 """Of solvers, for a plan; and how often direct paths fit."""
 
@@ -151,7 +156,8 @@ def words_workload(directory: Path) -> Workload:
 def draw(seed: int, workload: Workload, sites: Sequence[str] = SITES, queries: int = len(TABLE_1)) -> Drawing | None:
     """Return a drawing, with links so that direct paths fit as often as the workload says; None if it has no plan."""
     free = paper(seed, lambda given: workload.size(workload.rate * given), TICK, names=sites, queries=queries)
-    flows = tuple(replace(flow, most=MOST, job=JOB) for flow in free.flows)
+    last = {flow.name: max(map(sites.index, flow.sources)) for flow in free.flows}
+    flows = tuple(replace(flow, most=MOST, job=offset_of(last[flow.name]) + JOB) for flow in free.flows)
     problem = scaled(Problem(free.topology, flows), workload.factor)
     fits = workload.factor >= 1.0
     straight = direct(Worth(problem, "frequencies")) if fits else _straight(problem)
@@ -163,7 +169,11 @@ def draw(seed: int, workload: Workload, sites: Sequence[str] = SITES, queries: i
     made = plan(problem.topology, bounded, "frequencies", SECONDS, before)
     forms = {"direct": before, "plan": made}
     if fits:
-        same = [replace(flow, least=longest[number], most=longest[number]) for number, flow in enumerate(flows)]
+        took = {route.flow: LATER * route.latency for route in before.routes}
+        same = [
+            replace(flow, least=longest[number], most=longest[number], limit=took[flow.name])
+            for number, flow in enumerate(flows)
+        ]
         forms["equal"] = plan(problem.topology, same, "latency", SECONDS, before)
     worth = Worth(problem, "frequencies")
     value = sum(map(worth.value, straight))
@@ -192,9 +202,9 @@ def _straight(problem: Problem) -> list[Column]:
 def described(problem: Problem, columns: list[Column]) -> Plan:
     """Return columns as a plan, with the phases that keep bursts apart."""
     phase = phases(problem, columns, {})
-    latency = latencies(problem, columns, phase)
+    timing = timings(problem, columns, phase)
     routes = [
-        Route(problem.flows[c.flow].name, problem.tree(c), INTERVALS[c.at], phase[c.flow], latency[c.flow])
+        Route(problem.flows[c.flow].name, problem.tree(c), INTERVALS[c.at], phase[c.flow], *timing[c.flow])
         for c in columns
     ]
     return Plan(1, 0, "frequencies", 0.0, 0.0, tuple(routes), ())

@@ -6,7 +6,7 @@ from tests.widearea.worlds import flow, problem_of
 
 from transom.widearea.objectives import Worth
 from transom.widearea.problem import Column
-from transom.widearea.timing import latencies
+from transom.widearea.timing import timings
 from transom.widearea.topology import Topology
 
 
@@ -39,4 +39,4 @@ def test_simulated_latencies_are_as_predicted_where_nothing_varies():
     columns, phase = [Column(0, (1, 2), 4)], {0: 3}
     rates = np.broadcast_to(problem.speed.ravel(), (200, 9))
     took = simulate(problem, [Phase(0, columns, phase)], rates, 0).latency[0]
-    assert abs(np.median(took) - latencies(problem, columns, phase)[0]) < 0.1
+    assert abs(np.median(took) - timings(problem, columns, phase)[0].latency) < 0.1

@@ -29,13 +29,26 @@ def test_a_relay_merges_what_it_waits_for() -> None:
     assert forward.parcel.body == b"a1,b1,c1"
 
 
-@pytest.mark.parametrize(("slack", "wait"), [(10 * S, S), (S // 4, S // 4), (0, 0)])
-def test_a_relay_waits_half_an_interval_while_slack_lasts(slack: int, wait: int) -> None:
-    relay = Relay(joined)
-    assert relay.received(parcel(part("a", 0, 1)), "a", replace(ALL, slack=slack), 5) == []
+@pytest.mark.parametrize("gather", [0, 7 * S])
+@pytest.mark.parametrize(("slack", "wait"), [(10 * S, S), (S // 4, S // 4), (0, 0), (-S, 0)])
+def test_a_relay_waits_as_planned_and_half_an_interval_while_slack_lasts(slack: int, wait: int, gather: int) -> None:
+    """What links bring one after another may take longer than an interval, and has room on the next one merged only."""
+    relay, wait = Relay(joined), wait + gather
+    expected = replace(ALL, slack=slack, gather=gather)
+    assert relay.received(parcel(part("a", 0, 1)), "a", expected, 5) == []
     assert relay.wakes == 5 + wait
     assert relay.expired(4 + wait) == []
     assert relay.expired(5 + wait) == [Forward(parcel(part("a", 0, 1)))]
+
+
+def test_for_a_parcel_that_comes_too_late_nobody_is_waited_again() -> None:
+    relay = Relay(joined)
+    relay.received(parcel(part("a", 0, 1)), "a", ALL, 0)
+    assert relay.expired(ALL.wait) == [Forward(parcel(part("a", 0, 1)))]
+    assert relay.received(parcel(part("b", 0, 1)), "b", ALL, 2 * S) == [Forward(parcel(part("b", 0, 1)))]
+    later = replace(parcel(part("b", 1, 2)), tick=parcel(part("b", 1, 2)).tick + 1)
+    assert relay.received(later, "b", ALL, 2 * S) == []
+    assert relay.wakes == 2 * S + ALL.wait
 
 
 def test_a_relay_passes_on_at_once_what_it_is_not_to_merge() -> None:

@@ -26,6 +26,9 @@ def test_a_site_follows_the_newest_plan_that_holds() -> None:
     assert routes.expected("f", 101) == Expected(frozenset("abc"), 4 * S, 4 * S)
     assert [tick for tick in range(100, 110) if routes.departs("f", tick)] == [101, 105, 109]
     assert Routes("d", S, routes.flows).parent("f", 3) == "d"
+    longer = Routes("c", S, {"f": replace(routes.flows["f"], limit=3 * S)})
+    assert longer.adopt(replace(plan, routes=(replace(plan.routes[0], latency=3.0, gather=1.5),)))
+    assert longer.expected("f", 101) == Expected(frozenset("abc"), 4 * S, S // 2, 3 * S // 2)
     assert routes.adopt(Plan(4, 200, "latency", 1.0, 1.0, (), (), (LeftOut("f", ("c", "d"), 1.0),)))
     assert routes.parent("f", 240) == "d"
     assert [tick for tick in range(240, 301) if routes.departs("f", tick)] == [240, 300]
@@ -48,7 +51,7 @@ def test_a_flow_leaves_at_least_as_often_as_the_topology_says() -> None:
     [
         *({"interval": value} for value in (0, -1, 7, 120, 1.5, inf, "2")),
         *({"phase": value} for value in (4, -1, 0.5, inf)),
-        *({"latency": value} for value in (-1, nan, inf, 1e12)),
+        *({name: value} for name in ("latency", "gather") for value in (-1, nan, inf, 1e12)),
         {"flow": 5},
         {"parents": [["a", 7]]},
         {"parents": [["a", "a"]]},
@@ -59,6 +62,8 @@ def test_a_plan_that_cannot_be_followed_is_none(change) -> None:
     good = Plan(3, 100, "latency", 1.0, 1.0, (Route("f", Tree("d", (("a", "d"),)), 4, 3, 2.5),), ())
     assert Plan.from_json(good.to_json()) == good
     (route,) = good.to_json()["routes"]
+    before = {name: value for name, value in route.items() if name != "gather"}
+    assert Plan.from_json({**good.to_json(), "routes": [before]}) == good
     with pytest.raises(DefinitionError):
         Plan.from_json({**good.to_json(), "routes": [{**route, **change}]})
     for name, value in (("version", inf), ("version", -1), ("first_tick", 1 << 60), ("routes", 5)):

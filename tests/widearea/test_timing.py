@@ -2,7 +2,7 @@ import pytest
 from tests.widearea.worlds import flow, problem_of
 
 from transom.widearea.problem import Column
-from transom.widearea.timing import latencies, phases
+from transom.widearea.timing import phases, timings
 from transom.widearea.topology import Topology
 
 
@@ -13,16 +13,17 @@ def test_bursts_on_a_link_keep_apart_and_latency_counts_waiting():
     columns = [Column(n, (1,), 3) for n in range(4)]
     apart = phases(problem, columns, {})
     assert sorted(apart.values()) == [0, 1, 2, 3]
-    assert list(latencies(problem, columns, apart).values()) == pytest.approx([4.6] * 4)
-    together = latencies(problem, columns, dict.fromkeys(range(4), 0))
-    assert sorted(together.values()) == pytest.approx([4.6, 5.1, 5.6, 6.1])
+    assert list(timings(problem, columns, apart).values()) == [(pytest.approx(4.6), 0.0)] * 4
+    together = timings(problem, columns, dict.fromkeys(range(4), 0))
+    assert sorted(each.latency for each in together.values()) == pytest.approx([4.6, 5.1, 5.6, 6.1])
 
 
 def test_a_relay_waits_for_all_that_it_merges():
     topology = Topology(("A", "B", "C"), {("A", "B"): 1_000.0, ("B", "C"): 500.0, ("A", "C"): 1.0})
     problem = problem_of(topology, (flow("f", {"A": 0.0, "B": 0.0}, "C", fixed=500.0, tick=1.0, merging=0.25),))
     column = Column(0, (1, 2), 4)
-    assert latencies(problem, [column], {0: 0}) == pytest.approx({0: 5 + 0.5 + 0.25 + 1.0 + 0.25})
+    (timing,) = timings(problem, [column], {0: 0}).values()
+    assert timing == pytest.approx((5 + 0.5 + 0.25 + 1.0 + 0.25, 0.5 + 0.25))
 
 
 def test_a_link_that_is_first_hop_of_one_and_last_of_another_is_served_in_order():
@@ -30,4 +31,4 @@ def test_a_link_that_is_first_hop_of_one_and_last_of_another_is_served_in_order(
     flows = (flow("x", {"A": 0.0}, "C", fixed=500.0, tick=1.0), flow("y", {"A": 0.0}, "B", fixed=250.0, tick=1.0))
     problem = problem_of(topology, flows)
     columns = [Column(0, (1,), 4), Column(1, (1,), 4)]
-    assert latencies(problem, columns, {0: 0, 1: 1}) == pytest.approx({0: 6.0, 1: 5.25})
+    assert [each.latency for each in timings(problem, columns, {0: 0, 1: 1}).values()] == pytest.approx([6.0, 5.25])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from transom.model.time import MICROS_PER_SECOND, Micros
-from transom.sites.measuring import FlowSizes
+from transom.sites.measuring import SMOOTH, FlowSizes
 from transom.widearea.carriers import Carrier
 from transom.widearea.coordinator import FlowReport, Report, Wanted
 from transom.widearea.parcels import FlowName
@@ -49,6 +49,8 @@ class Planning:
         self._carrier, self._asking, self._bounds, self._wall = carrier, asking, bounds, wall
         self._routes: Routes = carrier.routes
         self._sizes: dict[FlowName, FlowSizes] = {}
+        self._jobs: dict[FlowName, float] = {}
+        """Seconds from a tick, by the clock, until what was gathered in it can leave; smoothed."""
         self._told: Micros | None = None
         self._sketched: Micros | None = None
 
@@ -68,6 +70,12 @@ class Planning:
     def fixed(self, flow: FlowName, tick: int, table: pa.Table) -> None:
         """Take note of the partials of a parcel."""
         self._sizes.setdefault(flow, FlowSizes()).fixed(tick, table)
+
+    def departs(self, flow: FlowName, tick: int) -> None:
+        """Take note that all of a tick is committed, so that it can leave now."""
+        took = max(0.0, (self._wall() - tick * self._routes.tick) / MICROS_PER_SECOND)
+        known = self._jobs.get(flow, took)
+        self._jobs[flow] = known + SMOOTH * (took - known)
 
     def look(self, now: Micros, flows: Iterable[FlowName]) -> list[str]:
         """Follow the plans that came, and tell what is known when it is time.
@@ -102,7 +110,8 @@ class Planning:
                 continue
             limit = (ends.limit or UNSTATED) / MICROS_PER_SECOND
             wanted = Wanted(ends.sources, ends.destination, limit, 1.0, self._bounds.least, self._bounds.most)
-            found[name] = FlowReport(wanted, dict(sizes.sent), sizes.sketches() if with_sketches else {})
+            sketches = sizes.sketches() if with_sketches else {}
+            found[name] = FlowReport(wanted, dict(sizes.sent), sketches, self._jobs.get(name, 0.0))
         if found and with_sketches:
             self._sketched = now
         neighbours = self._carrier.open

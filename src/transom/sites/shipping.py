@@ -224,10 +224,8 @@ class Shipping(Beside):
         waiting = {name: after for name, each in self.shipments.items() if (after := self._waits_for(each)) is not None}
         for name, waited in self._alone.look(now, waiting).items():
             there, here = self.flows[name].destination, self.here.site
-            what = (
-                f"{there} has not been heard for {format_duration(waited)}, and may have ended without {here}: it lacks"
-            )
-            self._loop.ending.fail(SiteError(f"{what} what is new of {name!r}.", f"Run {there} and {here} again."))
+            what = f"{there} has not been heard for {format_duration(waited)}, and may have ended without {here}"
+            self._loop.ending.fail(SiteError(f"{what}: it lacks what is new of {name!r}.", "Run both again."))
 
     def _waits_for(self, each: Shipment) -> Micros | None:
         """Return how long a site may be silent, if a flow only waits for a destination that is not connected."""
@@ -262,7 +260,9 @@ class Shipping(Beside):
             self._beats[flow], self._awaited[flow] = beat, (self._awaited[flow][0], 0)
             sender.progressed()
         if flow in self._awaited and shipment.gathered.committed >= self._awaited[flow][1]:
-            sender.departs(self._awaited.pop(flow)[0])
+            sender.departs(due := self._awaited.pop(flow)[0])
+            if self.planning is not None:
+                self.planning.departs(flow, due)
 
     def _beat(self, stream: RunningStream) -> int | None:
         """Return a number that changes whenever a destination has to hear of this site, even if there are no news."""

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from transom.errors import SiteError
 from transom.model.time import MICROS_PER_SECOND, Micros
+from transom.widearea.returning import Returning
 
 LEAST_FRAME, MOST_FRAME = 2 << 10, 64 << 10
 """Bytes of a frame."""
@@ -117,9 +118,7 @@ class LinkOut:
         self._next = 1
         self._rates: deque[float] = deque(maxlen=RATES)
         self._on_way: deque[_OnWay] = deque()
-        self._ahead: deque[Micros] = deque(maxlen=RATES)
-        """Of the last receipts: when they were said by the other end's clock, less when they came by ours. The largest
-        is nearest to how far that clock is ahead."""
+        self._returning = Returning()
         self._full = False
         """Whether more waited than could be given."""
         self._came: Micros = 0
@@ -178,8 +177,12 @@ class LinkOut:
 
     @property
     def window(self) -> int:
-        """Bytes that may be under way: 0.25 s of the link, two frames at least, and `MOST_WINDOW` at most."""
-        return max(2 * self.frame, int(min(MOST_WINDOW, self.pace * WINDOW / MICROS_PER_SECOND)))
+        """Bytes that may be under way: 0.25 s of the link, two frames at least, and `MOST_WINDOW` at most.
+
+        Beside them are those whose receipts are on a way back that is full: they have left the link already.
+        """
+        time = WINDOW + self._returning.back
+        return max(2 * self.frame, int(min(MOST_WINDOW, self.pace * time / MICROS_PER_SECOND)))
 
     def queue(self, data: bytes, due: Micros) -> int:
         """Take a parcel that is to be sent; return its number on the link.
@@ -276,8 +279,8 @@ class LinkOut:
             return
         while ((frame := self._on_way.popleft()).number, frame.upto) != (receipt.number, receipt.received):
             self._came = NEVER  # there was no receipt of that one: it could not be read
-        self._ahead.append(receipt.said - now)
-        if frame.behind and frame.given + max(self._ahead) <= self._came < NEVER:
+        self._returning.came(receipt.said, now)
+        if frame.behind and frame.given + self._returning.ahead <= self._came < NEVER:
             took, total = self._sample
             took += min(LONGEST_FRAME, max(0, receipt.at - self._came))
             self._sample = (took, total + frame.size)
@@ -302,7 +305,7 @@ class LinkOut:
                 del self._queue[each.number]
         self._full, self.heard = False, now
         self._on_way.clear()
-        self._ahead.clear()
+        self._returning = Returning()
         return done
 
 

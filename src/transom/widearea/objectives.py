@@ -83,6 +83,12 @@ class Worth:
         within = delay <= self._room(shape)[column.at]
         return late + (spec.weight if within else 0.0)
 
+    def value_of(self, flow: int, latency: float) -> float:
+        """Return what a latency of a flow is worth to `latency`, seconds, with all waiting."""
+        spec = self.problem.flows[flow]
+        late = BESIDE * (1 - min(latency / spec.limit, RELATIVE_MOST) / RELATIVE_MOST)
+        return spec.weight * (late + (latency <= spec.limit))
+
     def delay(self, column: Column) -> float:
         """Return the seconds of the slowest way, without waiting behind others."""
         shape, at = self.problem.shapes[column.flow], column.at

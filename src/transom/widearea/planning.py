@@ -22,7 +22,8 @@ from transom.widearea.moves import Placement
 from transom.widearea.objectives import Objective, Worth
 from transom.widearea.plans import LeftOut, LinkUse, Plan, Route
 from transom.widearea.problem import TOLERANCE, Column, Problem
-from transom.widearea.timing import latencies, phases
+from transom.widearea.refining import refined
+from transom.widearea.timing import phases, timings
 from transom.widearea.topology import INTERVALS, Topology
 
 GAIN = 0.1
@@ -68,6 +69,9 @@ def plan(
     answer = _solved(worth, seconds, _Before(old, _price(worth.problem, last), last.gap if last is not None else 0.0))
     if last is not None and last.objective == objective and _stays(worth, answer.columns, old):
         return replace(_described(worth, answer._replace(columns=old), last), version=last.version)
+    if objective == "latency":
+        kept = _kept(worth.problem, answer.columns, last)
+        answer = answer._replace(columns=refined(worth, answer.columns, old, kept))
     return _described(worth, answer, last)
 
 
@@ -185,17 +189,12 @@ def _stays(worth: Worth, new: list[Column], old: list[Column]) -> bool:
 def _described(worth: Worth, answer: Answer, last: Plan | None) -> Plan:
     """Return columns as a plan, with phases and predictions; all loads computed again from the columns."""
     problem, names = worth.problem, worth.problem.topology.sites
-    before = {route.flow: route for route in last.routes} if last is not None else {}
-    routes, kept = [], {}
-    for column in answer.columns:
-        route = before.get(problem.flows[column.flow].name)
-        if route is not None and route.interval == INTERVALS[column.at]:
-            kept[column.flow] = route.phase
-    phase = phases(problem, answer.columns, kept)
-    latency = latencies(problem, answer.columns, phase)
+    routes = []
+    phase = phases(problem, answer.columns, _kept(problem, answer.columns, last))
+    timing = timings(problem, answer.columns, phase)
     for column in answer.columns:
         name, number = problem.flows[column.flow].name, column.flow
-        routes.append(Route(name, problem.tree(column), INTERVALS[column.at], phase[number], latency[number]))
+        routes.append(Route(name, problem.tree(column), INTERVALS[column.at], phase[number], *timing[number]))
     use, price = problem.use(answer.columns), answer.price.reshape(problem.sites, -1)
     links = [
         LinkUse((names[a], names[b]), float(use[a, b]), float(problem.capacity[a, b]), float(price[a, b]))
@@ -209,6 +208,17 @@ def _described(worth: Worth, answer: Answer, last: Plan | None) -> Plan:
     version = last.version + 1 if last is not None else 1
     first = last.first_tick if last is not None else 0
     return Plan(version, first, worth.objective, value, max(bound, value), tuple(routes), tuple(links), left)
+
+
+def _kept(problem: Problem, columns: Sequence[Column], last: Plan | None) -> dict[int, int]:
+    """Return the phases that stay, by flow: those of flows that leave as often as before."""
+    before = {route.flow: route for route in last.routes} if last is not None else {}
+    found = {}
+    for column in columns:
+        route = before.get(problem.flows[column.flow].name)
+        if route is not None and route.interval == INTERVALS[column.at]:
+            found[column.flow] = route.phase
+    return found
 
 
 def _shortfall(worth: Worth, columns: list[Column], flow: int) -> LeftOut:

@@ -23,6 +23,8 @@ class Route:
     phase: int
     latency: float
     """Seconds, predicted at the flow's quantile: from the oldest row of an interval until it is merged."""
+    gather: float = 0.0
+    """Seconds from a departure until all that a relay merges has come there, predicted, at most."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ class Plan:
                     "interval": route.interval,
                     "phase": route.phase,
                     "latency": route.latency,
+                    "gather": route.gather,
                 }
                 for route in self.routes
             ],
@@ -114,6 +117,7 @@ class Plan:
                         count(each["interval"]),
                         count(each["phase"]),
                         real(each["latency"]),
+                        real(each.get("gather", 0.0)),  # which plans of before do not tell
                     )
                 )
                 for each in value["routes"]
@@ -136,6 +140,7 @@ class Plan:
 
 def _checked(route: Route) -> Route:
     """Return a route that can be followed: a flow that never left would hold back its windows for ever."""
-    if route.interval not in INTERVALS or route.phase >= route.interval or not 0 <= route.latency < 1e9:
+    takes = all(0 <= seconds < 1e9 for seconds in (route.latency, route.gather))
+    if route.interval not in INTERVALS or route.phase >= route.interval or not takes:
         raise ValueError(f"{route.flow} leaves every {route.interval} ticks at {route.phase}, for {route.latency} s")
     return route

@@ -173,6 +173,10 @@ class Problem:
             rate <= room[link] + TOLERANCE * limit[link] for link, rate in zip(load.links, load.rates, strict=True)
         )
 
+    def fits_all(self, columns: Sequence[Column]) -> bool:
+        """Tell whether no link carries more than it can."""
+        return bool((self.use(columns) <= self.capacity * (1 + TOLERANCE)).all())
+
     def column(self, flow: int, tree: Tree, ticks: int) -> Column:
         """Return the column of a tree and an interval."""
         parents = dict(tree.parents)

@@ -29,12 +29,14 @@ class Expected:
     interval: Micros
     """Between two departures."""
     slack: Micros
-    """For how long the first parcel may wait, so that the flow keeps to its limit."""
+    """For how much longer than planned the first parcel may wait, so that the flow keeps to its limit."""
+    gather: Micros = 0
+    """From a departure until the last parcel has come here, as planned: links carry it merged, or not at all."""
 
     @property
     def wait(self) -> Micros:
-        """For how long the first parcel waits for the others: half an interval at most."""
-        return max(0, min(self.interval // 2, self.slack))
+        """For how long the first parcel waits for the others: as planned, and half an interval more at most."""
+        return self.gather + max(0, min(self.interval // 2, self.slack))
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Forward:
 
 
 Action: TypeAlias = "Forward | Tell"
+MOST_LEFT = 1_000
+"""Flows and ticks of which it is remembered who did not come in time."""
 
 
 @dataclass
@@ -52,6 +56,7 @@ class _Group:
     """Parcels of one flow and tick that wait for others."""
 
     until: Micros
+    expected: frozenset[Site]
     parcels: dict[Site, Parcel] = field(default_factory=dict)
 
 
@@ -74,6 +79,8 @@ class Relay:
     def __init__(self, merge: Merge, most_bytes: int = 256 << 20) -> None:
         self.merge, self.most_bytes = merge, most_bytes
         self._waiting: dict[tuple[FlowName, int], _Group] = {}
+        self._left: dict[tuple[FlowName, int], set[Site]] = {}
+        """Sites whose parcels of a flow and tick came too late to be waited for: they go on at once."""
         self._passed: dict[tuple[FlowName, Site, int], _Single] = {}
         """By flow, site and last cut, oldest first; progress alone is not kept."""
         self._via: dict[tuple[FlowName, Site], Site] = {}
@@ -106,7 +113,8 @@ class Relay:
         if not self._has_room(parcel):
             return [Forward(parcel)]
         again = (parcel.flow, part.site, part.upto) in self._passed and not part.empty
-        if again or expected is None or part.site not in expected.sites or len(expected.sites) == 1:
+        late = part.site in self._left.get((parcel.flow, parcel.tick), ())
+        if again or late or expected is None or part.site not in expected.sites or len(expected.sites) == 1:
             self._keep(parcel, via)
             return [Forward(parcel)]
         return self._gather(parcel, via, expected, now)
@@ -121,7 +129,7 @@ class Relay:
             done = self._leave(key)  # more of the same site: what was there before it goes first
             group = None
         if group is None:
-            group = self._waiting[key] = _Group(now + expected.wait)
+            group = self._waiting[key] = _Group(now + expected.wait, expected.sites)
         group.parcels[site] = parcel
         self._bytes += parcel.nbytes
         if expected.sites <= group.parcels.keys():
@@ -131,6 +139,10 @@ class Relay:
     def expired(self, now: Micros) -> list[Action]:
         """Pass on what has waited for others as long as it may."""
         due = [key for key, group in self._waiting.items() if group.until <= now]
+        for key in due:
+            self._left[key] = set(self._waiting[key].expected - self._waiting[key].parcels.keys())
+        while len(self._left) > MOST_LEFT:
+            del self._left[next(iter(self._left))]
         return [action for key in due for action in self._leave(key)]
 
     @property
@@ -173,6 +185,8 @@ class Relay:
         """Forget a flow, with where its destination stands."""
         for waiting in [key for key in self._waiting if key[0] == flow]:
             self._bytes -= sum(parcel.nbytes for parcel in self._waiting.pop(waiting).parcels.values())
+        for left in [key for key in self._left if key[0] == flow]:
+            del self._left[left]
         for passed in [key for key in self._passed if key[0] == flow]:
             self._forget(passed)
         for standing in [key for key in self._standings if key[0] == flow]:

@@ -99,8 +99,9 @@ class Routes:
         mine = {self.site} & set(dict(route.tree.parents))
         interval = route.interval * self.tick
         limit = self.flows[flow].limit
-        slack = max(0, limit - round(route.latency * 1e6)) if limit else interval
-        return Expected(frozenset(children | mine), interval, slack)
+        slack = limit - round(route.latency * 1e6) if limit else interval
+        gather = round(route.gather * 1e6)
+        return Expected(frozenset(children | mine), interval, max(self.tick // 2, slack), gather)
 
     def prediction(self, flow: FlowName, tick: int) -> Micros:
         """Return how long it takes from a departure to the ack, by the plan; at least half a tick."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,15 @@ from transom.widearea.topology import INTERVALS, PERIOD
 
 ROUNDS = 3
 """Times that the links are gone over for a prediction."""
+
+
+class Timing(NamedTuple):
+    """What is predicted of a flow, seconds."""
+
+    latency: float
+    """At its quantile, from the oldest row of an interval until all of it is merged."""
+    gather: float
+    """At most, from a departure until all that a relay merges has come there; 0 where none does."""
 
 
 def phases(problem: Problem, columns: Sequence[Column], kept: Mapping[int, int]) -> dict[int, int]:
@@ -49,8 +58,8 @@ def phases(problem: Problem, columns: Sequence[Column], kept: Mapping[int, int])
     return found
 
 
-def latencies(problem: Problem, columns: Sequence[Column], phase: Mapping[int, int]) -> dict[int, float]:
-    """Return the seconds of each flow at its quantile, from the oldest row of an interval until all of it is merged.
+def timings(problem: Problem, columns: Sequence[Column], phase: Mapping[int, int]) -> dict[int, Timing]:
+    """Return what each flow takes, by its number.
 
     What a relay sends is ready when the last of its parts has come, which depends on what it sends itself: so the links
     are gone over a few times. O(parcels of two periods); what is left of the first one counts as waiting in the second.
@@ -80,13 +89,16 @@ def latencies(problem: Problem, columns: Sequence[Column], phase: Mapping[int, i
         ready = begin.copy()
         np.maximum.at(ready, into[relayed], merged[relayed])
     took: Floats = merged - at * tick
+    gathered, whole_of = np.zeros(len(columns)), into[relayed & (at >= PERIOD)]
+    np.maximum.at(gathered, of[whole_of], ready[whole_of] - at[whole_of] * tick)
     found = {}
     ended, departure = np.zeros((len(columns), 2 * PERIOD)), at.astype(np.intp)
     np.maximum.at(ended, (of[~relayed], departure[~relayed]), took[~relayed])
     for number, column in enumerate(columns):
         ordered = np.sort(ended[number, PERIOD:][ended[number, PERIOD:] > 0])
         rank = ceil(flows[number].quantile * len(ordered)) - 1
-        found[column.flow] = INTERVALS[column.at] * tick + float(ordered[max(rank, 0)])
+        latency = INTERVALS[column.at] * tick + float(ordered[max(rank, 0)])
+        found[column.flow] = Timing(latency, float(gathered[number]))
     return found
 
 
