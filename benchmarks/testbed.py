@@ -46,6 +46,11 @@ LINKS = {
 """Of Fig. 1 of the paper on wide areas, a tenth of its rates: Mbit/s of each directed link."""
 
 
+def offset_of(place: int) -> float:
+    """Return how long after a tick a site begins its cuts, seconds, by its place: not all at once."""
+    return 0.1 + 0.15 * place
+
+
 @dataclass
 class Testbed:
     """Sites that run, and the links between them."""
@@ -119,7 +124,7 @@ class Testbed:
 
     def offset(self, site: str) -> float:
         """Return how long after a tick a site begins its cuts, seconds: not all at once."""
-        return 0.1 + 0.15 * self.sites.index(site)
+        return offset_of(self.sites.index(site))
 
     def _write(self) -> None:
         topology = [f'default = "{self.destination}"']

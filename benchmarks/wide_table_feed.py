@@ -130,17 +130,24 @@ class TableFeed(Ticking):
 
     def _tables(self, place: int, number: int) -> list[pa.Table]:
         """Return the rows of a site in a tick, by query, and one that tells that the tick is over."""
-        end, found = number * self.tick, [self._last(number * self.tick)]
+        found = [self._last(number * self.tick)]
         for query, there in self._rates:
             if there == place:
-                columns = self._rows(query, place, number)
-                count = len(columns["key"])
-                at = end - self.tick + np.arange(count) * self.tick // max(count, 1)
-                given = {"q": np.full(count, query, np.int32), "at": at, **columns}
-                found.append(pa.table([given[name] for name in self._schema.names], schema=self._schema))
-                self.raw.setdefault(f"q{query + 1}", Counter())[number] += packed(found[-1])
-                self.rows += count
+                found.append(self._table(query, place, number))
+                self.raw.setdefault(f"q{query + 1}", Counter())[number] += len(packed(found[-1]))
+                self.rows += len(found[-1])
         return found
+
+    def _table(self, query: int, place: int, number: int) -> pa.Table:
+        columns = self._rows(query, place, number)
+        count = len(columns["key"])
+        at = (number - 1) * self.tick + np.arange(count) * self.tick // max(count, 1)
+        given = {"q": np.full(count, query, np.int32), "at": at, **columns}
+        return pa.table([given[name] for name in self._schema.names], schema=self._schema)
+
+    def packed_rows(self, number: int) -> dict[tuple[int, int], bytes]:
+        """Return the rows of a tick by query and place, packed; nobody else sees them."""
+        return {(query, place): packed(self._table(query, place, number)) for query, place in self._rates}
 
     def _last(self, at: int) -> pa.Table:
         values: dict[str, Any] = dict.fromkeys(self._schema.names, 0)
@@ -148,9 +155,9 @@ class TableFeed(Ticking):
         return pa.Table.from_pylist([values], schema=self._schema)
 
 
-def packed(rows: pa.Table) -> int:
-    """Return the bytes of rows without the query's number, as Arrow IPC with zstd."""
+def packed(rows: pa.Table) -> bytes:
+    """Return rows without the query's number as Arrow IPC with zstd."""
     sink, table = pa.BufferOutputStream(), rows.drop_columns(["q"])
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)
-    return int(sink.tell())
+    return bytes(sink.getvalue().to_pybytes())

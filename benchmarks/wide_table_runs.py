@@ -24,8 +24,10 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import Run
 from benchmarks.testbed import PORT, Testbed, apart
+from benchmarks.wide_around import widths
 from benchmarks.wide_plots import draw_table
 from benchmarks.wide_problems import MEGABIT, SITES, Pooled, text_of
+from benchmarks.wide_raw import send_raw
 from benchmarks.wide_results import shown, wrong
 from benchmarks.wide_table import (
     DRAWINGS,
@@ -107,6 +109,8 @@ class Bed:
     blocks: list[Block] = field(default_factory=list)
     came: dict[tuple[str, str], list[tuple[int, float]]] = field(default_factory=dict)
     """By flow and site with rows of it: ticks of parcels, and when they were durable at the destination."""
+    around: float = 1.0
+    """Bytes over links for each byte of packed rows, once some were sent."""
     _seen: set[str] = field(default_factory=set)
 
     def look(self) -> None:
@@ -149,40 +153,55 @@ class Bed:
             self.look()
             time.sleep(0.5)
 
-    def times(self, block: Block, flow: str) -> list[float]:
-        """Return the processing times of a flow's intervals that ended in a block."""
+    def times(self, block: Block, flow: str, since: int | None = None) -> list[float]:
+        """Return the processing times of a flow's intervals that ended in a block; or since a tick before it."""
         route = next((each for each in self.drawing.forms[block.form].routes if each.flow == flow), None)
         interval, phase = (
             (self.drawing.interval(block.form, flow), 0) if route is None else (route.interval, route.phase)
         )
         sources = next(each.sources for each in self.drawing.problem.flows if each.name == flow)
-        ends = [tick for tick in range(block.first, block.last) if tick % interval == phase]
+        ends = [tick for tick in range(block.first if since is None else since, block.last) if tick % interval == phase]
         return [max(self._took(flow, site, tick) for site in sources) for tick in ends]
 
     def _took(self, flow: str, site: str, tick: int) -> float:
         end = tick * TICK + self.testbed.offset(site)
         return min((at for there, at in self.came.get((flow, site), ()) if there >= tick), default=time.time()) - end
 
-    def kept(self, block: Block, flow: str) -> bool:
+    def kept(self, block: Block, flow: str, since: int | None = None) -> bool:
         """Tell whether a flow keeps up: no queue grows.
 
-        The intervals in the second half of a block take no longer, but for one tick, than those in the first, or than
-        an interval lasts.
+        The intervals in the second half take no longer, but for one tick, than those in the first, or than an interval
+        lasts.
+
+        Args:
+            block: Where sites follow the form.
+            flow: The flow.
+            since: A tick before it, from which on they did so, too: long intervals are few in a block.
         """
-        took, lasts = self.times(block, flow), self.drawing.interval(block.form, flow) * TICK
+        took, lasts = self.times(block, flow, since), self.drawing.interval(block.form, flow) * TICK
         half = len(took) // 2
         return bool(took) and float(np.median(took[half:])) <= max(lasts, float(np.median(took[:half] or took))) + TICK
 
     def ratio(self, blocks: Sequence[Block]) -> float:
-        """Return how many bytes all rows of some blocks take for each byte that went over links in them.
+        """Return how many bytes all rows of some blocks, packed, take for each byte that went over links in them.
 
-        Those of the rows are packed (`TableFeed.raw`), without what is around them on a link; those of links are with
-        frames, TLS, receipts and what the system adds. A plan for frequencies uses what is saved to leave more often,
-        so that its own ratio is that of the links; at equal intervals it is that of partials.
+        Those of links are with frames, TLS, receipts and what the system adds; so are those of the rows after
+        `send_raw`. A plan for frequencies uses what is saved to leave more often, so that its own ratio is that of the
+        links; at equal intervals it is that of partials.
         """
         ticks = {tick for block in blocks for tick in range(block.first, block.last)}
         raw = sum(size for sizes in self.feed.raw.values() for tick, size in sizes.items() if tick in ticks)
-        return raw / sum(block.sent for block in blocks)
+        return raw * self.around / sum(block.sent for block in blocks)
+
+    def send_raw(self) -> None:
+        """End the sites, and send all rows of a tick over their links instead."""
+        for site in self.testbed.sites:
+            self.testbed.stop(site)
+        flows, sites = self.drawing.problem.flows, self.testbed.sites
+        rows = self.feed.packed_rows(self.feed.newest // self.feed.tick).items()
+        given = {(flows[q].name, sites[place], flows[q].destination): data for (q, place), data in rows}
+        self.around = send_raw(self.testbed, given)
+        self.run.say(f"all rows as they are take {self.around:.3f} bytes over links for each of theirs, packed")
 
     def finish(self) -> bool:
         """Let no more rows come, and the last windows close; tell whether their results came."""
@@ -219,7 +238,7 @@ def sites(run: Run, workload: Workload, drawing: Drawing) -> Iterator[Bed]:
     names, work = problem.topology.sites, run.fresh(workload.name)
     queries = [flow.name for flow in problem.flows]
     (work / "table.json").write_text(json.dumps({"workload": workload.name, "queries": queries}))
-    links = {link: rate * MEGABITS for link, rate in problem.topology.links.items()}
+    links = {link: rate * MEGABITS for link, rate in widths(problem.topology.links).items()}
     schema = schema_of(workload.name)
     with apart(
         work,
@@ -293,14 +312,15 @@ def table1(run: Run) -> list[Block]:
     drawing = _drawing(run, workload, "table1.frequency_ratio")
     names = [flow.name for flow in drawing.problem.flows]
     with sites(run, workload, drawing) as bed:
-        bed.follow("plan", QUICK_WARM if run.quick else WARM)
+        warm = bed.follow("plan", QUICK_WARM if run.quick else WARM)
         held = bed.follow("plan", QUICK_BLOCK if run.quick else HELD)
         equal: dict[str, list[Block]] = {"direct": [], "equal": []}
         for turn in range(1 if run.quick else TURNS):
             for form in ("direct", "equal")[:: 1 if turn % 2 == 0 else -1]:
                 equal[form].append(bed.follow(form, QUICK_BLOCK if run.quick else BLOCK))
         came = bed.finish()
-    growing = [name for name in names if not bed.kept(held, name)]
+        bed.send_raw()
+    growing = [name for name in names if not bed.kept(held, name, warm.first)]
     run.say(f"plan: queues grow of {', '.join(growing) or 'none'}")
     run.figure("table1.held", float(len(names) - len(growing)))
     took = {
