@@ -11,7 +11,7 @@ from benchmarks.certificates import identity
 from mailing import HELLO, call, connected, opening, send, until
 
 from transom.errors import DefinitionError, SiteError
-from transom.sites import connections
+from transom.sites import connections, flight
 from transom.sites.flight import FlightMail
 from transom.widearea.bodies import from_body
 from transom.widearea.links import Frame
@@ -74,6 +74,33 @@ def test_a_site_that_comes_back_goes_on(places) -> None:
     paris.knows(again)
     until(lambda: not paris.senders["f"].unacked and len(home.got) > 1, again, paris)
     assert [(p.part.after, p.part.upto) for p in home.got] == [(0, 1), (1, 2)]
+
+
+def test_a_site_that_ends_before_it_answers_is_connected_to_anew(places) -> None:
+    """Its threads have taken the connection, and say that they are there for as long as their process is."""
+    home, paris = places("home"), places("paris")
+    paris.knows(home)
+    home.knows(paris)
+    until(lambda: not home.mail._arrived.empty(), paris)
+    given_up = paris.mail._out["home"]
+    home.mail.end()
+    again = places("home", boot="2")
+    again.knows(paris)
+    paris.knows(again)
+    until(lambda: "home" in paris.carrier.open, again, paris)
+    assert paris.mail._out["home"] is not given_up
+    with pytest.raises(SiteError, match="no connections any more"):
+        home.mail.admit("paris", opening("paris"))
+
+
+def test_who_does_not_answer_is_connected_to_anew(places, monkeypatch) -> None:
+    monkeypatch.setattr(flight, "UNANSWERED", 0)
+    home, paris = places("home"), places("paris")
+    paris.knows(home)
+    home.knows(paris)
+    until(lambda: any("has not answered" in each for each in paris.mail.refusals), paris)
+    monkeypatch.undo()
+    until(lambda: "home" in paris.carrier.open, home, paris)
 
 
 def test_what_agrees_flows_and_the_rest_is_refused_with_the_difference(places) -> None:

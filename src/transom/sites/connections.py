@@ -58,7 +58,7 @@ class Connection:
         """Set when something was sent."""
         self._came: queue.Queue[tuple[object, Micros]] = queue.Queue(WAITING)
         """Messages, then an error or None at the end, each with when it came, by this process's clock."""
-        self._heard = _CLOCK.monotonic()
+        self.began = self._heard = _CLOCK.monotonic()
         self.ended = False
         self.served = False
         """Whether Flight's thread has left it."""

@@ -46,6 +46,9 @@ TIMEOUT = 2.0
 MOST_CONNECTIONS = 64
 """Between two sites in one direction, with those that were given up and have not ended: a link that breaks every 15
 seconds leaves so many in the quarter of an hour that the system may take to notice."""
+UNANSWERED: Micros = 60_000_000
+"""After so long a connection is given up whose other end has not said how it stands: its loop may have ended, or hang,
+while its threads go on to say that they are there."""
 _CLOCK = SystemClock()
 """Links take real time, also where an application is given another one."""
 
@@ -116,6 +119,7 @@ class FlightMail:
         self._tries: dict[Site, tuple[Micros, Micros]] = {}
         """By site: when to try next, and how long to wait after that."""
         self._server: _Server | None = None
+        self._ended = False
         self._carrier: Carrier
         self._standings: Standings
         self.wake: Callable[[], None] = lambda: None
@@ -158,6 +162,10 @@ class FlightMail:
         for peer in self._carrier.silent(_CLOCK.monotonic()):
             self._refuse(peer, "it has not answered for a while, and is connected to anew.")
             self._drop(self._out, self._out[peer])
+        for peer, connection in list(self._out.items()):
+            if peer not in self._carrier.open and _CLOCK.monotonic() - connection.began > UNANSWERED:
+                self._refuse(peer, "it has not answered since it was connected to, and is connected to anew.")
+                self._drop(self._out, connection)
         self._connect(now)
         for peer in self._carrier.open:
             if not self._out[peer].crowded:
@@ -177,6 +185,10 @@ class FlightMail:
 
     def end(self) -> None:
         """Close all connections, and take no more."""
+        with self._lock:
+            self._ended = True
+        while not self._arrived.empty():  # nobody would ever answer on these
+            self._arrived.get_nowait()[0].end()
         for connection in [*self._out.values(), *self._in.values()]:
             connection.end()
         self._out.clear()
@@ -290,21 +302,22 @@ class FlightMail:
                     f"{peer!r} is no site that {self.hello.site!r} knows.", "Name it in the topology of both."
                 )
             self.hello.check(theirs)
-            connection = self._counted(peer)
+            connection = self._counted(peer, opening, theirs)
         except SiteError as error:
             self._refuse(identity or "somebody", error)
             raise
-        self._arrived.put((connection, opening, theirs))
         self.wake()
         return connection
 
-    def _counted(self, peer: Site) -> Connection:
-        """Return a new connection of a site.
+    def _counted(self, peer: Site, opening: Opening, theirs: Hello) -> Connection:
+        """Return a new connection of a site, which waits for the loop.
 
         Raises:
-            SiteError: It has too many.
+            SiteError: It has too many, or the loop has ended.
         """
         with self._lock:
+            if self._ended:
+                raise SiteError(f"{self.hello.site!r} takes no connections any more.")
             there = [each for each in self._called.get(peer, ()) if not (each.served and each.taken)]
             if len(there) >= MOST_CONNECTIONS:
                 raise SiteError(
@@ -313,6 +326,7 @@ class FlightMail:
                 )
             connection = Connection(peer, self.wake, answers=True)
             self._called[peer] = [*there, connection]
+            self._arrived.put((connection, opening, theirs))
             return connection
 
     def _call(self, connection: Connection, opening: Opening) -> None:
