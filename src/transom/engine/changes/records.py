@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,8 @@ from transom.windows.query import WindowedQuery
 
 RECORD = "queries"
 """Type of the log's records that tell of a change."""
+MOST_GONE = 1000
+"""So many queries that left are known by name, beside those of the job."""
 
 
 @dataclass(frozen=True)
@@ -118,10 +120,15 @@ class Register:
     known: dict[str, KnownQuery] = field(default_factory=dict)
     """Queries that run, are paused, or failed."""
     gone: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Those that left, with their last `definition`, the number of the last `cut` that they may have results of, and
-    `asked`: whether a command removed them."""
+    """Those that left, with `asked`: whether a command removed them, the number of the last `cut` that they may have
+    results of, and of those that a command removed the last `definition`, by which they stay out at a restart."""
     cuts: dict[str, int] = field(default_factory=dict)
     """Number of the last cut of each stream."""
+    forgotten: int = 0
+    """Number of the last cut that queries may have results of which left so long ago that they are no more in `gone`;
+    0 without any."""
+    job: Set[str] = frozenset()
+    """Queries of the job, which are never forgotten: what a command removed of it stays out."""
 
     @classmethod
     def of(cls, snapshot: Mapping[str, Any]) -> Register:
@@ -141,23 +148,27 @@ class Register:
                     tuple(snapshot.get("sinks", {}).get(name, (ONLY,))),
                 )
         cuts = {name: stream.get("state", {}).get("cut", 0) for name, stream in snapshot.get("streams", {}).items()}
-        return cls(known, dict(snapshot.get("gone", {})), cuts)
+        return cls(known, dict(snapshot.get("gone", {})), cuts, snapshot.get("forgotten", 0))
 
     @classmethod
-    def at_end(cls, snapshot: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) -> Register:
-        """Return the register after all records that follow a snapshot."""
+    def at_end(
+        cls, snapshot: Mapping[str, Any], records: Iterable[Mapping[str, Any]], job: Set[str] = frozenset()
+    ) -> Register:
+        """Return the register after all records that follow a snapshot, given the queries of the job."""
         register = cls.of(snapshot)
+        register.job = job
         for record in records:
             register.take(record)
         return register
 
-    def copy(self) -> Register:
-        """Return another one that starts equal."""
-        return Register(dict(self.known), dict(self.gone), dict(self.cuts))
-
     def last_cut(self, name: str) -> int:
         """Return the number of the last cut that a query may have results of in its earlier lives; 0 without one."""
-        return int(self.gone[name].get("cut", max(self.cuts.values(), default=0))) if name in self.gone else 0
+        if name in self.known:
+            return 0
+        return self._cut_of(self.gone[name]) if name in self.gone else self.forgotten
+
+    def _cut_of(self, gone: Mapping[str, Any]) -> int:
+        return int(gone.get("cut", max(self.cuts.values(), default=0)))
 
     def take(self, record: Mapping[str, Any]) -> None:
         """Take in a record of the log."""
@@ -186,8 +197,17 @@ class Register:
         for name in change.paused:
             self.known[name] = replace(self.known[name], paused=True)
         for name in (*change.removed, *change.left):
-            query = self.known.pop(name)
-            self.gone[name] = {"definition": query.whole, "asked": name in change.removed, "cut": last}
+            query, asked = self.known.pop(name), name in change.removed
+            self.gone[name] = {"asked": asked, "cut": last} | ({"definition": query.whole} if asked else {})
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget the queries that left first: those that left the job, then those that commands removed."""
+        too_many = max(0, len(self.gone) - MOST_GONE)
+        others = [name for name in self.gone if too_many and name not in self.job]
+        others.sort(key=lambda name: bool(self.gone[name]["asked"]))
+        for name in others[:too_many]:
+            self.forgotten = max(self.forgotten, self._cut_of(self.gone.pop(name)))
 
 
 @dataclass(frozen=True)

@@ -69,8 +69,8 @@ def recover(
     """
     snapshot = checkpoint.snapshot
     saved: dict[str, Any] = dict(snapshot.state) if snapshot else {}
-    before, register = Register.of(saved), Register.at_end(saved, checkpoint.records)
     job = definitions(streams, offered=True)
+    before, register = Register.of(saved), Register.at_end(saved, checkpoint.records, job.keys())
     compared = compare(register, job, streams, lost)
     begins = _begins(before, checkpoint.records)
     for stream in streams.values():

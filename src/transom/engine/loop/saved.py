@@ -41,6 +41,7 @@ def snapshot_of(
     state: dict[str, Any] = {
         "definitions": here | {name: query.whole for name, query in lost.items()},
         "gone": register.gone,
+        "forgotten": register.forgotten,
         "lost": {
             name: {"complete_from": query.complete_from, "paused": query.paused, "failure": query.failure}
             for name, query in lost.items()
