@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +63,19 @@ def lookup(table: Any, refresh: int | None = 10) -> LookupTable:
     return found
 
 
+def done(work: Callable[[], Any]) -> Future[Any]:
+    """Do some work here instead of on a thread of its own."""
+    future = Future[Any]()
+    try:
+        future.set_result(work())
+    except Exception as error:
+        future.set_exception(error)
+    return future
+
+
 @pytest.fixture
 def versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableVersions:
-    monkeypatch.setattr(tableversions, "in_background", lambda work: work())
+    monkeypatch.setattr(tableversions, "aside", lambda work, name: done(work))
     return TableVersions(Session(), lambda: tmp_path)  # type: ignore[arg-type]
 
 
@@ -88,7 +100,7 @@ def test_a_cut_sees_what_it_names_until_its_commit(versions: TableVersions, tmp_
     assert versions.frames([table], named, 0) == {table: [("a", 1)]}
     assert versions.frames([table], named, 0) == {table: [("a", 1)]}, "another try"
     assert len(list(tmp_path.iterdir())) == 2
-    versions.committed()
+    versions.committed([table])
     assert [file.name for file in tmp_path.iterdir()] == [newer["table1"].file]
     assert versions.frames([table], newer, 10) == {table: [("a", 2)]}
 
@@ -109,9 +121,41 @@ def test_a_cut_that_is_done_again_after_a_restart(versions: TableVersions, tmp_p
     """The copy that it names is that of the same table only, not of one which had its name in the job as it was."""
     named = versions.newest([lookup(Changing("names", [("a", 1)]))], 0)
     again = TableVersions(versions._session, lambda: tmp_path)
-    again.settle([lookup(Changing("names", []))], named, lambda: None)
+    (tmp_path / "left.tables").touch()
+    again.settle([file.name for file in tmp_path.iterdir()], named, lambda: None)
+    assert [file.name for file in tmp_path.iterdir()] == [named["table1"].file]
     same, other = lookup(Changing("names", [("a", 2)])), lookup(Changing("others", [("a", 3)]))
     assert again.frames([same], named, 0) == {same: [("a", 1)]}
     assert again.frames([other], named, 0) == {other: [("a", 3)]}
     other.table.rows = [("a", 4)]  # type: ignore[attr-defined]
     assert again.frames([other], named, 0) == {other: [("a", 3)]}, "all jobs of the cut see the same"
+
+
+def test_a_table_that_no_query_needs_is_forgotten(
+    versions: TableVersions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows, its copy, and what is still being read of it, which must not pass for newer if it is needed again."""
+    later: list[Callable[[], None]] = []
+
+    def afterwards(work: Callable[[], Any], name: str) -> Future[Any]:
+        future = Future[Any]()
+        later.append(lambda: future.set_result(work()))
+        return future
+
+    monkeypatch.setattr(tableversions, "aside", afterwards)
+    changing, other = Changing("names", [("a", 1)]), lookup(Changing("others", [("b", 1)]))
+    table = lookup(changing)
+    other.name = "table2"
+    versions.frames([table], versions.newest([table, other], 0), 0)
+    changing.rows = [("a", 2)]
+    kept = versions.newest([table, other], 10)
+    versions.committed([other])
+    assert [file.name for file in tmp_path.iterdir()] == [kept["table2"].file]
+    assert not versions._frames
+    changing.rows = [("a", 3)]
+    named = versions.newest([table], 20)
+    for work in later:
+        work()
+    assert versions.newest([table], 21) == named
+    versions.committed([])
+    assert list(tmp_path.iterdir()) == []

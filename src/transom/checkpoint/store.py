@@ -17,7 +17,7 @@ names; after it, all that is older is removed. So each moment leaves the old sta
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -46,7 +46,7 @@ from transom.checkpoint.segments import LogWriter
 from transom.checkpoint.tables import TableFiles
 from transom.errors import CheckpointError, CheckpointFencedError
 from transom.model.time import Clock
-from transom.storage.durable import make_directory
+from transom.storage.durable import make_directory, names_in
 from transom.storage.places import Place
 
 OBJECT_COST = 64 << 10
@@ -259,10 +259,20 @@ class Checkpoint:
         """
         if not parts or not all(parts) or parts[0] in RESERVED:
             raise ValueError(f"{'/'.join(parts)!r} is not a directory for others in a checkpoint")
-        path = self.path.joinpath(*(quoted(part, also="." if not part.startswith(".") else "") for part in parts))
+        path = self._place(parts)
         with translated(path, "create"):
             make_directory(path)
         return path
+
+    def names_in(self, *parts: str) -> list[str]:
+        """Return the names in a directory for others, in no order; none if there is no such directory."""
+        try:
+            return names_in(self._place(parts))
+        except FileNotFoundError:
+            return []
+
+    def _place(self, parts: Sequence[str]) -> Place:
+        return self.path.joinpath(*(quoted(part, also="." if not part.startswith(".") else "") for part in parts))
 
     def check_writer(self) -> None:
         """Return when no newer application has opened the checkpoint.

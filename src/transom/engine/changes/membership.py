@@ -125,6 +125,7 @@ def enact(stream: RunningStream, proposal: Proposal) -> None:
         stream.compiler.withdraw(name)
     stream.compiled = proposal.compiled
     state.arrange(proposal.compiled.stores, proposal.sources)
+    stream.tables.committed(stream.compiler.lookup_tables(state.queries))
 
 
 def repeat(stream: RunningStream, change: SetChange) -> None:

@@ -19,6 +19,7 @@ from transom.engine.loop.recovery import recover
 from transom.engine.loop.snapshots import Snapshots
 from transom.engine.loop.tuning import Tuner
 from transom.engine.streams.stream import RunningStream
+from transom.engine.streams.tableversions import COPIES
 from transom.model.time import Clock
 from transom.sinks.outlets import Outlets
 
@@ -73,7 +74,7 @@ class Beginning:
         for name, stream in self.streams.items():
             cut = recovered.unfinished.get(name)
             needed = {} if cut is None else cut.tables
-            stream.tables.settle(stream.compiled.plan.lookup_tables, needed, self.journal.check)
+            stream.tables.settle(self.checkpoint.names_in(COPIES, name), needed, self.journal.check)
         for name, cut in recovered.unfinished.items():
             self.cuts.submit(self.streams[name], cut)
         retiered = self.tiers.begin()

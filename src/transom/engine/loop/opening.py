@@ -20,6 +20,7 @@ from transom.engine.spark.deadletters import Letters
 from transom.engine.spark.session import is_ansi
 from transom.engine.streams.definition import StreamDefinition
 from transom.engine.streams.stream import RunningStream
+from transom.engine.streams.tableversions import COPIES
 from transom.errors import CheckpointError, SourceError
 from transom.model.sessions import is_connect
 from transom.model.time import Clock
@@ -81,7 +82,7 @@ def open_streams(
             definition = without(definition, missing)
         letters = Letters(checkpoint.directory("dead-letters", definition.name), checkpoint.check_writer)
         files = checkpoint.directory("files", definition.name)
-        tables = partial(checkpoint.directory, "lookups", definition.name)
+        tables = partial(checkpoint.directory, COPIES, definition.name)
         executors: GroupExecutors = Here(files)
         if not is_connect(session):
             groups, worker, driver = settings.key_groups, settings.worker_bytes, settings.driver_bytes

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from transom.engine.spark.carrying import Carried
 from transom.engine.spark.compile import Compiled, compile_queries
+from transom.engine.spark.lookups import LookupTable, lookup_tables
 from transom.engine.spark.plan import Rows
+from transom.engine.state.queries import QueryState
 from transom.engine.streams.definition import StreamDefinition
 from transom.windows.components import DEFAULT, Arrangement
 from transom.windows.query import WindowedQuery
@@ -109,6 +111,12 @@ class QueryCompiler:
         self.definition = replace(self.definition, queries=kept)
         self.definitions.pop(name, None)
         self._apart = None
+
+    def lookup_tables(self, states: Mapping[str, QueryState]) -> Sequence[LookupTable]:
+        """Return the tables that rows are looked up in for queries in given states, unless these failed."""
+        rows, queries = self.definition.rows, self.definition.queries
+        branches = {each.branch for each in queries if each.name in states and states[each.name].failure is None}
+        return lookup_tables(rows.branches[branch] for branch in sorted(branches))
 
     @property
     def retimed(self) -> Set[str]:

@@ -367,7 +367,7 @@ class RunningStream:
             self.state.shares.add(cut.shed.stretches, cell_of(self.state.running()))
             self.lacks_rows_of(cut)
         partials = [PartialTable.of(table) for table in tables]
-        self.tables.committed()
+        self.tables.committed(self.compiler.lookup_tables(self.state.queries))
         if not self.leaves:
             failed = self.state.commit([*partials, *outcome.files], cut.end, watermark, outcome.early)
             return {name: str(error) for name, error in failed.items()}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,12 +15,12 @@ import pyarrow as pa
 
 from transom.checkpoint.container import read_container, write_container
 from transom.checkpoint.files import Written
+from transom.engine.placed.aside import aside
 from transom.engine.spark.lookups import LookupTable, refreshed
 from transom.errors import CheckpointCorruptError, CheckpointError, SourceError, TransomError
 from transom.failures import classify, require_blame
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Micros
-from transom.storage.durable import names_in
 from transom.storage.places import Place
 
 if TYPE_CHECKING:
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+COPIES = "lookups"
+"""Directory of the checkpoint with the copies, by stream."""
 MOST_BYTES = 1 << 30
 """Size of the largest table: each task of each cut has all of it at hand."""
 _ROWS = "rows"
@@ -57,11 +58,6 @@ class _Held:
     """When it was read last, or that was tried; wall time."""
 
 
-def in_background(work: Callable[[], None]) -> None:
-    """Do some work on a thread of its own, which does not keep the interpreter from ending."""
-    threading.Thread(target=work, name="transom-lookup", daemon=True).start()
-
-
 class TableVersions:
     """The tables of a stream: each is read and copied into the checkpoint before the first cut that sees it.
 
@@ -78,6 +74,8 @@ class TableVersions:
         self._make_directory = make_directory
         self._newest: dict[LookupTable, _Held] = {}
         self._reading: dict[LookupTable, Future[_Held]] = {}
+        self._left: list[Future[_Held]] = []
+        """Those that are still read of tables which nobody needs any more."""
         self._frames: dict[LookupTable, tuple[Version | None, DataFrame]] = {}
         """The rows that the last cut saw, with the version that it named."""
         self._copies: set[Version] = set()
@@ -136,23 +134,35 @@ class TableVersions:
         """
         return {table.name: self._rows(table, versions.get(table.name), now) for table in tables}
 
-    def committed(self) -> None:
-        """Forget what no cut needs any more, after the commit of the last one that was logged."""
+    def committed(self, tables: Collection[LookupTable]) -> None:
+        """Forget what no cut needs any more, while each that was logged is committed.
+
+        Args:
+            tables: Those that the stream's queries need from now on, paused ones, too.
+        """
+        for table in {*self._newest, *self._frames}.difference(tables):
+            self._newest.pop(table, None)
+            self._frames.pop(table, None)
+            if table in self._reading:
+                self._left.append(self._reading.pop(table))
+        read = [left for left in self._left if left.done()]
+        self._left = [left for left in self._left if left not in read]
+        self._copies.update(left.result().version for left in read if left.exception() is None)
         needed = {held.version for held in self._newest.values()}
-        for version in self._copies - needed if needed else ():
+        for version in self._copies - needed:
             self._copies.remove(version)
             with suppress(OSError):  # the next run removes it
                 (self._directory / version.file).unlink()
 
-    def settle(self, tables: Sequence[LookupTable], needed: Mapping[str, Version], check: Callable[[], None]) -> None:
+    def settle(self, found: Collection[str], needed: Mapping[str, Version], check: Callable[[], None]) -> None:
         """Remove the copies that earlier runs left.
 
         Args:
-            tables: The tables of the stream.
+            found: The files that are there.
             needed: The versions of the cut that is to be done again.
             check: Returns while no other application has taken over the checkpoint.
         """
-        left = set(names_in(self._directory)) - {version.file for version in needed.values()} if tables else set()
+        left = set(found) - {version.file for version in needed.values()}
         if left:
             check()
         for name in left:
@@ -178,15 +188,7 @@ class TableVersions:
 
     def _read_anew(self, table: LookupTable, now: Micros) -> None:
         held = self._newest[table] = replace(self._newest[table], at=now)
-        future = self._reading[table] = Future[_Held]()
-
-        def work() -> None:
-            try:
-                future.set_result(self._read(table, held, now))
-            except BaseException as error:
-                future.set_exception(error)
-
-        in_background(work)
+        self._reading[table] = aside(lambda: self._read(table, held, now), "transom-lookup")
 
     def _take(self, table: LookupTable) -> None:
         """Take what was read anew; what cannot be read now stays what it was, until it is due again."""
