@@ -6,6 +6,8 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
+from pyspark.sql.types import StructField, StructType, TimestampType
+
 import transom as tm
 from transom.api.queries import Queries
 from transom.engine.changes.requests import Change, ChangeRequest
@@ -28,3 +30,22 @@ def test_a_run_does_not_end_between_a_query_and_its_request() -> None:
     change = queries.add(stream, [tm.sinks.memory()], "q", lambda name: made)
     assert (change.query, stream._queries) == ("q", [made])
     assert free == [False]
+
+
+def test_transformations_of_queries_that_came_and_went_do_not_pile_up(tmp_path: Any) -> None:
+    spark: Any = SimpleNamespace(createDataFrame=None)
+    app = tm.App(spark, tmp_path)
+    rows = app.stream(tm.sources.memory(StructType([StructField("at", TimestampType())])), event_time="at")
+    lasting = rows.map(lambda df: df.where("at > '2020-01-01'"))
+    lasting.window("1 minute").agg(n=tm.count()).to(tm.sinks.memory(), "lasting")
+    for number in range(10):
+        rows.map(lambda df, number=number: df.limit(number)).window("1 minute").agg(n=tm.count()).to(
+            tm.sinks.memory(), f"q{number}"
+        )
+        if number:
+            app._queries.forget(f"q{number - 1}")
+    chains = rows._rows.branches
+    assert len(chains) == 3
+    assert next(chains[query.branch] for query in rows._queries) == lasting.chain
+    assert rows.map(lambda df: df).window("1 minute").agg(n=tm.count()) is not None
+    assert rows._rows.branches == chains, "only what a query has counts"

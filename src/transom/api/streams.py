@@ -144,10 +144,16 @@ class Stream:
         return self._tables[-1]
 
     def _branch(self, chain: tuple[Transformation, ...]) -> int:
-        """Return the index of a chain of transformations; the same functions give the same index."""
-        if chain not in self._branches:
-            self._branches.append(chain)
-        return self._branches.index(chain)
+        """Return the index of a chain of transformations; the same functions give the same index.
+
+        A new one takes the place of one that no query has any more: queries may come and go for years.
+        """
+        if chain in self._branches:
+            return self._branches.index(chain)
+        used = {query.branch for query in self._queries}
+        index = next((index for index in range(len(self._branches)) if index not in used), len(self._branches))
+        self._branches[index : index + 1] = [chain]
+        return index
 
 
 @dataclass(frozen=True, eq=False, repr=False)

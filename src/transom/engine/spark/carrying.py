@@ -63,7 +63,7 @@ class Carried:
     def __init__(self, definitions: Mapping[str, Mapping[str, Any]]) -> None:
         self._known = {name: KnownRows.of(definition) for name, definition in definitions.items()}
         self._branches: dict[str, str] = {}
-        """Name for each plan as it is now."""
+        """Name for each plan as it is now, by its digest: queries with plans of their own may come and go for years."""
         self._same: dict[tuple[str, str], bool] = {}
         """Whether a query's rows are what they were, by query and plan as it is now."""
         self.retimed: set[str] = set()
@@ -82,10 +82,11 @@ class Carried:
             text: The plan as it is now.
         """
         known = {query.name: self._known[query.name] for query in queries if query.name in self._known}
-        if text not in self._branches:
-            former = next((one.branch for one in known.values()), digest(text))
-            self._branches[text] = digest(text) if former in self._branches.values() else former
-        now = KnownRows(text, schema.json(), self._branches[text], rows.event_time.text)
+        plan = digest(text)
+        if plan not in self._branches:
+            former = next((one.branch for one in known.values()), plan)
+            self._branches[plan] = plan if former in self._branches.values() else former
+        now = KnownRows(text, schema.json(), self._branches[plan], rows.event_time.text)
         found = dict.fromkeys((query.name for query in queries), now)
         for query in queries:
             if query.name in known:
