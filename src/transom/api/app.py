@@ -310,7 +310,8 @@ class App:
 
             return self._run_begun(order, both)
 
-        return Running(run, self.stop, self._stop_at_once, self.name)
+        with self._queries.ended_if_it_fails():
+            return Running(run, self.stop, self._stop_at_once, self.name)
 
     def _begin(self, what: str, once: bool, close_all: bool) -> RunOrder:
         if close_all and not once:

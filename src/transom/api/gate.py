@@ -222,7 +222,11 @@ class Gate:
         self._turns.arrived(query, estimate)
         if self._decider is None:
             self._decider = threading.Thread(target=self._decide, name="transom-gate", daemon=True)
-            self._decider.start()
+            try:
+                self._decider.start()
+            except RuntimeError:
+                logger.exception("The gate cannot decide, as no thread can start, and lets everything through.")
+                self.close()
         self._changed.notify_all()
 
     def _estimate(self, query: str, window: WindowSpec | CalendarSpec | None, limit: Micros) -> QueryEstimate:

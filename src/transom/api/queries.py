@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from transom.api.streams import Stream
@@ -83,6 +84,15 @@ class Queries:
         with self._lock:
             self.running = False
         self.requests.refuse_all()
+
+    @contextmanager
+    def ended_if_it_fails(self) -> Iterator[None]:
+        """End the run if the body raises, as where no thread can start: nobody else would."""
+        try:
+            yield
+        except BaseException:
+            self.end()
+            raise
 
     def add(
         self, stream: Stream, sinks: Sequence[Sink], name: str | None, query: Callable[[str], WindowedQuery]

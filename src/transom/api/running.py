@@ -49,8 +49,8 @@ class Running:
         self._ended = threading.Event()
         # The interpreter waits for threads that are no daemons before it calls what is registered for its exit.
         self._thread = threading.Thread(target=self._go, name="transom-run", daemon=True)
-        atexit.register(self._leave)
         self._thread.start()
+        atexit.register(self._leave)
 
     def _go(self) -> None:
         try:

@@ -206,10 +206,15 @@ def _standard_error(say: Callable[[str], None] | None, *, fetching: bool) -> Ite
         started.set()
     keep = os.dup(2)
     reading, writing = os.pipe()
+    arguments = (reading, keep, say, interrupted, started)
+    try:
+        threading.Thread(target=_copy_lines, args=arguments, daemon=True, name="transom-stderr").start()
+    except RuntimeError:  # nobody would read what is written there
+        for each in (keep, reading, writing):
+            os.close(each)
+        raise
     os.dup2(writing, 2)
     os.close(writing)
-    arguments = (reading, keep, say, interrupted, started)
-    threading.Thread(target=_copy_lines, args=arguments, daemon=True, name="transom-stderr").start()
     try:
         yield
     except KeyboardInterrupt:

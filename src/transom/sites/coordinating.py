@@ -11,6 +11,7 @@ import queue
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -187,8 +188,9 @@ class Coordinating:
         server, self._server = self._server, None
         if server is not None:
             ending = threading.Thread(target=server.shutdown, daemon=True)
-            ending.start()
-            ending.join(2.0)
+            with suppress(RuntimeError):  # no thread can start: it ends with the process
+                ending.start()
+                ending.join(2.0)
 
     def _answer(self, identity: Site, body: bytes) -> bytes:
         """Return the answer to a report; on a thread of Flight's."""
@@ -294,7 +296,8 @@ class Asking:
     def end(self) -> None:
         """Report no more."""
         self._stopped.set()
-        self._thread.join(2.0)
+        if self._thread.ident is not None:  # else it did not begin
+            self._thread.join(2.0)
 
     def _run(self) -> None:
         while not self._stopped.wait(EVERY / MICROS_PER_SECOND if self._report is not None else 0.05):

@@ -69,12 +69,13 @@ class _Server(fl.FlightServerBase):  # type: ignore[misc]
                 writer.write_metadata(pa.py_buffer(refusal_bytes(error)))
             return
         sending = threading.Thread(target=connection.send, args=(writer,), daemon=True, name="transom-site-answers")
-        sending.start()
         try:
+            sending.start()
             connection.receive(reader)
         finally:
             connection.stop()
-            sending.join()
+            if sending.ident is not None:  # else no thread could start
+                sending.join()
             connection.served = True
 
 
@@ -196,8 +197,9 @@ class FlightMail:
         server, self._server = self._server, None
         if server is not None:  # it waits for the other ends, which may hang
             ending = threading.Thread(target=server.shutdown, daemon=True, name="transom-site-end")
-            ending.start()
-            ending.join(TIMEOUT)
+            with suppress(RuntimeError):  # no thread can start: it ends with the process
+                ending.start()
+                ending.join(TIMEOUT)
 
     def _accept(self, connection: Connection, opening: Opening, theirs: Hello, now: Micros) -> None:
         peer, connection.taken = connection.peer, True
@@ -267,9 +269,12 @@ class FlightMail:
                     continue
                 self._out[peer] = connection = Connection(peer, self.wake)
                 there.append(connection)
-                threading.Thread(
-                    target=self._call, args=(connection, self._carrier.opening(peer)), daemon=True, name="transom-site"
-                ).start()
+                arguments = connection, self._carrier.opening(peer)
+                try:
+                    threading.Thread(target=self._call, args=arguments, daemon=True, name="transom-site").start()
+                except RuntimeError as error:
+                    connection.put(SiteError(f"It is not connected with: {error}."))
+                    connection.served = True
 
     def _refuse(self, who: Site, what: object) -> None:
         """Note that somebody or something was refused, or cannot be reached; see `Notices`."""
@@ -339,8 +344,9 @@ class FlightMail:
             with fl.FlightClient(f"{scheme}://{self.addresses[peer]}", **options) as client:
                 first = fl.FlightDescriptor.for_command(opening_bytes(self.hello, opening))
                 writer, reader = client.do_exchange(first)
-                sending = threading.Thread(target=connection.send, args=(writer,), daemon=True, name="transom-site-up")
-                sending.start()
+                thread = threading.Thread(target=connection.send, args=(writer,), daemon=True, name="transom-site-up")
+                thread.start()
+                sending = thread
                 theirs = Hello.from_json(json.loads(connection.read(reader)))
                 self.hello.check(theirs)
                 if theirs.site != peer:
@@ -351,7 +357,7 @@ class FlightMail:
             connection.put(error)
         except StopIteration:
             connection.put(None)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, RuntimeError) as error:  # the last: no thread can start
             connection.put(SiteError(plain(error)))
         finally:
             connection.stop()

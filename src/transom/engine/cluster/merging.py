@@ -17,6 +17,7 @@ from transom.engine.cluster.merges import Here, Merge, Merged, Standing, load_sp
 from transom.engine.cluster.messages import MEMORY, Done, GroupWork, MergeTask
 from transom.engine.cluster.worker import give, run, take
 from transom.engine.placed import placed
+from transom.engine.placed.aside import aside
 from transom.engine.placed.exchange import exchange
 from transom.engine.placed.outlasting import outlasting
 from transom.errors import QueryFailedError, SessionError
@@ -36,7 +37,8 @@ READ_AT_ONCE = 500_000
 """Rows that one job reads in the background, or those of one group if it has more: windows that are due wait for it
 at most."""
 
-
+_POOL = "spark.scheduler.pool"
+"""Property of a thread: the FAIR pool of its Spark jobs."""
 _ENDING = (FailureKind.CHECKPOINT, FailureKind.DISK_FULL, FailureKind.SPARK_GONE)
 """Failures after which the driver cannot do it either."""
 
@@ -261,20 +263,16 @@ class SparkGroupExecutors:
         """Let the targets begin to read."""
         if self._reading is None or not self._unread:
             return
-        from pyspark import InheritableThread
-
-        jobs, done, self._unread = self._unread, self._reading.done, []
+        context = self._session.sparkContext
+        pool = context.getLocalProperty(_POOL)
+        jobs, self._unread = self._unread, []
 
         def read() -> None:
-            try:
-                for job in jobs:
-                    self._merged([job])
-            except BaseException as error:
-                done.set_exception(error)
-            else:
-                done.set_result(None)
+            context.setLocalProperty(_POOL, pool)  # type: ignore[arg-type]
+            for job in jobs:
+                self._merged([job])
 
-        InheritableThread(target=read, name="transom-key-groups", daemon=True).start()
+        self._reading = replace(self._reading, done=aside(read, "transom-key-groups"))
 
     def _bring(self, moves: Sequence[Move], merge: Merge) -> None:
         """Move what the groups have in memory from their old to their new homes; who has nothing reads the files."""
