@@ -123,6 +123,65 @@ def test_a_log_that_is_not_whole_any_more(tmp_path, state):
         poll()
 
 
+def test_versions_that_are_removed_while_it_runs(tmp_path, state):
+    """The log had no such version when it was opened, and has later ones now: it is not one that is still to come."""
+    path = tmp_path / "t"
+    append(path, 1)
+    _, poll = follow(path, state)
+    assert [poll(), poll(), poll()] == [1, 0, 0]
+    append(path, 2)
+    append(path, 3)
+    (path / "_delta_log" / f"{1:020d}.json").unlink()
+    with pytest.raises(SourceError, match=r"has version 1 no more.*delta.logRetentionDuration"):
+        poll()
+
+
+def test_a_snapshot_that_cannot_be_repeated(tmp_path, state):
+    path = tmp_path / "t"
+    append(path, 1)
+    _, poll = follow(path, state)
+    assert poll() == 1
+    append(path, 2)
+    deltalake.DeltaTable(str(path)).create_checkpoint()
+    (path / "_delta_log" / f"{0:020d}.json").unlink()
+    _, poll = follow(path, state)
+    with pytest.raises(SourceError, match="has version 0 no more"):
+        poll()
+
+
+@pytest.mark.parametrize("versions", [0, 1, 4])
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_table_that_was_made_anew(tmp_path, state, versions, runs):
+    """Its versions are not those that were to come, however many there are."""
+    path = tmp_path / "t"
+    append(path, 1)
+    append(path, 2)
+    _, poll = follow(path, state)
+    assert [poll(), poll()] == [2, 0]
+    path.rename(tmp_path / "old")
+    for number in range(versions):
+        append(path, number + 1)
+    look = poll if runs and versions < 2 else lambda: follow(path, state)
+    with pytest.raises(SourceError, match=r"made anew|there is no Delta table"):
+        look()
+
+
+def test_a_table_that_is_replaced_in_a_version_is_still_the_same(tmp_path, state):
+    path = tmp_path / "t"
+    append(path, 1)
+    _, poll = follow(path, state, ignore_changes=True)
+    assert [poll(), poll()] == [1, 0]
+    deltalake.DeltaTable.create(str(path), deltalake.DeltaTable(str(path)).schema(), mode="overwrite")
+    append(path, 2)
+    for found in (1, 1):
+        _, poll = follow(path, state, ignore_changes=True)
+        assert poll() == found
+    assert poll() == 0
+    append(path, 3)
+    _, poll = follow(path, state, ignore_changes=True)
+    assert poll() == 1
+
+
 def test_a_partitioned_table_feeds_an_application(spark, tmp_path):
     path = tmp_path / "a table"
     at = pa.array([0, 1_000_000, 2_000_000, 3_000_000], pa.timestamp("us", "UTC"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,9 @@ import pyarrow as pa
 
 from transom.errors import SourceError
 from transom.model.time import Micros
+from transom.sources.filesets.log import explained
 from transom.sources.filesets.scan import Found
-from transom.storage.durable import replacing
+from transom.storage.durable import names_in, replacing
 from transom.storage.places import Place
 
 if TYPE_CHECKING:
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 
 READ_NAME = "delta-version.json"
 """File of the source with the version before which all files are in its own log."""
+ANEW = "Restore the table that was read, or begin with a new checkpoint: it reads this one from its beginning."
+_LOG = "_delta_log"
+_NAME = re.compile(r"(\d{20})\.(json$|checkpoint)")
+"""What tells in the directory of the log that there is a version: the version, or a checkpoint of it."""
 _KNOWN_FEATURES = frozenset(
     {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "deletionVectors", "columnMapping", "typeWidening"}
     | {"appendOnly", "invariants", "domainMetadata", "inCommitTimestamp"}
@@ -86,6 +92,10 @@ class DeltaLog:
         self._snapshot_of: int | None = None
         """The version whose files were returned first."""
         self._next: int | None = None
+        self._id = ""
+        """Identity of the table; empty where an older version of Transom has not noted it."""
+        self._listed_at = 0
+        """When the directory of the log last changed, as of its last listing; nanoseconds."""
         self._read()
         self._newest = 0
         """The version of the table when it was opened."""
@@ -95,7 +105,8 @@ class DeltaLog:
         """Return the files that the table gained and that are not known, by version.
 
         Raises:
-            SourceError: Rows were removed or rewritten, or the log lacks a version.
+            SourceError: Rows were removed or rewritten, the log lacks a version, or it is that of another table.
+            CheckpointFullError: The disk of the source's directory is full.
         """
         if self._found_up_to is not None and self._found_up_to != self._next:
             self._next = self._found_up_to
@@ -121,20 +132,49 @@ class DeltaLog:
         Raises:
             SourceError: It is there no more.
         """
-        try:
-            text = self._file(number).read_bytes()
-        except FileNotFoundError:
-            if number > self._newest:
-                return None
-            raise SourceError(
-                f"delta: the log of {self._table} has version {number} no more.",
-                "Keep the log for longer than the application rests (delta.logRetentionDuration), or begin with a new "
-                "checkpoint.",
-            ) from None
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
+        text = self._text(number)
+        if text is None and self._is_listed_beyond(number):
+            text = self._text(number)  # again: it may have come before the later ones did
+            if text is None:
+                raise self._lacks(number)
+        return None if text is None else [json.loads(line) for line in text.splitlines() if line.strip()]
 
-    def _file(self, number: int) -> Place:
-        return self._table / "_delta_log" / f"{number:020d}.json"
+    def _text(self, number: int) -> bytes | None:
+        try:
+            return (self._table / _LOG / f"{number:020d}.json").read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def _is_listed_beyond(self, number: int) -> bool:
+        """Tell whether there are later versions than one; nothing is listed where nothing has changed.
+
+        Raises:
+            SourceError: The log is gone, or ends before what was read of it.
+        """
+        directory = self._table / _LOG
+        try:
+            changed = directory.stat().st_mtime_ns
+            if changed == self._listed_at:
+                return False
+            newest = max((int(found[1]) for name in names_in(directory) if (found := _NAME.match(name))), default=-1)
+        except FileNotFoundError:
+            newest, changed = -1, 0
+        if newest < number - 1:
+            raise SourceError(
+                f"delta: the log of {self._table} ends before version {number - 1}, which was read: the table was "
+                "removed, or made anew.",
+                ANEW,
+            )
+        if newest < number:
+            self._listed_at = changed
+        return newest >= number
+
+    def _lacks(self, number: int) -> SourceError:
+        return SourceError(
+            f"delta: the log of {self._table} has version {number} no more.",
+            "Keep the log for longer than the application rests (delta.logRetentionDuration), or begin with a new "
+            "checkpoint.",
+        )
 
     def _added(self, version: int, actions: list[dict[str, Any]]) -> Iterator[Found]:
         for action in actions:
@@ -176,8 +216,12 @@ class DeltaLog:
     def _snapshot(self, version: int) -> list[Found]:
         """Return the files that the table had at a version."""
         from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
 
-        table = DeltaTable(str(self._table), version=version)
+        try:
+            table = DeltaTable(str(self._table), version=version)
+        except DeltaError as error:
+            raise self._lacks(version) from error
         if pa.table(table.deletion_vectors()).num_rows:
             raise self._has_vectors()
         paths = pa.table(table.get_add_actions()).column("path").to_pylist()
@@ -199,7 +243,24 @@ class DeltaLog:
         self._newest = table.version()
         self._check_features(table.protocol().reader_features or ())
         about = table.metadata()
+        identity = str(about.id)
+        if self._id not in ("", identity) and not self._became(identity):
+            raise SourceError(f"delta: {self._table} is another table than was read: it was made anew.", ANEW)
+        self._id = identity
         return TableColumns.of(self._table, table.schema().to_json(), about.partition_columns, about.configuration)
+
+    def _became(self, identity: str) -> bool:
+        """Tell whether the table that was read got another identity in a version since, as one that is replaced does.
+
+        Raises:
+            SourceError: The log lacks a version since.
+        """
+        since = self._snapshot_of if self._next is None else self._next
+        return any(
+            action.get("metaData", {}).get("id") == identity
+            for version in range(since or 0, self._newest + 1)
+            for action in self._version(version) or ()
+        )
 
     def _check_features(self, features: Collection[str]) -> None:
         unknown = sorted(set(features) - _KNOWN_FEATURES)
@@ -210,6 +271,7 @@ class DeltaLog:
             )
 
     def _check_same(self, version: int, about: Mapping[str, Any]) -> None:
+        self._id = about["id"]
         now = TableColumns.of(
             self._table, about["schemaString"], about["partitionColumns"], about.get("configuration") or {}
         )
@@ -232,8 +294,10 @@ class DeltaLog:
             except FileNotFoundError:
                 return
             self._snapshot_of, self._next = kept["snapshot"], kept["next"]
+            self._id = kept.get("table", "")
 
     def _write(self) -> None:
         if self._directory is not None:
-            with replacing(self._directory / READ_NAME) as file:
-                file.write(json.dumps({"snapshot": self._snapshot_of, "next": self._next}).encode() + b"\n")
+            kept = {"snapshot": self._snapshot_of, "next": self._next, "table": self._id}
+            with explained(self._directory), replacing(self._directory / READ_NAME) as file:
+                file.write(json.dumps(kept).encode() + b"\n")
