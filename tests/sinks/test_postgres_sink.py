@@ -265,3 +265,48 @@ def test_an_application_writes_once_and_keeps_the_password_to_itself(spark, tmp_
     assert kept
     assert not [path for path in kept if SECRET.encode() in path.read_bytes()]
     assert SECRET not in caplog.text
+
+
+def test_a_connection_that_does_not_speak_of_utc_is_not_used(monkeypatch):
+    """Nor left open."""
+    import psycopg
+
+    class Half:
+        closed = False
+
+        def execute(self, statement):
+            raise psycopg.OperationalError("the server went away")
+
+        def close(self):
+            self.closed = True
+
+    made = []
+
+    def connect(*_, **__):
+        made.append(Half())
+        return made[-1]
+
+    monkeypatch.setattr(psycopg, "connect", connect)
+    sink = tm.sinks.postgres("host=nowhere", "t")
+    for _ in range(2):
+        with pytest.raises(SinkError, match="went away"):
+            sink.open("q")
+    assert [each.closed for each in made] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("sales.reports.fares", r"neither a name nor a schema and a name.*reports.fares.*dsn"),
+        ("", "neither a name"),
+        (".fares", "neither a name"),
+        ("reports.", "neither a name"),
+        ("é" * 32, "more than 63 bytes"),
+        ("reports." + "x" * 64, "more than 63 bytes"),
+        ("reports.transom_results", "Transom's own"),
+    ],
+)
+def test_names_that_no_table_can_have(table, message):
+    with pytest.raises(DefinitionError, match=message):
+        tm.sinks.postgres("host=nowhere", table)
+    assert tm.sinks.postgres("host=nowhere", "x" * 63 + ".fares").key.endswith(".fares")

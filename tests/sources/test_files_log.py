@@ -86,6 +86,23 @@ def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytes
     assert paths(FileLog(tmp_path)) == [(0, "/a/1"), (1, "/a/3")]
 
 
+@pytest.mark.parametrize("why", ["damaged", "full"])
+def test_a_log_that_cannot_be_begun_leaves_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    text = "nonsense\n" if why == "damaged" else '{"format": 1, "next": 0, "start": 0, "directories": []}\n'
+    (tmp_path / LOG_NAME).write_text(text)
+
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises((CheckpointCorruptError, OSError), match="damaged" if why == "damaged" else "No space"):
+        FileLog(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_forgetting_keeps_files_that_exist_and_never_reuses_positions(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()

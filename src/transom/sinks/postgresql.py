@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _BOOKS = "transom_results"
 """Table that says which query of which checkpoint writes which table, up to which cut, and which run of it does."""
+_LONGEST_NAME = 63
+"""Bytes of a name in PostgreSQL; of longer ones it takes the beginning."""
 _CONNECT_SECONDS = 10
 _SECRETS = ("password", "sslpassword")
 
@@ -37,10 +39,34 @@ def postgres(dsn: str, table: str, create: bool = False) -> PostgresSink:
         create: Create the table if it does not exist, with the first results.
 
     Raises:
-        DefinitionError: psycopg is not installed, or `dsn` cannot be read.
+        DefinitionError: psycopg is not installed, `dsn` cannot be read, or `table` is no name of a table.
     """
     require_extra("postgres", ["psycopg"], "tm.sinks.postgres")
+    _require_name(table)
     return PostgresSink(dsn, table, create)
+
+
+def _require_name(table: str) -> None:
+    """Refuse what cannot be the name of a table, or would be shortened to that of another one.
+
+    Raises:
+        DefinitionError: It is that.
+    """
+    parts = table.split(".")
+    if len(parts) > 2 or not all(parts):
+        raise DefinitionError(
+            f"postgres: table {table!r} is neither a name nor a schema and a name.",
+            'Write for example table="fares" or table="reports.fares"; the database is that of the dsn, and a name '
+            "has no dot in it.",
+        )
+    if any(len(part.encode()) > _LONGEST_NAME or "\0" in part for part in parts):
+        raise DefinitionError(
+            f"postgres: table {table!r} has a name of more than {_LONGEST_NAME} bytes, which PostgreSQL shortens, or "
+            "with the character NUL.",
+            "Give it a shorter one.",
+        )
+    if parts[-1] == _BOOKS:
+        raise DefinitionError(f"postgres: the table {_BOOKS!r} is Transom's own.", "Give the table another name.")
 
 
 class PostgresSink:
@@ -233,7 +259,7 @@ class PostgresSink:
     def _identifier(self, name: str) -> Any:
         from psycopg import sql
 
-        return sql.Identifier(*name.split(".", 1))
+        return sql.Identifier(*name.split("."))
 
     def _sql(self, text: str, **columns: Any) -> Any:
         """Return a statement about the table and the books beside it; columns are quoted."""
@@ -259,11 +285,8 @@ class PostgresSink:
 
     @contextmanager
     def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
-        import psycopg
-
         if self._connection is None:
-            self._connection = psycopg.connect(self._dsn, autocommit=True, fallback_application_name="transom")
-            self._connection.execute("SET TimeZone = 'UTC'; SET lock_timeout = '30s'")
+            self._connection = self._connected()
         connection = self._connection
         try:
             with connection.transaction():
@@ -272,6 +295,18 @@ class PostgresSink:
             if connection.closed:
                 self.close()  # the next try makes a new one
             raise
+
+    def _connected(self) -> psycopg.Connection[Any]:
+        """Return a new connection, which is used by none that does not speak of UTC."""
+        import psycopg
+
+        connection = psycopg.connect(self._dsn, autocommit=True, fallback_application_name="transom")
+        try:
+            connection.execute("SET TimeZone = 'UTC'; SET lock_timeout = '30s'")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     @contextmanager
     def _explained(self, query: str) -> Iterator[None]:

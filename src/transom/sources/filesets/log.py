@@ -92,6 +92,7 @@ class FileLog:
     Raises:
         CheckpointCorruptError: A line is damaged, missing, or in another place; names file and line. A torn last
             line is dropped: no offset that covers it has left the source.
+        OSError: It cannot be written; no file stays open.
     """
 
     def __init__(self, directory: Place) -> None:
@@ -106,7 +107,11 @@ class FileLog:
         self._journal: Journal | None = None
         if journal_exists(self._path):
             self._journal = open_journal(self._path)
-            self._load()
+            try:
+                self._load()
+            except BaseException:
+                self.close()
+                raise
         else:
             self._rewrite()
 

@@ -107,11 +107,13 @@ class FileSource:
         Raises:
             SourceError: The directory of a path does not exist.
             CheckpointCorruptError: The log is damaged.
+            CheckpointFullError: Its disk is full.
         """
         scanner = self._look_for_files(spark, directory, clock)
         case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
         known = KnownFiles(self._files, self.schema, case_sensitive)
-        log = FileLog(directory)
+        with explained(directory):
+            log = FileLog(directory)
         self._opened = _Opened(log, scanner, known, directory, clock)
         self._released = self._forgotten_up_to = log.start
 
