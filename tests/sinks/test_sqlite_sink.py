@@ -155,3 +155,15 @@ def test_a_file_that_is_no_database_is_named(tmp_path):
     path.write_text("this is no database, it is a text " * 40)
     with pytest.raises(SinkError, match=r"r\.db cannot be used"):
         opened(path)
+
+
+@pytest.mark.parametrize(("table", "whose"), [("Transom_Results", "Transom's"), ("sqlite_x", "SQLite's")])
+def test_names_that_are_taken(tmp_path, table, whose):
+    for query, given in (("q", table), (table, None)):
+        with pytest.raises(SinkError, match=f"would be {whose} own"):
+            sqlite(tmp_path / "r.db", given).open(query)
+    sink = opened(tmp_path / "r.db", table="main.q")
+    sink.write(results(1, (0, "a", 1.0, 0)))
+    sink.close()
+    with closing(sqlite3.connect(tmp_path / "r.db")) as database:
+        assert database.execute('SELECT count(*) FROM "main.q"').fetchone() == (1,)

@@ -66,9 +66,15 @@ class SqliteSink:
         """Open the database.
 
         Raises:
-            SinkError: The file cannot be opened or is no database.
+            SinkError: The file cannot be opened or is no database, or the table's name is not free.
         """
         self._table = self._table or query
+        if (name := self._table.lower()) == _BOOKS or name.startswith("sqlite_"):
+            whose = "Transom's" if name == _BOOKS else "SQLite's"
+            raise SinkError(
+                f"{query}: the table {self._table!r} would be {whose} own.",
+                'Give it another one, such as table="results".',
+            )
         try:
             make_directory(self.path.parent)
             # Calls come from one thread at a time, not always the same one.
