@@ -134,7 +134,10 @@ class Bed:
 
     def follow(self, form: str, seconds: float) -> Block:
         """Let the sites follow a form, and measure it for some seconds."""
-        first = self.coordinator.follow(self.drawing.forms[form]) + SETTLE
+        return self.measured(form, self.coordinator.follow(self.drawing.forms[form]) + SETTLE, seconds)
+
+    def measured(self, form: str, first: int, seconds: float) -> Block:
+        """Measure the form that the sites follow for some seconds from a tick on."""
         self._until(first * TICK)
         psutil.cpu_percent()
         before = sum(self.testbed.sent().values())
@@ -313,7 +316,7 @@ def table1(run: Run) -> list[Block]:
     names = [flow.name for flow in drawing.problem.flows]
     with sites(run, workload, drawing) as bed:
         warm = bed.follow("plan", QUICK_WARM if run.quick else WARM)
-        held = bed.follow("plan", QUICK_BLOCK if run.quick else HELD)
+        held = bed.measured("plan", warm.last, QUICK_BLOCK if run.quick else HELD)
         equal: dict[str, list[Block]] = {"direct": [], "equal": []}
         for turn in range(1 if run.quick else TURNS):
             for form in ("direct", "equal")[:: 1 if turn % 2 == 0 else -1]:
@@ -346,17 +349,8 @@ def _compare(run: Run, drawing: Drawing, took: dict[str, dict[str, list[float]]]
         intervals = [drawing.interval(form, name) * TICK for form in ("direct", "plan")]
         means = [float(np.mean(each)) for each in (straight, took["equal"][name])]
         rows.append([name, *intervals, len(straight), *means, before, after])
-    columns = [
-        "query",
-        "interval, s",
-        "the plan's",
-        "measured",
-        "mean, direct",
-        "mean, plan",
-        "p95, direct",
-        "p95, plan",
-    ]
-    run.table("processing time at equal intervals, seconds", columns, rows)
+    titles = "query; interval, s; the plan's; measured; mean, direct; mean, plan; p95, direct; p95, plan"
+    run.table("processing time at equal intervals, seconds", titles.split("; "), rows)
     run.figure("table1.better30", float(better))
     run.figure("table1.worse10", float(worse))
 
