@@ -16,9 +16,12 @@ from transom.engine.loop.planner import AGAIN, EVERY, Planner
 from transom.model.phases import CutPhases, Phase
 from transom.model.time import ManualClock
 from transom.model.tuning import StreamTuning, Tuning
+from transom.planning import search
 from transom.planning.drift import BETWEEN
-from transom.planning.profile import Profile
-from transom.planning.search import Goal
+from transom.planning.fleet import Fleet
+from transom.planning.model import Machine
+from transom.planning.profile import Equipment, PhaseCost, Profile, StreamProfile
+from transom.planning.search import Goal, Search, Settable
 from transom.windows.query import LatencyTarget
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "planning"))
@@ -209,3 +212,40 @@ def test_what_the_user_has_set_is_seen_by_the_search() -> None:
     found = planner.decide(known, goal, now, now, ("trigger", "slots"), 50_000).choice.tuning
     assert (found.slots, found.of("s").trigger) == (2, 1_000_000)
     assert found.of("s").tasks(40_000) == found.of("s").partitions == 2
+
+
+def taking_turns(executors: int) -> Profile:
+    """Return two streams that have all the cores in turn, while the other is planned."""
+    costs = {Phase.PLAN: PhaseCost(0.35), Phase.MAP: PhaseCost(0.0, 1.35e-4), Phase.COMMIT: PhaseCost(0.01)}
+    one = StreamProfile(costs, merged=0.0, results=0.0, piece=0.05, regular=0.0, cuts=64)
+    return Profile("", Equipment(executors, False), {"a": one, "b": one})
+
+
+def test_no_executors_are_asked_for_where_streams_hold_each_other_up_by_the_closed_form_only() -> None:
+    known, rates = taking_turns(6), {"a": 20_000.0, "b": 20_000.0}
+    goal, now = Goal(rates, dict.fromkeys(rates, 2.0), None), Tuning(2, dict.fromkeys(rates, StreamTuning(1_600_000)))
+    said = Search(known, Machine(6, False), Settable(least_task=planner.LEAST_TASK)).best(goal)
+    found = planner.decide(known, goal, now, now, (), 50_000, Fleet(6, 2, 12, 1, False))
+    assert said.ratio > 1.2
+    assert found.choice.ratio < 0.7
+    assert found.choice.tuning.executors == 6
+    assert found.changes
+
+
+@pytest.mark.parametrize(("near", "plays"), [(3.0, 0), (1.5, 1)])
+def test_streams_are_looked_at_event_by_event_where_the_limit_is_near_or_something_changes(
+    monkeypatch: pytest.MonkeyPatch, near: float, plays: int
+) -> None:
+    known, rates = taking_turns(8), {"a": 20_000.0, "b": 20_000.0}
+    goal = Goal(rates, dict.fromkeys(rates, near), None)
+    best = Search(known, Machine(8, False), Settable(least_task=planner.LEAST_TASK)).best(goal).tuning
+    played: list[Tuning] = []
+
+    def note(profile: Profile, machine: Machine, tuning: Tuning, rates: Any, said: Any) -> Any:
+        played.append(tuning)
+        return said
+
+    monkeypatch.setattr(search, "checked", note)
+    assert not planner.decide(known, goal, best, best, (), 50_000).changes
+    assert (best in played) == bool(plays)
+    assert bool(played) == bool(plays)

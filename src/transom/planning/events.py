@@ -6,8 +6,9 @@ cut of their stream begins so much later. Streams of like cycles fall into step 
 so that neither is held up, or meet each time, or either of both, as they began. There is no formula for which.
 
 So cuts, tasks and cores are played, a discrete-event simulation with the costs of a profile. Times have the gamma law.
-Jobs take free slots in the order of the oldest row, and the job with the fewest tasks under way has the next core, as
-in Spark's fair pools. Where rows come and windows end beside each other is drawn anew for each run.
+Jobs take free slots in the order of the oldest row, and the job that was there first has the next core: all streams are
+in one of Spark's pools, whose jobs are in order (but for the policy `fair`, which is not played). Where rows come and
+windows end beside each other is drawn anew for each run.
 """
 
 from __future__ import annotations
@@ -30,11 +31,16 @@ from transom.planning.phases import CUT, TASKS
 from transom.planning.profile import Profile, StreamProfile
 
 FLOWING = 0.01
-"""Seconds from one arrival to the next of rows that flow."""
-CYCLES = 40
-"""Cuts of the slowest stream in a run."""
+"""Seconds from one arrival to the next of rows that flow, at least."""
+FINE = 100
+"""They come in so many parts within a trigger, then."""
+CYCLES, LEAST_CYCLES = 40, 10
+"""Cuts of the slowest stream in a run, at most and at least."""
 WARM = 5
 """Of its cuts before them, which do not count."""
+MOST_TASKS = 20_000
+"""Cuts and tasks in a run, about: where the slowest stream has too few cuts among so many, others have hundreds between
+two of its own, so that they are at any step to it, and nothing is played."""
 LEAST_RUNS, MOST_RUNS = 4, 16
 EXACT = 0.01
 """While the standard error of a mean latency is a larger part of it, there are more runs."""
@@ -61,18 +67,30 @@ def checked(
         machine: The cores that there are.
         tuning: Of all streams.
         rates: Rows per second of each stream.
-        said: By the closed form. It stands where `applies` says no, of streams that cannot keep up, and of all that
-            follows a commit.
+        said: By the closed form. It stands where `applies` says no, of streams that cannot keep up, or whose cycles
+            differ by hundreds of times, and of all that follows a commit.
     """
     if not applies(profile, machine) or not said.keeps_up or said.given_up:
+        return said
+    cycles = _cycles(profile, machine, tuning, said)
+    if cycles < LEAST_CYCLES:
         return said
     chance, runs = np.random.default_rng(SEED), list[dict[str, Floats]]()
     cycle = max(one.cycle for one in said.streams.values())
     while len(runs) < LEAST_RUNS or (len(runs) < MOST_RUNS and not _exact(runs)):
         run = Run(profile, machine, tuning, rates, chance)
-        runs.append(run.play(WARM * cycle, (WARM + CYCLES) * cycle))
+        runs.append(run.play(WARM * cycle, (WARM + cycles) * cycle))
     streams = {name: _seen(one, np.concatenate([each[name] for each in runs])) for name, one in said.streams.items()}
     return replace(said, streams=streams)
+
+
+def _cycles(profile: Profile, machine: Machine, tuning: Tuning, said: Prediction) -> int:
+    """Return of how many cuts of the slowest stream a run is."""
+    slowest, tasks = max(one.cycle for one in said.streams.values()), 0.0
+    for name, one in said.streams.items():
+        cut = Cutting(profile.streams[name], tuning.of(name), machine.cores, machine.cores).of(one.rows)
+        tasks += slowest / one.cycle * (1 + cut.tasks + cut.behind)
+    return min(CYCLES, int(MOST_TASKS / tasks) - WARM)
 
 
 def _exact(runs: list[dict[str, Floats]]) -> bool:
@@ -167,6 +185,8 @@ class _Job:
     stages: list[list[float]]
     """Seconds of the tasks of each that have not begun."""
     seconds: dict[Phase, float]
+    fresh: bool = True
+    """Whether no task of it has begun: that it waits for a core counts as a part of the launch, as it is measured."""
     running: int = 0
     left: int = 0
     """Tasks of the stage that have not ended."""
@@ -195,7 +215,8 @@ class Run:
         self._chance, self._cores, self._slots = chance, machine.cores, tuning.slots
         self._streams: dict[str, _Stream] = {}
         for name, each in profile.streams.items():
-            one, piece, settings = each.at(rates[name]), each.piece or FLOWING, tuning.of(name)
+            one, settings = each.at(rates[name]), tuning.of(name)
+            piece = each.piece or max(FLOWING, settings.trigger_seconds / FINE)
             cutting = Cutting(one, settings, machine.cores, machine.cores, rates[name])
             first, end = chance.uniform(0, piece), chance.uniform(0, each.closing)
             self._streams[name] = _Stream(one, cutting, settings, chance, rates[name], piece, first, end)
@@ -291,10 +312,13 @@ class Run:
     def _give_cores(self) -> None:
         free = self._cores - sum(job.running for job in self._jobs)
         while free > 0:
-            waiting = [job for job in self._jobs if job.stages[0]]
-            if not waiting:
+            job = next((job for job in self._jobs if job.stages[0]), None)
+            if job is None:
                 return
-            job = min(waiting, key=lambda each: each.running)
+            if job.fresh:
+                job.fresh = False
+                job.seconds[Phase.LAUNCH] += self._now - job.stage_began
+                job.stage_began = self._now
             self._at(self._now + job.stages[0].pop(), partial(self._ended, job))
             job.running, free = job.running + 1, free - 1
 

@@ -205,9 +205,9 @@ def left(others: Sequence[tuple[float, float]], slots: int, cores: float) -> lis
 
     Who arrives sees the others as they are at any moment; beside it there run as many as there are other slots. Each
     keeps as many cores busy as they do on average while they have tasks; but all have the same part where those are too
-    many, as the job with the fewest tasks under way has the next core. Whoever tells of a stream counts only as much
-    time as all of its tasks take at once: with those that are left when most have ended, it has fewer cores for longer,
-    and what two jobs need together seems to be there when it is not.
+    many: who comes first has what it needs, and who comes later what is left, so that on average they do. Whoever tells
+    of a stream counts only as much time as all of its tasks take at once: with those that are left when most have
+    ended, it has fewer cores for longer, and what two jobs need together seems to be there when it is not.
 
     Args:
         others: Of each other stream, the share of the time in which it has all its tasks, and the cores that they keep

@@ -147,6 +147,8 @@ class Search:
         self.profile, self.machine, self.settable = profile, machine, settable or Settable()
         self._known: dict[Hashable, Choice] = {}
         """What was looked at: searches for a trigger, and for a rate, come back to the same settings."""
+        self._seen: dict[Hashable, Choice] = {}
+        """The same of those that were looked at event by event."""
         self._order = [Division(*each, share) for each in self._whole_numbers() for share in SHARES]
         """All that is tried, what was best last time first."""
 
@@ -164,12 +166,17 @@ class Search:
         found: dict[tuple[int, int], Choice] = {}
         for division, choice in sorted(self._tried(goal), key=lambda each: each[1].ratio):
             found.setdefault((division.slots, division.tasks), choice)
-        played = [self._played(goal, choice) for choice in list(found.values())[:PLAYED]]
+        played = [self.seen(goal, choice.tuning) for choice in list(found.values())[:PLAYED]]
         return min(played, key=lambda each: each.ratio)
 
-    def _played(self, goal: Goal, choice: Choice) -> Choice:
-        prediction = checked(self.profile, self.machine, choice.tuning, goal.rates, choice.prediction)
-        return self._judged(goal, choice.tuning, prediction)
+    def seen(self, goal: Goal, tuning: Tuning) -> Choice:
+        """Return what comes of some settings, event by event where streams share the cores; see `events`."""
+        key = self._key(goal, tuning)
+        if key not in self._seen:
+            said = self.with_settings(goal, tuning)
+            prediction = checked(self.profile, self.machine, tuning, goal.rates, said.prediction)
+            self._seen[key] = said if prediction is said.prediction else self._judged(goal, tuning, prediction)
+        return self._seen[key]
 
     def keeps(self, goal: Goal) -> bool:
         """Tell whether some settings keep the limit."""
@@ -293,15 +300,20 @@ class Search:
 
     def with_settings(self, goal: Goal, tuning: Tuning, most: float = math.inf) -> Choice:
         """Return what comes of some settings; see `_choice` for `most`."""
-        key = tuple(goal.rates.items()), tuple(goal.limits.items()), goal.share, goal.margin, tuning
+        key = self._key(goal, tuning)
         known = self._known.get(key)
         if known is None or (known.prediction.given_up and known.ratio <= most):
             known = self._known[key] = self._predicted(goal, tuning, most)
         return known
 
+    @staticmethod
+    def _key(goal: Goal, tuning: Tuning) -> Hashable:
+        return tuple(goal.rates.items()), tuple(goal.limits.items()), goal.share, goal.margin, tuning
+
     def forget(self) -> None:
         """Forget what was looked at, of which each takes some kilobytes."""
         self._known.clear()
+        self._seen.clear()
 
     def _predicted(self, goal: Goal, tuning: Tuning, most: float) -> Choice:
         means_say = goal.share is None or goal.share >= 0.5  # other quantiles may be below the mean

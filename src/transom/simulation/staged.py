@@ -131,10 +131,12 @@ class StagedCutRunner:
         self._give_cores()
 
     def _give_cores(self) -> None:
-        """Let tasks run on the cores that are free."""
+        """Let tasks run on the cores that are free: those of the job that was there first, as in a pool of Spark's."""
         free = self.cores - sum(job.stage.running for job in self._jobs)
-        while free > 0 and (waiting := [job for job in self._jobs if job.stage.begun < len(job.stage.took)]):
-            job = min(waiting, key=lambda each: each.stage.running)
+        while free > 0:
+            job = next((job for job in self._jobs if job.stage.begun < len(job.stage.took)), None)
+            if job is None:
+                return
             stage = job.stage
             if stage.launched is None:
                 stage.launched = self._now()

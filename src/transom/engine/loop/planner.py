@@ -37,6 +37,8 @@ CORES = 5
 """Of so many looks one asks how many cores there are."""
 LEAST_RATE = 1.0
 """While a stream has fewer rows per second, nothing is planned: settings would follow from nothing."""
+CLEARLY = 2 / 3
+"""A latency over its limit, by the closed form, up to which it is kept in any case: it is up to a third off."""
 LEAST_TASK = 1_000
 """Rows of a task, at least: when more come than was planned for, tasks must not become too many."""
 
@@ -73,29 +75,41 @@ def decide(
         poll: Time between two looks at a source, of which triggers are multiples.
         fleet: The executors, if their number may change.
 
+    Where streams share executors, what the settings of now and the first of the others lead to is looked at event by
+    event, as in `solve`, if something is to change or the limit is near: by the closed form a limit may seem to be kept
+    that is not, and nothing would be asked for.
+
     O(streams^2) for each settings that are looked at: a second with 4 streams, ten with 16; with executors, some times
-    that.
+    that. To look at some event by event takes up to half a second.
     """
     machine, settable = Machine.measured(profile.equipment), _settable(now, said, given, poll)
-    executors = now.executors
+    searches: dict[int, Search] = {}
+
+    def on(cores: int) -> Search:
+        if cores not in searches:
+            searches[cores] = Search(profile, replace(machine, cores=cores), settable)
+        return searches[cores]
+
+    executors, cores = now.executors, machine.cores
     if fleet is not None:
-        searches: dict[int, Search] = {}
+        each = fleet.cores
 
         def ratio(number: int, times: float) -> float:
-            cores = number * fleet.cores
-            search = searches.setdefault(cores, Search(profile, replace(machine, cores=cores), settable))
-            return search.best(goal.times(times)).ratio
+            search, some = on(number * each), goal.times(times)
+            said = search.best(some).ratio
+            return said if said < CLEARLY else search.checked(some).ratio
 
         executors = wanted(fleet, ratio)
         if executors != fleet.asked:
-            machine = replace(machine, cores=executors * fleet.cores)
-    search = Search(profile, machine, settable)
-    here, there = search.with_settings(goal, now), search.best(goal)
+            cores = executors * each
+    here, there = on(cores).with_settings(goal, now), on(cores).best(goal)
+    if pays(here.ratio, there.ratio) or here.ratio >= CLEARLY:
+        here, there = on(cores).seen(goal, now), on(cores).checked(goal)
     better = pays(here.ratio, there.ratio)
     choice = there if better else here
     more_or_less = fleet is not None and executors != fleet.asked
     chosen = replace(choice, tuning=replace(choice.tuning, executors=executors))
-    return Decision(chosen, better or more_or_less, machine.cores)
+    return Decision(chosen, better or more_or_less, cores)
 
 
 def _settable(now: Tuning, said: Tuning, given: Collection[str], poll: Micros) -> Settable:
