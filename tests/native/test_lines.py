@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from benchmarks.odd_json import KINDS, Odd, odd_lines, usual
@@ -15,7 +17,9 @@ from hypothesis import strategies as st
 from tests.interpreting import interpreting
 
 from transom.native.lines import MOST_BYTES, LineReader
+from transom.native.pieces import pieces
 from transom.native.shapes import COMMA, QUOTE, shape_of
+from transom.native.values import UncertainError
 from transom.sources.base import CORRUPT
 
 SCHEMA = pa.schema([("s", pa.string()), ("a", pa.int64())])
@@ -97,14 +101,31 @@ def test_times_without_an_offset_are_those_of_a_session_in_utc() -> None:
     assert LineReader(schema, utc=True).read(local + b'{"t":"2026-03-01T12:00:00Z"}\n') is None
 
 
-def test_a_shape_names_the_same_values_however_it_is_split() -> None:
-    """Constants and values of both ways make up the line."""
-    line = '{"s": "p" ,"a":1, "b":null}'
-    by_comma, by_quote = shape_of(line, COMMA), shape_of(line, QUOTE)
-    assert by_comma is not None
-    assert by_quote is not None
-    assert by_comma.values == by_quote.values
-    assert by_comma.quotes == by_quote.quotes == line.count(QUOTE)
+@pytest.mark.parametrize(
+    "other",
+    [
+        *('{"a,b":"p","c":1}', '{"a,b":"","c":-12}'),
+        *('{"a,b":"p","c":1 }', '{"a,b" :"p","c":1}', '{"a,b":"p","d":1}', '{"a.b":"p","c":1}', '{"a,b":"p","c",:1}'),
+        *('{"a,b":"p","c":}', '{"a,b":,"c":1}', '{"a,b":"p" "c":1}', '{"a,b":"p","c":1', '"a,b":"p","c":1}', "{,,}"),
+        *('{"a,b":"p,"c":1}', '{"a,b":"p","c":1,}', '{"a,b":"p","c":1,"d":2}', '{"a,b":"","c":"}', '{"a,b":"c":1,,}'),
+    ],
+)
+@pytest.mark.parametrize("separator", [COMMA, QUOTE])
+def test_pieces_lie_where_the_constants_of_the_first_line_are(other: str, separator: str) -> None:
+    """Whatever else a line is made of, at the beginning, in the middle and at the end of a block."""
+    form, good = rf'\{{"a,b":"([^{separator}]*)","c":([^{separator}]*)\}}', '{"a,b":"x","c":7}'
+    shape = shape_of(good)
+    assert shape is not None
+    lines = [good, other, good, other]
+    letters = np.frombuffer("".join(line + "\n" for line in lines).encode(), np.uint8)
+    every = [re.fullmatch(form, line) for line in lines]
+    if not all(every):
+        with pytest.raises(UncertainError):
+            pieces(letters, shape, separator)
+        return
+    first, second = pieces(letters, shape, separator)
+    assert first.texts().to_pylist() == [found[1] for found in every if found]
+    assert second.texts().to_pylist() == [found[2] for found in every if found]
 
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=5)

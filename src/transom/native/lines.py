@@ -1,9 +1,9 @@
 """JSON lines as columns, of blocks of which it is certain what Spark's reader makes of every line.
 
 Programs write JSON in one form: the same keys in the same order, the same blanks. So the first line of a block is taken
-apart, and the others are split where it was, by Arrow's CSV reader, at commas or at quotation marks. Then each piece is
-compared with what was there in the first line. What is the same everywhere needs no parser any more: what lies between
-are texts without escapes, and numbers. A block with anything else is Spark's to judge.
+apart into values and what is around them, which the others must have, too, where their commas are or, if texts hold
+commas, their quotation marks. What is the same everywhere needs no parser any more: what lies between are texts without
+escapes, and numbers. A block with anything else is Spark's to judge.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as arrow_csv
 
-from transom.native.separated import Letters, is_plain_text, separated
+from transom.native.pieces import Piece, count, pieces
+from transom.native.separated import Letters, is_plain_text
 from transom.native.shapes import COMMA, QUOTE, Shape, shape_of
-from transom.native.values import UncertainError, certain_values, check_around, check_literals, is_readable
+from transom.native.values import UncertainError, certain_values, check_literals, is_readable
 
-_NEWLINE, _BLANK = 10, 32
+_NEWLINE = 10
 MOST_BYTES = 16 << 20
 """Of lines that are read together: Spark's parser takes no text of more than 20,000,000 characters."""
 
@@ -55,16 +55,17 @@ class LineReader:
         if len(lines) > MOST_BYTES:
             return None
         letters = np.frombuffer(lines, np.uint8)
-        rows = _count(letters, "\n")
-        if not _is_simple(letters, rows):
+        if not _is_simple(letters):
             return None
-        first = bytes(lines[: int(np.argmax(letters == _NEWLINE))]).decode()
+        shape = shape_of(_first_line(lines))
+        if shape is None or not self._takes(shape):
+            return None
         for separator in (COMMA, QUOTE):
-            shape = shape_of(first, separator)
-            if shape is None or not self._takes(shape):
-                return None
             try:
-                return self._columns(_pieces(letters, rows, shape, separator), shape, rows)
+                found = pieces(letters, shape, separator)
+                if separator != QUOTE and count(letters, QUOTE) != found[0].rows * shape.count(QUOTE):
+                    continue  # when all of them belong to the shape, none is inside a text
+                return self._columns(found, shape)
             except UncertainError:
                 continue
         return None
@@ -76,41 +77,27 @@ class LineReader:
         strange = [key for key in keys if key not in self.schema.names and key.lower() in folded]
         return len(set(keys)) == len(keys) and not strange and not any(key in self.reserved for key in keys)
 
-    def _columns(self, pieces: Sequence[pa.StringArray], shape: Shape, rows: int) -> pa.RecordBatch:
+    def _columns(self, pieces: Sequence[Piece], shape: Shape) -> pa.RecordBatch:
         found: dict[str, pa.Array] = {}
-        for part, piece in zip(shape.parts, pieces, strict=True):
-            check_around(part, piece)
-            if part.value is not None and part.value.key in self.schema.names:
-                kind = self.schema.field(part.value.key).type
-                found[part.value.key] = certain_values(part, piece, kind, self.utc)
-            elif part.value is not None and not part.value.text:
-                check_literals(part, piece)
+        for value, piece in zip(shape.values, pieces, strict=True):
+            if value.key in self.schema.names:
+                kind = self.schema.field(value.key).type
+                found[value.key] = certain_values(piece.texts(), value.text, kind, self.utc)
+            elif not value.text:
+                check_literals(piece.texts())
+        rows = pieces[0].rows
         columns = [found[each.name] if each.name in found else pa.nulls(rows, each.type) for each in self.schema]
         return pa.record_batch(columns, schema=self.schema)
 
 
-def _is_simple(letters: Letters, newlines: int) -> bool:
-    """Tell whether every reader sees the same characters, and only newlines end lines."""
-    if not len(letters) or letters[0] != ord("{") or letters[-1] != _NEWLINE or _count(letters, "\\"):
-        return False
-    if np.count_nonzero(letters < _BLANK) != newlines:
-        return False
-    return is_plain_text(letters)
+def _first_line(lines: bytes | memoryview) -> str:
+    """Return the first of some lines without its newline."""
+    size = 1 << 10
+    while (end := bytes(lines[:size]).find(b"\n")) < 0:
+        size *= 4
+    return bytes(lines[:end]).decode()
 
 
-def _count(letters: Letters, letter: str) -> int:
-    return int(np.count_nonzero(letters == ord(letter)))
-
-
-def _pieces(letters: Letters, rows: int, shape: Shape, separator: str) -> list[pa.StringArray]:
-    """Return the pieces of all lines, one array for each piece of the first line.
-
-    Raises:
-        UncertainError: Some line has others.
-    """
-    if separator != QUOTE and _count(letters, QUOTE) != rows * shape.quotes:
-        raise UncertainError  # when all of them belong to the shape, none is inside a text
-    splitting = arrow_csv.ParseOptions(
-        delimiter=separator, quote_char=False, double_quote=False, escape_char=False, ignore_empty_lines=False
-    )
-    return separated(letters, rows, len(shape.parts), splitting)
+def _is_simple(letters: Letters) -> bool:
+    """Tell whether every reader sees the same characters, no text has escapes, and the last line has an end."""
+    return len(letters) > 0 and letters[-1] == _NEWLINE and not count(letters, "\\") and is_plain_text(letters)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 COMMA, QUOTE = ",", '"'
 MOST_FIELDS, LONGEST_KEY = 1_000, 1_000
@@ -21,53 +20,33 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Part:
-    """What is known of one piece of each line."""
-
-    before: str
-    """What it begins with; all of it, if there is no value."""
-    value: Value | None = None
-    after: str = ""
-    """What it ends with, behind the value."""
-
-
-@dataclass(frozen=True)
 class Shape:
-    """The form of a line that is one object of texts and literals, split at a separator.
+    """The form of a line that is one object of texts and literals.
 
     Args:
-        parts: What lies between the separators.
-        quotes: Quotation marks of each line.
+        constants: What is around the values: one before each, and one behind the last.
+        values: They, in the order of the line.
     """
 
-    parts: tuple[Part, ...]
-    quotes: int
+    constants: tuple[str, ...]
+    values: tuple[Value, ...]
 
-    @property
-    def values(self) -> list[Value]:
-        """The values, in the order of the line."""
-        return [part.value for part in self.parts if part.value is not None]
+    def count(self, letter: str) -> int:
+        """Return how often a letter is in the constants of a line."""
+        return sum(constant.count(letter) for constant in self.constants)
 
 
-def shape_of(line: str, separator: str) -> Shape | None:
+def shape_of(line: str) -> Shape | None:
     r"""Return the form of a line; None if it is no object of texts and literals.
 
-    >>> shape_of('{"a":"x","b": 1}', ",").parts[1]
-    Part(before='"b": ', value=Value(key='b', text=False), after='}')
-    >>> [part.before for part in shape_of('{"a":"x"}', '"').parts]
-    ['{', 'a', ':', '', '}']
-    >>> shape_of('{"a":[1]}', ",") is None
+    >>> shape = shape_of('{"a":"x","b": 1}')
+    >>> shape.constants
+    ('{"a":"', '","b": ', '}')
+    >>> [(value.key, value.text) for value in shape.values]
+    [('a', True), ('b', False)]
+    >>> shape_of('{"a":[1]}') is None
     True
     """
-    found = _taken_apart(line)
-    if found is None:
-        return None
-    constants, values = found
-    return Shape(_parts(constants, values, separator), sum(constant.count(QUOTE) for constant in constants))
-
-
-def _taken_apart(line: str) -> tuple[list[str], list[Value]] | None:
-    """Return what lies around the values, and these."""
     constants: list[str] = []
     values: list[Value] = []
     begin, place = 0, 1
@@ -79,16 +58,4 @@ def _taken_apart(line: str) -> tuple[list[str], list[Value]] | None:
         constants.append(line[begin : field.start(kind)])
         values.append(Value(field["key"], kind == "text"))
         begin, place = field.end(kind), field.end() + 1
-    return ([*constants, line[begin:]], values) if values and line[place - 1 :] == "}" else None
-
-
-def _parts(constants: Sequence[str], values: Sequence[Value], separator: str) -> tuple[Part, ...]:
-    parts = [Part("")]
-    for constant, value in zip(constants, [*values, None], strict=True):
-        first, *others = constant.split(separator)
-        last = parts[-1]
-        parts[-1] = replace(last, before=first) if last.value is None else replace(last, after=first)
-        parts += [Part(other) for other in others]
-        if value is not None:
-            parts[-1] = replace(parts[-1], value=value)
-    return tuple(parts)
+    return Shape((*constants, line[begin:]), tuple(values)) if values and line[place - 1 :] == "}" else None

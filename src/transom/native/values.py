@@ -9,8 +9,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transom.native.shapes import Part
-
 LONGEST_LITERAL = 100
 """Characters of a number; Spark's parser has a limit, too."""
 _NUMBER = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?"
@@ -48,20 +46,19 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_signed_integer(kind) or pa.types.is_float64(kind))
 
 
-def certain_values(part: Part, piece: pa.StringArray, kind: pa.DataType, utc: bool = False) -> pa.Array:
-    """Return the values between the beginnings and ends of pieces.
+def certain_values(found: pa.StringArray, text: bool, kind: pa.DataType, utc: bool = False) -> pa.Array:
+    """Return what is written in a field of each line as values of a type.
 
     Args:
-        part: What is known of the pieces.
-        piece: They.
+        found: What is written, without quotation marks.
+        text: Whether these are around it.
         kind: The declared type.
         utc: Whether times without an offset are those of UTC; else they are Spark's.
 
     Raises:
         UncertainError: Spark may make something else of one of them.
     """
-    found = _between(part, piece)
-    if part.value is not None and part.value.text:
+    if text:
         return certain_texts(found, kind, utc)
     nulls = pc.equal(found, "null")
     if pc.any(nulls).as_py():
@@ -122,46 +119,15 @@ def certain_literals(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
     return _integers(texts, kind)
 
 
-def check_around(part: Part, piece: pa.StringArray) -> None:
-    """See that pieces begin and end as in the first line.
-
-    Raises:
-        UncertainError: One does not.
-    """
-    if part.value is None:
-        same = pc.equal(piece, part.before)
-    else:
-        if np.diff(_edges(piece)).min() < len(part.before.encode()) + len(part.after.encode()):
-            raise UncertainError
-        same = pc.and_(pc.starts_with(piece, part.before), pc.ends_with(piece, part.after))
-    if not pc.all(same).as_py():
-        raise UncertainError
-
-
-def check_literals(part: Part, piece: pa.StringArray) -> None:
+def check_literals(texts: pa.StringArray) -> None:
     """See that values that nobody declared are numbers, true, false or null.
 
     Raises:
         UncertainError: One is not.
     """
-    found = _between(part, piece)
-    _expect(found, _IS_LITERAL)
-    if pc.max(pc.binary_length(found)).as_py() > LONGEST_LITERAL:
+    _expect(texts, _IS_LITERAL)
+    if pc.max(pc.binary_length(texts)).as_py() > LONGEST_LITERAL:
         raise UncertainError
-
-
-def _between(part: Part, piece: pa.StringArray) -> pa.StringArray:
-    """Return what lies between: of an array whose elements overlap what is around them, every second one."""
-    before, after = len(part.before.encode()), len(part.after.encode())
-    if not before and not after:
-        return piece
-    rows = len(piece)
-    edges = _edges(piece)
-    ends = np.empty(2 * rows, np.int32)
-    ends[0::2] = edges[:-1] + before
-    ends[1::2] = edges[1:] - after
-    parts = pa.StringArray.from_buffers(2 * rows - 1, pa.py_buffer(ends), piece.buffers()[2])
-    return parts.take(pa.array(np.arange(0, 2 * rows - 1, 2, dtype=np.int32)))
 
 
 def _edges(texts: pa.StringArray) -> npt.NDArray[np.int32]:
