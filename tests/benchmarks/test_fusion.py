@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from transom.errors import DefinitionError
 from transom.windows.operators import (
     ALL,
-    GLOBAL,
     Attributes,
     Fused,
     Graph,
@@ -35,8 +34,8 @@ LOANS = Graph(
         op("op1", ALL, OperatorKind.MAP),
         op("op2", Attributes.of("area")),
         op("op3", Attributes.of("area")),
-        op("op4", GLOBAL),
-        op("op5", GLOBAL),
+        op("op4", Attributes()),
+        op("op5", Attributes()),
     ),
     (
         OperatorEdge("op1", "op2", rows=1_000.0),

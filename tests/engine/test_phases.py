@@ -255,7 +255,7 @@ def test_spark_says_of_every_eighth_cut_what_its_tasks_did(
         assert cut.tasks == cut.stages[0].tasks > 1
         assert cut.allowed == -(-cut.rows // 10)
         assert cut.stages[1].tasks == 2
-        assert cut.stages[0].shuffle_rows > 0
+        assert cut.stages[0].shuffle_bytes > 0
         assert cut.stages[0].cpu > 0
         assert cut.seconds[Phase.MAP] > 0
     assert all(not any(phase in cut.seconds for phase in OF_A_JOB) for cut in read if cut not in asked)

@@ -36,7 +36,6 @@ def test_a_relay_waits_as_planned_and_half_an_interval_while_slack_lasts(slack: 
     relay, wait = Relay(joined), wait + gather
     expected = replace(ALL, slack=slack, gather=gather)
     assert relay.received(parcel(part("a", 0, 1)), "a", expected, 5) == []
-    assert relay.wakes == 5 + wait
     assert relay.expired(4 + wait) == []
     assert relay.expired(5 + wait) == [Forward(parcel(part("a", 0, 1)))]
 
@@ -48,7 +47,8 @@ def test_for_a_parcel_that_comes_too_late_nobody_is_waited_again() -> None:
     assert relay.received(parcel(part("b", 0, 1)), "b", ALL, 2 * S) == [Forward(parcel(part("b", 0, 1)))]
     later = replace(parcel(part("b", 1, 2)), tick=parcel(part("b", 1, 2)).tick + 1)
     assert relay.received(later, "b", ALL, 2 * S) == []
-    assert relay.wakes == 2 * S + ALL.wait
+    assert relay.expired(2 * S + ALL.wait - 1) == []
+    assert relay.expired(2 * S + ALL.wait) == [Forward(later)]
 
 
 def test_a_relay_passes_on_at_once_what_it_is_not_to_merge() -> None:

@@ -7,7 +7,6 @@ import pytest
 from transom.errors import DefinitionError
 from transom.windows.operators import (
     ALL,
-    GLOBAL,
     Attributes,
     Fused,
     Graph,
@@ -25,7 +24,7 @@ def op(name, *attributes, kind=OperatorKind.COMPUTE, keys=None):
 
 FIRST = Operator("op1", OperatorKind.MAP, (ROW,), ROW, ALL)
 FINE, COARSE, OTHER = op("fine", "user", "area", keys=500), op("coarse", "area", keys=7), op("other", "user", keys=90)
-WHOLE = Operator("total", OperatorKind.CONSOLIDATE, (ROW,), ROW, GLOBAL)
+WHOLE = Operator("total", OperatorKind.CONSOLIDATE, (ROW,), ROW, Attributes())
 
 
 def test_kinds_are_those_of_table_1():

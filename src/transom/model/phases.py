@@ -60,11 +60,8 @@ class StageTasks:
     rows: int = 0
     """Rows that were read from the source, as far as Spark counts them."""
     input_bytes: int = 0
-    shuffle_rows: int = 0
-    """Rows that were written for an exchange."""
     shuffle_bytes: int = 0
-    """Their size."""
-    result_bytes: int = 0
+    """That were written for an exchange."""
     in_workers: bool = False
     """Whether its tasks were Python workers, without Spark SQL, of whose work Spark knows nothing."""
 

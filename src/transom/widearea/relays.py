@@ -145,11 +145,6 @@ class Relay:
             del self._left[next(iter(self._left))]
         return [action for key in due for action in self._leave(key)]
 
-    @property
-    def wakes(self) -> Micros | None:
-        """When `expired` will have something to do; None for never."""
-        return min((group.until for group in self._waiting.values()), default=None)
-
     def acked(self, ack: Ack, cost: Micros = 0) -> list[Action]:
         """Take the destination's ack, forget what it covers, and pass it on with the hop's own cost added."""
         standing = ack.standing

@@ -36,12 +36,3 @@ class Ticks:
     def start(self, number: int) -> Micros:
         """Return the wall time of a tick."""
         return number * self.length + self.offset
-
-    def last_departure(self, now: Micros, interval: int, phase: int) -> int:
-        """Return the last tick at or before a wall time on which a flow leaves: modulo the interval it is the phase.
-
-        >>> Ticks().last_departure(12_500_000, 5, 1)
-        11
-        """
-        number = self.number(now)
-        return number - (number - phase) % interval

@@ -68,7 +68,6 @@ class Attributes:
         return "all" if self.whole else ", ".join(sorted(self.names)) or "none"
 
 
-GLOBAL = Attributes()
 ALL = Attributes(whole=True)
 
 

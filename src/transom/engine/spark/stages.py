@@ -118,9 +118,7 @@ def _job(store: Any, number: int) -> JobTimes | None:
             cpu=stage.executorCpuTime() / 1e9,
             rows=stage.inputRecords(),
             input_bytes=stage.inputBytes(),
-            shuffle_rows=stage.shuffleWriteRecords(),
             shuffle_bytes=stage.shuffleWriteBytes(),
-            result_bytes=stage.resultSize(),
             in_workers=stage.name() == _IN_WORKERS,
         )
         stages.append((begin, first, end, stage.shuffleReadRecords() > 0, tasks))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
@@ -34,8 +33,6 @@ from transom.sources.base import Offset
 from transom.windows.arranging import Flow
 from transom.windows.partials import Partial, restricted
 from transom.windows.query import WindowedQuery
-
-logger = logging.getLogger(__name__)
 
 
 class StreamState:
