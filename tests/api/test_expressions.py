@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+
 from transom.model import expression
 from transom.model.expression import Expression
 
@@ -32,4 +35,57 @@ def test_columns_that_are_gone_are_forgotten() -> None:
         Expression.of(Column(f"a > {number}"), "where")
     assert expression._columns.keys() - before.keys() == {str(kept)}
     del kept
+    assert expression._columns.keys() <= before.keys()
+
+
+def test_threads_that_ask_at_once_have_one_expression() -> None:
+    """One of them could take another's Column for its own only if it saw it."""
+    count = 8
+    begin, found = threading.Barrier(count), list[Expression]()
+
+    class Slow(Column):
+        """Lets another thread go on whenever it is compared."""
+
+        @property
+        def _jc(self) -> Slow:
+            return self
+
+        def equals(self, other: Slow) -> bool:
+            for _ in range(1000):
+                pass
+            return True
+
+    def ask() -> None:
+        begin.wait()
+        found.append(Expression.of(Slow("of all"), "where"))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=ask) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert len({id(each.column) for each in found}) == 1
+
+
+def test_a_column_that_goes_while_others_are_compared_is_forgotten_later() -> None:
+    before = dict(expression._columns)
+    going: list[object] = [Expression.of(Column("going"), "where")]
+
+    class Asking(Column):
+        @property
+        def _jc(self) -> Asking:
+            return self
+
+        def equals(self, other: Asking) -> bool:
+            going.clear()
+            return False
+
+    two = [Expression.of(Asking("asking"), "where") for _ in range(2)]
+    assert expression._columns.keys() - before.keys() == {str(two[0]), "Column<'going'>"}
+    del two
     assert expression._columns.keys() <= before.keys()

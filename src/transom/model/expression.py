@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import threading
 import weakref
+from collections import deque
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -20,7 +22,10 @@ _ARGUMENT = re.compile(r"columnnodeexpression\(UnresolvedAttribute\(List\(([^()]
 _PARAMETERS = re.compile(r"\b([a-z]_\d+)\b(?=[^()]*\)? -> )")
 
 _columns: dict[str, list[weakref.ref[Any]]] = {}
-"""Columns that expressions were made of and that are still there, by text."""
+"""Columns that expressions were made of and that are still there, by text; beside `_lock`."""
+_lock = threading.Lock()
+_gone: deque[str] = deque()
+"""Texts of Columns that are gone: they can go at any moment, also while a thread has the lock."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,22 +90,27 @@ def lasting_text(text: str) -> str:
 
 def _one_of(text: str, column: Any) -> Any:
     """Return the first Column that surely means the same; this one, if there is none."""
-    known = [reference for reference in _columns.get(text, ()) if reference() is not None]
-    for reference in known:
-        other = reference()
-        if other is not None and _same(other, column):
-            return other
-    _columns[text] = [*known, weakref.ref(column, lambda _: _forget(text))]
+    with _lock:
+        known = [other for reference in _columns.get(text, ()) if (other := reference()) is not None]
+        for other in known:
+            if _same(other, column):
+                return other
+        _columns[text] = [weakref.ref(each, lambda _: _forget(text)) for each in (*known, column)]
     return column
 
 
 def _forget(text: str) -> None:
-    """Forget the Columns of a text that are gone: an application may ask with ever new ones."""
-    left = [reference for reference in _columns.get(text, ()) if reference() is not None]
-    if left:
-        _columns[text] = left
-    else:
-        _columns.pop(text, None)
+    """Forget the Columns of a text, and of those before, that are gone: an application may ask with ever new ones."""
+    _gone.append(text)
+    if _lock.acquire(blocking=False):  # else the next one that goes sees to it
+        try:
+            while _gone:
+                text = _gone.popleft()
+                _columns[text] = [reference for reference in _columns.get(text, ()) if reference() is not None]
+                if not _columns[text]:
+                    del _columns[text]
+        finally:
+            _lock.release()
 
 
 def _same(one: Any, other: Any) -> bool:
