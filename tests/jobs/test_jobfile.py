@@ -120,7 +120,7 @@ def test_a_generator_as_source():
         ('name = "fares"', 'name = "fares"\nfrom = "fares"', "from: there is no query 'fares' above"),
         ('within = "2 seconds"', "own_stream = 1", "own_stream = 1 is not true or false"),
         ('sink = {parquet = "out/fares"}', "", "the query 'fares' has no sink"),
-        ('{parquet = "out/fares"}', '{parquet = ""}', "sink: one kind"),
+        ('{parquet = "out/fares"}', '{parquet = ""}', "'fares' sink: parquet is empty"),
         ('{parquet = "out/fares"}', '{parquet = "a"}\nsinks = []', "both sink and sinks"),
         ('sink = {parquet = "out/fares"}', 'sinks = ["out/fares"]', "the sink 'out/fares' is not a table"),
         ('sink = {parquet = "out/fares"}', 'sink = "out/fares"', r"is not a table\. Write for example sink = {parquet"),

@@ -76,7 +76,7 @@ def test_a_job_names_a_sink_of_a_package(package, spark, tmp_path, monkeypatch):
     [
         ("separator", "seperator", r"'fares' sink: unknown key 'seperator'\. Did you mean 'separator'"),
         ("{lines", "{line", r"unknown key 'line'\. Did you mean 'lines'"),
-        ('"out/fares.txt", separator = ";"', '""', "one kind with its argument"),
+        ('"out/fares.txt", separator = ";"', '""', "lines is empty"),
         ("{lines", '{csv = "x", lines', "one kind with its argument"),
     ],
 )

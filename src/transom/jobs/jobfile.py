@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 from transom.errors import JobFileError
-from transom.jobs.keys import Keys, Table, standing_in
-from transom.jobs.kinds import ANY, SOURCES, Types, kinds
+from transom.jobs.keys import Keys, Table, read_table, standing_in
+from transom.jobs.kinds import ANY, SOURCES, kinds
 from transom.jobs.queries import QuerySpec, parse_query
 from transom.jobs.rows import KINDS, parse_rows
 from transom.jobs.rowspec import RowsSpec
@@ -21,8 +20,6 @@ from transom.jobs.rowspec import RowsSpec
 _JOB = ("checkpoint", "name", "settings", "source", *KINDS, "query")
 _WATERMARK = ("watermark", "idle_after", "max_ahead", "close_on_idle", "absent_after", "from_source")
 _COMMON = ("name", "event_time", *_WATERMARK)
-_REQUIRED: dict[str, Types] = {"schema": str, "regex": str, "rows_per_second": (int, float), "topic": str}
-"""Types of options of sources that must be there."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,7 @@ def parse_job(text: str, file: str = "job.toml") -> JobSpec:
         JobFileError: It is not TOML, a key is unknown, missing or of the wrong type.
     """
     try:
-        job = tomllib.loads(text)
+        job = read_table(text)
     except tomllib.TOMLDecodeError as error:
         raise JobFileError(f"{file} is not valid TOML: {error}.", "See https://toml.io for the syntax.") from error
     top = Keys(file, "", job, _JOB)
@@ -117,20 +114,18 @@ def _source(file: str, table: Table, number: int, count: int) -> SourceSpec:
         if key not in (*_COMMON, kind.name, *options[kind.name]):
             raise keys.error(f"the key {key!r} does not go with {kind.name}", "Remove it.")
     # TOML has no null; "none" lifts a bound that is there by default.
-    watermark = {key: None if table[key] == "none" else table[key] for key in _WATERMARK[1:] if key in table}
+    durations = {key: keys.get(key, (str, int)) for key in _WATERMARK[1:-1] if key in table}
+    watermark: dict[str, Any] = {key: None if value == "none" else value for key, value in durations.items()}
+    if "from_source" in table:
+        watermark["from_source"] = keys.get("from_source", bool)
     for key in kind.required:
-        keys.need(key, _REQUIRED.get(key, ANY))
+        keys.need(key, ANY)
     watermark["delay"] = keys.get("watermark", str, "0 seconds")
     return SourceSpec(
         name=keys.get("name", str, f"source{number + 1}" if number else "source"),
         kind=kind.name,
-        reads=keys.need(kind.name, kind.takes),
-        options={key: _plain(table[key]) for key in options[kind.name] if key in table},
+        reads=kind.argument(keys),
+        options=kind.given(keys),
         event_time=keys.need("event_time", str),
         watermark=watermark,
     )
-
-
-def _plain(value: Any) -> Any:
-    """Return dates and times, which TOML has, as the ISO 8601 text that sources take."""
-    return value.isoformat() if isinstance(value, date) else value

@@ -3,14 +3,50 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, time
 from typing import Any, TypeAlias
 
 from transom.errors import DefinitionError, JobFileError, did_you_mean
 
 Table: TypeAlias = "Mapping[str, Any]"
-"""A table of the file, as `tomllib` reads it."""
+"""A table of the file, as `read_table` reads it."""
+
+
+@dataclass(frozen=True, repr=False)
+class Moment:
+    """A date or a time, which TOML has without quotation marks; in messages it stands as in the file."""
+
+    value: date | time
+
+    def __str__(self) -> str:
+        return self.value.isoformat()
+
+    __repr__ = __str__
+
+
+def read_table(text: str) -> dict[str, Any]:
+    """Return what TOML says, its dates and times as `Moment`.
+
+    >>> read_table("start = 2026-01-01")
+    {'start': 2026-01-01}
+
+    Raises:
+        TOMLDecodeError: It is not TOML.
+    """
+    return {key: _marked(value) for key, value in tomllib.loads(text).items()}
+
+
+def _marked(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _marked(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return list(map(_marked, value))
+    return Moment(value) if isinstance(value, date | time) else value
+
 
 _NAMES = {
     str: "a text",
@@ -19,6 +55,7 @@ _NAMES = {
     int: "a whole number",
     float: "a number",
     bool: "true or false",
+    Moment: "a date or a time",
 }
 
 
@@ -65,7 +102,11 @@ class Keys:
         some = kind if isinstance(kind, tuple) else (kind,)
         if key in self.table and (not isinstance(value, some) or (isinstance(value, bool) and bool not in some)):
             names = " or ".join(_NAMES[one] for one in some)
-            remedy = f'Write {key} = ["{value}"].' if kind is list and value else f"Write {key} as {names}."
+            remedy = f"Write {key} as {names}."
+            if kind is list and value:
+                remedy = f'Write {key} = ["{value}"].'
+            elif isinstance(value, Moment) and str in some:
+                remedy = f'Write {key} = "{value}", or what else it is, as a text.'
             raise self.error(f"{key} = {value!r} is not {names}", remedy)
         if key in self.table and value == "":
             raise self.error(f"{key} is empty", "Write a text.")

@@ -8,17 +8,18 @@ keys are its other parameters.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import entry_points
 from typing import Any, Literal, TypeAlias
 
 from transom.errors import DefinitionError
-from transom.jobs.keys import Keys, Table, standing_in
+from transom.jobs.keys import Keys, Moment, Table, standing_in
 
 Types: TypeAlias = "type | tuple[type, ...]"
-ANY: Types = (str, int, float, bool, list, dict)
+ANY: Types = (str, int, float, bool, list, dict, Moment)
 
 SOURCES: Mapping[str, Types] = {
     "files": (str, list),
@@ -39,6 +40,20 @@ SINKS: Mapping[str, Types] = {
     "console": int,
 }
 """Transom's own sinks, with the types of their first argument."""
+_IN_TOML: Mapping[str, tuple[type, ...]] = {
+    "str": (str,),
+    "Literal": (str,),
+    "Sequence": (str, list),
+    "Mapping": (dict,),
+    "bool": (bool,),
+    "int": (int,),
+    "float": (int, float),
+    "Duration": (str, int),
+    "Micros": (int, Moment),
+    "Starting": (str, int, dict, Moment),
+    **dict.fromkeys(("None", "os", "PathLike", "StructType", "Format"), ()),
+}
+"""What TOML has of the types of parameters, by words of their annotations."""
 _PYTHON_ONLY = frozenset({"stream", "storage_options"})
 """Parameters for which TOML has no values, or that hold secrets."""
 
@@ -58,7 +73,7 @@ class Kind:
         Raises:
             DefinitionError: The package that brings it cannot be imported, or it is no function.
         """
-        if self.name in (SOURCES if self.group == "sources" else SINKS):
+        if self.is_own:
             import transom as tm
 
             found = getattr(tm.sources if self.group == "sources" else tm.sinks, self.name)
@@ -75,6 +90,42 @@ class Kind:
         if not callable(found):
             raise DefinitionError(f"{self.name}: what its package brings is no function.", "Repair its entry point.")
         return found  # type: ignore[no-any-return]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is one of Transom's."""
+        return self.name in (SOURCES if self.group == "sources" else SINKS)
+
+    def given(self, keys: Keys) -> dict[str, Any]:
+        """Return the options that a table has, dates and times as ISO 8601 text.
+
+        Raises:
+            JobFileError: One is of a type that it cannot be.
+        """
+        return {name: self._checked(keys, name, self.types_of(name)) for name in self.options if name in keys.table}
+
+    def argument(self, keys: Keys) -> Any:
+        """Return the value of its own key; raises as `given` does."""
+        return self._checked(keys, self.name, self.takes)
+
+    def types_of(self, option: str) -> Types:
+        """Return the types that an option may have."""
+        if not self.is_own:
+            return ANY
+        annotation = str(self._parameters[option].annotation)
+        while (outer := re.sub(r"\[[^\[\]]*\]", "", annotation)) != annotation:
+            annotation = outer
+        words = (kind for word in re.findall(r"\w+", annotation) for kind in _IN_TOML[word])
+        return tuple(dict.fromkeys(words))
+
+    def _checked(self, keys: Keys, name: str, types: Types) -> Any:
+        value = keys.need(name, types)
+        if self.is_own and isinstance(value, list):
+            return list(keys.texts(name))
+        if self.is_own and isinstance(value, dict):
+            for where, moment in _moments(value, name):
+                raise keys.error(f"{where} = {moment} is a date or a time", f'Write it as a text: "{moment}".')
+        return _as_text(value)
 
     @cached_property
     def _parameters(self) -> Mapping[str, inspect.Parameter]:
@@ -136,7 +187,7 @@ def _sink(keys: Keys, sink: Any) -> SinkSpec:
     named = [name for name in sink if name in known]
     if not named:
         Keys(keys.file, where, sink, tuple(known))
-    if len(named) != 1 or not _fits(sink[named[0]], known[named[0]].takes):
+    if len(named) != 1:
         raise keys.error("sink: one kind with its argument is needed", 'Write for example sink = {parquet = "out"}.')
     kind = known[named[0]]
     with standing_in(keys.file, where):
@@ -144,8 +195,25 @@ def _sink(keys: Keys, sink: Any) -> SinkSpec:
     mine = Keys(keys.file, where, sink, (kind.name, *options))
     for name in kind.required:
         mine.need(name, ANY)
-    return SinkSpec(kind.name, sink[kind.name], {name: sink[name] for name in options if name in sink})
+    return SinkSpec(kind.name, kind.argument(mine), kind.given(mine))
 
 
-def _fits(value: Any, types: Types) -> bool:
-    return isinstance(value, types) and value != "" and (types == ANY or not isinstance(value, bool))
+def _moments(value: Any, where: str) -> Iterator[tuple[str, Moment]]:
+    """Yield the dates and times in a value, each with the keys that lead to it."""
+    if isinstance(value, Moment):
+        yield where, value
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield from _moments(each, f"{where}.{key}")
+    elif isinstance(value, list):
+        for each in value:
+            yield from _moments(each, where)
+
+
+def _as_text(value: Any) -> Any:
+    """Return a value with the texts of the dates and times in it."""
+    if isinstance(value, dict):
+        return {key: _as_text(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return list(map(_as_text, value))
+    return str(value) if isinstance(value, Moment) else value

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 from transom.errors import JobFileError
-from transom.jobs.keys import Keys, Table, standing_in
+from transom.jobs.keys import Keys, Table, read_table, standing_in
 from transom.model.time import MICROS_PER_SECOND, parse_duration
 from transom.sites.region import Region, SiteEntry
 from transom.widearea.topology import INTERVALS, Link
@@ -27,7 +27,7 @@ def read_toml(path: Path, what: str) -> Table:
         JobFileError: It cannot be read, or is not TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return read_table(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise JobFileError(f"The {what} {path} cannot be read: {error}.", "Give the path of a TOML file.") from error
     except tomllib.TOMLDecodeError as error:

@@ -171,10 +171,10 @@ def local_sources(site: SiteFile, job: JobSpec | None) -> dict[str, Any]:
             raise keys.error(f"it needs one of {', '.join(known)}", 'Write for example files = "trips/*.json".')
         kind, spec = known[named[0]], theirs.get(stream)
         inherited = dict(spec.options) if spec is not None and spec.kind == kind.name else {}
-        given = {key: value for key, value in table.items() if key != kind.name}
+        given = kind.given(keys)
         for key in kind.required:
             if key not in inherited:
                 keys.need(key, ANY)
         with standing_in(site.file, where):
-            made[stream] = kind.make(keys.need(kind.name, kind.takes), **{**inherited, **given})
+            made[stream] = kind.make(kind.argument(keys), **{**inherited, **given})
     return made

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from transom.errors import CheckpointCorruptError, DefinitionError, SourceError
+from transom.model.arguments import shown
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros, format_time
 from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset, OwnRows, Waiting
@@ -62,6 +63,10 @@ def generator(
     """
     check_reserved(list(columns), "generator")
     for name, expression in columns.items():
+        if not isinstance(expression, str) or not expression.strip():
+            raise DefinitionError(
+                f"generator: the column {name} is {shown(expression)}.", 'Write a SQL expression, such as "id % 3".'
+            )
         match = _UNSTABLE.search(expression)
         if match is not None:
             raise DefinitionError(
