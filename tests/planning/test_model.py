@@ -85,6 +85,7 @@ def test_latency_rises_with_the_rate(one, rate: float, trigger: float, count: in
         assert slower.streams[name].result.mean <= faster.streams[name].result.mean * (1 + 1e-3)
 
 
+@example(stream(row=2**-14, scv=0.5, groups=1), 10.0, 7, 8, 1)  # by 0.16 % more where a wave less is due
 @given(costs_of_streams, st.floats(10, 1e5), st.integers(1, 40), st.integers(1, 8), st.integers(1, 3))
 def test_latency_falls_with_the_cores(one, rate: float, cores: int, tasks: int, count: int):
     known = profile(**{f"s{place}": replace(one, parts=tasks) for place in range(count)})

@@ -9,7 +9,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from tests.planning.profiles import costs_of_streams, profile, stream
 
@@ -49,6 +49,7 @@ def test_a_plan_meets_its_limit_and_one_executor_less_does_not(one, rate: float,
 
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None)
+@example(stream(row=5e-5, fixed=3.6168, scv=0.0, piece=0.0, regular=0.0, closing=50.0, groups=1), 28_800.0)  # it leaps
 @given(costs_of_streams, st.floats(100, 2e5))
 def test_the_largest_rate_is_within_the_limit_and_a_little_more_is_not(one, rate: float):
     known = profile(s=one)
@@ -177,7 +178,7 @@ def test_a_rate_far_below_what_a_machine_can_do_takes_few_steps(looked_at):
     assert factor > 10_000
     assert within is not None
     assert within.kept
-    assert len(looked_at) < 100
+    assert len(looked_at) < 150
 
 
 def test_no_settings_are_predicted_twice(looked_at):

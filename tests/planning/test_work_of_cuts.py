@@ -17,7 +17,7 @@ from transom.planning.keys import KeyCurve
 from transom.planning.orders import slowest_of
 from transom.planning.phases import CUT
 from transom.planning.profile import PhaseCost, StreamProfile
-from transom.planning.waves import clock, wider
+from transom.planning.waves import clock, last, wider
 
 ROOT = KeyCurve(((100.0, 10.0), (10_000.0, 100.0)))
 """As many keys as the root of the rows."""
@@ -67,6 +67,14 @@ def test_the_slowest_of_tasks_that_differ_varies_more_than_of_normal_times(tasks
 @given(st.integers(1, 200), st.integers(1, 64), st.floats(0, 1e6))
 def test_tasks_take_no_longer_than_one_after_the_other(tasks: int, cores: int, spread: float):
     assert clock(tasks, cores, spread) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.01, 0.02, 0.1, 0.3, 0.4, 0.7, 1.0])
+def test_a_core_more_makes_nothing_later(spread: float):
+    later = [(tasks, cores) for tasks in range(2, 129) for cores in range(1, min(tasks, 64)) if (
+        last(tasks, cores + 1, spread) > last(tasks, cores, spread) + 1e-9
+    )]  # fmt: skip
+    assert not later, "with one wave less, times seemed to be up to 5 % longer"
 
 
 @given(st.integers(1, 200), st.integers(1, 64), st.floats(0, 1))

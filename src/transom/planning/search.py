@@ -27,14 +27,16 @@ POLL: Micros = 50_000
 """Time between two looks at a source, of which every trigger is a multiple."""
 SHARES = (0.05, 0.15, 0.35, 0.8)
 """Triggers, as shares of the limit, that all whole numbers are tried with."""
+BETWEEN = (0.02, 0.085, 0.23, 0.53, 1.0)
+"""Others that the best of them are tried with."""
 REFINED = 2
 """As many of them are then looked at closely."""
 PLAYED = 3
 """As many settings are looked at event by event."""
 WORSE = 1.25
 """What takes so many times as long as the best that was found is given up."""
-STEPS = 14
-"""Steps of the bounded search."""
+STEPS = 8
+"""Steps of the bounded search, between the neighbours of the best of these triggers."""
 EXACT = 0.01
 """Relative step at which the search for a rate ends."""
 LEAST = 1e-4
@@ -263,10 +265,16 @@ class Search:
                         yield slots, tasks
 
     def _refined(self, goal: Goal, division: Division) -> list[tuple[Division, Choice]]:
-        """Return what comes of other triggers, down to the best one."""
+        """Return what comes of other triggers, down to the best one.
+
+        Latency leaps where a cut more is due before a window's: so the search begins where the best of some lies.
+        """
         from scipy.optimize import minimize_scalar  # only here, as it takes half a second
 
-        found = []
+        shares = sorted({*SHARES, *BETWEEN, division.share})
+        found = [(other, self._choice(goal, other)) for other in map(division.with_trigger, shares)]
+        place = min(range(len(shares)), key=lambda each: found[each][1].ratio)
+        low, high = shares[max(0, place - 1)], shares[min(len(shares), place + 2) - 1]
 
         def ratio(share: float) -> float:
             other = division.with_trigger(math.exp(share))
@@ -274,7 +282,7 @@ class Search:
             return min(1e9, found[-1][1].ratio)
 
         minimize_scalar(
-            ratio, bounds=(math.log(0.01), 0.0), method="bounded", options={"maxiter": STEPS, "xatol": 0.02}
+            ratio, bounds=(math.log(low), math.log(high)), method="bounded", options={"maxiter": STEPS, "xatol": 0.02}
         )
         return found
 

@@ -61,13 +61,22 @@ def last(tasks: int, cores: int, spread: float) -> float:
         return 1 + behind(tasks, spread)
     if cores == 1:
         return float(tasks)
-    before = -(-tasks // cores) - 1
+    waves = -(-tasks // cores)
     if spread < ALIKE:
-        return float(before + 1)
+        return float(waves)
+    mixed = _mixed(tasks, cores, spread)
+    with_one_more = -(-tasks // waves) - 1  # so many cores at most need another wave
+    if with_one_more:
+        mixed = min(mixed, _mixed(tasks, with_one_more, spread))  # a core more makes nothing later
+    return max(1 + behind(tasks, spread), min(float(tasks), mixed))
+
+
+def _mixed(tasks: int, cores: int, spread: float) -> float:
+    """Return the mix of both laws, as far as there are waves left."""
+    before = -(-tasks // cores) - 1
     together = math.exp(-((math.pi * spread) ** 2) * before)
     drained = min(float(tasks), tasks / cores + _drained(cores, spread))
-    mixed = together * _in_waves(tasks, cores, spread) + (1 - together) * drained
-    return max(1 + behind(cores, spread), min(float(tasks), mixed))
+    return together * _in_waves(tasks, cores, spread) + (1 - together) * drained
 
 
 def behind(tasks: int, spread: float) -> float:
