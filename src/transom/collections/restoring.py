@@ -99,7 +99,7 @@ class Restorer:
             results = [each for task in made for each in task.values()]
             try:
                 schema = common_schema([steps[-1] for steps in results])
-            except Exception:  # nobody will ask for these files
+            except BaseException:  # nobody will ask for these files
                 self.homes.stale += [file for steps in results for each in steps if (file := each.file) is not None]
                 raise
             self._kept(gap, made, {})
@@ -118,7 +118,7 @@ class Restorer:
             if gap.away:
                 self.homes.carry_home(gap.away)
             made = self._executed(gap, fresh, check=False)
-        except Exception:  # nobody will ask for these files
+        except BaseException:  # nobody will ask for these files
             self.homes.stale += fresh.values()
             raise
         self._kept(gap, made, fresh)

@@ -12,6 +12,7 @@ from transom.engine.spark.compile import Compiled
 from transom.engine.state.queries import QueryState
 from transom.engine.streams.stream import RunningStream
 from transom.errors import DefinitionError, TransomError
+from transom.failures import require_blame
 from transom.model.time import MAX_TIME, MIN_TIME, Micros
 
 
@@ -44,6 +45,7 @@ def propose(
 
     Raises:
         DefinitionError: A query that comes cannot work.
+        TransomError: No query is to blame.
     """
     begun, ended = frozenset((*added, *resumed)), frozenset((*paused, *removed))
     running = {query.name for query in stream.state.running()}
@@ -53,6 +55,7 @@ def propose(
         raise
     except Exception as error:
         names = ", ".join(map(repr, sorted(begun)))
+        require_blame(error, f"Compiling query {names}")
         raise DefinitionError(
             f"query {names}: its transformations fail: {type(error).__name__}: {error}.", "Correct its map()."
         ) from error

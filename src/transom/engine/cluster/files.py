@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from transom.checkpoint.files import translated, write_atomically
 from transom.engine.partials.contents import Contents
 from transom.engine.partials.tables import LENGTH, PANE, TAG
-from transom.errors import CheckpointCorruptError
+from transom.errors import CheckpointCorruptError, CheckpointError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Micros
 from transom.storage.durable import read_part
@@ -53,7 +53,7 @@ class Slice:
         try:
             with translated(path, "read"):
                 data = read_part(path, self.offset, self.length)
-        except Exception as error:
+        except CheckpointError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 raise CheckpointCorruptError(
                     f"The file {path} is missing.",

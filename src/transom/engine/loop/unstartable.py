@@ -8,6 +8,7 @@ from dataclasses import replace
 from transom.engine.changes.records import KnownQuery
 from transom.engine.streams.definition import StreamDefinition
 from transom.errors import TransomError
+from transom.failures import require_blame
 from transom.windows.query import WindowedQuery
 
 
@@ -27,6 +28,9 @@ def unstartable(
         definition: The stream.
         known: What the checkpoint knows of queries.
         compiles: Compiles one query of the stream alone, or raises.
+
+    Raises:
+        TransomError: No query is to blame.
     """
     found: dict[str, str] = {}
     for query in definition.queries:
@@ -36,6 +40,7 @@ def unstartable(
             except TransomError as error:
                 found[query.name] = error.message
             except Exception as error:  # of the user's transformations
+                require_blame(error, f"Compiling query {query.name!r}")
                 found[query.name] = f"{type(error).__name__}: {error}"
     return found
 
