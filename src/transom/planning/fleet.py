@@ -39,8 +39,8 @@ def wanted(fleet: Fleet, ratio: Ratio) -> int:
     """Return how many executors there should be.
 
     More, if those that there are do not keep the limits; then so many as keep them with rates that rise by a quarter,
-    or, where no number does, as few as do about as well as the most. Fewer, if the limits are kept, and would be with
-    rates that rise by half. O(log most) ratios, two where nothing changes.
+    or, where no number does, as few as do about as well as the most, and keep them now if any do. Fewer, if the limits
+    are kept, and would be with rates that rise by half. O(log most) ratios, two where nothing changes.
 
     Args:
         fleet: The executors that there are and may be.
@@ -60,7 +60,15 @@ def wanted(fleet: Fleet, ratio: Ratio) -> int:
     if here <= 1:
         gives = fleet.gives_back and now > low and ratio(now - 1, SPARE) <= 1
         return enough(low, now - 1, SPARE) if gives else now
-    if now == high or (isfinite(here) and here <= ratio(high, 1.0) * (1 + GAIN)):
+    if now == high:
+        return now
+    top = ratio(high, 1.0)
+    if top > 1 and isfinite(here) and here <= top * (1 + GAIN):
         return now
     best = ratio(high, AHEAD)
-    return enough(now + 1, high, AHEAD, max(1.0, best * (1 + GAIN))) if isfinite(best) else high
+    if not isfinite(best):
+        return high
+    if best <= 1:
+        return enough(now + 1, high, AHEAD)
+    ahead = enough(now + 1, high, AHEAD, best * (1 + GAIN))
+    return ahead if top > 1 else max(ahead, enough(now + 1, high, 1.0))
