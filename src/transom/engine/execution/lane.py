@@ -145,8 +145,9 @@ class Lane:
         self._source = source_of(stream.source)
         self._plans: WeakKeyDictionary[StreamPlan, tuple[LanePlan, bytes] | None] = WeakKeyDictionary()
         """Also pickled; None where only Spark knows something."""
-        self._given: tuple[LanePlan, list[pa.Table], tuple[LanePlan, bytes] | None] | None = None
-        """The last plan that awaited tables, their rows, and what it is with them."""
+        self._given: WeakKeyDictionary[StreamPlan, tuple[list[pa.Table], tuple[LanePlan, bytes] | None]]
+        self._given = WeakKeyDictionary()
+        """The last rows of the tables that a plan awaits, and what it is with them, as long as the stream has it."""
         self._rest, self._rests = 0, 0
         """The length of the last rest, and the cuts that are left of it."""
 
@@ -201,15 +202,16 @@ class Lane:
 
         rows = self._stream.tables.rows(compiled.plan.lookup_tables, job.cut.tables, job.cut.at)
         tables = list(rows.values())
-        if self._given is not None and self._given[0] is plan and all(map(operator.is_, self._given[1], tables)):
-            return self._given[2]
+        known = self._given.get(compiled.plan)
+        if known is not None and all(map(operator.is_, known[0], tables)):
+            return known[1]
         small = all(table.num_rows <= MOST_ROWS and table.nbytes <= MOST_BYTES for table in tables)
         given = plan.given(rows) if small else None
         if given is None:
             why = "only Spark reads a table" if small else "a table is too large for tasks"
             logger.info("Partials of the stream %s are made by Spark SQL: %s.", self._stream.name, why)
         found = None if given is None else (given, cloudpickle.dumps(given))  # type: ignore[no-untyped-call]
-        self._given = plan, tables, found
+        self._given[compiled.plan] = tables, found
         return found
 
     def _in_memory(self, plan: LanePlan, job: CutJob, skip: Sequence[str]) -> LaneOutcome:
