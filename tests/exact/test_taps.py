@@ -135,12 +135,13 @@ def test_a_query_that_comes_back_writes_into_its_new_directory_only(spark, tmp_p
     app, stream = application(spark, tmp_path)
     stream.rows().to(tm.sinks.parquet(tmp_path / "former"), "kept")
     stream.window("10 seconds").agg(n=tm.count()).to(tm.sinks.memory(), "counts")
-    asked = []
+    asked, left = [], []
 
     def change(step):
         if step == "committed" and not asked:
             asked.append(app.remove("kept"))
         elif len(asked) == 1 and "kept" not in app.names:
+            left.extend(app._loop.streams["stream1"].buffers)
             even = stream.where("n % 2 = 0").rows()
             asked.append(even.to(tm.sinks.parquet(tmp_path / "new"), "kept"))
 
@@ -151,6 +152,7 @@ def test_a_query_that_comes_back_writes_into_its_new_directory_only(spark, tmp_p
     assert former == list(range(len(former)))
     assert new == list(range(new[0], 40, 2))
     assert new[0] >= len(former) > 0
+    assert left == []
 
 
 @pytest.mark.parametrize("late", [pytest.param(False, marks=pytest.mark.slow), True])

@@ -12,7 +12,7 @@ from transom.engine.loop.delivery import Delivery
 from transom.engine.loop.journal import Journal
 from transom.engine.loop.tuning import Tuner
 from transom.engine.streams.stream import RunningStream
-from transom.engine.streams.taps import tap
+from transom.engine.streams.taps import tap, untap
 from transom.errors import DefinitionError, TransomError
 from transom.model.time import MIN_TIME, Micros, format_time
 from transom.sinks.outlets import Outlets
@@ -111,6 +111,8 @@ class Changer:
                 "it from the job."
             )
             del self._sinks[name]
+            for stream in self._streams.values():
+                untap(stream, name)
             self._forget(name)
 
     def _recover_sinks(self, stream: RunningStream, name: str, outlets: Outlets) -> None:
@@ -187,6 +189,7 @@ class Changer:
             self._delivery.add(change.query, outlets)
         elif change.operation == "remove":
             del self._sinks[change.query], self.sink_texts[change.query]
+            untap(stream, change.query)
             self._forget(change.query)
             self._delivery.remove(change.query)
         moment = proposal.change.begun.get(change.query)

@@ -290,11 +290,16 @@ def tap(stream: RunningStream, query: str, outlets: Outlets, compiled: Compiled)
         DefinitionError: The rows cannot be written so.
         SinkError: Spark has no file system for a directory.
     """
-    others = [each for each in stream.buffers if not (isinstance(each, RowFiles) and each.query == query)]
+    untap(stream, query)
     files = [sink for sink in outlets.sinks.values() if isinstance(sink, RowFiles)]
     for each in files:
         raw = stream.session.createDataFrame([], stream.source.schema)
         seen = rows_of(raw, compiled.plan, compiled.queries[query].query, None)
         each.require_columns(columns_of(seen), is_case_sensitive(seen))
         require_spark_reads(stream.session, each.directory, f"rows of {query}", SinkError)
-    stream.buffers = [*others, *files]
+    stream.buffers += files
+
+
+def untap(stream: RunningStream, query: str) -> None:
+    """Let a stream write no more rows for a query, which has left; it has no cut under way."""
+    stream.buffers = [each for each in stream.buffers if not (isinstance(each, RowFiles) and each.query == query)]
