@@ -161,7 +161,7 @@ def test_a_table_that_was_made_anew(tmp_path, state, versions, runs):
     path.rename(tmp_path / "old")
     for number in range(versions):
         append(path, number + 1)
-    look = poll if runs and versions < 2 else lambda: follow(path, state)
+    look = poll if runs else lambda: follow(path, state)
     with pytest.raises(SourceError, match=r"made anew|there is no Delta table"):
         look()
 

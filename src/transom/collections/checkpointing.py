@@ -77,7 +77,7 @@ class Recovery:
         refuse_secrets(self.path, "Recovery")
         try:
             FileSystem.from_uri(self.root)
-        except Exception as error:
+        except Exception as error:  # Arrow raises other errors for other schemes
             raise DefinitionError(f"path is {self.path!r}: {error}.", "Give a directory or a URI.") from None
 
     @property

@@ -81,7 +81,7 @@ class Kind:
             point = entry_points(group=f"transom.{self.group}")[self.name]
             try:
                 found = point.load()
-            except Exception as error:
+            except Exception as error:  # whatever the package does when it is imported
                 raise DefinitionError(
                     f"{self.name}: the package that brings it cannot be loaded ({point.value}): "
                     f"{type(error).__name__}: {error}.",

@@ -77,7 +77,7 @@ class DeltaSink:
         try:
             make_directory(self.directory)
             self._look()
-        except Exception as error:
+        except Exception as error:  # whatever the store's client raises
             raise SinkError(
                 f"{query}: the Delta table {self.directory} cannot be used: {type(error).__name__}: {error}.",
                 "Choose another place, or see whether the store can be reached.",

@@ -96,6 +96,8 @@ class DeltaLog:
         """Identity of the table; empty where an older version of Transom has not noted it."""
         self._listed_at = 0
         """When the directory of the log last changed, as of its last listing; nanoseconds."""
+        self._read_at: int | None = None
+        """When the last version that was read was written; nanoseconds, None while unknown."""
         self._read()
         self._newest = 0
         """The version of the table when it was opened."""
@@ -117,12 +119,17 @@ class DeltaLog:
                 self._write()
             files = sorted(self._snapshot(self._snapshot_of), key=lambda file: (file[2], file[0]))
             self._found_up_to = self._snapshot_of + 1
+            self._read_at = self._time_of(self._snapshot_of)
             return [file for file in files if file[0] not in known]
         found: list[Found] = []
         version = self._next
         while (actions := self._version(version)) is not None:
+            if version == self._next and self._is_another(version - 1):
+                raise self._made_anew()
             found += [file for file in self._added(version, actions) if file[0] not in known]
             version += 1
+        if version > self._next:
+            self._read_at = self._time_of(version - 1)
         self._found_up_to = version
         return found
 
@@ -138,6 +145,21 @@ class DeltaLog:
             if text is None:
                 raise self._lacks(number)
         return None if text is None else [json.loads(line) for line in text.splitlines() if line.strip()]
+
+    def _is_another(self, number: int) -> bool:
+        """Tell whether the last version that was read, which has this number, is not the one that is there now."""
+        now = self._time_of(number)
+        return now is not None and self._read_at not in (None, now)
+
+    def _time_of(self, number: int) -> int | None:
+        """Return when a version was written; None if it is not there."""
+        try:
+            return (self._table / _LOG / f"{number:020d}.json").stat().st_mtime_ns
+        except FileNotFoundError:
+            return None
+
+    def _made_anew(self) -> SourceError:
+        return SourceError(f"delta: {self._table} is another table than was read: it was made anew.", ANEW)
 
     def _text(self, number: int) -> bytes | None:
         try:
@@ -245,7 +267,7 @@ class DeltaLog:
         about = table.metadata()
         identity = str(about.id)
         if self._id not in ("", identity) and not self._became(identity):
-            raise SourceError(f"delta: {self._table} is another table than was read: it was made anew.", ANEW)
+            raise self._made_anew()
         self._id = identity
         return TableColumns.of(self._table, table.schema().to_json(), about.partition_columns, about.configuration)
 
