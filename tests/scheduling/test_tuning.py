@@ -87,7 +87,7 @@ def test_a_stream_that_is_not_there_is_refused() -> None:
 
 
 def test_phases_as_json_both_ways() -> None:
-    stage = StageTasks(2, 0.3, 0.01, 0.5, 0.4, 1_000, 5_000, 20, 300, 70)
+    stage = StageTasks(2, 0.3, 0.01, 0.5, 0.4, 1_000, 5_000, 300)
     phases = CutPhases(
         "a", 3, 1_000, {Phase.LOOK: 0.02, Phase.MAP: 0.3, Phase.COMMIT: 0.01}, 0.4, 2, (stage,), 20, 3, 1.5
     )
