@@ -154,6 +154,13 @@ def test_directories_for_others(path):
                 checkpoint.directory(*reserved)
     with reopen(path) as checkpoint:
         assert (checkpoint.directory("sources", "a/b..c") / "files.log").read_text() == "x"
+        assert sorted(checkpoint.names_in("sources")) == sorted(each.name for each in (path / "sources").iterdir())
+        assert checkpoint.names_in("sources", "a/b..c") == ["files.log"]
+        assert checkpoint.names_in("others") == []
+        checkpoint.keep_only("others", [])
+        checkpoint.keep_only("sources", ["a/b..c", "new"])
+        assert checkpoint.names_in("sources", "..") == []
+        assert checkpoint.names_in("sources", "a/b..c") == ["files.log"]
 
 
 def test_a_closed_checkpoint_is_not_written(path):

@@ -56,6 +56,16 @@ def test_a_query_that_comes_back_on_another_stream(spark, tmp_path, kill_at):
 def test_a_stream_that_was_away_reads_anew_beside_what_is_there(spark, tmp_path):
     """Where a stream had come to is forgotten without it, but not which results its query has."""
     run(spark, tmp_path, {"a": (0, 30), "b": (0, 10)}, on="a")
+    copies = tmp_path / "checkpoint" / "lookups"
+    for name in "ab":
+        (copies / name).mkdir(parents=True)
+        (copies / name / "old.tables").touch()
     run(spark, tmp_path, {"b": (0, 20)})
+    left = {
+        each.name: sorted(path.name for path in each.iterdir()) for each in copies.parent.iterdir() if each.is_dir()
+    }
+    assert (left["lookups"], left["files"]) == (["b"], ["b"]), "nothing of the other's state is needed any more"
+    assert list((copies / "b").iterdir()) == []
+    assert "a" in left["dead-letters"]
     run(spark, tmp_path, {"a": (100, 120), "b": (0, 20)}, on="a")
     assert windows(spark, tmp_path) == [0, 10, 20, 40, 50]

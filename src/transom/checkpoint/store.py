@@ -17,7 +17,7 @@ names; after it, all that is older is removed. So each moment leaves the old sta
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -46,7 +46,7 @@ from transom.checkpoint.segments import LogWriter
 from transom.checkpoint.tables import TableFiles
 from transom.errors import CheckpointError, CheckpointFencedError
 from transom.model.time import Clock
-from transom.storage.durable import make_directory, names_in
+from transom.storage.durable import make_directory, names_in, remove_tree
 from transom.storage.places import Place
 
 OBJECT_COST = 64 << 10
@@ -270,6 +270,18 @@ class Checkpoint:
             return names_in(self._place(parts))
         except FileNotFoundError:
             return []
+
+    def keep_only(self, directory: str, names: Iterable[str]) -> None:
+        """Remove the directories for others in one of them, but for those with some names.
+
+        Raises:
+            CheckpointFencedError: A newer application took over; nothing is removed.
+        """
+        left = set(self.names_in(directory)) - {self._place([directory, name]).name for name in names}
+        if left:
+            self.check_writer()
+        for name in left:
+            remove_tree(self.path / quoted(directory) / name)
 
     def _place(self, parts: Sequence[str]) -> Place:
         return self.path.joinpath(*(quoted(part, also="." if not part.startswith(".") else "") for part in parts))

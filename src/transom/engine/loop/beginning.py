@@ -14,6 +14,7 @@ from transom.engine.loop.batches import Cuts
 from transom.engine.loop.changing import Changer
 from transom.engine.loop.delivery import Delivery
 from transom.engine.loop.journal import Journal
+from transom.engine.loop.opening import FILES
 from transom.engine.loop.quarantine import Quarantine
 from transom.engine.loop.recovery import recover
 from transom.engine.loop.snapshots import Snapshots
@@ -81,6 +82,8 @@ class Beginning:
         old = self.checkpoint.found_format < FORMAT
         if old or retiered or recovered.retyped or recovered.resinked or (changed and not self.checkpoint.is_new):
             self.snapshots.take()
+            for directory in (COPIES, FILES):  # of streams of which the checkpoint knows nothing more now
+                self.checkpoint.keep_only(directory, self.streams)
 
     def _tell_who_rests(self) -> None:
         for stream in self.streams.values():

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
+FILES = "files"
+"""Directory of the checkpoint with partials that are in files, by stream."""
+
 
 def open_streams(
     definitions: Sequence[StreamDefinition],
@@ -81,7 +84,7 @@ def open_streams(
             lost.update(missing)
             definition = without(definition, missing)
         letters = Letters(checkpoint.directory("dead-letters", definition.name), checkpoint.check_writer)
-        files = checkpoint.directory("files", definition.name)
+        files = checkpoint.directory(FILES, definition.name)
         tables = partial(checkpoint.directory, COPIES, definition.name)
         executors: GroupExecutors = Here(files)
         if not is_connect(session):
