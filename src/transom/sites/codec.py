@@ -187,7 +187,7 @@ class LinkPacking:
         header = _inflated(data[at : at + packed], plain, known)
         body: bytes | None = b""
         if len(data) > at + packed:
-            body = self._untable(data[at + packed :], got, generation)
+            body = self._untable(data[at + packed :], got)
         if body is None:
             return None
         try:
@@ -208,7 +208,7 @@ class LinkPacking:
                 del self._got[old]
         return got
 
-    def _untable(self, data: bytes, got: Got, generation: int) -> bytes | None:
+    def _untable(self, data: bytes, got: Got) -> bytes | None:
         size = int.from_bytes(data[:8], "big")
         if size > self.most or len(data) < 8:
             raise SiteError(

@@ -177,7 +177,7 @@ def streams_at(
     inboxes: dict[str, ArrivingSource] = {}
     for definition in definitions:
         if isinstance(definition.source, DerivedSource):
-            derived += _derived(site, definition, flows, derived, destination)
+            derived += _derived(site, definition, flows, destination)
             continue
         mine, having = flows_of(definition, destination), sorted(sources(definition.source_name))
         flows += mine
@@ -207,7 +207,6 @@ def _derived(
     site: Site,
     definition: StreamDefinition,
     flows: Sequence[FlowDefinition],
-    derived: Sequence[StreamDefinition],
     destination: Callable[[str], Site],
 ) -> list[StreamDefinition]:
     """Return a stream that reads results, where what it reads is made; its parent is the stream of a flow there.

@@ -175,7 +175,7 @@ class Shipping(Beside):
         self.receiving.expired(now)
         self._take(now)
         for shipment in self.shipments.values():
-            self._depart(shipment, now)
+            self._depart(shipment)
         senders = [shipment.sender for shipment in self.shipments.values()]
         while orders := self.carrier.dispatch(senders, now):
             for order in orders:
@@ -236,7 +236,7 @@ class Shipping(Beside):
 
     # ---- what leaves
 
-    def _depart(self, shipment: Shipment, now: Micros) -> None:
+    def _depart(self, shipment: Shipment) -> None:
         """Tell the sender of a flow what was committed, and that its interval has ended once that is so."""
         stream, sender, flow = shipment.stream, shipment.sender, shipment.flow.name
         if shipment.gathered.committed > sender.gathered:

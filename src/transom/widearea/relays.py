@@ -117,9 +117,9 @@ class Relay:
         if again or late or expected is None or part.site not in expected.sites or len(expected.sites) == 1:
             self._keep(parcel, via)
             return [Forward(parcel)]
-        return self._gather(parcel, via, expected, now)
+        return self._gather(parcel, expected, now)
 
-    def _gather(self, parcel: Parcel, via: Site, expected: Expected, now: Micros) -> list[Action]:
+    def _gather(self, parcel: Parcel, expected: Expected, now: Micros) -> list[Action]:
         done: list[Action] = []
         key, site = (parcel.flow, parcel.tick), parcel.part.site
         group = self._waiting.get(key)

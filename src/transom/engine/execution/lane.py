@@ -171,7 +171,7 @@ class Lane:
             plan = self._with_tables(plan[0], compiled, job)
         if plan is None:
             return None
-        found = self._in_memory(plan[0], job, skip) if _has_rows(self._source) else self._in_tasks(*plan, job, skip)
+        found = self._in_memory(plan[0], job, skip) if _has_rows(self._source) else self._in_tasks(plan[1], job, skip)
         if found.judged > len(found.certain):
             self._rest_longer()
         elif not found.judged:
@@ -229,7 +229,7 @@ class Lane:
         except UncertainError:
             return LaneOutcome(None, (), 1)
 
-    def _in_tasks(self, plan: LanePlan, pickled: bytes, job: CutJob, skip: Sequence[str]) -> LaneOutcome:
+    def _in_tasks(self, pickled: bytes, job: CutJob, skip: Sequence[str]) -> LaneOutcome:
         """Make partials of files or topics in Python workers."""
         cut, spark, inputs = job.cut, self._stream.session, self._inputs(job, skip)
         tuning = job.options.tuning
