@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 
 import pytest
 from pyspark.sql import SparkSession
@@ -70,6 +72,21 @@ def test_where_a_session_listens(started, monkeypatch, caplog, master, given, ad
     assert started == [(address, pages or "false")]
     assert os.environ.get("SPARK_LOCAL_IP") == given
     assert ("all interfaces" in caplog.text) == (pages == "true" and address is None)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+def test_a_worker_to_which_spark_listens_no_longer_ends_without_a_word(monkeypatch):
+    """It had a stack trace on the terminal when sessions were stopped on busy machines."""
+    from pyspark import daemon
+
+    monkeypatch.setattr("sys.argv", ["daemon", "tests.engine.answering"])
+    monkeypatch.setenv("PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE", "1")
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    for worker, ends in ((daemon.worker, None), (pythondaemon.silent(daemon.worker), 1)):
+        mine, its = socket.socketpair()
+        mine.close()
+        with its, nullcontext() if ends else pytest.raises(BrokenPipeError):
+            assert worker(its, True) == ends
 
 
 def test_which_workers_import_pyspark_as_it_is_installed(monkeypatch, tmp_path):

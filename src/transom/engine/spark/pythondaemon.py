@@ -2,6 +2,9 @@
 
 Spark puts that archive, of the very same files, before all else that Python looks in. What is in an archive is compiled
 anew by each process that imports it: half a second before the first task, and a little in each worker.
+
+A worker to which Spark listens no longer ends without a word: when a session is stopped, some of Spark's own workers
+write a stack trace to the terminal, those that see their connection end before they are ended themselves.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import os
 import site
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -55,6 +58,18 @@ def archives_last(path: Sequence[str], home: str) -> list[str]:
     return [*(each for each in path if each not in archives), *archives]
 
 
+def silent(worker: Callable[..., int]) -> Callable[..., int]:
+    """Return a worker that ends as after an error, and says nothing, where nobody hears it any more."""
+
+    def heard(*arguments: object) -> int:
+        try:
+            return worker(*arguments)
+        except BrokenPipeError:
+            return 1
+
+    return heard
+
+
 def _installed() -> str | None:
     """Return the directory of the PySpark that is found where there are no archives."""
     found = PathFinder.find_spec("pyspark", [each for each in sys.path if not each.endswith(".zip")])
@@ -64,6 +79,7 @@ def _installed() -> str | None:
 if __name__ == "__main__":
     if (home := _installed()) is not None:
         sys.path[:] = archives_last(sys.path, home)
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
-    manager()
+    daemon.worker = silent(daemon.worker)
+    daemon.manager()
