@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from exact_helpers import SECOND, Bench
+from pyspark import cloudpickle
 from tests.interpreting import interpreting
 
 import transom as tm
@@ -286,6 +289,22 @@ def test_files_that_are_odd_are_judged_by_spark(
     assert (by_spark.native_cuts, by_spark.judged_files) == (0, 0)
     assert stream.native_cuts > 0
     assert 0 < stream.judged_files <= (files if form == "parquet" else len(range(1, files, 3))), "each once"
+
+
+def test_tasks_import_nothing_of_the_driver(interpreted: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they are sent travels by its name: a worker imports the module that it is in."""
+    sent, run = [], lane.run_in_workers
+
+    def seen(session: Any, function: Any, tasks: int) -> list[bytes]:
+        sent.append(cloudpickle.dumps(function))
+        return run(session, function, tasks)
+
+    monkeypatch.setattr(lane, "run_in_workers", seen)
+    (data := tmp_path / "data" / "a").mkdir(parents=True)
+    (data / "a.json").write_bytes(LINE)
+    outcome(interpreted, tmp_path / "auto", tmp_path / "data", lane="auto")
+    program = f"import pickle, sys; pickle.loads({sent[0]!r}); assert {lane.__name__!r} not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_why_partials_are_made_by_spark_sql_is_explained(interpreted: Any, tmp_path: Path) -> None:

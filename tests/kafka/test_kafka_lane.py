@@ -227,7 +227,7 @@ def test_executors_without_the_client_leave_topics_to_spark(
     def run(*given: Any) -> Any:
         raise ModuleNotFoundError("No module named 'confluent_kafka'")
 
-    monkeypatch.setattr(lane, "_run", run)
+    monkeypatch.setattr(lane, "run_in_workers", run)
     stream = same_in_both_lanes(
         interpreted, tmp_path, lambda: tm.sources.kafka(kafka.servers, topic, tm.json(EVENTS)), max_rows_per_cut=10
     )

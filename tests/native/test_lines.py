@@ -38,6 +38,18 @@ def test_values_of_declared_columns() -> None:
     assert rows('{"s":null,"a":1}\n') == [{"s": None, "a": 1}]
 
 
+def test_texts_that_nobody_wants_are_null() -> None:
+    """They are checked as the others; what is no text is read, too."""
+    schema = pa.schema([("s", pa.string()), ("t", pa.string()), ("a", pa.int64())])
+    reader = LineReader(schema, wanted=["t"])
+    found = reader.read(b'{"s":"p","t":"q","a":1}\n{"s":"","t":"","a":2}\n')
+    assert found is not None
+    assert found.to_pylist() == [{"s": None, "t": "q", "a": 1}, {"s": None, "t": "", "a": 2}]
+    for other in ('{"s":"\\u0041","t":"q","a":1}', '{"s":1,"t":"q","a":1}', '{"s":"p","t":"q","a":01}'):
+        assert reader.read(b'{"s":"p","t":"q","a":1}\n' + other.encode() + b"\n") is None
+    assert reader.read(b'{"s":1,"t":"q","a":1}\n') is None
+
+
 def test_texts_with_commas_are_split_at_quotation_marks() -> None:
     """Also where only some lines have any, and where what looks like a field is inside a text."""
     assert rows('{"s":"p,q","a":1}\n{"s":"é{,}:","a":22}\n') == [{"s": "p,q", "a": 1}, {"s": "é{,}:", "a": 22}]

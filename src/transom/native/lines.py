@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from transom.native.pieces import Piece, count, pieces
 from transom.native.separated import Letters, is_plain_text
-from transom.native.shapes import COMMA, QUOTE, Shape, shape_of
+from transom.native.shapes import BACKSLASH, COMMA, QUOTE, Shape, shape_of
 from transom.native.values import UncertainError, certain_values, check_literals, is_readable
 
 _NEWLINE = 10
@@ -32,6 +32,8 @@ class LineReader:
         schema: The declared columns.
         reserved: Names that no key may have, such as that of the column of corrupt records.
         utc: Whether times without an offset are those of UTC; else they are Spark's.
+        wanted: Columns that something is made of; of the others, which are looked at as strictly, texts are null. None
+            for all.
 
     Raises:
         ValueError: A column's type is none of those that are read.
@@ -40,6 +42,7 @@ class LineReader:
     schema: pa.Schema
     reserved: Collection[str] = ()
     utc: bool = False
+    wanted: Collection[str] | None = None
 
     def __post_init__(self) -> None:
         unknown = [str(field) for field in self.schema if not is_readable(field.type)]
@@ -63,9 +66,10 @@ class LineReader:
         for separator in (COMMA, QUOTE):
             try:
                 found = pieces(letters, shape, separator)
-                if separator != QUOTE and count(letters, QUOTE) != found[0].rows * shape.count(QUOTE):
-                    continue  # when all of them belong to the shape, none is inside a text
-                return self._columns(found, shape)
+                # When all quotation marks belong to the shape, none is inside a text; those that separate do.
+                others = 0 if separator == QUOTE else found[0].rows * shape.count(QUOTE)
+                if count(letters, BACKSLASH if separator == QUOTE else QUOTE, BACKSLASH) == others:
+                    return self._columns(found, shape)
             except UncertainError:
                 continue
         return None
@@ -82,6 +86,8 @@ class LineReader:
         for value, piece in zip(shape.values, pieces, strict=True):
             if value.key in self.schema.names:
                 kind = self.schema.field(value.key).type
+                if value.text and pa.types.is_string(kind) and self.wanted is not None and value.key not in self.wanted:
+                    continue  # each is a text, whatever it is
                 found[value.key] = certain_values(piece.texts(), value.text, kind, self.utc)
             elif not value.text:
                 check_literals(piece.texts())
@@ -99,5 +105,5 @@ def _first_line(lines: bytes | memoryview) -> str:
 
 
 def _is_simple(letters: Letters) -> bool:
-    """Tell whether every reader sees the same characters, no text has escapes, and the last line has an end."""
-    return len(letters) > 0 and letters[-1] == _NEWLINE and not count(letters, "\\") and is_plain_text(letters)
+    """Tell whether every reader sees the same characters, and the last line has an end."""
+    return len(letters) > 0 and letters[-1] == _NEWLINE and is_plain_text(letters)

@@ -79,10 +79,13 @@ def pieces(letters: Letters, shape: Shape, separator: str) -> list[Piece]:
     return [Piece(letters, begin, end) for begin, end in lie]
 
 
-def count(letters: Letters, letter: str) -> int:
-    """Return how often a character of ASCII is there."""
-    tiles = range(0, len(letters), _TILE)
-    return sum(int(np.count_nonzero(letters[tile : tile + _TILE] == ord(letter))) for tile in tiles)
+def count(letters: Letters, one: str, other: str) -> int:
+    """Return how often one or the other of two characters of ASCII is there."""
+    found = 0
+    for begin in range(0, len(letters), _TILE):
+        tile = letters[begin : begin + _TILE]
+        found += int(np.count_nonzero((tile == ord(one)) | (tile == ord(other))))
+    return found
 
 
 def _marks(letters: Letters, separator: int) -> Places:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-COMMA, QUOTE = ",", '"'
+COMMA, QUOTE, BACKSLASH = ",", '"', "\\"
 MOST_FIELDS, LONGEST_KEY = 1_000, 1_000
 _FIELD = re.compile(r' *"(?P<key>[^"\\]+)" *: *(?:"(?P<text>[^"\\]*)"|(?P<literal>[^ "\\,{}\[\]:]+)) *(?=[,}])')
 

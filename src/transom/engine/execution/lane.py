@@ -12,15 +12,16 @@ import logging
 import operator
 import pickle
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
-from transom.engine.execution.splits import Answer, AnyPart, Asked, Found, Gathering, Part, Reads, answer, of_files
+from transom.engine.execution.splits import Answer, AnyPart, Asked, Found, Gathering, Part, Reads, answers, of_files
 from transom.engine.execution.topicparts import Wanted, of_ranges, parts_of_range
+from transom.engine.execution.workers import MOST_TASKS, run_in_workers
 from transom.engine.spark.compile import Compiled
 from transom.engine.spark.cutstats import CutStats
 from transom.engine.spark.jobs import CutPartials
@@ -29,7 +30,6 @@ from transom.engine.spark.laneplan import LanePlan
 from transom.engine.spark.lanesettings import setting_of
 from transom.engine.spark.plan import StreamPlan
 from transom.engine.spark.programs import OnlySparkError
-from transom.engine.spark.stages import in_workers
 from transom.engine.spark.statictables import MOST_BYTES, MOST_ROWS
 from transom.engine.streams.cuts import CutJob
 from transom.engine.streams.definition import StreamDefinition
@@ -48,7 +48,6 @@ from transom.sources.topics.rows import has_kafka
 from transom.sources.topics.source import KafkaSource
 
 if TYPE_CHECKING:
-    from pyspark import RDD, SparkContext
     from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
@@ -59,7 +58,6 @@ TASK_BYTES = 4 << 20
 """A task has at least about so many bytes to read, where there are so many."""
 MESSAGE_BYTES = 256
 """An offset of a topic counts as so many bytes, as nobody knows before how long messages are."""
-MOST_TASKS = 256
 LONGEST_REST = 64
 """Cuts that go to Spark after one in which most had to, at most; twice as many each time."""
 
@@ -241,7 +239,7 @@ class Lane:
         asked = Asked(pickled, inputs.form, cut.ahead, len(self._stream.source.partitions))
         parts = [[part for _, part in each] for each in work]
         try:
-            given = _run(spark, functools.partial(_answers, asked, inputs.reads, parts), len(work))
+            given = run_in_workers(spark, functools.partial(answers, asked, inputs.reads, parts), len(work))
         except Exception as error:
             failure = classify(error)
             if failure.kind is FailureKind.SOURCE_AWAY:  # Spark's client may get an answer, when the cut is tried again
@@ -249,14 +247,14 @@ class Lane:
             require_blame(error, f"The job of the stream {self._stream.name!r}")
             logger.warning("Partials of the stream %s are made by Spark SQL: %s.", self._stream.name, failure.reason)
             return LaneOutcome(None, (), len(inputs.units))
-        answers: list[Answer] = list(map(pickle.loads, given))
-        judged = frozenset[str]().union(*(each.judged for each in answers))
-        found = [each.whole for each in answers if each.whole is not None]
-        found += [part for each in answers for unit, part in each.parts if unit not in judged]
+        told: list[Answer] = list(map(pickle.loads, given))
+        judged = frozenset[str]().union(*(each.judged for each in told))
+        found = [each.whole for each in told if each.whole is not None]
+        found += [part for each in told for unit, part in each.parts if unit not in judged]
         certain = tuple(unit for unit in inputs.units if unit not in judged)
         partials = _together(found) if certain else None
-        read = sum(each.read for each in answers) or inputs.size
-        workers = WorkersDid(len(work), sum(each.cpu for each in answers), cut.rows, read)
+        read = sum(each.read for each in told) or inputs.size
+        workers = WorkersDid(len(work), sum(each.cpu for each in told), cut.rows, read)
         return LaneOutcome(partials, certain, len(judged), workers)
 
     def _inputs(self, job: CutJob, skip: Sequence[str]) -> _Inputs:
@@ -346,20 +344,3 @@ def divided(
         found[number].append(part)
         heapq.heappush(loads, (load + part[0], number))
     return found
-
-
-def _answers(asked: Asked, reads: Reads, work: Sequence[Sequence[AnyPart]], numbers: Iterable[int]) -> Iterator[bytes]:
-    return (answer(asked, reads, work[number]) for number in numbers)
-
-
-@functools.lru_cache(1)
-def _numbers(context: SparkContext) -> RDD[int]:
-    """Return the number of each task; jobs run on the first ones."""
-    return context.parallelize(range(MOST_TASKS), MOST_TASKS)
-
-
-def _run(spark: SparkSession, function: Callable[[Iterable[int]], Iterator[bytes]], tasks: int) -> list[bytes]:
-    """Return what tasks give; one job of one stage."""
-    context = spark.sparkContext
-    with in_workers(spark):
-        return list(context.runJob(_numbers(context), function, list(range(tasks))))

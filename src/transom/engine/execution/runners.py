@@ -11,6 +11,7 @@ from transom.engine.execution.lane import Lane
 from transom.engine.execution.onspark import run_on_spark
 from transom.engine.execution.partials import take_partials
 from transom.engine.execution.threads import Threads
+from transom.engine.execution.workers import wait_for_workers
 from transom.engine.spark.session import in_pool
 from transom.engine.spark.stages import JobTimes, job_times, watched
 from transom.engine.streams.cuts import CutJob, CutOutcome
@@ -124,3 +125,5 @@ class SparkCutRunner:
     def close(self, longest: float) -> None:
         """Wait for the jobs that run."""
         self._threads.close(longest)
+        if self._takes_lane:
+            wait_for_workers(longest)

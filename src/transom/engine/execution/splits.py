@@ -12,22 +12,21 @@ import pickle
 import re
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from transom.engine.execution.unpacking import opened
 from transom.engine.spark.columns import TIME
 from transom.engine.spark.counting import counted
 from transom.engine.spark.cutstats import CutStats
 from transom.engine.spark.laneplan import LanePlan
 from transom.model.time import FIRST_EVENT, LAST_EVENT, Micros
-from transom.native.csvlines import CsvReader
 from transom.native.dialects import Dialect
 from transom.native.evaluate import Runner
 from transom.native.lines import LineReader
-from transom.native.parquet import ParquetReader
 from transom.native.program import Judge
 from transom.native.sums import check_sums
 from transom.native.values import UncertainError
@@ -37,8 +36,6 @@ BLOCK = 4 << 20
 """Bytes of lines that are read together."""
 GATHERED = 1 << 20
 """Rows that are aggregated together at most."""
-_PACKED = 16 << 10
-"""Bytes that are unpacked together: they may be a thousand times as many."""
 _READ = re.compile(r"/[^/.]*$|\.([jJ][sS][oO][nN][lL]?|[cC][sS][vV]|tsv|ndjson|log|txt|gz|[0-9][^/.]*)$")
 """Names of files of which it is known how Spark unpacks them: not at all, or as gzip does."""
 
@@ -124,6 +121,25 @@ Reads: TypeAlias = "Callable[[Asked, Sequence[Any]], Iterator[tuple[AnyPart, Gat
 """Gives what was made of the rows of each part; None where Spark has to judge."""
 
 
+def answers(asked: Asked, reads: Reads, work: Sequence[Sequence[AnyPart]], numbers: Iterable[int]) -> Iterator[bytes]:
+    """Yield what tasks with some numbers give; this is what workers are sent.
+
+    Args:
+        asked: What they need to know.
+        reads: What reads parts.
+        work: The parts of each task.
+        numbers: Of the tasks.
+    """
+    return (answer(asked, reads, work[number]) for number in numbers)
+
+
+def awake(numbers: Iterable[int]) -> Iterable[bytes]:
+    """Let a worker import what the parts of most tasks need, also what Arrow does at its first values and groups."""
+    pa.table({"number": pa.array(list(numbers))}).group_by("number", use_threads=False).aggregate([])
+    gc.freeze()
+    return ()
+
+
 def answer(asked: Asked, reads: Reads, parts: Sequence[AnyPart]) -> bytes:
     """Return what a task gives for its parts, pickled."""
     begun = time.process_time()
@@ -179,12 +195,16 @@ def _reads(plan: bytes, form: PlainFormat) -> Callable[[Part], Iterator[pa.Recor
     """Return what gives the rows of a part."""
     made = plan_of(plan)
     if form == "parquet":
+        from transom.native.parquet import ParquetReader
+
         of_groups = ParquetReader(made.columns)
         return lambda part: of_groups.read(part.path, part.start, part.end)
     if isinstance(form, Dialect):
+        from transom.native.csvlines import CsvReader
+
         of_values = CsvReader(made.columns, form, made.utc)
         return functools.partial(rows_of_lines, of_values.read)
-    of_objects = LineReader(made.columns, (CORRUPT,), made.utc)
+    of_objects = LineReader(made.columns, (CORRUPT,), made.utc, made.wanted)
     return functools.partial(rows_of_lines, lambda block, first: of_objects.read(block))
 
 
@@ -322,7 +342,7 @@ def lines_of(part: Part, size: int = BLOCK) -> Iterator[memoryview]:
     Raises:
         OSError, EOFError, zlib.error: It cannot be read.
     """
-    with _opened(part.path) as file:
+    with opened(part.path) as file:
         place = _line_from(file, part.start)
         until = None if part.end is None else _line_from(file, part.end)
         if not part.whole:
@@ -343,41 +363,6 @@ def lines_of(part: Part, size: int = BLOCK) -> Iterator[memoryview]:
         if held:
             memory[held] = ord("\n")
             yield memoryview(memory)[: held + 1]
-
-
-def _opened(path: str) -> io.BufferedReader:
-    """Return a file that is open, unpacked if it has to be."""
-    return io.BufferedReader(_Unpacked(path)) if path.endswith(".gz") else open(path, "rb")
-
-
-class _Unpacked(io.RawIOBase):
-    """What gzip packed into a file. Python's own reader takes zeros at the end, which are damage for Spark."""
-
-    def __init__(self, path: str) -> None:
-        self._file = open(path, "rb")  # noqa: SIM115
-        self._packed = b""
-        self._found = memoryview(b"")
-        self._member: Any = None
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, into: Any) -> int:
-        while not self._found and (packed := self._packed or self._file.read(_PACKED)):
-            self._member = self._member or zlib.decompressobj(wbits=31)
-            self._found = memoryview(self._member.decompress(packed))
-            self._packed = self._member.unused_data
-            self._member = None if self._member.eof else self._member
-        if not self._found and self._member is not None:
-            raise EOFError("the file ends too early")
-        count = min(len(into), len(self._found))
-        into[:count] = self._found[:count]
-        self._found = self._found[count:]
-        return count
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
 
 
 def _line_from(file: io.BufferedReader, place: int) -> int:

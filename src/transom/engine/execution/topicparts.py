@@ -106,7 +106,7 @@ def _take(mine: Gathering, found: Taken, part: TopicPart, wanted: Wanted, lines:
 @functools.lru_cache(4)
 def _lines(plan: bytes) -> LineReader:
     made = plan_of(plan)
-    return LineReader(made.columns, (CORRUPT,), made.utc)
+    return LineReader(made.columns, (CORRUPT,), made.utc, made.wanted)
 
 
 def _rounds(parts: Sequence[TopicPart]) -> list[list[TopicPart]]:

@@ -13,6 +13,7 @@ from transom.checkpoint.store import Checkpoint
 from transom.engine.changes.records import Register
 from transom.engine.cluster.merges import GroupExecutors, Here
 from transom.engine.cluster.merging import SparkGroupExecutors
+from transom.engine.execution.workers import wake_workers
 from transom.engine.loop.unstartable import orphans, unstartable, without
 from transom.engine.spark.columns import TIME
 from transom.engine.spark.compile import Compiled, compile_queries
@@ -67,6 +68,8 @@ def open_streams(
     """
     streams: dict[str, RunningStream] = {}
     lost: dict[str, str] = {}
+    if settings.lane == "auto":
+        wake_workers(session, [definition.source for definition in definitions])
     require_spark_reads(session, checkpoint.path, "checkpoint", CheckpointError)
     share = settings.share
     known = Register.at_end(checkpoint.snapshot.state if checkpoint.snapshot else {}, checkpoint.records).known

@@ -36,6 +36,12 @@ class LanePlan:
         """Names of the tables whose rows have to be given first."""
         return frozenset(name for runner, _ in self.branches for name, _ in runner.awaited.values())
 
+    @property
+    def wanted(self) -> frozenset[str]:
+        """Columns that are read of which something is made."""
+        runners = [self.time, *(runner for runner, _ in self.branches)]
+        return frozenset[str]().union(*(runner.program.needed[0] for runner in runners))
+
     def given(self, rows: Mapping[str, pa.Table]) -> LanePlan | None:
         """Return the same with the rows of tables by name; None where only Spark makes something of them."""
         made = [(runner.given(rows), groupings) for runner, groupings in self.branches]
