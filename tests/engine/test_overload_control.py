@@ -318,15 +318,13 @@ def test_what_is_coming_comes_as_late_as_other_rows() -> None:
 def test_a_run_ends_before_a_window_that_it_completes_is_due_unless_that_is_too_late(room: float, rows: int) -> None:
     """With the first piece of the next one it completes a window of 30 rows."""
     pieces = [Piece(10, number // 3) for number in range(6)]
-    cut, _ = _cut([piece(0, 10)] * 6, pieces, [Due(room), Due(1_000.0)], [True] * 6, 100)
-    assert cut.rows == rows
+    assert _cut([piece(0, 10)] * 6, pieces, [Due(room), Due(1_000.0)], [True] * 6, 100)[0].rows == rows
 
 
 def test_a_row_of_which_little_goes_on_takes_little_of_the_room() -> None:
     """As a fifth, the twenty rows of the first window take the time of four, which is there until they are due."""
-    pieces, dues = [Piece(10, number // 2) for number in range(8)], [Due(4.0), *[Due(1_000.0)] * 3]
-    assert _cut([piece(0, 10)] * 8, pieces, dues, [True] * 8, 100, 4, 0.2)[0].rows == 30
-    assert _cut([piece(0, 10)] * 8, pieces, dues, [True] * 8, 100)[0].rows == 80
+    given = [piece(0, 10)] * 8, [Piece(10, n // 2) for n in range(8)], [Due(4.0), *[Due(1_000.0)] * 3], [True] * 8, 100
+    assert [_cut(*given, 4, 0.2)[0].rows, _cut(*given)[0].rows] == [30, 80]
 
 
 def test_rows_that_are_coming_need_runs_too() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
+from tests.at_once import at_once
 
 from transom.engine.spark.lookups import LookupTable
 from transom.engine.streams import tableversions
@@ -63,19 +64,9 @@ def lookup(table: Any, refresh: int | None = 10) -> LookupTable:
     return found
 
 
-def done(work: Callable[[], Any]) -> Future[Any]:
-    """Do some work here instead of on a thread of its own."""
-    future = Future[Any]()
-    try:
-        future.set_result(work())
-    except Exception as error:
-        future.set_exception(error)
-    return future
-
-
 @pytest.fixture
 def versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableVersions:
-    monkeypatch.setattr(tableversions, "aside", lambda work, name: done(work))
+    monkeypatch.setattr(tableversions, "aside", at_once)
     return TableVersions(Session(), lambda: tmp_path)  # type: ignore[arg-type]
 
 

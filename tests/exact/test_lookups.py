@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 from exact_helpers import SECOND, STEPS, Bench, PiecewiseSource
 from pyspark.sql import DataFrame, SparkSession
+from tests.at_once import at_once
 
 import transom as tm
 from transom.api.app import App
@@ -20,16 +20,6 @@ from transom.sinks.inmemory import MemorySink
 
 SCHEMA = "k string, x bigint, at timestamp"
 Rows = dict[str, list[int]]
-
-
-def at_once(work: Callable[[], Any], name: str) -> Future[Any]:
-    """Do some work here instead of on a thread of its own."""
-    future = Future[Any]()
-    try:
-        future.set_result(work())
-    except Exception as error:
-        future.set_exception(error)
-    return future
 
 
 @pytest.fixture
