@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-import threading
 import weakref
-from collections import deque
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -21,11 +20,12 @@ _ORIGIN = re.compile(
 _ARGUMENT = re.compile(r"columnnodeexpression\(UnresolvedAttribute\(List\(([^()]*)\),None,false\)\)")
 _PARAMETERS = re.compile(r"\b([a-z]_\d+)\b(?=[^()]*\)? -> )")
 
-_columns: dict[str, list[weakref.ref[Any]]] = {}
-"""Columns that expressions were made of and that are still there, by text; beside `_lock`."""
-_lock = threading.Lock()
-_gone: deque[str] = deque()
-"""Texts of Columns that are gone: they can go at any moment, also while a thread has the lock."""
+_columns: tuple[dict[int, tuple[str, weakref.ref[Any]]], ...] = tuple({} for _ in range(1 << 10))
+"""Columns that expressions were made of and that are still there, with their texts, by number; of like texts together.
+
+Threads put Columns in and take them out, each with one operation on a dictionary, and no dictionary is ever replaced.
+"""
+_numbers = itertools.count()
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,28 +89,19 @@ def lasting_text(text: str) -> str:
 
 
 def _one_of(text: str, column: Any) -> Any:
-    """Return the first Column that surely means the same; this one, if there is none."""
-    with _lock:
-        known = [other for reference in _columns.get(text, ()) if (other := reference()) is not None]
-        for other in known:
-            if _same(other, column):
-                return other
-        _columns[text] = [weakref.ref(each, lambda _: _forget(text)) for each in (*known, column)]
-    return column
+    """Return the first Column that surely means the same; this one, if there is none.
 
-
-def _forget(text: str) -> None:
-    """Forget the Columns of a text, and of those before, that are gone: an application may ask with ever new ones."""
-    _gone.append(text)
-    if _lock.acquire(blocking=False):  # else the next one that goes sees to it
-        try:
-            while _gone:
-                text = _gone.popleft()
-                _columns[text] = [reference for reference in _columns.get(text, ()) if reference() is not None]
-                if not _columns[text]:
-                    del _columns[text]
-        finally:
-            _lock.release()
+    It is put in before the others are looked at: so of two threads with equal Columns both find the same one first.
+    """
+    alike, number = _columns[hash(text) % len(_columns)], next(_numbers)
+    alike[number] = text, weakref.ref(column, lambda _: alike.pop(number, None))
+    for its_text, reference in list(alike.values()):
+        other = reference() if its_text == text else None
+        if other is not None and (other is column or _same(other, column)):
+            break
+    if other is not column:
+        del alike[number]
+    return other
 
 
 def _same(one: Any, other: Any) -> bool:

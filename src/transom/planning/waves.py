@@ -65,9 +65,9 @@ def last(tasks: int, cores: int, spread: float) -> float:
     if spread < ALIKE:
         return float(waves)
     mixed = _mixed(tasks, cores, spread)
-    with_one_more = -(-tasks // waves) - 1  # so many cores at most need another wave
-    if with_one_more:
-        mixed = min(mixed, _mixed(tasks, with_one_more, spread))  # a core more makes nothing later
+    fewer = -(-tasks // waves) - 1  # cores at most with which there is a wave more, which makes nothing sooner
+    if fewer:
+        mixed = min(mixed, _mixed(tasks, fewer, spread))
     return max(1 + behind(tasks, spread), min(float(tasks), mixed))
 
 

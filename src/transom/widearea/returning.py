@@ -21,8 +21,10 @@ class Returning:
 
     def __init__(self) -> None:
         self._since: Micros = 0
-        self._now: Micros | None = None
-        self._before: Micros | None = None
+        self._fastest: Micros | None = None
+        """When the fastest receipt since then was said by the other end's clock, less when it came by ours."""
+        self._fastest_before: Micros | None = None
+        """The same of the time before."""
         self.back: Micros = 0
         """How much longer than the fastest one receipts take now, smoothed; at most `MOST_BACK`."""
 
@@ -33,15 +35,15 @@ class Returning:
             said: When it was said, by the other end's clock.
             now: When it came, monotonic.
         """
-        if self._now is not None and now - self._since >= KEPT:
-            self._before, self._now = self._now, None
-        if self._now is None:
-            self._since, self._now = now, said - now
-        self._now = max(self._now, said - now)
+        if self._fastest is not None and now - self._since >= KEPT:
+            self._fastest_before, self._fastest = self._fastest, None
+        if self._fastest is None:
+            self._since, self._fastest = now, said - now
+        self._fastest = max(self._fastest, said - now)
         late = min(MOST_BACK, self.ahead - (said - now))
         self.back += round(SMOOTH * (late - self.back))
 
     @property
     def ahead(self) -> Micros:
         """How far the other end's clock is ahead, less what the fastest receipt took; 0 before the first one."""
-        return max((each for each in (self._now, self._before) if each is not None), default=0)
+        return max((each for each in (self._fastest, self._fastest_before) if each is not None), default=0)
