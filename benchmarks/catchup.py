@@ -1,6 +1,7 @@
 """Speed of processing a backlog for 1, 4 and 16 queries, against stock Spark, Flink SQL, DuckDB and Polars.
 
-Transom makes partials without Spark SQL (`lane="auto"`), and once more with it.
+Transom makes partials without Spark SQL (`lane="auto"`), and once more with it. `--only` chooses what it is compared
+with, as most of a run in full is the time of stock Spark.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ def expected(files: int) -> dict[str, pa.Table]:
     return ysb.oracle(EVENTS, files)
 
 
-_PROCESSES = {"duckdb": "batch", "polars": "batch", "stock_shared": "stock"}
+OTHERS = ("spark_lane", "flink", "duckdb", "polars", "stock_shared", "stock")
+"""What Transom is compared with."""
+_PROCESSES = {"spark_lane": "transom_runner", "duckdb": "batch", "polars": "batch", "stock_shared": "stock"}
 """Of engines that share one with another."""
 
 
@@ -130,6 +133,10 @@ class Engines:
         self.workers["flink"].call("prepare", source=source, output=target)
         return target
 
+    def wanted(self, engine: str) -> bool:
+        """Return whether to compare with this one of `OTHERS`."""
+        return engine in self.run.parts and (engine != "flink" or engine in self.workers)
+
     def transom(self, queries: int, files: int, lane: str = "auto") -> Speed:
         """Time Transom; what makes partials is checked, too."""
         return self.time("transom_runner", queries, files, lane=lane)
@@ -140,6 +147,8 @@ class Engines:
 
     def choose(self, queries: int) -> None:
         """Try stock Spark's settings on a part of the input and keep the fastest."""
+        if not (self.wanted("stock") or self.wanted("stock_shared")):
+            return
         trial = (QUICK_TRIAL_FILES if self.run.quick else TRIAL_FILES).get(queries)
         if trial is None:
             self.best[queries] = self.best[max(self.best)]
@@ -164,27 +173,23 @@ def measure(engines: Engines, size: Size) -> list[list[object]]:
 
     for lane in ("spark", "auto"):  # untimed, as are stock Spark's trials
         engines.transom(count, size.files, lane)
-    with_flink = "flink" in engines.workers
-    if with_flink:
+    if engines.wanted("flink"):
         engines.time("flink", count, size.files)
+    batch = ("duckdb", "polars") if count == 16 else ()
     for _ in run.repeats(size.repeats, size.reserve):
         note("", engines.transom(count, size.files))
-        note("spark_lane", engines.transom(count, size.files, "spark"))
-        if count == 16:
-            note("duckdb", engines.time("duckdb", count, size.files))
-            note("polars", engines.time("polars", count, size.files))
-            shared = vars(engines.best[count])
-            note("stock_shared", engines.time("stock_shared", count, size.stock_files, **shared))
-        if with_flink:
-            note("flink", engines.time("flink", count, size.files))
-        note("stock", engines.stock(count, size.stock_files))
-        if not same:
-            note("stock_input", engines.transom(count, size.stock_files))
-    ours = rates["rows_per_s" if same else "stock_input_rows_per_s"]
-    ratio = paired_ratio(ours, rates["stock_rows_per_s"])
+        if engines.wanted("spark_lane"):
+            note("spark_lane", engines.transom(count, size.files, "spark"))
+        for engine in filter(engines.wanted, (*batch, "flink")):
+            note(engine, engines.time(engine, count, size.files))
+        if count == 16 and engines.wanted("stock_shared"):
+            note("stock_shared", engines.time("stock_shared", count, size.stock_files, **vars(engines.best[count])))
+        if engines.wanted("stock"):
+            note("stock", engines.stock(count, size.stock_files))
+            if not same:
+                note("stock_input", engines.transom(count, size.stock_files))
     for name, values in rates.items():
         run.figure(f"q{count}.{name}", median(values))
-    run.figure(f"q{count}.ratio", ratio.median)
     rows: list[list[object]] = [
         [
             f"q{count}.{name}",
@@ -193,7 +198,12 @@ def measure(engines: Engines, size: Size) -> list[list[object]]:
         ]
         for name, values in rates.items()
     ]
-    return [*rows, [f"q{count}.ratio", str(ratio), "", "", ratio.repeats]]
+    if engines.wanted("stock"):
+        ours = rates["rows_per_s" if same else "stock_input_rows_per_s"]
+        ratio = paired_ratio(ours, rates["stock_rows_per_s"])
+        run.figure(f"q{count}.ratio", ratio.median)
+        rows.append([f"q{count}.ratio", str(ratio), "", "", ratio.repeats])
+    return rows
 
 
 def _range(values: list[float]) -> tuple[float, float, float]:
@@ -203,25 +213,27 @@ def _range(values: list[float]) -> tuple[float, float, float]:
 
 def main() -> None:
     """Run the benchmark."""
-    with benchmark("catchup", REDUCED) as run:
+    with benchmark("catchup", REDUCED, parts=OTHERS) as run:
         sizes = QUICK if run.quick else FULL
         run.say(f"events: {max(size.files for size in sizes) * EVENTS.per_file:,} in {run.data}")
         for size in sizes:
             ysb.prefix(run.data, EVENTS, size.files)
         warm = ysb.prefix(run.data, WARM, WARM_FILES)
-        names = ["transom_runner", "stock", "batch"]
+        names = ["transom_runner", *(_PROCESSES.get(engine, engine) for engine in run.parts)]
         try:
-            flink.jars()
-            names.append("flink")
+            if "flink" in names:
+                flink.jars()
         except flink.MissingError as missing:
             run.say(f"without Flink: {missing}")
+            names.remove("flink")
         with ExitStack() as stack:
-            workers = {name: stack.enter_context(Worker(name, run.work)) for name in names}
+            workers = {name: stack.enter_context(Worker(name, run.work)) for name in dict.fromkeys(names)}
             engines = Engines(run, workers)
-            run.say("warm-up of Transom and stock Spark")
+            run.say("warm-up of Transom and what it is compared with")
             for name, count in (("transom_runner", 16), ("stock", 4 if run.quick else 16)):
-                workers[name].call("warm", source=warm, output=run.fresh("warm"), count=count)
-            for name in ("duckdb", "polars"):
+                if name in workers:
+                    workers[name].call("warm", source=warm, output=run.fresh("warm"), count=count)
+            for name in filter(engines.wanted, ("duckdb", "polars")):
                 workers["batch"].call("catchup", engine=name, source=warm, output=run.fresh("warm"), count=16)
             rows = []
             for size in sizes:
