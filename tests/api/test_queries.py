@@ -6,6 +6,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 import transom as tm
@@ -49,3 +50,45 @@ def test_transformations_of_queries_that_came_and_went_do_not_pile_up(tmp_path: 
     assert next(chains[query.branch] for query in rows._queries) == lasting.chain
     assert rows.map(lambda df: df).window("1 minute").agg(n=tm.count()) is not None
     assert rows._rows.branches == chains, "only what a query has counts"
+
+
+def test_tables_of_queries_that_came_and_went_do_not_pile_up(tmp_path: Any) -> None:
+    """Their names can be used again; who has kept the rows of one cannot have them beside another of its name."""
+    spark: Any = SimpleNamespace(createDataFrame=None)
+    app = tm.App(spark, tmp_path)
+    rows = app.stream(tm.sources.memory(StructType([StructField("at", TimestampType())])), event_time="at")
+
+    def looked_up(number: int, name: str | None = None) -> Any:
+        return rows.lookup(tm.tables.parquet(tmp_path / f"{number}.parquet"), on="zone", name=name)
+
+    def begin(looked: Any, name: str) -> None:
+        looked.window("1 minute").agg(n=tm.count()).to(tm.sinks.memory(), name)
+
+    lasting = looked_up(0)
+    begin(lasting, "lasting")
+    kept = [looked_up(number) for number in range(1, 10)]
+    for number, looked in enumerate(kept):
+        begin(looked, f"q{number}")
+    begin(looked_up(0), "also lasting")
+    assert [table.name for table in rows._tables] == [f"table{number}" for number in range(1, 11)]
+    for number in range(9):
+        app._queries.forget(f"q{number}")
+    app._queries.forget("also lasting")
+    assert [table.name for table in rows._tables] == ["table1"]
+    begin(kept[0], "again")
+    begin(kept[0], "and again")
+    app._queries.forget("and again")
+    assert [table.name for table in rows._tables] == ["table1", "table2"]
+    app._queries.forget("again")
+    begin(looked_up(11), "another")
+    with pytest.raises(tm.DefinitionError, match="two tables 'table2'"):
+        begin(kept[0], "beside it")
+    assert [query.name for query in rows._queries] == ["lasting", "another"]
+    begin(looked_up(20), "third")
+    app._queries.forget("another")
+    begin(looked_up(21), "fourth")
+    assert [table.name for table in rows._tables] == ["table1", "table3", "table4"]
+    for number in range(12, 20):
+        begin(looked_up(number, "zones"), "comes and goes")
+        app._queries.forget("comes and goes")
+    assert [table.name for table in rows._tables] == ["table1", "table3", "table4"]

@@ -161,6 +161,9 @@ def test_directories_for_others(path):
         checkpoint.keep_only("sources", ["a/b..c", "new"])
         assert checkpoint.names_in("sources", "..") == []
         assert checkpoint.names_in("sources", "a/b..c") == ["files.log"]
+        checkpoint.clear("others")
+        checkpoint.clear("sources", "a/b..c")
+        assert checkpoint.names_in("sources") == []
 
 
 def test_a_closed_checkpoint_is_not_written(path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,17 +15,21 @@ import transom as tm
 from transom.api.gate import Gate
 from transom.api.queries import Queries
 from transom.cli import quiet
+from transom.collections.batching import MOST, GroupQuestion, Question, SharedJobs
 from transom.engine.cluster import merging
 from transom.engine.cluster.merging import SparkGroupExecutors
 from transom.engine.placed.aside import aside
 from transom.model.time import ManualClock
 from transom.placement.balance import Move
 from transom.placement.migration import Strategy
+from transom.placement.replicas import Place
 from transom.sites.coordinating import Asking
 from transom.sites.flight import FlightMail
+from transom.storage.several import each_of
 from transom.widearea.hellos import Hello
 
 WHY = "can't start new thread"
+_START = threading.Thread.start
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +70,47 @@ def test_a_gate_that_cannot_decide_lets_everything_through() -> None:
     for number in (1, 2):
         written(None, number)
     assert seen == [1, 2]
+
+
+def test_questions_are_answered_by_who_asks() -> None:
+    workers: Any = SimpleNamespace(
+        cores={"a": 1},
+        seconds=lambda size: 0.0,
+        slack=lambda due, seconds: 0.0,
+        booked=lambda tasks, groups: nullcontext([Place(task, "a", "a") for task in tasks]),
+        now=lambda: 0.0,
+        learned=lambda *_: None,
+        run=lambda places, function: [function(number) for number in range(len(places))],
+    )
+    jobs = SharedJobs(workers, dict, lambda *_: None)
+    question = Question([GroupQuestion(0, 1, {"a": [["file"]]})], lambda paths: paths[0][0].encode(), 0.1)
+    others = [Question([GroupQuestion(0, 1, {"a": [[]]})], lambda paths: b"", 0.1, due=0.0) for _ in range(2 * MOST)]
+    jobs._waiting += others  # more than go into one job, and more urgent
+    assert jobs.run(question) == [b"file"]
+    assert jobs.jobs == 3
+    assert all(other.answers.result(0) == [b""] for other in others)
+
+
+@pytest.mark.parametrize("first", [0, 2], ids=["none", "some"])
+def test_what_is_done_several_at_a_time_is_done_one_by_one(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
+    """Some threads may start before one cannot."""
+    started: list[threading.Thread] = []
+
+    def start(thread: threading.Thread) -> None:
+        if len(started) >= first:
+            raise RuntimeError(WHY)
+        started.append(thread)
+        _START(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    seen: list[int] = []
+
+    def act(number: int) -> int:
+        seen.append(number)
+        return -number
+
+    assert each_of(range(5), act, 4) == [0, -1, -2, -3, -4]
+    assert set(seen) == set(range(5))
 
 
 def test_an_application_that_cannot_start_can_start_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 from tests.storage.memory_objects import Faults, memory_place
 
-from transom.storage.journals import TakenOver, open_journal, read_journal, remove_journals, seal_journal
+from transom.storage.journals import (
+    TakenOver,
+    clear_directory,
+    journal_exists,
+    open_journal,
+    read_journal,
+    remove_journals,
+    seal_journal,
+)
 from transom.storage.places import Place
 
 
@@ -85,6 +93,30 @@ def test_whoever_was_overtaken_stays_out_when_the_journal_is_removed() -> None:
     store.operations.clear()
     remove_journals(folder, {"log"})
     assert [what for what, _ in store.operations] == ["walk"]
+
+
+def test_whoever_was_overtaken_stays_out_when_the_directory_is_removed() -> None:
+    """The next journal of that name goes on behind the seal, however often it was looked for what is left."""
+    store, folder = memory_place()
+    source, log = folder / "source", folder / "source" / "log"
+    first = open_journal(log, b"a header that is longer than a seal")
+    (source / "state.json").put(b"{}")
+    (source / "left" / "000000000012" / "part").put(b"rows")
+    clear_directory(source)
+    left = sorted(store.content)
+    assert [key.rpartition("/")[0].endswith("source/log") for key in left] == [True], "the seal"
+    assert not journal_exists(log)
+    clear_directory(source)
+    clear_directory(folder / "nothing")
+    assert sorted(store.content) == left
+    first.append(b"2")
+    with pytest.raises(TakenOver):
+        first.sync()
+    second = open_journal(log, b"another header that is long")
+    assert journal_exists(log)
+    second.append(b"3")
+    second.sync()
+    assert read_journal(log) == b"another header that is long3"
 
 
 @pytest.mark.parametrize("replaced", [0, 1, 5])

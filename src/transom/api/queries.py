@@ -176,8 +176,7 @@ class Queries:
         """Take a query out of the definitions; its sink is closed when it has taken all, or when the run ends."""
         with self._lock:
             del self._sinks[name]
-            stream = self._streams.pop(name)
-            stream._queries = [query for query in stream._queries if query.name != name]
+            self._streams.pop(name)._forget(name)
 
     def release(self, sink: Sink) -> None:
         """Close a sink, unless a query has it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +14,7 @@ from transom.api.taps import RowTap
 from transom.engine.changes.requests import Change
 from transom.engine.spark.columns import Costly, Unrepeatable, Where, both
 from transom.engine.spark.eventtimes import names_arrival
-from transom.engine.spark.lookups import Lookup, LookupTable
+from transom.engine.spark.lookups import Lookup, LookupTable, lookup_tables
 from transom.engine.spark.plan import Rows, Transformation
 from transom.engine.streams.definition import StreamDefinition
 from transom.errors import DefinitionError
@@ -54,6 +56,8 @@ class Stream:
         self._queries: list[WindowedQuery] = []
         self._branches: list[tuple[Transformation, ...]] = []
         self._tables: list[LookupTable] = []
+        self._lock = threading.Lock()
+        """Held while tables come and go, which happens on any thread."""
 
     def apart(self, name: str | None = None) -> Stream:
         """Return a stream of its own over the same source, for queries that are too heavy for the limits of the others.
@@ -134,20 +138,41 @@ class Stream:
         every = None if refresh is None else parse_duration(refresh, "lookup refresh")
         if every is not None and every <= 0:
             raise DefinitionError(f"lookup: refresh is {refresh!r}.", 'Write for example refresh="10 minutes".')
-        same = [one for one in self._tables if one.table == found and one.refresh == every and name in (None, one.name)]
-        if same:
-            return same[0]
-        label = name or f"table{len(self._tables) + 1}"
-        if any(one.name == label for one in self._tables):
-            raise DefinitionError(f"lookup: there are two tables {label!r}.", "Give one of them another name.")
-        self._tables.append(LookupTable(label, found, every))
-        return self._tables[-1]
+        with self._lock:
+            for one in self._tables:
+                if one.table == found and one.refresh == every and name in (None, one.name):
+                    return one
+            taken = {one.name for one in self._tables}
+            numbers = itertools.count(len(taken) + 1)
+            return self._admit(
+                LookupTable(name or next(f"table{n}" for n in numbers if f"table{n}" not in taken), found, every)
+            )
+
+    def _admit(self, table: LookupTable) -> LookupTable:
+        if table not in self._tables:
+            if any(one.name == table.name for one in self._tables):
+                raise DefinitionError(f"lookup: there are two tables {table.name!r}.", "Give one of them another name.")
+            self._tables.append(table)
+        return table
+
+    def _forget(self, name: str) -> None:
+        """Forget a query, and the tables that only it looked rows up in."""
+        with self._lock:
+            left = [query for query in self._queries if query.name != name]
+            before, needed = (
+                lookup_tables(self._branches[query.branch] for query in queries) for queries in (self._queries, left)
+            )
+            gone = set(before).difference(needed)
+            self._queries, self._tables = left, [table for table in self._tables if table not in gone]
 
     def _branch(self, chain: tuple[Transformation, ...]) -> int:
         """Return the index of a chain of transformations; the same functions give the same index.
 
         A new one takes the place of one that no query has any more: queries may come and go for years.
         """
+        with self._lock:
+            for table in lookup_tables([chain]):  # a query that left may have had the same
+                self._admit(table)
         if chain in self._branches:
             return self._branches.index(chain)
         used = {query.branch for query in self._queries}

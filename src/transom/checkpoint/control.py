@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transom.checkpoint.files import translated, write_atomically
+from transom.checkpoint.files import write_atomically
 from transom.checkpoint.lock import is_held
 from transom.checkpoint.names import CONTROL, LOCK_FILE
 from transom.checkpoint.opening import read_format
@@ -28,6 +28,7 @@ from transom.errors import CheckpointError, ControlError
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros
 from transom.storage.durable import make_directory, names_in
 from transom.storage.places import Place
+from transom.storage.translated import translated
 
 _REQUEST, _ANSWER = ".request.json", ".answer.json"
 _LOOK_EVERY: Micros = MICROS_PER_SECOND // 20
@@ -134,7 +135,7 @@ def ask(checkpoint: Place, request: Mapping[str, Any], clock: Clock, timeout: Mi
             answer = json.loads(reply.read_bytes())
             if isinstance(answer, dict):
                 return answer
-    except ValueError:
+    except (ValueError, OSError):
         pass  # it was damaged: as if there were none
     finally:
         withdrawn = _removed(path)

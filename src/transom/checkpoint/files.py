@@ -1,4 +1,4 @@
-"""Durable writes of a checkpoint: errors of the file system in our words, and what identifies a file's content."""
+"""Durable writes of a checkpoint, and what identifies a file's content."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from transom.errors import CheckpointCorruptError, CheckpointError, CheckpointFencedError, CheckpointFullError
+from transom.errors import CheckpointCorruptError, CheckpointError
 from transom.model.lines import CORRUPT_REMEDY
-from transom.storage.durable import create_once, is_full, opened, replacing
-from transom.storage.journals import TakenOver
+from transom.storage.durable import create_once, opened, replacing
 from transom.storage.places import Place, place
+from transom.storage.translated import translated
 
 _PIECE = 1 << 20
 """Bytes that are read at once."""
@@ -28,41 +28,6 @@ def checkpoint_at(path: str | Path | Place) -> Place:
     if isinstance(found, Path) and not str(path).startswith("file:"):
         return Path(str(path)).absolute()
     return found
-
-
-@contextmanager
-def translated(path: Place, action: str) -> Iterator[None]:
-    """Turn an OSError of the body into an error of the checkpoint.
-
-    Args:
-        path: The file that the body works on.
-        action: What it does, as in "could not `write` the file".
-
-    Raises:
-        CheckpointFencedError: A newer application goes on with the file.
-        CheckpointFullError: The disk or the quota is full.
-        CheckpointError: Any other error of the file system or the store.
-    """
-    try:
-        yield
-    except TakenOver as error:
-        raise CheckpointFencedError(
-            f"Another application took over the checkpoint: it goes on with {path}. Nothing that we commit from now on "
-            "counts.",
-            "Let the other application go on; stop this one, or give it another checkpoint.",
-        ) from error
-    except OSError as error:
-        if is_full(error):
-            raise CheckpointFullError(
-                f"The disk is full: could not {action} {path} ({error.strerror}). All that was committed is safe.",
-                "Free some space on that disk, or raise the quota, and start the application again.",
-            ) from error
-        raise CheckpointError(
-            f"Could not {action} {path}: {error.strerror or error}.",
-            "Check that the disk works and that this user may write there, then start the application again."
-            if isinstance(path, Path)
-            else "Check that the store answers and that this user may write there, then start the application again.",
-        ) from error
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.checkpoint.container import Container, read_container
-from transom.checkpoint.files import Written, translated
+from transom.checkpoint.files import Written
 from transom.checkpoint.head import read_head, require_head
 from transom.checkpoint.log import FORMAT, OLDEST, Record, Segment, parse
 from transom.checkpoint.names import (
@@ -36,6 +36,7 @@ from transom.model.lines import CORRUPT_REMEDY, START, Link
 from transom.storage.durable import names_in
 from transom.storage.journals import read_journal
 from transom.storage.places import Place
+from transom.storage.translated import translated
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from transom.checkpoint.files import translated
 from transom.checkpoint.names import claim_name, claimed_epoch
 from transom.errors import CheckpointError, CheckpointFencedError, CheckpointInUseError
 from transom.model.time import Micros, format_time
 from transom.storage.durable import names_in, sync_directory
 from transom.storage.places import ObjectPath, Place
+from transom.storage.translated import translated
 
 _log = logging.getLogger(__name__)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -109,13 +109,18 @@ def is_held(path: Place) -> bool:
 
     An application that starts in the very moment of the question takes the one who asks for a holder. In a store, one
     that was killed is taken for one that runs.
+
+    Raises:
+        CheckpointError: The file system or the store does not let us look.
     """
     if not isinstance(path, Path):
-        return path.exists()
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
+        with translated(path, "read"):
+            return path.exists()
+    with translated(path, "read"):
+        try:
+            handle = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return False
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

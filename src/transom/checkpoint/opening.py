@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from transom.checkpoint.files import translated, write_atomically
+from transom.checkpoint.files import write_atomically
 from transom.checkpoint.history import History, heads, read_history
 from transom.checkpoint.identity import Identity, identify
 from transom.checkpoint.lock import Epoch
@@ -29,6 +29,7 @@ from transom.model.lines import CORRUPT_REMEDY
 from transom.storage.durable import make_directory, names_in, remove_temporaries, sync_directory, sync_file
 from transom.storage.journals import remove_journals, seal_journal
 from transom.storage.places import Place
+from transom.storage.translated import translated
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
-from transom.checkpoint.files import translated
 from transom.checkpoint.head import HeadWriter
 from transom.checkpoint.log import FORMAT
 from transom.checkpoint.names import Stamp, head_name, segment_name
@@ -17,6 +16,7 @@ from transom.checkpoint.opening import remove_files
 from transom.model.lines import Link, encode
 from transom.storage.journals import open_journal
 from transom.storage.places import Place
+from transom.storage.translated import translated
 
 
 class LogWriter:

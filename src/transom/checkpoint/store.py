@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,7 +26,7 @@ from typing import Any
 import pyarrow as pa
 
 from transom.checkpoint.container import write_container
-from transom.checkpoint.files import Written, checkpoint_at, translated
+from transom.checkpoint.files import Written, checkpoint_at
 from transom.checkpoint.history import History, Snapshot
 from transom.checkpoint.identity import Identity
 from transom.checkpoint.lock import Epoch, MachineLock, Presence, take_lock
@@ -46,8 +46,10 @@ from transom.checkpoint.segments import LogWriter
 from transom.checkpoint.tables import TableFiles
 from transom.errors import CheckpointError, CheckpointFencedError
 from transom.model.time import Clock
-from transom.storage.durable import make_directory, names_in, remove_tree
+from transom.storage.durable import make_directory, names_in
+from transom.storage.journals import clear_directory
 from transom.storage.places import Place
+from transom.storage.translated import translated
 
 OBJECT_COST = 64 << 10
 """Bytes that are read from a store in the time that asking for an object takes."""
@@ -265,11 +267,14 @@ class Checkpoint:
         return path
 
     def names_in(self, *parts: str) -> list[str]:
-        """Return the names in a directory for others, in no order; none if there is no such directory."""
-        try:
+        """Return the names in a directory for others, in no order; none if there is no such directory.
+
+        Raises:
+            CheckpointError: The file system does not let us read it.
+        """
+        with translated(self._place(parts), "read"), suppress(FileNotFoundError):
             return names_in(self._place(parts))
-        except FileNotFoundError:
-            return []
+        return []
 
     def keep_only(self, directory: str, names: Iterable[str]) -> None:
         """Remove the directories for others in one of them, but for those with some names.
@@ -281,7 +286,17 @@ class Checkpoint:
         if left:
             self.check_writer()
         for name in left:
-            remove_tree(self.path / quoted(directory) / name)
+            clear_directory(self.path / quoted(directory) / name)
+
+    def clear(self, *parts: str) -> None:
+        """Remove a directory for others with all that is in it; nothing happens when there is none.
+
+        Raises:
+            CheckpointFencedError: A newer application took over; nothing is removed.
+        """
+        if self.names_in(*parts):
+            self.check_writer()
+            clear_directory(self._place(parts))
 
     def _place(self, parts: Sequence[str]) -> Place:
         return self.path.joinpath(*(quoted(part, also="." if not part.startswith(".") else "") for part in parts))

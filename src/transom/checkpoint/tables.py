@@ -9,13 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from transom.checkpoint.container import read_container, write_container
-from transom.checkpoint.files import Written, translated
+from transom.checkpoint.files import Written
 from transom.checkpoint.names import Stamp, quoted, stamped, tables_name
 from transom.checkpoint.opening import remove_files
 from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.storage.durable import sizes_in
 from transom.storage.places import Place
+from transom.storage.translated import translated
 
 
 class TableFiles:

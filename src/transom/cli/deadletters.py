@@ -19,6 +19,7 @@ from rich.text import Text
 
 from transom.checkpoint.files import checkpoint_at
 from transom.cli.consoles import plain_console
+from transom.engine.spark.deadletters import DIRECTORY
 from transom.errors import CheckpointError
 from transom.sinks.printing import plain_text
 from transom.sinks.values import python_values
@@ -33,6 +34,8 @@ class DeadLetters:
     """The dead letters of one stream."""
 
     stream: str
+    directory: str
+    """Where they are, in a directory for each micro-batch."""
     counts: dict[str, int]
     """Rows by reason."""
     samples: dict[str, list[dict[str, Any]]]
@@ -50,11 +53,11 @@ def read_dead_letters(checkpoint: Place, limit: int) -> list[DeadLetters]:
         CheckpointError: The directory is not there, or a file in it is damaged.
     """
     checkpoint = checkpoint_at(checkpoint)
-    if not checkpoint.is_dir():
-        raise CheckpointError(f"There is no directory {checkpoint}.", "Give the checkpoint of an application.")
-    root = checkpoint / "dead-letters"
-    streams = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+    root = checkpoint / DIRECTORY
     try:
+        if not checkpoint.is_dir():
+            raise CheckpointError(f"There is no directory {checkpoint}.", "Give the checkpoint of an application.")
+        streams = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
         return [_read_stream(stream, limit) for stream in streams]
     except (OSError, pa.ArrowException) as error:
         raise CheckpointError(
@@ -74,7 +77,7 @@ def _read_stream(directory: Place, limit: int) -> DeadLetters:
                 one = batch.slice(row, 1)
                 values = [python_values(column)[0] for column in one.columns]
                 samples[reason].append(dict(zip(one.schema.names, values, strict=True)))
-    return DeadLetters(directory.name, dict(counts.most_common()), dict(samples))
+    return DeadLetters(directory.name, str(directory), dict(counts.most_common()), dict(samples))
 
 
 def _batches(directory: Place) -> Iterator[pa.RecordBatch]:
@@ -118,7 +121,8 @@ def _render(stream: DeadLetters) -> RenderableType:
     table.add_column("rows", justify="right")
     for reason, count in stream.counts.items():
         table.add_row(Text(plain_text(reason)), f"{count:,}")
-    parts: list[RenderableType] = [Text(f"stream {stream.stream}", style="bold"), table]
+    head = Text(f"stream {stream.stream}", style="bold")
+    parts: list[RenderableType] = [head.append(f"  in {stream.directory}", style="not bold dim"), table]
     for reason, rows in stream.samples.items():
         if rows:
             parts.append(Text(f"{plain_text(reason)}, for example:", style="bold yellow"))

@@ -48,6 +48,9 @@ class _Group(TyperGroup):
                 print_error(error)
             elif isinstance(error, BrokenPipeError):  # the reader, such as head, has seen enough
                 sys.stderr.close()
+            elif isinstance(error, OSError):
+                remedy = "Check that the disk has room, and that this user may read and write there."
+                print_error(TransomError(f"A file cannot be used: {error}.", remedy))
             else:
                 raise
         raise typer.Exit(1)

@@ -62,11 +62,17 @@ def profile_job(job: Path, *, time: str, out: Path | None, spark: SparkChoice, a
 
         with spark_session(spark, f"transom profile {job.name}") as session:
             made = Profiler(lambda: build(session), seconds, say).run(session, digest, here())
-    beside = where.with_name(f".{where.name}.tmp")
-    beside.write_text(made.to_json(), encoding="utf-8")
-    beside.replace(where)
     if as_json:
         print(made.to_json())
+    beside = where.with_name(f".{where.name}.tmp")
+    try:
+        beside.write_text(made.to_json(), encoding="utf-8")
+        beside.replace(where)
+    except OSError as error:
+        raise DefinitionError(
+            f"profile: {where} cannot be written: {error.strerror}.", "Make room, or give another --out."
+        ) from error
+    if as_json:
         return
     plain_console().print(_shown_profile(made, where))
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from transom import __version__
-from transom.checkpoint.files import checkpoint_at, translated
+from transom.checkpoint.files import checkpoint_at
 from transom.checkpoint.lock import take_lock
 from transom.checkpoint.names import FORMAT_FILE, LOCK_FILE
 from transom.engine.loop.interrupts import interrupts
@@ -21,6 +21,7 @@ from transom.sites.mail import Listener
 from transom.sites.planning import Bounds, Planning
 from transom.sites.relaying import Relaying
 from transom.storage.durable import make_directory
+from transom.storage.translated import translated
 from transom.widearea.carriers import Carrier
 from transom.widearea.hellos import Hello
 

@@ -122,16 +122,25 @@ class SharedJobs:
     def run(self, question: Question) -> list[bytes]:
         """Return what the question's function gives for each of its parts.
 
-        Jobs run on threads of their own, so that an interrupt of who asks takes nothing from the others.
+        Jobs run on threads of their own, so that an interrupt of who asks takes nothing from the others; on that of who
+        asks where no thread can start.
         """
         with self._lock:
             self.questions += 1
             self._waiting.append(question)
-        self._threads.submit(self._next)
+        try:
+            self._threads.submit(self._next)
+        except RuntimeError:  # no thread can start, as there are too many or the interpreter ends
+            while self._waits(question):
+                self._next()
         answers = question.answers.result()
         if answers is None or None in answers:
             answers = self._job([question])[0]
         return [answer for answer in answers if answer is not None]
+
+    def _waits(self, question: Question) -> bool:
+        with self._lock:
+            return question in self._waiting
 
     def _next(self) -> None:
         """Answer in one job what waits: the question that came first and the most urgent ones."""

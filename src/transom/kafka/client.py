@@ -85,7 +85,7 @@ def java_settings(servers: str, options: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of Spark's client, which has other names for those that say who is asking.
 
     Raises:
-        DefinitionError: How to log in is not known there.
+        DefinitionError: How to log in is not known there, or a file cannot be read.
     """
     own = {name.replace("sasl.mechanisms", "sasl.mechanism"): value for name, value in options.items()}
     found = {"bootstrap.servers": servers} | {name: own[name] for name in _SAME if name in own}
@@ -106,12 +106,21 @@ def java_settings(servers: str, options: Mapping[str, str]) -> dict[str, str]:
     if "ssl.certificate.location" in own and "ssl.key.location" in own:
         found |= {
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.certificate.chain": Path(own["ssl.certificate.location"]).read_text(),
-            "ssl.keystore.key": Path(own["ssl.key.location"]).read_text(),
+            "ssl.keystore.certificate.chain": _text_of("ssl.certificate.location", own),
+            "ssl.keystore.key": _text_of("ssl.key.location", own),
         }
         if "ssl.key.password" in own:
             found["ssl.key.password"] = own["ssl.key.password"]
     return {f"{JAVA}{name}": value for name, value in {**found, **given}.items()}
+
+
+def _text_of(option: str, options: Mapping[str, str]) -> str:
+    try:
+        return Path(options[option]).read_text()
+    except (OSError, ValueError) as error:
+        raise DefinitionError(
+            f"kafka: the file of the option {option!r} cannot be read: {error}.", "Name a file in PEM format."
+        ) from error
 
 
 def _quoted(text: str) -> str:

@@ -61,9 +61,20 @@ def compact(
             again.
 
     Raises:
-        SinkError: There is no such directory, it is not marked as one query's, or another compaction is running in it.
+        SinkError: There is no such directory, it is not marked as one query's, another compaction is running in it, or
+            files in it cannot be read or written.
     """
     directory = directory_of(path, "compact")
+    try:
+        return _compacted(directory, before_cut, target_bytes, keep_newest)
+    except (OSError, pa.ArrowException) as error:
+        raise SinkError(
+            f"compact: files in {directory} cannot be merged: {type(error).__name__}: {error}.",
+            "Repair that and run it again: it finishes what it began. Nothing is lost.",
+        ) from error
+
+
+def _compacted(directory: Place, before_cut: int | None, target_bytes: int, keep_newest: int) -> Compaction:
     if not directory.is_dir():
         raise SinkError(f"compact: {directory} is no directory.", "Give the directory of a query's results.")
     if owner_of(directory) is None:

@@ -49,12 +49,16 @@ def read_plan(path: Path) -> Plan | None:
     """Return the plan that a file holds; None if there is no file.
 
     Raises:
-        DefinitionError: It holds something else.
+        DefinitionError: It holds something else, or cannot be read.
     """
-    if not path.exists():
-        return None
     try:
+        if not path.exists():
+            return None
         return Plan.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise DefinitionError(
+            f"The plan {path} cannot be read: {error.strerror}.", "Name the file that the last coordinator wrote."
+        ) from error
     except (ValueError, RecursionError, DefinitionError) as error:
         raise DefinitionError(
             f"{path} holds no plan: {error}",
@@ -178,8 +182,12 @@ class Coordinating:
             return
         if found is None:
             return
-        with replacing(self._state) as file:
-            file.write(json.dumps(found.to_json()).encode())
+        try:
+            with replacing(self._state) as file:
+                file.write(json.dumps(found.to_json()).encode())
+        except OSError as error:
+            self._say(f"Plan {found.version} is not given out, as {self._state} cannot be written: {error.strerror}.")
+            return
         self._published = found
         self._say(f"Plan {found.version} from tick {found.first_tick} on ({question.why}). {described(found)}")
 

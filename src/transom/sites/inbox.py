@@ -15,12 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from transom.checkpoint.files import required, translated, write_atomically
+from transom.checkpoint.files import required, write_atomically
 from transom.errors import CheckpointCorruptError, SiteError, SourceLostError
 from transom.model.lines import CORRUPT_REMEDY, START, decode, encode
 from transom.model.time import Micros
 from transom.storage.durable import names_in, sync_directory
 from transom.storage.places import Place
+from transom.storage.translated import translated
 from transom.widearea.parcels import FlowName, Parcel, Part, Standing
 from transom.widearea.topology import Site
 
@@ -225,5 +226,5 @@ class Inbox:
 
     def _remove(self, positions: Iterable[int]) -> None:
         for position in positions:
-            with suppress(FileNotFoundError):
+            with translated(self._path(position), "remove"), suppress(FileNotFoundError):
                 self._path(position).unlink()

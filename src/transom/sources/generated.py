@@ -17,6 +17,7 @@ from transom.sources.base import ARRIVAL, PARTITION, Cut, Mark, Offset, OwnRows,
 from transom.sources.schemas import check_reserved, position
 from transom.storage.durable import replacing
 from transom.storage.places import Place
+from transom.storage.translated import translated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -131,6 +132,8 @@ class GeneratorSource(OwnRows):
         Raises:
             SourceError: An expression cannot be analysed, or start or rate differ from those in the
                 checkpoint.
+            CheckpointFullError: The disk is full.
+            CheckpointError: The start cannot be read, or written, for another reason.
         """
         from pyspark.errors import PySparkException
 
@@ -220,11 +223,13 @@ class GeneratorSource(OwnRows):
         rate = [self._rate.numerator, self._rate.denominator]
         if not path.exists():
             start = now if self._given_start is None else self._given_start
-            with replacing(path) as file:
+            with translated(path, "write"), replacing(path) as file:
                 file.write((json.dumps({"start": start, "rate": rate}) + "\n").encode())
             return start
+        with translated(path, "read"):
+            text = path.read_bytes()
         try:
-            known = json.loads(path.read_bytes())
+            known = json.loads(text)
             start, before = int(known["start"]), Fraction(*known["rate"])
         except (ValueError, KeyError, TypeError, ArithmeticError):
             raise CheckpointCorruptError(f"The file {path} is damaged.", CORRUPT_REMEDY) from None

@@ -16,13 +16,13 @@ import errno
 import os
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from transom.storage.durable import replacing, write_all
+from transom.storage.durable import remove_tree, replacing, write_all
 from transom.storage.places import ObjectPath, Place
+from transom.storage.several import each_of
 
 _APPENDED, _REPLACED, _SEALED = b"+", b"=", b"."
 _SEAL_BYTES = 17
@@ -108,8 +108,8 @@ def seal_journal(path: Place) -> None:
 
 
 def journal_exists(path: Place) -> bool:
-    """Tell whether there is a journal."""
-    return path.exists() if isinstance(path, Path) else path.is_dir()
+    """Tell whether there is a journal; seals alone are none."""
+    return path.exists() if isinstance(path, Path) else bool(_but_seals(path.parent, path.name, _sizes(path)))
 
 
 def remove_journals(directory: Place, names: Collection[str]) -> None:
@@ -130,6 +130,30 @@ def remove_journals(directory: Place, names: Collection[str]) -> None:
         f"{journal}/{number}" for journal, sizes in pieces.items() for number in _but_seals(directory, journal, sizes)
     ]
     directory.remove(removed)
+
+
+def clear_directory(directory: Place) -> None:
+    """Remove a directory with all that is in it, as far as that is possible; nothing happens when there is none.
+
+    In a store whoever has a journal right in it open is shut out, and the seals stay.
+    """
+    if isinstance(directory, Path):
+        remove_tree(directory)
+        return
+    with suppress(OSError):
+        folders = [entry.name for entry in directory.entries() if entry.stat is None]
+        journals = {name for name in folders if _numbers(directory / name)}
+        for name in journals:
+            if journal_exists(directory / name):
+                seal_journal(directory / name)
+        remove_journals(directory, journals)
+        for name in set(folders) - journals:
+            remove_tree(directory / name)
+        directory.remove([entry.name for entry in directory.entries() if entry.stat])
+
+
+def _sizes(folder: ObjectPath) -> dict[str, int]:
+    return {e.name: e.stat.st_size for e in folder.entries() if e.stat and e.name.isdecimal()}
 
 
 def _but_seals(directory: ObjectPath, journal: str, sizes: Mapping[str, int]) -> list[str]:
@@ -268,7 +292,4 @@ def _found(folder: ObjectPath, number: int) -> bytes | None:
 
 
 def _read(folder: ObjectPath, numbers: Sequence[int]) -> list[bytes | None]:
-    if len(numbers) < 2:
-        return [_found(folder, number) for number in numbers]
-    with ThreadPoolExecutor(min(_AT_ONCE, len(numbers))) as threads:
-        return list(threads.map(lambda number: _found(folder, number), numbers))
+    return each_of(numbers, lambda number: _found(folder, number), _AT_ONCE)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transom.checkpoint.files import translated, write_atomically
+from transom.checkpoint.files import write_atomically
 from transom.engine.partials.contents import Contents
 from transom.engine.partials.tables import LENGTH, PANE, TAG
 from transom.errors import CheckpointCorruptError, CheckpointError
@@ -25,6 +25,7 @@ from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Micros
 from transom.storage.durable import read_part
 from transom.storage.places import Place
+from transom.storage.translated import translated
 from transom.windows.aggregates.base import Slots
 from transom.windows.reusable import Span
 

@@ -37,6 +37,8 @@ TIMELESS = (eventtimes.NO_TIME, eventtimes.OUT_OF_RANGE)
 """Reasons that a transformation can bring about, too."""
 
 
+DIRECTORY = "dead-letters"
+"""Directory of the checkpoint with those of each stream."""
 LETTERS = pa.schema(
     [
         pa.field("reason", pa.string()),
@@ -56,19 +58,27 @@ class Letters:
     directory: Place
     check: Callable[[], None] = lambda: None
     """Returns while no other application has taken over; asked before letters get their name, or are removed."""
+    earlier: int = 0
+    """Letters of cuts up to this are of earlier streams of the same name; 0 for none."""
 
     def of(self, cut: int) -> Place:
         """Return where those of a cut are."""
         return self.directory / f"cut={cut}"
 
+    def last(self) -> int:
+        """Return the number of the last cut that has some; 0 without any."""
+        return max((int(match["cut"]) for _, match in self._found() if not match["hidden"]), default=0)
+
     def remove_uncommitted(self, last: int) -> None:
         """Remove those of cuts after the last one that was committed: the next cut may be another, without letters."""
-        found = [(name, match) for name in names_in(self.directory) if (match := _NAME.fullmatch(name))]
-        left = [name for name, match in found if match["hidden"] or int(match["cut"]) > last]
+        left = [name for name, match in self._found() if match["hidden"] or int(match["cut"]) > last]
         if left:
             self.check()
         for name in left:
             remove_tree(self.directory / name)
+
+    def _found(self) -> list[tuple[str, re.Match[str]]]:
+        return [(name, match) for name in names_in(self.directory) if (match := _NAME.fullmatch(name))]
 
 
 def write_units(

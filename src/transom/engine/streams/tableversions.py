@@ -22,6 +22,7 @@ from transom.failures import classify, require_blame
 from transom.model.lines import CORRUPT_REMEDY
 from transom.model.time import Micros
 from transom.storage.places import Place
+from transom.storage.translated import translated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -161,12 +162,16 @@ class TableVersions:
             found: The files that are there.
             needed: The versions of the cut that is to be done again.
             check: Returns while no other application has taken over the checkpoint.
+
+        Raises:
+            CheckpointError: One cannot be removed.
         """
         left = set(found) - {version.file for version in needed.values()}
         if left:
             check()
         for name in left:
-            (self._directory / name).unlink()
+            with translated(self._directory / name, "remove"):
+                (self._directory / name).unlink()
 
     # ---- reading
 

@@ -12,7 +12,6 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +30,7 @@ from transom.sinks.owner import Claim, take_directory
 from transom.storage.durable import make_directory, move, names_in, remove_tree, sync_directory, sync_file
 from transom.storage.hadoop import require_spark_reads
 from transom.storage.places import Place, located
+from transom.storage.several import each_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -265,8 +265,7 @@ def _give_names(directory: Place, cut: int, rows: KeptRows) -> None:
         for folder in folders:
             sync_directory(folder)
     else:
-        with ThreadPoolExecutor(_MOVES) as pool:
-            list(pool.map(name_one, targets))
+        each_of(list(targets), name_one, _MOVES)
     for attempt in _tries(rows):
         remove_tree(directory / attempt)
 

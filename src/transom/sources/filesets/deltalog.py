@@ -11,12 +11,13 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from transom.errors import SourceError
+from transom.errors import CheckpointCorruptError, SourceError
+from transom.model.lines import CORRUPT_REMEDY, START, decode, encode
 from transom.model.time import Micros
-from transom.sources.filesets.log import explained
 from transom.sources.filesets.scan import Found
 from transom.storage.durable import names_in, replacing
 from transom.storage.places import Place
+from transom.storage.translated import translated
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -108,12 +109,18 @@ class DeltaLog:
 
         Raises:
             SourceError: Rows were removed or rewritten, the log lacks a version, or it is that of another table.
+            CheckpointCorruptError: Which version was read is not known any more.
             CheckpointFullError: The disk of the source's directory is full.
         """
         if self._found_up_to is not None and self._found_up_to != self._next:
             self._next = self._found_up_to
             self._write()
         if self._next is None:
+            if self._snapshot_of is None and known:
+                raise CheckpointCorruptError(
+                    f"The file {self._directory}/{READ_NAME} is missing, but files of {self._table} were read.",
+                    CORRUPT_REMEDY,
+                )
             if self._snapshot_of is None:
                 self._snapshot_of = self._newest
                 self._write()
@@ -311,15 +318,26 @@ class DeltaLog:
 
     def _read(self) -> None:
         if self._directory is not None:
+            path = self._directory / READ_NAME
             try:
-                kept = json.loads((self._directory / READ_NAME).read_bytes())
-            except FileNotFoundError:
-                return
-            self._snapshot_of, self._next = kept["snapshot"], kept["next"]
-            self._id = kept.get("table", "")
+                with translated(path, "read"):
+                    text = path.read_bytes() if path.exists() else None
+                if text is not None:
+                    kept = _kept(text)
+                    self._snapshot_of, self._next = kept["snapshot"], kept["next"]
+                    self._id = kept.get("table", "")
+            except (ValueError, KeyError, TypeError, AttributeError):
+                raise CheckpointCorruptError(f"The file {path} is damaged.", CORRUPT_REMEDY) from None
 
     def _write(self) -> None:
         if self._directory is not None:
             kept = {"snapshot": self._snapshot_of, "next": self._next, "table": self._id}
-            with explained(self._directory), replacing(self._directory / READ_NAME) as file:
-                file.write(json.dumps(kept).encode() + b"\n")
+            with translated(self._directory, "write in"), replacing(self._directory / READ_NAME) as file:
+                file.write(encode(kept, START)[0])
+
+
+def _kept(text: bytes) -> dict[str, Any]:
+    """Return what is in the file: a line with a checksum, or plain JSON of an older version."""
+    line = decode(text)
+    found: dict[str, Any] = json.loads(text) if line is None else line.value
+    return found

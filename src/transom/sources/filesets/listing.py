@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from transom.model.time import MICROS_PER_SECOND, Clock, Micros
 from transom.sources.filesets.scan import Found, Pattern, expand_braces, has_magic, is_ignored
 from transom.storage.objects import Stat
 from transom.storage.places import ObjectPath, located
+from transom.storage.several import each_of
 
 logger = logging.getLogger(__name__)
 
@@ -100,14 +100,11 @@ class ObjectScanner:
         None is said to be gone while the store does not answer.
         """
         unseen = [path for path in paths if path not in self._modified]
-        with ThreadPoolExecutor(_AT_ONCE) as threads:
-            asked = [threads.submit(_is_there, path) for path in unseen]
-            try:
-                return {path for path, answer in zip(unseen, asked, strict=True) if not answer.result()}
-            except OSError as error:
-                threads.shutdown(wait=False, cancel_futures=True)
-                logger.warning("Which files are gone cannot be asked, so all are taken to be there: %s", error)
-                return set()
+        try:
+            return {path for path, there in zip(unseen, each_of(unseen, _is_there, _AT_ONCE), strict=True) if not there}
+        except OSError as error:
+            logger.warning("Which files are gone cannot be asked, so all are taken to be there: %s", error)
+            return set()
 
 
 def _is_there(path: str) -> bool:

@@ -7,15 +7,13 @@ import json
 import logging
 import os
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from transom.errors import CheckpointCorruptError, CheckpointFencedError, CheckpointFullError
+from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY, START, Link, damaged, decode, encode, read_lines
 from transom.model.time import Micros
-from transom.storage.durable import is_full
-from transom.storage.journals import Journal, TakenOver, journal_exists, open_journal, read_journal
+from transom.storage.journals import Journal, journal_exists, open_journal, read_journal
 from transom.storage.places import Place
 
 logger = logging.getLogger(__name__)
@@ -326,27 +324,3 @@ class FileLog:
         else:
             self._journal.replace(data)
         self._header, self._entries, self._length = header, entries, len(data)
-
-
-@contextmanager
-def explained(path: Place) -> Iterator[None]:
-    """Turn a full disk, and a log that somebody else goes on with, into the error that says so.
-
-    Raises:
-        CheckpointFencedError: A newer application has taken over the checkpoint.
-        CheckpointFullError: The body found the disk or the quota full.
-    """
-    try:
-        yield
-    except TakenOver as error:
-        raise CheckpointFencedError(
-            f"Another application took over the checkpoint: it goes on with {path}.",
-            "Let the other application go on; stop this one, or give it another checkpoint.",
-        ) from error
-    except OSError as error:
-        if not is_full(error):
-            raise
-        raise CheckpointFullError(
-            f"The disk is full: could not write in {path}. All that was committed is safe.",
-            "Free some space on that disk and start the application again.",
-        ) from error

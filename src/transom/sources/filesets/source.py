@@ -6,7 +6,6 @@ import itertools
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 from transom.errors import CheckpointCorruptError, SourceError
@@ -18,13 +17,15 @@ from transom.sources.filesets.deltalog import DeltaLog
 from transom.sources.filesets.fit import Remades
 from transom.sources.filesets.known import FileSet, KnownFiles
 from transom.sources.filesets.listing import ObjectScanner
-from transom.sources.filesets.log import LOG_NAME, FileEntry, FileLog, explained, gone_here
+from transom.sources.filesets.log import LOG_NAME, FileEntry, FileLog, gone_here
 from transom.sources.filesets.matching import REGEX, check_columns
 from transom.sources.filesets.read import checked_schema, empty_frame, read_files, unreadable_files
 from transom.sources.filesets.scanners import AnyScanner, scanner_of
 from transom.sources.schemas import as_struct, position
 from transom.storage.durable import replacing
 from transom.storage.places import Place, is_local, located
+from transom.storage.several import each_of
+from transom.storage.translated import translated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,11 +109,12 @@ class FileSource:
             SourceError: The directory of a path does not exist.
             CheckpointCorruptError: The log is damaged.
             CheckpointFullError: Its disk is full.
+            CheckpointError: It cannot be read, or written, for another reason.
         """
         scanner = self._look_for_files(spark, directory, clock)
         case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
         known = KnownFiles(self._files, self.schema, case_sensitive)
-        with explained(directory):
+        with translated(directory, "use"):
             log = FileLog(directory)
         self._opened = _Opened(log, scanner, known, directory, clock)
         self._released = self._forgotten_up_to = log.start
@@ -130,7 +132,7 @@ class FileSource:
         Raises:
             SourceError: A directory cannot be listed.
             CheckpointFullError: The disk of the log is full.
-            OSError: The log cannot be written for another reason.
+            CheckpointError: The log cannot be written for another reason.
         """
         log, scanner, _, directory, clock = self._open
         try:
@@ -142,7 +144,7 @@ class FileSource:
         if found:
             if not isinstance(scanner, DeltaLog):  # which tells of them in order
                 found.sort(key=lambda file: (file[2] if self._files.by_time else 0, file[0]))
-            with explained(directory):
+            with translated(directory, "write in"):
                 log.append(found)
         return log.next
 
@@ -284,7 +286,7 @@ class FileSource:
         known.forget(oldest)
         self._released = max(self._released, oldest)
         value = {"position": self._released, "path": self.retained_from()}
-        with explained(directory):
+        with translated(directory, "write in"):
             with replacing(directory / RETAINED_NAME, sync=False) as file:
                 file.write((json.dumps(value) + "\n").encode())
             if self._released - self._forgotten_up_to >= max(_FORGET_AFTER, len(log) // 2):
@@ -333,12 +335,7 @@ class FileSource:
 
 def _at_once(act: Callable[[FileEntry], object], entries: Sequence[FileEntry]) -> None:
     """Do something with each entry: one after the other for files on this machine, else several at once."""
-    if len(entries) < 2 or is_local(entries[0].path):
-        for entry in entries:
-            act(entry)
-        return
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        list(threads.map(act, entries))
+    each_of(entries, act, 1 if entries and is_local(entries[0].path) else _AT_ONCE)
 
 
 def _check_unchanged(entry: FileEntry) -> None:

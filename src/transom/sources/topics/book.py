@@ -11,6 +11,7 @@ from pathlib import Path
 from transom.errors import CheckpointCorruptError
 from transom.model.lines import CORRUPT_REMEDY
 from transom.storage.durable import replacing
+from transom.storage.translated import translated
 
 NAME = "partitions.json"
 
@@ -37,6 +38,7 @@ class Book:
 
     Raises:
         CheckpointCorruptError: The file is damaged.
+        CheckpointError: It cannot be read.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -45,8 +47,10 @@ class Book:
         """Whether nobody has looked for partitions yet."""
         self._parts: tuple[Part, ...] = ()
         if not self.is_new:
+            with translated(self._path, "read"):
+                text = self._path.read_bytes()
             try:
-                self._parts = tuple(Part(**part) for part in json.loads(self._path.read_bytes()))
+                self._parts = tuple(Part(**part) for part in json.loads(text))
             except (ValueError, TypeError):
                 raise CheckpointCorruptError(f"The file {self._path} is damaged.", CORRUPT_REMEDY) from None
         self._index()
@@ -84,12 +88,17 @@ class Book:
         return f"{topic}{f'#{number + 1}' if number else ''}/{partition}"
 
     def add(self, found: Sequence[tuple[str, str, int, int]]) -> None:
-        """Take partitions: topic, its identity, partition, first offset. Durable when it returns."""
+        """Take partitions: topic, its identity, partition, first offset. Durable when it returns.
+
+        Raises:
+            CheckpointFullError: The disk is full.
+            CheckpointError: They cannot be written for another reason.
+        """
         new = [
             Part(topic, id, partition, first, self.named(topic, id, partition)) for topic, id, partition, first in found
         ]
         parts = (*self._parts, *new)
-        with replacing(self._path) as file:
+        with translated(self._path, "write"), replacing(self._path) as file:
             file.write((json.dumps([asdict(part) for part in parts]) + "\n").encode())
         self._parts, self.is_new = parts, False
         self._index()
