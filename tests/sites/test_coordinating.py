@@ -11,10 +11,11 @@ from benchmarks.certificates import identity
 
 from transom.errors import DefinitionError, SiteError
 from transom.model.time import ManualClock
+from transom.sites import coordinating
 from transom.sites.coordinating import MOST_REPORT, MOST_WAITING, Asking, Coordinating, read_plan
 from transom.sites.secured import client_options
 from transom.widearea.belief import APART
-from transom.widearea.coordinator import SILENT, FlowReport, Report, Wanted
+from transom.widearea.coordinator import PAUSE, SILENT, FlowReport, Report, Wanted
 from transom.widearea.topology import Topology
 
 SITES = ("a", "b", "home")
@@ -106,6 +107,26 @@ def test_who_is_not_who_it_says_is_refused(begin) -> None:
         assert "refused" in json.loads(result.body.to_pybytes())
     there.look()
     assert not begin.file.exists()
+
+
+def test_a_plan_that_cannot_be_made_is_tried_again_and_said_once(begin, monkeypatch) -> None:
+    there = begin(False)
+
+    def broken(*_):
+        raise ValueError("the solver has failed")
+
+    monkeypatch.setattr(coordinating, "plan", broken)
+    for site in SITES:
+        asking(site, there, False).ask(report(site))
+    for _ in range(3):
+        there.look()
+        there._clock.advance(PAUSE)
+    assert [each for each in begin.said if "plan" in each.lower()] == ["No plan: the solver has failed"]
+    monkeypatch.undo()
+    for site in SITES:
+        asking(site, there, False).ask(report(site))
+    there.look()
+    assert begin.said[-1].startswith("Plan 1 from tick 105 on (there was no answer before)")
 
 
 def test_a_coordinator_that_is_not_there_is_said(begin) -> None:

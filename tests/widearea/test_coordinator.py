@@ -18,6 +18,7 @@ from transom.widearea.coordinator import (
     NOTICE,
     PAUSE,
     SILENT,
+    UNCHANGED,
     Coordinator,
     FlowReport,
     Report,
@@ -81,6 +82,35 @@ def test_nothing_is_planned_while_nothing_changes_and_not_too_often() -> None:
     assert made.question(61 * S) is None
     made.reported(report("a", rates={"d": 90_000.0}), 60 * S + PAUSE)
     assert made.question(60 * S + PAUSE) is not None
+
+
+def test_after_a_question_that_changes_nothing_the_next_one_is_asked_soon() -> None:
+    made, question = begun()
+    first = made.planned(plan(question.topology, question.flows))
+    made.reported(report("a", rates={"d": 70_000.0}), PAUSE)
+    question = made.question(PAUSE)
+    assert made.planned(plan(question.topology, question.flows, last=first)) is None
+    made.reported(report("a", rates={"d": 30_000.0}), PAUSE)
+    assert made.question(PAUSE) is None
+    assert made.question(PAUSE + UNCHANGED).why == "a to d: 70000 has become 30000"
+    made.reported(report("a", rates={"d": 1_000.0}), PAUSE + 2 * UNCHANGED)
+    assert made.question(PAUSE + 2 * UNCHANGED) is None  # of that one there is no answer yet
+
+
+def test_a_question_without_an_answer_is_asked_again() -> None:
+    made, question = begun()
+    made.failed()
+    assert made.question(PAUSE - 1) is None
+    again = made.question(PAUSE)
+    assert (again.topology, [flow.name for flow in again.flows]) == (question.topology, ["f", "g"])
+    assert made.question(2 * PAUSE) is None
+
+
+def test_jobs_that_take_longer_make_a_plan() -> None:
+    made, _ = begun()
+    for job, asked in ((0.15, False), (0.3, True)):
+        made.reported(report("a", flows={"f": FlowReport(FLOWS["f"], {1: 5_000.0}, job=job)}), PAUSE)
+        assert (made.question(PAUSE) is not None) == asked
 
 
 def test_a_flow_that_a_changed_job_has_no_more_takes_no_link() -> None:

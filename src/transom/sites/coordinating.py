@@ -43,6 +43,8 @@ MOST_WAITING = 16
 KEPT = 4
 """Plans that wait for a site's loop, the newest ones."""
 REPORT = "report"
+PLANS = " plans"
+"""What notices are about beside sites, which have no such names."""
 
 
 def read_plan(path: Path) -> Plan | None:
@@ -178,8 +180,11 @@ class Coordinating:
         try:
             found = self._machine.planned(answer(question, self._machine.objective))
         except (TransomError, ValueError, ArithmeticError, RuntimeError) as error:  # sites go on with the last one
-            self._say(f"No plan ({question.why}): {error}")
+            self._machine.failed()
+            self._tell(PLANS, f"No plan: {error}")
             return
+        with self._lock:
+            self._notices.passed(PLANS)
         if found is None:
             return
         try:
@@ -236,8 +241,12 @@ class Coordinating:
     def _refused(self, identity: Site, error: SiteError) -> None:
         """Tell people that a report was refused; on a thread of Flight's."""
         who = identity or "somebody"
+        self._tell(who, f"A report of {who} is refused: {error}")
+
+    def _tell(self, about: Site, what: str) -> None:
+        """Tell people what can happen as often as reports come; on any thread."""
         with self._lock:
-            text = self._notices.news(who, f"A report of {who} is refused: {error}", self._clock.monotonic())
+            text = self._notices.news(about, what, self._clock.monotonic())
         if text:
             self._say(text)
 

@@ -25,8 +25,11 @@ SILENT: Micros = 8_000_000
 """A site that was not heard of for so long is taken to be away."""
 PAUSE: Micros = 5_000_000
 """Between two plans, at least."""
+UNCHANGED: Micros = 1_000_000
+"""After a question whose answer was the plan that is followed already: what comes next may matter more."""
 DRIFT = 0.2
-"""A link's rate, or the bytes of a flow at a site, that differ by more than this share from what was planned for."""
+"""A link's rate, the bytes of a flow at a site, or a tick and a job, that differ by more than this share from what was
+planned for."""
 FORGOTTEN: Micros = 120_000_000
 """A site that reports, and has not told of a flow for so long, runs a job that has no such flow any more."""
 NOTICE = 5
@@ -160,6 +163,9 @@ class Coordinator:
         self._basis: dict[Any, float] = {}
         """What the last question was about: rates and sizes."""
         self._asked: Micros | None = None
+        self._pause = PAUSE
+        self._failed = False
+        """Whether the last question has no answer."""
 
     def check(self, report: Report) -> None:
         """Refuse what a site cannot know; depends on the topology alone, so that any thread may ask.
@@ -213,14 +219,16 @@ class Coordinator:
         Args:
             now: Monotonic time.
         """
-        if self._asked is not None and now - self._asked < PAUSE:
+        if self._asked is not None and now - self._asked < self._pause:
             return None
         links, flows = self._links(now), self._flows(now)
         basis = self._known(links, flows)
         why = _difference(self._basis, basis) if self._asked is not None else "the coordinator has begun"
+        if self._failed:
+            why = why or "there was no answer before"
         if not flows or not why:
             return None
-        self._asked, self._basis = now, basis
+        self._asked, self._basis, self._pause, self._failed = now, basis, PAUSE, False
         return Question(replace(self.topology, links=links), flows, self.plan, why)
 
     def planned(self, plan: Plan) -> Plan | None:
@@ -230,11 +238,16 @@ class Coordinator:
             plan: The answer to the last question.
         """
         if self.plan is not None and plan.version <= self.plan.version:
+            self._pause = UNCHANGED
             return None
         tick = max((report.tick for report, _ in self._reports.values()), default=0)
         first = max(tick + NOTICE, self.plan.first_tick if self.plan is not None else 0)
         self.plan = replace(plan, first_tick=first)
         return self.plan
+
+    def failed(self) -> None:
+        """Take note that the last question could not be answered: it is asked again, though nothing has changed."""
+        self._failed = True
 
     def _links(self, now: Micros) -> dict[Link, float]:
         """Return what links carry: as measured, else as stated; none from or to sites that are away."""
@@ -282,6 +295,7 @@ class Coordinator:
         """Return the numbers that a plan rests on."""
         found: dict[Any, float] = dict(links)
         for flow in flows:
+            found[flow.name, "its departure"] = 1_000 * (self.topology.tick + flow.job)  # ms
             for site in flow.sources:
                 found[flow.name, site] = float(flow.sizes.of(frozenset([site]))[0])
         return found

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 
 from transom.errors import DefinitionError, did_you_mean
-from transom.widearea.flows import Floats
+from transom.widearea.flows import Floats, Flow
 from transom.widearea.problem import TICKS, Column, Problem, Shape
 
 Objective: TypeAlias = Literal["latency", "frequencies", "goodput", "proportional", "max_min"]
@@ -22,8 +22,9 @@ OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 
 BESIDE = 0.1
 """What all of a flow's latency counts beside being within its limit: the number within comes first."""
-RELATIVE_MOST = 2.0
-"""Latencies above so many limits are all alike."""
+SLOPE, BEND = 0.5, 1.5
+"""Of that, each target that a latency lasts takes so much, until it has lasted so many; then less and less, but never
+nothing: where limits cannot be kept the shorter latency is still the better one."""
 
 
 class Offer(NamedTuple):
@@ -52,7 +53,7 @@ class Worth:
             raise DefinitionError(f"There is no objective {self.objective!r}.", remedy)
 
     def offers(self, flow: int) -> list[Offer]:
-        """Return what a flow is worth by interval; of `latency`, within its limit and late.
+        """Return what a flow is worth by interval; of `latency`, within its limit, late, and far beyond its target.
 
         The slopes count the mean delay of the sources where the value counts the largest, so that an offer is never
         less than the value of a column: bounds from offers are valid.
@@ -62,14 +63,16 @@ class Worth:
         values = np.full(len(TICKS), -np.inf)
         allowed = [at for at in shape.allowed if TICKS[at] <= self.longest]
         if self.objective == "latency":
-            base = self._relative(shape, 0.0)
-            room = self._room(shape)
-            slope = BESIDE * spec.weight / (RELATIVE_MOST * spec.limit)
-            late = values.copy()
-            late[allowed] = spec.weight * BESIDE * (1 - base[allowed] / RELATIVE_MOST)
-            inside = [at for at in allowed if room[at] >= 0]
-            values[inside] = late[inside] + spec.weight
-            return [Offer(values, slope, room), Offer(late, 0.0, free)]
+            base, weight = self._relative(shape, 0.0), BESIDE * spec.weight
+            room, straight = self._room(shape, spec.limit), self._room(shape, BEND * shape.target)
+            inside, late, beyond = values.copy(), values.copy(), values.copy()
+            beyond[allowed] = weight * _beside(np.maximum(base, BEND))[allowed]
+            at = [each for each in allowed if straight[each] >= 0]
+            late[at] = weight * _beside(base)[at]
+            within = [each for each in at if room[each] >= 0]
+            inside[within] = late[within] + spec.weight
+            slope = weight * SLOPE / shape.target
+            return [Offer(inside, slope, room), Offer(late, slope, straight), Offer(beyond, 0.0, free)]
         values[allowed] = self._by_interval(shape)[allowed]
         return [Offer(values, 0.0, free)]
 
@@ -79,15 +82,17 @@ class Worth:
         if self.objective != "latency":
             return float(self._by_interval(shape)[column.at])
         spec, delay = shape.flow, self.delay(column)
-        late = spec.weight * BESIDE * (1 - float(self._relative(shape, delay)[column.at]) / RELATIVE_MOST)
-        within = delay <= self._room(shape)[column.at]
-        return late + (spec.weight if within else 0.0)
+        within = delay <= self._room(shape, spec.limit)[column.at]
+        return self._worth(spec, float(self._relative(shape, delay)[column.at]), bool(within))
 
     def value_of(self, flow: int, latency: float) -> float:
-        """Return what a latency of a flow is worth to `latency`, seconds, with all waiting."""
+        """Return what a latency of a flow is worth to `latency`, seconds, with all waiting; the less the longer."""
         spec = self.problem.flows[flow]
-        late = BESIDE * (1 - min(latency / spec.limit, RELATIVE_MOST) / RELATIVE_MOST)
-        return spec.weight * (late + (latency <= spec.limit))
+        return self._worth(spec, latency / self.problem.shapes[flow].target, latency <= spec.limit)
+
+    @staticmethod
+    def _worth(flow: Flow, relative: float, within: bool) -> float:
+        return flow.weight * (BESIDE * float(_beside(np.float64(relative))) + within)
 
     def delay(self, column: Column) -> float:
         """Return the seconds of the slowest way, without waiting behind others."""
@@ -109,41 +114,34 @@ class Worth:
         return 1.0 + sum(float(values[np.isfinite(values)].max(initial=0.0)) for values in every)
 
     def gains(self, new: Sequence[Column], old: Sequence[Column]) -> float:
-        """Return by which share new columns are better; of latency, first in what is within the limits."""
-        if self.objective != "latency":
-            if self.objective == "max_min":
-                slowest = [max((TICKS[column.at] for column in columns), default=0.0) for columns in (new, old)]
-                if slowest[0] != slowest[1]:
-                    return float(slowest[1] / slowest[0] - 1)
-            return self._share(*(sum(map(self.value, columns)) for columns in (new, old)))
-        within = [sum(self._within(column) for column in columns) for columns in (new, old)]
-        if within[0] != within[1]:
-            return self._share(*within)
-        took = [sum(self._relative_of(column) for column in columns) for columns in (new, old)]
-        return self._share(took[1], took[0])
+        """Return by which share new columns are better than old ones of the same flows; not of `latency`.
+
+        Of `proportional`, whose value has no zero, by which frequencies are larger in the geometric mean.
+        """
+        if self.objective == "max_min":
+            slowest = [max((TICKS[column.at] for column in columns), default=0.0) for columns in (new, old)]
+            if slowest[0] != slowest[1]:
+                return float(slowest[1] / slowest[0] - 1)
+        values = [sum(map(self.value, columns)) for columns in (new, old)]
+        if self.objective == "proportional":
+            weights = sum(self.problem.flows[column.flow].weight for column in new)
+            return float(np.expm1((values[0] - values[1]) / weights)) if weights else 0.0
+        return self._share(*values)
 
     @staticmethod
     def _share(new: float, old: float) -> float:
         return new / old - 1 if old > 0 else (np.inf if new > 0 else 0.0)
 
-    def _within(self, column: Column) -> float:
-        weight = self.problem.flows[column.flow].weight
-        return weight if self.value(column) >= weight else 0.0
-
-    def _relative_of(self, column: Column) -> float:
-        shape = self.problem.shapes[column.flow]
-        return shape.flow.weight * float(self._relative(shape, self.delay(column))[column.at])
-
     @staticmethod
-    def _room(shape: Shape) -> Floats:
-        """Return the seconds of delay with which a flow is just within its limit, by interval."""
-        found: Floats = shape.flow.limit - TICKS * shape.tick - shape.flow.job
+    def _room(shape: Shape, latency: float) -> Floats:
+        """Return the seconds of delay with which a flow just takes so long, by interval."""
+        found: Floats = latency - TICKS * shape.tick - shape.flow.job
         return found
 
     @staticmethod
     def _relative(shape: Shape, delay: float) -> Floats:
-        """Return latencies over the limit by interval, not more than `RELATIVE_MOST`."""
-        found: Floats = np.minimum((TICKS * shape.tick + shape.flow.job + delay) / shape.flow.limit, RELATIVE_MOST)
+        """Return latencies in targets, by interval."""
+        found: Floats = (TICKS * shape.tick + shape.flow.job + delay) / shape.target
         return found
 
     def _by_interval(self, shape: Shape) -> Floats:
@@ -155,3 +153,10 @@ class Worth:
         else:
             found = weight / seconds
         return found
+
+
+def _beside(relative: Floats | np.float64) -> Floats:
+    """Return what is left of 1 when a latency has lasted so many targets: always less, and never nothing."""
+    left = 1 - SLOPE * BEND
+    beyond = left**2 / (left + SLOPE * (np.maximum(relative, BEND) - BEND))
+    return np.where(relative <= BEND, 1 - SLOPE * relative, beyond)

@@ -21,18 +21,14 @@ from transom.widearea.joint import MANY, columns_in_all, joint
 from transom.widearea.moves import Placement
 from transom.widearea.objectives import Objective, Worth
 from transom.widearea.plans import LeftOut, LinkUse, Plan, Route
-from transom.widearea.problem import TOLERANCE, Column, Problem
+from transom.widearea.problem import Column, Problem
 from transom.widearea.refining import refined
+from transom.widearea.staying import carried, is_as_told, is_better
 from transom.widearea.timing import phases, timings
 from transom.widearea.topology import INTERVALS, Topology
 
-GAIN = 0.1
-"""A plan gives way to one that is better by this share, or when a link has become too thin for it."""
 LOST = 0.05
 """A search that begins with the last plan ends there, if the gap is not larger than that plan's by more than this."""
-KEPT = 1.12
-"""A plan that is there may take so much of what a new one may: 5 % more of rates and 5 % less of a link are noise. With
-a headroom of 0.8 that is 0.9 of the measured bandwidth, and never more than all that frames and TLS leave of it."""
 
 
 class _Before(NamedTuple):
@@ -67,12 +63,16 @@ def plan(
     worth = Worth(Problem(topology, tuple(flows)), objective)
     old = _columns(worth.problem, last)
     answer = _solved(worth, seconds, _Before(old, _price(worth.problem, last), last.gap if last is not None else 0.0))
-    if last is not None and last.objective == objective and _stays(worth, answer.columns, old):
-        return replace(_described(worth, answer._replace(columns=old), last), version=last.version)
     if objective == "latency":
         kept = _kept(worth.problem, answer.columns, last)
         answer = answer._replace(columns=refined(worth, answer.columns, old, kept))
-    return _described(worth, answer, last)
+    found = _described(worth, answer, last)
+    if last is None or last.objective != objective or not carried(worth.problem, answer.columns, old):
+        return found
+    same = _described(worth, answer._replace(columns=old), last)
+    if is_better(worth, answer.columns, old, found, same):
+        return found
+    return replace(same, version=last.version) if is_as_told(same, last, topology.tick) else same
 
 
 def _check(topology: Topology, flows: Sequence[Flow]) -> None:
@@ -174,16 +174,6 @@ def _fuller(worth: Worth, penalties: Floats, found: Answer, seconds: float, befo
         return sum(map(worth.value, columns)) - left
 
     return found._replace(columns=max(offers, key=total), bound=min(found.bound, other.bound))
-
-
-def _stays(worth: Worth, new: list[Column], old: list[Column]) -> bool:
-    """Tell whether the last plan is still good enough."""
-    if len(old) < len(new) or {column.flow for column in old} != {column.flow for column in new}:
-        return False
-    most = np.minimum(KEPT * worth.problem.capacity, worth.problem.speed * (1 + TOLERANCE))
-    if (worth.problem.use(old) > most).any():
-        return False
-    return worth.gains(new, old) < GAIN
 
 
 def _described(worth: Worth, answer: Answer, last: Plan | None) -> Plan:

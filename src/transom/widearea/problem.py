@@ -86,6 +86,11 @@ class Shape:
     def _rates(self) -> dict[int, Floats]:
         return {}
 
+    @cached_property
+    def target(self) -> float:
+        """Seconds that a latency is measured by: the limit, or what no way makes shorter where that is more."""
+        return max(self.flow.limit, float(TICKS[self.allowed[0]]) * self.tick + self.flow.job)
+
     @property
     def everything(self) -> int:
         """The mask of all sources."""
