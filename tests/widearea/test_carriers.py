@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+
 from transom.widearea.carriers import Carrier
 from transom.widearea.links import Receipt
 from transom.widearea.messages import Opened
 from transom.widearea.parcels import Ack, Parcel, Part, Place, Reason, Refusal, Standing
+from transom.widearea.plans import Plan, Route
 from transom.widearea.routes import Ends, Routes
+from transom.widearea.senders import Sender
+from transom.widearea.trees import Tree
 
 S = 1_000_000
 ENDS = Ends(("a", "b"), "home", 5 * S)
@@ -122,3 +130,102 @@ def test_what_became_of_a_parcel_is_believed_of_those_who_can_know():
     here.opened("home", Opened("other", standings=(ack("g", upto=2).standing,)), 0)
     here.heard("home", refusal, 0)
     assert [type(each) for each in here.news] == [Ack, Ack, Refusal]
+
+
+def sender(flow: str, tick: int = 1) -> Sender:
+    made = Sender(flow, "a", "ck", 1)
+    made.committed(1)
+    made.departs(tick)
+    return made
+
+
+def sent(here: Carrier, senders: list[Sender], sizes: dict[str, int], peer: str = "home") -> list[str]:
+    """Let what is due leave, with bodies of some sizes; return the flows whose parcels are through, in order."""
+    while orders := here.dispatch(senders, 0):
+        for order in orders:
+            next(each for each in senders if each.flow == order.flow).fixed(order.parcel(b"x" * sizes[order.flow]))
+    found, left = [], {number: each.flow for number, each in here._neighbours[peer].parcels.items()}
+    while frames := here.frames(peer, 0):
+        for frame in frames:
+            here.heard(peer, Receipt(frame.number, frame.offset + len(frame.payload)), 0)
+            if frame.offset + len(frame.payload) == frame.total:
+                found.append(left[frame.number])
+    return found
+
+
+def planned(here: Carrier, intervals: dict[str, int]) -> None:
+    """Let flows leave so often, straight."""
+    tree = Tree("home", (("a", "home"), ("b", "home")))
+    routes = tuple(Route(flow, tree, ticks, 0, 0.0) for flow, ticks in intervals.items())
+    assert here.routes.adopt(Plan(1, 0, "latency", 0.0, 0.0, routes, ()))
+
+
+SIZES = {"f": 3_000, "g": 3_000, "h": 3_000}
+
+
+def of_three(limits: dict[str, int], **rates: float) -> Carrier:
+    ends = {flow: replace(ENDS, limit=limit) for flow, limit in limits.items()}
+    here = Carrier("a", "boot", Routes("a", S, ends), lambda flow, bodies: b"".join(bodies), rates)
+    for peer in rates:
+        here.opened(peer, Opened("other"), 0)
+    return here
+
+
+@pytest.mark.parametrize("order", [*permutations("fgh")])
+def test_of_one_tick_the_least_slack_goes_first_then_what_leaves_often_then_what_is_small(order: tuple[str]) -> None:
+    """Whatever queries come first in the job; a limit that nobody states is not the tightest one."""
+
+    def gone(limits: dict[str, int], sizes: dict[str, int], **intervals: int) -> list[str]:
+        here = of_three(limits, home=10_000.0)
+        planned(here, intervals)
+        here.parcel_bytes.update(sizes)
+        return sent(here, [sender(flow, 12) for flow in order], sizes)
+
+    alike = dict.fromkeys("fgh", 5 * S)
+    assert gone({"f": 0, "g": 5 * S, "h": 60 * S}, SIZES, f=1, g=1, h=1) == ["g", "f", "h"]
+    assert gone(alike, SIZES, f=12, g=6, h=1) == ["h", "g", "f"]
+    assert gone(alike, {"f": 5_000, "g": 9_000, "h": 1_000}, f=2, g=2, h=2) == ["h", "f", "g"]
+
+
+def test_what_is_due_sooner_does_not_wait_for_what_waits() -> None:
+    """Of what would come behind what waits, more is gathered meanwhile."""
+    here = of_three({"f": 60 * S, "g": 60 * S, "h": 2 * S}, home=10_000.0)
+    late, urgent = [sender("f"), sender("g")], sender("h")
+    for each, order in zip(late, here.dispatch(late, 0), strict=True):
+        each.fixed(order.parcel(b"x" * 50_000))
+    here.dispatch(late, 0)
+    first = here.frames("home", 0)
+    late[0].committed(2)
+    late[0].departs(2)
+    (order,) = here.dispatch([*late, urgent], S)
+    assert order.flow == "h"
+    urgent.fixed(order.parcel(b"x" * 1_000))
+    here.dispatch([urgent], S)
+    for frame in first:
+        here.heard("home", Receipt(frame.number, frame.offset + len(frame.payload)), S)
+    assert [frame.number for frame in here.frames("home", S)][:2] == [3, 1]
+
+
+def test_parcels_of_one_flow_do_not_overtake_each_other() -> None:
+    here = carrier(home=10_000.0)
+    here._queue(parcel("f", size=3_000), "home", 0)
+    here.heard("home", ack("f", cost=4 * S), 0)
+    here._queue(parcel("f", size=3_000, upto=2), "home", S)
+    assert [frame.number for frame in here.frames("home", S)] == [1, 1]
+
+
+def test_what_others_wait_for_at_a_relay_leaves_though_its_link_is_full() -> None:
+    """Else it would go alone, and theirs, too, when they have waited long enough."""
+    here = carrier(home=1_000.0, b=1_000.0)
+    tree = Tree("home", (("a", "home"), ("b", "a")))
+    here.routes.adopt(Plan(1, 0, "latency", 0.0, 0.0, (Route("f", tree, 1, 0, 2.0, 1.0),), ()))
+    for flow in "gg":
+        here._queue(parcel(flow, size=9_000), "home", 0)
+    mine = sender("f")
+    assert here.dispatch([mine], 0) == []
+    here._do(here.relay.received(parcel("f", "b", size=10), "b", here.routes.expected("f", 1), 0), 0)
+    (order,) = here.dispatch([mine], 0)
+    mine.fixed(order.parcel(b"mine"))
+    here.dispatch([mine], 0)
+    (*_, last) = here._neighbours["home"].parcels.values()
+    assert [part.site for part in last.parts] == ["a", "b"]

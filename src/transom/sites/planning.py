@@ -13,7 +13,7 @@ from transom.sites.measuring import SMOOTH, FlowSizes
 from transom.widearea.carriers import Carrier
 from transom.widearea.coordinator import FlowReport, Report, Wanted
 from transom.widearea.parcels import FlowName
-from transom.widearea.routes import Routes
+from transom.widearea.routes import UNSTATED, Routes
 from transom.widearea.topology import INTERVALS
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ TELL: Micros = MICROS_PER_SECOND
 """Between two reports; the coordinator is asked every two seconds."""
 SKETCHES: Micros = 60 * MICROS_PER_SECOND
 """Between two reports with sketches."""
-UNSTATED: Micros = 10 * MICROS_PER_SECOND
-"""Latency limit of a flow of whose queries none states one."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from transom.widearea.packing import Packing, PlainPacking
 from transom.widearea.parcels import Ack, FlowName, Parcel, Reason, Refusal, Standing
 from transom.widearea.relays import Action as RelayAction
 from transom.widearea.relays import Forward, Merge, Relay
-from transom.widearea.routes import Routes
+from transom.widearea.routes import UNSTATED, Routes
 from transom.widearea.senders import Fix, Sender, way
 from transom.widearea.topology import Site
 
@@ -54,6 +54,8 @@ class _Neighbour:
         """Flows that are not taken from it."""
         self.parcels: dict[int, Parcel] = {}
         """What is queued, by number."""
+        self.due: dict[FlowName, Micros] = {}
+        """Of the last parcel of each flow: none of them overtakes another one."""
 
 
 class Carrier:
@@ -200,11 +202,12 @@ class Carrier:
         """Give out what waits in the site's senders, and return the orders to fix what is due and has room.
 
         Args:
-            senders: All of them; those with the least slack first.
+            senders: All of them. Those with the least slack go first; where it is alike, what leaves more often, then
+                what is smaller: to wait for it costs little, and it would wait for longer than it takes.
             now: Monotonic time.
         """
         orders, there = [], {self.site, *self.open}
-        for sender in senders:
+        for sender in sorted(senders, key=self._rank):
             for parcel, tries in sender.waiting(now, there):
                 via = self._way(parcel.flow, parcel.tick, tries, now)
                 if via is not None:
@@ -212,7 +215,7 @@ class Carrier:
                     sender.sent(parcel, via, now)
                     self._give(parcel, via, now)
             tick = sender.due
-            if tick is not None and self._has_room(self._way(sender.flow, tick, 0, now)):
+            if tick is not None and self._has_room(self._way(sender.flow, tick, 0, now), sender.flow, tick, now):
                 order = sender.fix()
                 orders += [] if order is None else [order]
         return orders
@@ -228,9 +231,25 @@ class Carrier:
                 return None
         return way(tries, parent, destination, self.open)
 
-    def _has_room(self, peer: Site | None) -> bool:
-        """Tell whether the link to a neighbour has nothing that waits for its first byte to leave."""
-        return peer is not None and (peer == self.site or self._neighbours[peer].out.waiting == 0)
+    def _has_room(self, peer: Site | None, flow: FlowName, tick: int, now: Micros) -> bool:
+        """Tell whether nothing that waits for its first byte to leave goes to a neighbour before a flow.
+
+        What others wait for here, to be merged with it, leaves with them: nothing would be gained if it came later.
+        """
+        if peer is None or peer == self.site:
+            return peer is not None
+        merged = peer == self.routes.flows[flow].destination and self.relay.lacks(flow, tick, self.site)
+        return merged or not self._neighbours[peer].out.waits_before(now + self._slack(flow))
+
+    def _slack(self, flow: FlowName) -> Micros:
+        """Return the time until a parcel that is ready now should be through its link; to a tick: the rest is noise."""
+        ends, tick = self.routes.flows.get(flow), self.routes.tick
+        return ((ends.limit if ends else 0) or UNSTATED) - self._remaining.get(flow, 0) // tick * tick
+
+    def _rank(self, sender: Sender) -> tuple[int, int, int]:
+        """Return what orders senders: slack, how often each leaves, and how much."""
+        flow = sender.flow
+        return self._slack(flow), self.routes.every(flow), self.parcel_bytes.get(flow, 0)
 
     def _give(self, parcel: Parcel, via: Site, now: Micros) -> None:
         """Send a parcel of this site on its way: by the relay here where it is merged here, else to a neighbour."""
@@ -248,13 +267,13 @@ class Carrier:
         if each is None or each.out.queued > QUEUE_BYTES:
             return  # those who have it send it again
         self.belief.given.add((parcel.flow, peer))
-        ends = self.routes.flows.get(parcel.flow)
         data = each.packing.pack(parcel, full)
         if not parcel.merged and parcel.part.site == self.site and not parcel.part.empty:
             self.sizes.append((parcel.flow, parcel.tick, len(data)))
             self.parcel_bytes[parcel.flow] = len(data)
-        slack = (ends.limit if ends else 0) - self._remaining.get(parcel.flow, 0)
-        number = each.out.queue(data, now + slack)
+        due = now + self._slack(parcel.flow)
+        each.due[parcel.flow] = max(due, each.due.get(parcel.flow, due))
+        number = each.out.queue(data, each.due[parcel.flow])
         each.packing.named(number)
         each.parcels[number] = parcel
 

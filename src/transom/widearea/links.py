@@ -144,8 +144,12 @@ class LinkOut:
 
     @property
     def waiting(self) -> int:
-        """Parcels of which no byte has left yet; while there is one, nothing needs to be fixed for the link."""
+        """Parcels of which no byte has left yet."""
         return sum(1 for each in self._queue.values() if not each.given and not each.probe)
+
+    def waits_before(self, due: Micros) -> bool:
+        """Tell whether a parcel of which no byte has left yet is due by then: what is due later would only wait."""
+        return any(not each.given and not each.probe and each.due <= due for each in self._queue.values())
 
     @property
     def under_way(self) -> int:

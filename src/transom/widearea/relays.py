@@ -136,6 +136,11 @@ class Relay:
             return [*done, *self._leave(key)]
         return done
 
+    def lacks(self, flow: FlowName, tick: int, site: Site) -> bool:
+        """Tell whether others wait for what a site has of a flow and tick."""
+        group = self._waiting.get((flow, tick))
+        return group is not None and site in group.expected - group.parcels.keys()
+
     def expired(self, now: Micros) -> list[Action]:
         """Pass on what has waited for others as long as it may."""
         due = [key for key, group in self._waiting.items() if group.until <= now]

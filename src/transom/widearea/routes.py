@@ -9,13 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from transom.model.time import Micros
+from transom.model.time import MICROS_PER_SECOND, Micros
 from transom.widearea.parcels import FlowName
 from transom.widearea.plans import Plan, Route
 from transom.widearea.relays import Expected
 from transom.widearea.topology import INTERVALS, Site
 from transom.widearea.trees import Tree
 
+UNSTATED: Micros = 10 * MICROS_PER_SECOND
+"""Latency limit of a flow of whose queries none states one."""
 KEPT = 4
 """Plans that are remembered: parcels of older ticks are still under way."""
 
@@ -75,6 +77,10 @@ class Routes:
                 interval = self.most if any(left.flow == flow for left in plan.left_out) else 1
                 break
         return _straight(flow, self.flows[flow], interval)
+
+    def every(self, flow: FlowName) -> Micros:
+        """Return how often a flow leaves, by the newest plan."""
+        return self.route(flow, self._plans[-1][0].first_tick if self._plans else 0).interval * self.tick
 
     def parent(self, flow: FlowName, tick: int) -> Site:
         """Return where this site sends what leaves on a tick: itself, where the flow ends here."""

@@ -2,7 +2,8 @@
 
 All departures repeat after 120 ticks. Phases are given one by one, the largest parcels first, each where its links
 have the least to do. The prediction then plays two periods through: on each link parcels go in the order in which they
-are ready, those with the least slack first, each behind what is still under way.
+are ready, of those that are ready at once as sites send them: those with the least slack first (the tightest limit),
+then those that leave more often, then the smaller ones; each behind what is still under way.
 """
 
 from __future__ import annotations
@@ -79,13 +80,14 @@ def timings(problem: Problem, columns: Sequence[Column], phase: Mapping[int, int
     if not columns:
         return {}
     flows = [problem.flows[column.flow] for column in columns]
-    job, merging, limit = (np.array([getattr(f, key) for f in flows]) for key in ("job", "merging", "limit"))
-    slack = limit - np.array([INTERVALS[column.at] * tick for column in columns])
+    job, merging = (np.array([getattr(f, key) for f in flows]) for key in ("job", "merging"))
+    kinds = sorted({(f.limit, column.at) for f, column in zip(flows, columns, strict=True)})
+    rank = np.array([kinds.index((f.limit, column.at)) for f, column in zip(flows, columns, strict=True)])
     of, at, link, seconds, into = (np.concatenate(each) for each in zip(*parcels.parts, strict=True))
     begin: Floats = at * tick + job[of]
     ready, relayed = begin.copy(), into >= 0
     for _ in range(ROUNDS):
-        merged = _through(link, ready, slack[of], seconds) + merging[of]
+        merged = _through(link, ready, rank[of], seconds) + merging[of]
         ready = begin.copy()
         np.maximum.at(ready, into[relayed], merged[relayed])
     took: Floats = merged - at * tick
@@ -96,8 +98,8 @@ def timings(problem: Problem, columns: Sequence[Column], phase: Mapping[int, int
     np.maximum.at(ended, (of[~relayed], departure[~relayed]), took[~relayed])
     for number, column in enumerate(columns):
         ordered = np.sort(ended[number, PERIOD:][ended[number, PERIOD:] > 0])
-        rank = ceil(flows[number].quantile * len(ordered)) - 1
-        latency = INTERVALS[column.at] * tick + float(ordered[max(rank, 0)])
+        last = ceil(flows[number].quantile * len(ordered)) - 1
+        latency = INTERVALS[column.at] * tick + float(ordered[max(last, 0)])
         found[column.flow] = Timing(latency, float(gathered[number]))
     return found
 
@@ -118,12 +120,12 @@ class _Parcels:
         return first
 
 
-def _through(link: NDArray[np.intp], ready: Floats, slack: Floats, seconds: Floats) -> Floats:
-    """Return when parcels are through their links, which serve what is ready first, then what has the least slack.
+def _through(link: NDArray[np.intp], ready: Floats, rank: NDArray[np.intp], seconds: Floats) -> Floats:
+    """Return when parcels are through their links, which serve what is ready first, then by rank, the smaller first.
 
     The end of each is what it and those before it take since the moment at which the link was last idle.
     """
-    order = np.lexsort((slack, ready, link))
+    order = np.lexsort((seconds, rank, ready, link))
     links, begun, takes = link[order], ready[order], seconds[order]
     total = np.cumsum(takes)
     first = np.flatnonzero(np.append(True, links[1:] != links[:-1]))
