@@ -69,9 +69,13 @@ def latency(found: Plan) -> float:
     return found.routes[0].latency
 
 
+@pytest.mark.parametrize("solver", ["joint", "decomposition"])
 @pytest.mark.parametrize("limit", [0.1, 2.0, 10.0])
 @pytest.mark.parametrize("job", [0.0, 0.3, 0.9, 1.1, 1.5, 3.0])
-def test_a_link_that_falls_to_a_third_makes_a_new_plan_however_long_jobs_take(job: float, limit: float) -> None:
+def test_a_link_that_falls_to_a_third_makes_a_new_plan_however_long_jobs_take(
+    job: float, limit: float, solver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "MANY", planning.MANY if solver == "joint" else 0)
     told = Told(job, limit)
     first = told.hears()
     head = dict(first.routes[0].tree.parents)["A"]

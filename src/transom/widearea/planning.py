@@ -23,7 +23,7 @@ from transom.widearea.objectives import Objective, Worth
 from transom.widearea.plans import LeftOut, LinkUse, Plan, Route
 from transom.widearea.problem import Column, Problem
 from transom.widearea.refining import refined
-from transom.widearea.staying import carried, is_as_told, is_better
+from transom.widearea.staying import GAIN, carried, is_as_told, is_better
 from transom.widearea.timing import phases, timings
 from transom.widearea.topology import INTERVALS, Topology
 
@@ -66,13 +66,20 @@ def plan(
     if objective == "latency":
         kept = _kept(worth.problem, answer.columns, last)
         answer = answer._replace(columns=refined(worth, answer.columns, old, kept))
-    found = _described(worth, answer, last)
     if last is None or last.objective != objective or not carried(worth.problem, answer.columns, old):
+        return _described(worth, answer, last)
+    return _better(worth, answer, answer._replace(columns=old), last)
+
+
+def _better(worth: Worth, new: Answer, old: Answer, last: Plan) -> Plan:
+    """Return the plan of new columns, or the last one if it is as good, perhaps with other times."""
+    fewer, by_flow = len(new.columns) < len(old.columns), worth.objective == "latency"
+    if not fewer and not by_flow and worth.gains(new.columns, old.columns) >= GAIN:
+        return _described(worth, new, last)
+    same = _described(worth, old, last)
+    if not fewer and by_flow and is_better(worth, found := _described(worth, new, last), same):
         return found
-    same = _described(worth, answer._replace(columns=old), last)
-    if is_better(worth, answer.columns, old, found, same):
-        return found
-    return replace(same, version=last.version) if is_as_told(same, last, topology.tick) else same
+    return replace(same, version=last.version) if is_as_told(same, last, worth.problem.topology.tick) else same
 
 
 def _check(topology: Topology, flows: Sequence[Flow]) -> None:

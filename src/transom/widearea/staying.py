@@ -42,20 +42,14 @@ def carried(problem: Problem, new: Sequence[Column], old: Sequence[Column]) -> b
     return bool((problem.use(old) <= most).all())
 
 
-def is_better(worth: Worth, new: Sequence[Column], old: Sequence[Column], found: Plan, same: Plan) -> bool:
-    """Tell whether new columns are so much better than old ones that ways are to change.
+def is_better(worth: Worth, found: Plan, same: Plan) -> bool:
+    """Tell whether a plan for latency is so much better than another one that ways are to change.
 
     Args:
         worth: Of the objective.
-        new: The best that was found.
-        old: Those of the last plan, which links carry.
-        found: A plan of the new ones, with what is predicted of them.
-        same: A plan of the old ones.
+        found: The best plan, with what is predicted of it.
+        same: One with the ways of the last plan, which has all flows that the best one has.
     """
-    if len(new) < len(old):
-        return False
-    if worth.objective != "latency":
-        return worth.gains(new, old) >= GAIN
     won = lost = 0.0
     before = {route.flow: route for route in same.routes}
     tick, numbers = worth.problem.topology.tick, {flow.name: at for at, flow in enumerate(worth.problem.flows)}
