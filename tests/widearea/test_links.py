@@ -237,6 +237,28 @@ def test_a_link_that_waits_for_busy_loops_is_not_slow(job, ahead: int) -> None:
     assert out.rate == out.pace == pytest.approx(rate, rel=0.05)
 
 
+@pytest.mark.parametrize("before", [5, 20, 100])
+def test_a_link_that_falls_is_known_to_be_thin_with_the_next_parcel(before: int) -> None:
+    """Of what was measured before, ten times as much may be remembered."""
+    out, into, now = LinkOut(rate=250_000.0), LinkIn(), 0
+    for rate, parcels in ((250_000.0, before), (80_000.0, 1)):
+        for _ in range(parcels):
+            now += 2 * S
+            out.queue(b"x" * 75_000, 0)
+            busy(out, into, rate, now, now + 2 * S)
+    assert out.sure == pytest.approx(80_000, rel=0.05)
+
+
+def test_a_link_that_is_slow_for_a_moment_is_not_thin() -> None:
+    out, into, now = LinkOut(rate=250_000.0), LinkIn(), 0
+    for parcel in range(100):
+        now += 2 * S
+        out.queue(b"x" * 75_000, 0)
+        _, _, later = busy(out, into, 125_000.0 if parcel % 20 == 19 else 250_000.0, now, now + S // 5)
+        busy(out, into, 250_000.0, later, now + 2 * S)
+        assert out.sure == pytest.approx(250_000, rel=0.05)
+
+
 WHENEVER = st.integers(-(1 << 63), (1 << 63) - 1)
 
 

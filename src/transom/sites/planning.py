@@ -113,6 +113,6 @@ class Planning:
         if found and with_sketches:
             self._sketched = now
         neighbours = self._carrier.open
-        rates = {site: rate for site in neighbours if (rate := self._carrier.link(site).rate) > 0}
+        rates = {site: rate for site in neighbours if (rate := self._carrier.link(site).sure) > 0}
         tick = self._wall() // self._routes.tick
         return Report(self._carrier.site, tick, self._routes.version, rates, neighbours, found)

@@ -27,8 +27,8 @@ WINDOW: Micros = 250_000
 """How much of the link's rate may be under way without a receipt."""
 MOST_WINDOW = 32 << 20
 """Bytes of it, that of 1 Gbit/s: the rate is what the other end says."""
-RATES = 64
-"""Measured rates that are remembered."""
+RATES, LAST = 64, 5
+"""Measured rates that are remembered, and those of now."""
 SAMPLE: Micros = 100_000
 """Rates are measured over that long at least."""
 LONGEST_FRAME: Micros = 60_000_000
@@ -167,8 +167,13 @@ class LinkOut:
     @property
     def pace(self) -> float:
         """Bytes per second by which frames are made: what was measured last, as a link that gets faster has to show."""
-        recent = sorted(list(self._rates)[-5:])
+        recent = sorted(list(self._rates)[-LAST:])
         return recent[len(recent) // 2] if recent else self._stated
+
+    @property
+    def sure(self) -> float:
+        """Bytes per second to count with: where the last measures agree that it has become thin, that is so at once."""
+        return min(self.rate, max(list(self._rates)[-LAST:], default=self._stated))
 
     def used(self, now: Micros) -> float:
         """Return the bytes per second that it has carried in the last `USED`."""
