@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from benchmarks import feed, latency, results, ysb
@@ -26,7 +27,7 @@ DRAIN = 20.0
 
 @dataclass(frozen=True)
 class Part:
-    """One engine under one load."""
+    """One engine under one load; `--only` chooses by its name."""
 
     engine: str
     queries: int
@@ -89,16 +90,19 @@ def measure(run: Run, worker: Worker, part: Part, warm_up: int) -> list[object]:
 
 def main() -> None:
     """Run the benchmark."""
-    with benchmark("paced", REDUCED) as run:
+    with benchmark("paced", REDUCED, parts=[part.name for part in parts(quick=False)]) as run:
         warm_up = 8 if run.quick else 60
         warm = ysb.prefix(run.data, WARM, WARM_FILES)
-        with Worker("transom_runner", run.work) as transom, Worker("stock", run.work) as stock:
-            workers = {worker.engine: worker for worker in (transom, stock)}
-            for worker in workers.values():
-                run.say(f"warm-up of {worker.engine}")
-                worker.call("warm", source=warm, output=run.fresh("warm"), count=16 if worker is transom else 4)
+        chosen = [part for part in parts(run.quick) if part.name in run.parts]
+        with ExitStack() as stack:
+            workers = {}
+            for engine in dict.fromkeys(part.engine for part in chosen):
+                workers[engine] = stack.enter_context(Worker(engine, run.work))
+                run.say(f"warm-up of {engine}")
+                count = 16 if engine == "transom_runner" else 4
+                workers[engine].call("warm", source=warm, output=run.fresh("warm"), count=count)
             rows = []
-            for part in parts(run.quick):
+            for part in chosen:
                 if run.left() < part.seconds + DRAIN:
                     run.say(f"time is short: {part.name} is left out")
                     continue
