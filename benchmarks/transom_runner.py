@@ -69,30 +69,40 @@ def watched(source: str, files_per_cut: int | None) -> _Watched:
 
 def build(files: _Watched, output: Path, queries: Sequence[Query], **settings: Any) -> App:
     """Return the application: one stream, the views joined with their campaigns, and the queries."""
+    import transom as tm
+
+    app = tm.App(session(), checkpoint=str(output / "_checkpoint"), **settings)
+    add_queries(app, files, output, queries)
+    return app
+
+
+def add_queries(
+    app: App, files: _Watched, output: Path, queries: Sequence[Query], name: str = "events", prefix: str = ""
+) -> None:
+    """Add a stream of events and its queries, whose names begin with `prefix`."""
     from pyspark.sql import functions as F
 
     import transom as tm
 
     ads = _ads()
-    app = tm.App(session(), checkpoint=str(output / "_checkpoint"), **settings)
     events = app.stream(
         files.source,
         event_time="timestamp_millis(event_time)",
         watermark=tm.watermark("0 seconds"),
-        name="events",
+        name=name,
     )
     views = events.map(lambda frame: frame.where("event_type = 'view'").join(F.broadcast(ads), "ad_id"))
     for query in queries:
         length, every = f"{query.window} seconds", f"{query.slide} seconds"
         window = tm.tumbling(length) if query.slide == query.window else tm.sliding(length, every=every)
         values = {"n": tm.count(), "last": tm.max("event_time"), "first": tm.min("event_time")}
+        some = views if query.condition is None else views.where(query.condition)
         (
-            views.group_by(*query.keys)
+            some.group_by(*query.keys)
             .window(window)
             .agg(**{name: values[name] for name in query.values})
-            .to(tm.sinks.parquet(str(output / query.name)), name=query.name)
+            .to(tm.sinks.parquet(str(output / query.name)), name=f"{prefix}{query.name}")
         )
-    return app
 
 
 def raise_failures(progress: Progress) -> None:
@@ -165,7 +175,12 @@ _live: list[_Live] = []
 def start(source: str, output: str, names: list[str]) -> None:
     """Start the named queries over a directory in which files appear."""
     chosen = [query for query in QUERIES if query.name in names]
-    _live.append(_Live(build(watched(source, None), Path(output), chosen)))
+    begin(build(watched(source, None), Path(output), chosen))
+
+
+def begin(app: App) -> None:
+    """Start an application, which `stop` stops."""
+    _live.append(_Live(app))
 
 
 def stop(rows: int) -> dict[str, Any]:

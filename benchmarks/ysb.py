@@ -217,6 +217,17 @@ class Query:
     by_page: bool
     values: tuple[str, ...] = ("n",)
     """What it computes: `n`, and perhaps `last` and `first` (milliseconds since the epoch)."""
+    pages: tuple[int, int] | None = None
+    """The views that it has: those of the pages between two places in the order of their names; all if None."""
+
+    @property
+    def condition(self) -> str | None:
+        """The condition on the views in Spark's notation; None if there is none."""
+        if self.pages is None:
+            return None
+        ordered = sorted(names("page", PAGES).to_pylist())
+        first, last = ordered[self.pages[0]], ordered[self.pages[1] - 1]
+        return f"page_id >= '{first}' and page_id <= '{last}'"
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -231,7 +242,8 @@ class Query:
     def describe(self) -> str:
         """Return the query in one line."""
         every = f" by {self.slide} s" if self.slide != self.window else ""
-        return f"{self.window} s{every} per {' and '.join(self.keys)}: {', '.join(self.values)}"
+        some = f" of pages {self.pages[0]} to {self.pages[1] - 1}" if self.pages else ""
+        return f"{self.window} s{every} per {' and '.join(self.keys)}{some}: {', '.join(self.values)}"
 
 
 WINDOWS = ((10, 10), (60, 60), (300, 300), (300, 10))
@@ -267,8 +279,33 @@ ONE_QUERY = Query("one", PANE, PANE, True, ("n", "first", "last"))
 """One query with the panes, the keys and the partial aggregates of all of `MANY_QUERIES`."""
 
 
-def oracle(events: Events, files: int, queries: tuple[Query, ...] = QUERIES) -> dict[str, pa.Table]:
-    """Compute the results over the first `files` files with numpy alone, in the form of `results.canonical`.
+@dataclass(frozen=True)
+class _Panes:
+    """Counts, first and last times of the views in each pane, shape (panes, campaigns x pages)."""
+
+    first_pane: int
+    """Since the epoch."""
+    counts: Ints
+    last: Ints
+    first: Ints
+
+    def of(self, query: Query) -> tuple[Ints, Ints, Ints]:
+        """Return counts, last and first times of the views and keys of a query, shape (panes, keys)."""
+        shape = len(self.counts), CAMPAIGNS, PAGES
+        chosen = [each.reshape(shape) for each in (self.counts, self.last, self.first)]
+        if query.pages is not None:
+            places = pc.rank(names("page", PAGES)).to_numpy() - 1
+            chosen[0] = np.where((places >= query.pages[0]) & (places < query.pages[1]), chosen[0], 0)
+            chosen[1] = np.where(chosen[0] > 0, chosen[1], -1)
+            chosen[2] = np.where(chosen[0] > 0, chosen[2], np.iinfo(np.int64).max)
+        counts, last, first = chosen
+        if query.by_page:
+            return counts.reshape(len(counts), -1), last.reshape(len(last), -1), first.reshape(len(first), -1)
+        return counts.sum(axis=2), last.max(axis=2), first.min(axis=2)
+
+
+def oracle(events: Events, files: int, queries: tuple[Query, ...] = QUERIES, start: int = 0) -> dict[str, pa.Table]:
+    """Compute the results over the files `start` to `files` with numpy alone, in the form of `results.canonical`.
 
     Dense arrays (panes, campaigns x pages) of counts, first and last times; a window is a sum over its panes. It
     shares no code with any engine that is compared.
@@ -278,7 +315,7 @@ def oracle(events: Events, files: int, queries: tuple[Query, ...] = QUERIES) -> 
     counts = np.zeros((panes, CAMPAIGNS * PAGES), np.int64)
     last = np.full((panes, CAMPAIGNS * PAGES), -1, np.int64)
     first = np.full((panes, CAMPAIGNS * PAGES), np.iinfo(np.int64).max, np.int64)
-    for index in range(files):
+    for index in range(start, files):
         values = columns(events, index)
         views = values.views
         key = values.ad[views] // (ADS // CAMPAIGNS) * PAGES + values.page[views]
@@ -286,15 +323,13 @@ def oracle(events: Events, files: int, queries: tuple[Query, ...] = QUERIES) -> 
         np.add.at(counts, (pane, key), 1)
         np.maximum.at(last, (pane, key), values.time_ms[views])
         np.minimum.at(first, (pane, key), values.time_ms[views])
-    return {query.name: _windows(query, counts, last, first, base) for query in queries}
+    found = _Panes(base, counts, last, first)
+    return {query.name: _windows(query, found) for query in queries}
 
 
-def _windows(query: Query, counts: Ints, last: Ints, first_times: Ints, base: int) -> pa.Table:
-    length, step, panes = query.window // PANE, query.slide // PANE, len(counts)
-    if not query.by_page:
-        counts = counts.reshape(panes, CAMPAIGNS, PAGES).sum(axis=2)
-        last = last.reshape(panes, CAMPAIGNS, PAGES).max(axis=2)
-        first_times = first_times.reshape(panes, CAMPAIGNS, PAGES).min(axis=2)
+def _windows(query: Query, found: _Panes) -> pa.Table:
+    counts, last, first_times = found.of(query)
+    base, length, step, panes = found.first_pane, query.window // PANE, query.slide // PANE, len(counts)
     pieces = []
     first = -(-(base - length + 1) // step) * step - base
     for start in range(first, panes, step):

@@ -93,7 +93,7 @@ class Cutting:
         behind = self.behind(tasks)
         taken = self._fixed + self._per_task * (tasks + behind) + self.clocked(self._map, tasks, rows)
         if self._per_partial:
-            taken += self._per_partial * self.partials.keys(rows)
+            taken += self._per_partial * collected(rows, tasks, behind, self.partials)
         if behind:
             shuffled = tasks * self.partials.keys(rows / tasks) if self._exchange.each else 0.0
             taken += self.clocked(self._exchange, behind, shuffled)
@@ -113,8 +113,8 @@ class Cutting:
         return work * factor
 
     def behind(self, tasks: int) -> int:
-        """Return the tasks behind the exchange, of which a cut of one task has none."""
-        return 0 if tasks == 1 else self.tuning.partitions or self.cores
+        """Return the tasks behind the exchange; cuts of one task have none, nor those without Spark SQL."""
+        return 0 if tasks == 1 or not self.stream.exchanges else self.tuning.partitions or self.cores
 
     def tasks(self, rows: float) -> int:
         """Return the tasks that read a cut of so many rows."""
@@ -122,6 +122,18 @@ class Cutting:
         if tasks is None:
             return parts or self.cores
         return min(tasks, parts) if parts else tasks
+
+
+def collected(rows: float, tasks: int, behind: int, keys: KeyCurve | PaneKeys) -> float:
+    """Return the rows of partials that a cut brings to the driver: without an exchange each task has its own.
+
+    Args:
+        rows: That it reads.
+        tasks: That read them.
+        behind: Tasks behind the exchange, 0 if there is none.
+        keys: How many rows of partials so many rows make.
+    """
+    return keys.keys(rows) if behind else tasks * keys.keys(rows / tasks)
 
 
 def units(
@@ -141,7 +153,7 @@ def units(
         "rows": rows,
         "tasks": tasks + behind,
         "shuffled": tasks * keys.keys(rows / tasks) if behind else 0.0,
-        "partials": keys.keys(rows),
+        "partials": collected(rows, tasks, behind, keys),
         "merged": merged,
         "results": results,
     }

@@ -209,7 +209,8 @@ def _partials(cuts: Sequence[CutPhases], of_pane: float, before: StreamProfile |
     fanout = max(1.0, max(cut.partials / cut.rows for cut in cuts), 1.0 if before is None else before.fanout)
     bins: dict[int, list[tuple[float, float]]] = {}
     for cut in cuts:
-        panes = 1 + cut.rows / of_pane
+        tasks = 1 if _behind(cut) else _tasks(cut)  # without an exchange each has partials of its own
+        panes = tasks + cut.rows / of_pane
         rows = fanout * cut.rows / panes
         bins.setdefault(int(math.log2(rows)) if rows >= 1 else 0, []).append((rows, cut.partials / panes))
     found = [(float(rows), float(partials)) for rows, partials in (np.mean(bins[at], axis=0) for at in bins)]

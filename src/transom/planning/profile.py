@@ -123,6 +123,11 @@ class StreamProfile:
         if self.limit is not None:
             _number(self.limit, "profile: limit")
 
+    @property
+    def exchanges(self) -> bool:
+        """Whether its tasks exchange rows of partials; those that make them without Spark SQL do not."""
+        return Phase.EXCHANGE in self.costs
+
     def cost(self, phase: Phase) -> PhaseCost:
         """Return the cost of a phase; nothing where it was never seen."""
         return self.costs.get(phase, NOTHING)

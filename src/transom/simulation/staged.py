@@ -98,7 +98,7 @@ class StagedCutRunner:
         known, rows, tuning = self._costs(stream.name), job.cut.rows, stream.options.tuning
         tasks = tuning.tasks(rows) or known.parts or self.cores
         tasks = min(tasks, known.parts) if known.parts else tasks
-        behind = 0 if tasks == 1 else tuning.partitions or self.cores
+        behind = 0 if tasks == 1 or not known.exchanges else tuning.partitions or self.cores
         stages = [self._stage(known.cost(Phase.MAP), tasks, rows)]
         stages += [self._stage(known.cost(Phase.EXCHANGE), behind, 0)] if behind else []
         planned, launched, collected = (known.cost(phase) for phase in (Phase.PLAN, Phase.LAUNCH, Phase.COLLECT))

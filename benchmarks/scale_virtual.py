@@ -1,0 +1,122 @@
+"""Machines and jobs that are larger than what can be measured here: what bounds them, by measured costs.
+
+Costs of many queries follow from those of two numbers of them, by straight lines through both. What machines do with
+them, the planner tells (`transom.planning`). There is one stream, whose next cut begins when the one before is
+committed: so what bounds is the phase of a cut that takes most of its time at the largest rate within the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from transom.model.phases import OF_WINDOWS, Phase
+from transom.planning.keys import KeyCurve
+from transom.planning.model import Machine
+from transom.planning.phases import CUT, WORDS
+from transom.planning.profile import PhaseCost, Profile, StreamProfile
+from transom.planning.search import Choice, Goal, Search
+
+CORES = 4
+"""Of an executor."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The most that a number of executors does within a limit."""
+
+    executors: int
+    rate: float
+    """Rows per second; 0 where no rate is within it."""
+    phases: Mapping[Phase, float]
+    """Seconds that each phase of a cut takes then, and of a closing; empty without a rate."""
+    loads: Mapping[str, float]
+    """Shares of the time in which each thing is busy."""
+
+    @property
+    def bound(self) -> str:
+        """The phase that takes longest, in words; empty without a rate."""
+        return WORDS[max(self.phases, key=lambda phase: self.phases[phase])] if self.phases else ""
+
+
+def many(less: Profile, more: Profile, counts: tuple[int, int], count: int) -> Profile:
+    """Return the profile of a job with so many queries.
+
+    Args:
+        less: Of a job with fewer queries of the same kind.
+        more: Of one with more of them.
+        counts: How many these have.
+        count: How many to expect the costs of.
+    """
+    further = (count - counts[1]) / (counts[1] - counts[0])
+    streams = {name: _stream(less.streams[name], stream, further) for name, stream in more.streams.items()}
+    return Profile("", more.equipment, streams)
+
+
+def _stream(less: StreamProfile, more: StreamProfile, further: float) -> StreamProfile:
+    def on(one: float, other: float) -> float:
+        return max(0.0, other + further * (other - one))
+
+    costs = {
+        phase: PhaseCost(on(less.cost(phase).fixed, cost.fixed), on(less.cost(phase).each, cost.each), cost.scv)
+        for phase, cost in more.costs.items()
+    }
+    fanout = max(1.0, on(less.fanout, more.fanout))
+    return replace(
+        more,
+        costs=costs,
+        keys=_curve(less, more, on, fanout),
+        fanout=fanout,
+        merged=on(less.merged, more.merged),
+        results=on(less.results, more.results),
+    )
+
+
+def _curve(less: StreamProfile, more: StreamProfile, on: Callable[[float, float], float], fanout: float) -> KeyCurve:
+    """Return the rows of partials over the rows, each times `fanout`."""
+    points: list[tuple[float, float]] = []
+    for rows, keys in more.keys.points:
+        each = rows / more.fanout
+        before = points[-1][1] if points else 1.0
+        expected = max(before, on(less.keys.keys(less.fanout * each), keys))
+        points.append((fanout * each, min(expected, fanout * each)))
+    return KeyCurve(tuple(points))
+
+
+def reaches(profile: Profile, executors: tuple[int, ...], limit: float, stated: float) -> Iterator[Reach]:
+    """Yield the most that each number of executors does.
+
+    Args:
+        profile: Of a job with one stream.
+        executors: How many there are, in order.
+        limit: Seconds for a mean result.
+        stated: Rows per second from which the search begins.
+    """
+    (name,) = profile.streams
+    goal = Goal({name: stated}, {name: limit}, None)
+    for number in executors:
+        search = Search(profile, Machine(CORES * number, shared=False))
+        factor, choice = search.largest(goal, 0.0, 1.0)
+        yield _reach(number, stated * factor, choice, name)
+
+
+def _reach(executors: int, rate: float, choice: Choice | None, name: str) -> Reach:
+    if choice is None:
+        return Reach(executors, 0.0, {}, {})
+    phases = choice.prediction.streams[name].phases
+    taken = {phase: phases[phase].mean for phase in (*CUT, *OF_WINDOWS) if phase in phases}
+    return Reach(executors, rate, taken, choice.prediction.loads)
+
+
+def second_driver(found: tuple[Reach, ...]) -> int | None:
+    """Return the smallest number of executors whose halves, each with a driver, do a tenth more than all with one.
+
+    Args:
+        found: Of numbers of executors, among them halves of others.
+    """
+    rates = {reach.executors: reach.rate for reach in found}
+    for number, rate in sorted(rates.items()):
+        half = rates.get(number // 2) if number % 2 == 0 else None
+        if half and 2 * half > 1.1 * rate:
+            return number
+    return None
