@@ -14,7 +14,7 @@ from tests.planning.profiles import costs_of_streams, stream
 from transom.errors import DefinitionError
 from transom.model.phases import CutPhases, Phase, StageTasks
 from transom.model.tuning import StreamTuning
-from transom.planning.cuts import Cutting
+from transom.planning.cuts import Cutting, collected
 from transom.planning.fit import LEAST, SPREAD, Nature, _of_tasks, _parts, fit
 from transom.planning.moments import Moments
 from transom.planning.phases import CUT
@@ -34,12 +34,12 @@ def seen(known: StreamProfile, rows: int, tasks: int, noise: np.random.Generator
     cut = Cutting(known, tuning, CORES, CORES).of(rows)
     seconds = {}
     for phase in (*CUT, Phase.CLOSE, Phase.CONSOLIDATE, Phase.DELIVER):
-        if phase is Phase.EXCHANGE and cut.tasks == 1:
+        if phase is Phase.EXCHANGE and not cut.behind:
             continue
         time = cut.phase(phase)
         seconds[phase] = time.mean if noise is None else max(0.0, float(noise.normal(time.mean, time.sigma)))
-    stages = (stage(cut.tasks),) if cut.tasks == 1 else (stage(cut.tasks), stage(CORES))
-    partials = round(known.keys.keys(rows))
+    stages = (stage(cut.tasks), stage(CORES)) if cut.behind else (stage(cut.tasks),)
+    partials = round(collected(rows, cut.tasks, cut.behind, known.keys))
     return CutPhases("s", rows, rows, seconds, 1.0, cut.tasks, stages, partials, round(known.results), 1)
 
 
@@ -65,6 +65,16 @@ def test_the_fit_gives_back_the_costs_of_rows_and_cuts() -> None:
         assert found.cost(phase).fixed == pytest.approx(known.cost(phase).fixed, rel=0.02)
         assert found.cost(phase).each == pytest.approx(known.cost(phase).each, rel=0.05)
     assert (found.cuts, found.most_rows, found.parts, found.results) == (2 * 12, 120_000, 0, 1_000)
+
+
+def test_without_an_exchange_each_task_brings_partials_of_its_own() -> None:
+    whole = stream(scv=0.0, fanout=1.0)
+    known = replace(whole, costs={phase: cost for phase, cost in whole.costs.items() if phase is not Phase.EXCHANGE})
+    found = fit("s", cuts_of(known), CORES, Nature())
+    cut = Cutting(found, StreamTuning(0, None, 1_000, CORES), 40, 40).of(16_000)
+    assert (cut.tasks, cut.behind) == (16, 0)
+    assert cut.work(Phase.LAUNCH) == pytest.approx(known.cost(Phase.LAUNCH).mean(16), rel=0.02)
+    assert cut.work(Phase.COMMIT) == pytest.approx(known.cost(Phase.COMMIT).mean(16 * known.keys.keys(1_000)), rel=0.05)
 
 
 def test_a_row_comes_at_any_moment_between_two_looks() -> None:

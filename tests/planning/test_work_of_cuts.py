@@ -27,6 +27,7 @@ def test_units_are_those_of_a_cut_with_and_without_an_exchange():
     found = units(10_000, 4, 3, ROOT, 70.0, 50.0)
     assert found == {"rows": 10_000, "tasks": 7, "shuffled": 200, "partials": 100, "merged": 70.0, "results": 50.0}
     assert units(10_000, 1, 0, ROOT, 70.0, 50.0)["shuffled"] == 0
+    assert units(10_000, 4, 0, ROOT, 70.0, 50.0)["partials"] == 200, "without an exchange each task has its own"
 
 
 @pytest.mark.parametrize(
