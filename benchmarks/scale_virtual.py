@@ -11,14 +11,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from transom.model.phases import OF_WINDOWS, Phase
+from transom.planning.cuts import units
 from transom.planning.keys import KeyCurve
 from transom.planning.model import Machine
-from transom.planning.phases import CUT, WORDS
+from transom.planning.phases import CUT, UNITS, WORDS
 from transom.planning.profile import PhaseCost, Profile, StreamProfile
 from transom.planning.search import Choice, Goal, Search
 
 CORES = 4
 """Of an executor."""
+OF_RESULTS = ("partials", "merged", "results")
+"""The units that are as many as queries make of the rows."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,13 @@ def _stream(less: StreamProfile, more: StreamProfile, further: float) -> StreamP
     def on(one: float, other: float) -> float:
         return max(0.0, other + further * (other - one))
 
-    costs = {
-        phase: PhaseCost(on(less.cost(phase).fixed, cost.fixed), on(less.cost(phase).each, cost.each), cost.scv)
-        for phase, cost in more.costs.items()
-    }
+    def cost(phase: Phase, known: PhaseCost) -> PhaseCost:
+        if UNITS.get(phase) in OF_RESULTS:
+            return _by_rows(phase, less, more)
+        before = less.cost(phase)
+        return PhaseCost(on(before.fixed, known.fixed), on(before.each, known.each), known.scv)
+
+    costs = {phase: cost(phase, known) for phase, known in more.costs.items()}
     fanout = max(1.0, on(less.fanout, more.fanout))
     return replace(
         more,
@@ -70,6 +76,21 @@ def _stream(less: StreamProfile, more: StreamProfile, further: float) -> StreamP
         merged=on(less.merged, more.merged),
         results=on(less.results, more.results),
     )
+
+
+def _by_rows(phase: Phase, less: StreamProfile, more: StreamProfile) -> PhaseCost:
+    """Return what a phase costs by rows of partials or results: as much more as it took where there were more queries.
+
+    Cuts of one job differ too little in these for a line through them; those of two jobs do not.
+    """
+    rows = min(less.most_rows, more.most_rows) / 4
+    (before, first), (after, second) = (
+        (each.cost(phase).mean(unit), unit)
+        for each in (less, more)
+        for unit in [units(rows, 1, 0, each.partials(0.0), each.merged, each.results)[UNITS[phase]]]
+    )
+    slope = max(0.0, after - before) / (second - first) if second > first else 0.0
+    return PhaseCost(max(0.0, before - slope * first), slope, more.cost(phase).scv)
 
 
 def _curve(less: StreamProfile, more: StreamProfile, on: Callable[[float, float], float], fanout: float) -> KeyCurve:

@@ -55,7 +55,7 @@ def test_readings_have_each_key_as_often_as_any_other(tmp_path: Path) -> None:
 
 def of_queries(count: int) -> Profile:
     costs = {**stream().costs, Phase.MAP: PhaseCost(0.01, 1e-6 + count * 1e-8)}
-    few = stream(fanout=float(count), results=5.0 * count, closing=10.0)
+    few = stream(fanout=float(count), results=5.0 * count, closing=10.0, most_rows=100_000.0)
     return profile(s=replace(few, costs=costs))
 
 
@@ -63,6 +63,7 @@ def test_costs_of_many_queries_lie_on_the_line_through_those_of_few() -> None:
     found = many(of_queries(64), of_queries(256), (64, 256), 10_000).streams["s"]
     assert found.cost(Phase.MAP).each == pytest.approx(1e-6 + 10_000 * 1e-8)
     assert found.fanout == pytest.approx(10_000)
+    assert found.cost(Phase.DELIVER).each == pytest.approx(stream().cost(Phase.DELIVER).each)
     assert found.results == pytest.approx(50_000)
 
 
