@@ -108,6 +108,24 @@ def test_streams_that_share_cores_are_in_the_real_loop_as_they_are_event_by_even
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("load", "trigger"), [(0.3, 1.5), (0.6, 3.0), (0.8, 3.0)])
+@pytest.mark.usefixtures("compiled_once")
+def test_cuts_that_complete_windows_follow_each_other_in_the_real_loop_as_foretold(
+    spark: SparkSession, tmp_path: Path, load: float, trigger: float
+) -> None:
+    """Windows end every second, so that the cut behind a trigger begins a run of cuts, the first of which are long."""
+    costs = {Phase.PLAN: PhaseCost(0.06, 0.0, 0.02), Phase.MAP: PhaseCost(0.01, load / 2_000.0, 0.02)}
+    one = StreamProfile({**costs, Phase.COMMIT: PhaseCost(0.01)}, merged=0.0, results=0.0, piece=0.1, regular=0.0)
+    truth = Truth(Profile("", Equipment(1, False), {"s": one}), {"s": 2_000.0}, {"s": 6.0})
+    tuning = Tuning(1, {"s": StreamTuning(round(1e6 * trigger), None, 1_000_000, 1)})
+    said = Model(truth.profile, Machine(1, False), tuning, truth.rates).predict().streams["s"].result.mean
+    runs = [
+        play(spark, tmp_path / str(seed), truth, 1, 60.0, tuning, seed, phases=random.Random(seed)) for seed in range(2)
+    ]
+    assert said == pytest.approx(fmean(run.mean("s") for run in runs), rel=0.16)
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiled_once")
 def test_a_running_application_needs_no_more_executors_than_the_real_loop(spark: SparkSession, tmp_path: Path) -> None:
     """By the closed form two streams that have all cores in turn would be a quarter beyond their limit."""

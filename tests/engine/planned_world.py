@@ -237,11 +237,12 @@ class World:
         """Let so many seconds pass, and the cut that is under way then."""
         until, ready = self.second + seconds, 0.0
         while self.second < until:
-            self._pass_to(max(self.second + LOOK, ready))
-            if self.waiting:
-                began = self.second
-                self._cut(began)
-                ready = began + self.tuner.tuning.of(STREAM).trigger_seconds
+            if not self.waiting or self.second < ready:
+                self._pass_to(self.second + LOOK)
+                continue
+            began = self.second
+            completes = self._cut(began)
+            ready = began if completes else began + self.tuner.tuning.of(STREAM).trigger_seconds
         return self
 
     def _pass_to(self, second: float) -> None:
@@ -256,7 +257,8 @@ class World:
             self.planner.look()
         self.clock.advance(max(0, round((second - self.second) * SECOND)))
 
-    def _cut(self, began: float) -> None:
+    def _cut(self, began: float) -> bool:
+        """Run a cut of all that waits; return whether it completes windows, so that another one follows at once."""
         pieces, self.waiting = self.waiting, []
         tuning, cores, one = self.tuner.tuning.of(STREAM), int(self.cores(began)), costs(self.row(began), self.noise)
         rows = round(sum(rows for _, rows in pieces))
@@ -304,6 +306,7 @@ class World:
         self.results += [(self.second, self.second + one[Phase.CONSOLIDATE].fixed - at) for at in ends]
         self.digests.take(cut)
         self.planner.take(cut)
+        return bool(ends)
 
     def _drawn(self, cost: PhaseCost, units: float) -> float:
         return self._noisy(cost.mean(units), cost.scv)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,12 +13,12 @@ from tests.engine.planned_world import AtOnce
 
 from transom.engine.control.digests import Known
 from transom.engine.loop import planner
-from transom.engine.loop.planner import AGAIN, EVERY, Planner
+from transom.engine.loop.planner import AGAIN, CORES, EVERY, SETTLED, Planner
 from transom.model.phases import CutPhases, Phase
 from transom.model.time import ManualClock
 from transom.model.tuning import StreamTuning, Tuning
 from transom.planning import search
-from transom.planning.drift import BETWEEN
+from transom.planning.drift import BETWEEN, CUTS
 from transom.planning.fleet import Fleet
 from transom.planning.model import Machine
 from transom.planning.profile import Equipment, PhaseCost, Profile, StreamProfile
@@ -52,7 +53,7 @@ class Running:
 
     def __init__(self, known: Profile | None, rate: float = 5_000, said: tuple[str, ...] = (), **tuning: Any) -> None:
         self.clock = ManualClock()
-        self.known, self.rates, self.notes = known, {"s": rate}, list[str]()
+        self.known, self.rates, self.notes, self.cores = known, {"s": rate}, list[str](), 2
         query = SimpleNamespace(target=LatencyTarget(2 * SECOND, 0.9))
         streams: Any = {"s": SimpleNamespace(name="s", state=SimpleNamespace(running=lambda: [query]))}
         each = StreamTuning(tuning.pop("trigger", 1_500_000), 1_000_000, **tuning)
@@ -60,7 +61,7 @@ class Running:
         of: Any = lambda one, now: SimpleNamespace(backlog=SimpleNamespace(rate=self.rates[one.name] / 1e6))  # noqa: E731
         unknown = {} if known is not None else {"s": "too little"}
         digests: Any = SimpleNamespace(
-            known=lambda: Known(self.known or Profile("", profile().equipment, {}), unknown), cores=lambda: 2
+            known=lambda: Known(self.known or Profile("", profile().equipment, {}), unknown), cores=lambda: self.cores
         )
         scheduler: Any = SimpleNamespace(of=of)
         journal: Any = SimpleNamespace(note=self.notes.append)
@@ -142,6 +143,38 @@ def test_costs_that_doubled_are_planned_for() -> None:
     assert running.planner.drift._basis is not expected
 
 
+@pytest.mark.parametrize("found", [True, False])
+def test_phases_that_are_off_are_planned_for_when_it_is_known_why_or_after_ten_seconds(found: bool) -> None:
+    """A rate that rises makes cuts longer before it is seen, and a plan must do for a minute."""
+    running = Running(profile()).pass_seconds(100)
+    basis = running.planner.drift._basis
+    assert basis is not None
+    for _ in range(CUTS):
+        running.cut({**basis.phases["s"], Phase.MAP: 2 * basis.phases["s"][Phase.MAP]})
+    if found:
+        running.planner.drift.found("cuts of s take 1.5 times what they took")
+    before = running.threads.submitted
+    running.pass_seconds(SETTLED - 1)
+    assert running.threads.submitted - before == found
+    running.pass_seconds(1)
+    assert running.threads.submitted - before == 1
+
+
+@pytest.mark.parametrize("cores", [2, 1])
+def test_cuts_on_cores_that_went_and_came_back_say_nothing_of_the_plan(cores: int) -> None:
+    running = Running(profile()).pass_seconds(30)
+    basis = running.planner.drift._basis
+    assert basis is not None
+    running.cores = cores
+    for _ in range(CUTS):
+        running.cut({**basis.phases["s"], Phase.MAP: 2 * basis.phases["s"][Phase.MAP]})
+    running.pass_seconds(CORES).cores = 2
+    running.pass_seconds(CORES)
+    assert running.planner.drift._basis is basis
+    reason = running.planner.drift.reason(running.rates, running.clock.monotonic() + BETWEEN, 2)
+    assert (reason is None) == (cores != 2)
+
+
 def test_a_limit_that_cannot_be_kept_is_said_once_and_so_is_that_it_can_again() -> None:
     running = Running(profile(), rate=5_000_000).pass_seconds(200)
     (note,) = running.notes
@@ -211,7 +244,9 @@ def test_what_the_user_has_set_is_seen_by_the_search() -> None:
     goal, now = Goal({"s": 40_000}, {"s": 4.0}, None), Tuning(2, {"s": StreamTuning(1_000_000)})
     found = planner.decide(known, goal, now, now, ("trigger", "slots"), 50_000).choice.tuning
     assert (found.slots, found.of("s").trigger) == (2, 1_000_000)
-    assert found.of("s").tasks(40_000) == found.of("s").partitions == 2
+    tasks = found.of("s").tasks(40_000)
+    assert tasks is not None
+    assert found.of("s").rows_per_task == math.ceil(40_000 / (tasks - 0.5))
 
 
 def taking_turns(executors: int) -> Profile:

@@ -141,6 +141,29 @@ def test_other_cores_than_were_planned_for(before: int | None, now: int | None, 
 
 def test_before_the_first_plan_nothing_has_moved() -> None:
     assert Drift().moved(RATES, 4) is None
+    assert not Drift().may_pass(RATES, 4)
+
+
+@pytest.mark.parametrize("took, rate, passes", [(0.2, 1_000, False), (0.4, 1_000, True), (0.2, 2_000, True)])
+@pytest.mark.parametrize("found", [False, True])
+def test_what_was_found_does_not_pass_while_rates_do_and_phases_that_are_off(
+    took: float, rate: float, passes: bool, found: bool
+) -> None:
+    drift = planned()
+    for _ in range(CUTS):
+        drift.took("clicks", {Phase.MAP: took})
+    if found:
+        drift.found("all is new")
+    assert drift.may_pass({"clicks": rate}) == (passes and not (found and rate == 1_000))
+
+
+def test_cuts_that_are_forgotten_say_nothing() -> None:
+    drift = planned()
+    for _ in range(CUTS):
+        drift.took("clicks", {Phase.MAP: 0.4})
+    drift.forget()
+    drift.took("clicks", {Phase.MAP: 0.4})
+    assert drift.reason(RATES, LATER) is None
 
 
 def test_one_wild_cut_and_what_is_long_ago_do_not_count() -> None:

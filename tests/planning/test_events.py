@@ -44,6 +44,21 @@ def test_streams_that_take_turns_hold_up_neither() -> None:
         assert seen.streams[name].record.mean == pytest.approx(1.5 * (PLAN + MAP + COMMIT), rel=0.02)
 
 
+@pytest.mark.parametrize(
+    ("piece", "load", "trigger"), [(0.05, 0.6, 3.0), (0.25, 0.8, 3.0), (1.0, 0.3, 1.5), (1.0, 0.6, 3.0)]
+)
+def test_a_stream_whose_windows_end_more_often_than_its_trigger_says(piece: float, load: float, trigger: float) -> None:
+    """Cuts that complete windows follow each other at once, if something came meanwhile."""
+    costs = {Phase.PLAN: PhaseCost(0.06, 0.0, 0.02), Phase.MAP: PhaseCost(0.01, load / 2_000, 0.02)}
+    known = Profile("", Equipment(1), {"a": StreamProfile(costs, piece=piece, regular=0.0, closing=1.0)})
+    settings = Tuning(1, {"a": StreamTuning(round(1e6 * trigger), None, 1_000_000, 1)})
+    said = Model(known, cluster(1), settings, {"a": 2_000.0}).predict().streams["a"].record.mean
+    chance = np.random.default_rng(0)
+    runs = [Run(known, cluster(1), settings, {"a": 2_000.0}, chance).play(20, 320)["a"] for _ in range(2)]
+    cuts = np.concatenate(runs)
+    assert said == pytest.approx(np.average(cuts[:, 1], weights=cuts[:, 0]), rel=0.12)
+
+
 def test_streams_that_cannot_take_turns_wait_for_each_other() -> None:
     """The cores are always busy: a cycle is the tasks of both."""
     _, seen = both(like(plan=0.1), like(plan=0.1))

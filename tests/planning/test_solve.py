@@ -130,7 +130,7 @@ def test_the_largest_rate_is_the_one_at_which_the_limit_less_the_margin_is_used_
     factor, within = search.largest(goal, low, 100.0 if low == 0 else 1.25)
     assert within is not None
     assert within.ratio == pytest.approx(within.latencies["s"] / 1.8)
-    assert 0.95 <= within.ratio <= 1
+    assert 0.9 <= within.ratio <= 1  # the latency rises five times as fast as the rate there
     assert within.prediction.streams["s"].rows == pytest.approx(
         1_000 * factor * within.prediction.streams["s"].cycle, rel=1e-6
     )
@@ -229,7 +229,8 @@ def test_what_is_given_stays_and_the_rest_follows_from_it():
     tuning = Search(known, cluster(4), settable).best(goal).tuning
     assert (tuning.slots, tuning.of("s").trigger, tuning.of("t").rows_per_cut) == (2, 1_020_000, 5_000)
     tasks = tuning.of("s").tasks(40_800)
-    assert tasks == tuning.of("s").partitions > 1, "the rows of a task are those of this trigger"
+    assert tasks > 1
+    assert tuning.of("s").rows_per_task == math.ceil(40_800 / (tasks - 0.5)), "the rows of a task follow from it"
     assert tuning.of("t").trigger % 30_000 == 0
 
 

@@ -77,6 +77,10 @@ class Drift:
             waits = sum(seconds.get(phase, 0.0) for phase in WAITS)
             self._note(stream, WHOLE, waits + job + seconds[Phase.COMMIT])
 
+    def forget(self) -> None:
+        """Forget the cuts so far, as they ran on other cores, of which the plan says nothing."""
+        self._seen.clear()
+
     def _note(self, stream: str, what: str, seconds: float) -> None:
         self._seen.setdefault((stream, what), deque(maxlen=CUTS)).append(seconds)
 
@@ -116,6 +120,19 @@ class Drift:
         if now < basis.at + BETWEEN:
             return None
         return self.moved(rates, cores) or self._found or self._off(basis)
+
+    def may_pass(self, rates: Mapping[str, float], cores: int | None = None) -> bool:
+        """Tell whether what is not as it was planned for may soon be another thing, or nothing: all but what was found.
+
+        Phases are off before it is known why: by rates that have not arrived yet, or costs that nobody knows yet.
+
+        Args:
+            rates: Rows per second of each stream, as they come now.
+            cores: That there are now; None if that is unknown.
+        """
+        if self._basis is None:
+            return False
+        return self.moved(rates, cores) is not None or (self._found is None and self._off(self._basis) is not None)
 
     def _off(self, basis: Basis) -> str | None:
         """Return which phase takes another time than a plan says."""

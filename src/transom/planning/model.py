@@ -10,6 +10,7 @@ After Li, Diao and Shenoy (2015), section 3, with what is different here:
   and, where they share the cores, the driver and its JVM: a number for each count of such jobs, of which each has as
   many cores as tasks while these run, and none before and after. Their mean, the paper's
   v = min(tasks, cores (1 - p)), lets tasks fit in one wave that do not when it matters.
+- A cut that completes windows is followed at once, whatever the trigger: there are runs of cuts (`gaps`).
 - Rows that arrive together are in one cut, so cuts have whole numbers of such pieces, and some a task more than others.
 
 Latency rises with the rate and falls with the cores as long as the tasks of a cut stay as many.
@@ -27,11 +28,12 @@ import numpy as np
 from transom.model.phases import OF_A_JOB, OF_WINDOWS, WAITS, Phase
 from transom.model.tuning import Tuning
 from transom.planning.cuts import AT_ONCE, Cut, Cutting
+from transom.planning.gaps import Gaps, gaps
 from transom.planning.moments import NEVER, Moments, mixed
 from transom.planning.orders import slowest
 from transom.planning.phases import CUT, DRIVER, TASKS, THREAD
 from transom.planning.profile import Equipment, Profile, StreamProfile
-from transom.planning.queues import Shared, cycle, gate_wait, left, queueing, slot_wait, waiting_share
+from transom.planning.queues import Shared, cycle, gate_wait, left, queueing, slot_wait, thread_wait, waiting_share
 
 ROUNDS = 40
 """Steps in which the streams' waits for each other must settle."""
@@ -110,30 +112,14 @@ class _State:
     slot: Moments = AT_ONCE
     thread: Moments = AT_ONCE
     shown: _Shown | None = None
+    gaps: Gaps = ()
+    """How long there is between two starts; none if that is the cycle each time."""
 
     @cached_property
     def trigger(self) -> float:
         """Seconds between two starts of cuts at least: a trigger that has passed is seen at the next look."""
         trigger = self.cutting.tuning.trigger_seconds
         return trigger + self.profile.cost(Phase.LOOK).fixed if trigger else 0.0
-
-    def lengths(self, taken: float) -> list[tuple[float, float]]:
-        """Return how long there is between two starts, given how long a cut takes, each with its share of the cuts.
-
-        A cut that completes windows is followed at once by the one that closes them, whatever the trigger. It reads
-        what came since the start before it, so it completes some with a chance of that time over the time between two
-        closings: which kind follows depends on which was before.
-        """
-        longest, closing = max(self.trigger, taken), self.profile.closing
-        if longest <= taken:
-            return [(1.0, taken)]
-        after_long, after_short = min(1.0, longest / closing), min(1.0, taken / closing)
-        at_once = after_long / (1 + after_long - after_short)
-        return [(at_once, taken), (1 - at_once, longest)]
-
-    def between(self, taken: float) -> float:
-        """Return the mean of these lengths."""
-        return sum(share * length for share, length in self.lengths(taken))
 
     @property
     def closing(self) -> float:
@@ -267,20 +253,29 @@ class Model:
             cores *= 1 - min(MOST, busy / cores)
         state.cutting.leave(left([(each.working, each.tasks) for each in others], slots, cores))
         state.slot = self._slot(state, shared)
-        state.thread = _thread_wait([each.thread for each in others])
+        state.thread = thread_wait([each.thread for each in others])
         before = state.cycle if state.shown is not None else math.inf
-        found = cycle(
-            self._rates[name],
-            0.0,
-            state.profile.piece,
-            lambda rows: state.between(self._taken(state, state.cutting.average(rows))),
-            near=before,
-        )
+        found = self._between(name, state, before)
         state.cycle = found if step == 1 or not math.isfinite(found) else before + step * (found - before)
         if math.isfinite(state.cycle):
             state.rows = self._rates[name] * state.cycle
             state.cutting.closings = state.closing / state.profile.closing
             state.shown = _Shown.of(state)
+
+    def _between(self, name: str, state: _State, near: float) -> float:
+        """Return the mean time between two starts, and keep the lengths that it has."""
+        rate, piece, trigger = self._rates[name], state.profile.piece, max(state.trigger, state.profile.piece)
+
+        def taken(rows: float) -> float:
+            return self._taken(state, state.cutting.average(rows))
+
+        first, state.gaps = taken(rate * trigger), ()
+        if first < trigger:
+            state.gaps = gaps(trigger, taken(0.0), first, state.profile.closing, piece)
+            if state.gaps:
+                return sum(share * max(piece, length) for share, length in state.gaps)
+            trigger = 0.0
+        return cycle(rate, trigger, piece, taken, near=near)
 
     def _slot(self, state: _State, others: Sequence[Shared]) -> Moments:
         """Return the wait for a slot; at least so long that the slots do not do more than they can.
@@ -305,39 +300,52 @@ class Model:
         A cut has whole pieces of what arrives together. What else varies is taken for lognormal.
         """
         state = self._states[name]
-        sizes = state.cutting.sizes(state.rows)
-        times = [(share, pieces / state.rows if state.rows else 1.0) for share, pieces in sizes]  # none may come at all
-        spread = sum(share * (each - 1) ** 2 for share, each in times)
-        wide = math.sqrt(math.log1p(max(0.0, state.profile.uneven - spread)))
-        nodes = NODES if wide > 0 else ((0.0, 1.0),)
-        parts: list[tuple[float, dict[Phase, Moments]]] = []
-        for (share, often), (_, pieces) in zip(times, sizes, strict=True):
-            some = []
-            for node, weight in nodes:
-                rows = pieces * math.exp(node * wide - wide**2 / 2)
-                between = state.between(self._taken(state, state.cutting.seconds(rows)))
-                some.append((weight * max(state.profile.piece, between), self._phases(name, rows)))
-            total = sum(weight for weight, _ in some)
-            parts += [(share * often * weight / total, phases) for weight, phases in some]
+        lengths = state.gaps or [(1.0, state.cycle)]
+        parts = [part for number, each in enumerate(lengths) for part in self._parts(name, *each, number > 0)]
         mean = {phase: mixed([(weight, phases[phase]) for weight, phases in parts]) for phase in Phase}
         record = mixed([(weight, _total(phases, (*WAITS, *CUT))) for weight, phases in parts])
         result = mixed([(weight, _total(phases, tuple(Phase))) for weight, phases in parts])
         return StreamLatency(state.cycle, state.rows, mean, result, record, state.cutting.free)
 
-    def _phases(self, name: str, rows: float) -> dict[Phase, Moments]:
-        """Return the phases of a result whose rows come while a cut of so many rows is under way."""
+    def _parts(self, name: str, share: float, length: float, run: bool) -> list[tuple[float, dict[Phase, Moments]]]:
+        """Return the phases of results whose rows come between starts so far apart (seconds), each with its weight.
+
+        `share` of these times are so long. In a run of cuts each is what the cut before took, not what this one takes.
+        """
+        state = self._states[name]
+        least, comes = state.trigger if length >= state.trigger else 0.0, max(state.profile.piece, length)
+        usual = self._rates[name] * comes
+        longer = length - self._taken(state, state.cutting.average(usual)) if run else 0.0
+        sizes = state.cutting.sizes(usual)
+        times = [(part, pieces / usual if usual else 1.0) for part, pieces in sizes]  # none may come at all
+        spread = sum(part * (each - 1) ** 2 for part, each in times)
+        wide = math.sqrt(math.log1p(max(0.0, state.profile.uneven - spread)))
+        parts = []
+        for (part, often), (_, pieces) in zip(times, sizes, strict=True):
+            some = []
+            for node, weight in NODES if wide > 0 else ((0.0, 1.0),):
+                rows = pieces * math.exp(node * wide - wide**2 / 2)
+                between = max(least, self._taken(state, state.cutting.seconds(rows)) + longer)
+                phases = self._phases(name, rows, between, between > least)
+                some.append((weight * max(state.profile.piece, between), phases))
+            total = sum(weight for weight, _ in some)
+            parts += [(share * comes * part * often * weight / total, phases) for weight, phases in some]
+        return parts
+
+    def _phases(self, name: str, rows: float, between: float, varies: bool) -> dict[Phase, Moments]:
+        """Return the phases of a result whose rows come between two starts that are so far apart.
+
+        Args:
+            name: Of the stream.
+            rows: Of the cut.
+            between: Seconds between the starts.
+            varies: Whether that is as long as a cut takes.
+        """
         state = self._states[name]
         stream, cut = state.profile, state.cutting.of(rows)
         phases = {phase: cut.phase(phase) for phase in Phase}
-        # Arrivals meet long times between two starts more often than short ones.
-        taken, varied = self._taken(state, state.cutting.seconds(rows)), sum(phases[phase].variance for phase in CUT)
-        lengths = [
-            (share * length, Moments(length, varied if length == taken else 0.0))
-            for share, length in state.lengths(taken)
-            if share
-        ]
-        mixes = [(weight, self._waits(state, length, phases[Phase.LOOK])) for weight, length in lengths]
-        phases |= {phase: mixed([(weight, waits[phase]) for weight, waits in mixes]) for phase in WAITS}
+        varied = sum(phases[phase].variance for phase in CUT) if varies else 0.0
+        phases |= self._waits(state, Moments(between, varied), phases[Phase.LOOK])
         phases[Phase.COMMIT] += state.thread
         phases[Phase.CONSOLIDATE] = slowest(phases[Phase.CONSOLIDATE], stream.groups)
         phases[Phase.DELIVER] += queueing(1 / state.closing, 0.0, phases[Phase.DELIVER])
@@ -384,15 +392,6 @@ class Model:
             "thread": sum(state.busy(THREAD, cut) for state, cut in states),
             "sinks": max(state.busy((Phase.DELIVER,), cut) for state, cut in states),
         }
-
-
-def _thread_wait(others: Sequence[tuple[float, float, float]]) -> Moments:
-    """Return the wait for the loop's thread, which does so much for the other streams."""
-    often, times, squares = (sum(each[place] for each in others) for place in range(3))
-    if often <= 0:
-        return AT_ONCE
-    mean = times / often
-    return queueing(often, 1.0, Moments(mean, max(0.0, squares / often - mean**2)))
 
 
 def _total(phases: Mapping[Phase, Moments], some: tuple[Phase, ...]) -> Moments:

@@ -249,3 +249,12 @@ def slot_wait(others: Sequence[Shared], slots: int) -> Moments:
     first = Moments(busy * rest, busy * 2 * rest**2 - (busy * rest) ** 2)
     queue = sum(other.waiting * other.job.mean for other in others) / slots
     return first + Moments(queue, sum(other.waiting * other.job.square for other in others) / slots**2)
+
+
+def thread_wait(others: Sequence[tuple[float, float, float]]) -> Moments:
+    """Return the wait for the loop's thread, which does so much for the other streams."""
+    often, times, squares = (sum(each[place] for each in others) for place in range(3))
+    if often <= 0:
+        return Moments()
+    mean = times / often
+    return queueing(often, 1.0, Moments(mean, max(0.0, squares / often - mean**2)))

@@ -32,7 +32,7 @@ SMOOTH = 0.1
 AGAIN: Micros = 10 * MICROS_PER_SECOND
 """Time until the next try while costs are not known."""
 SETTLED = 10
-"""Looks after which a rate is known, and for which it, or the number of cores, must be another one."""
+"""Looks after which a rate is known, and for which it, the number of cores or phases must not be as planned."""
 CORES = 5
 """Of so many looks one asks how many cores there are."""
 LEAST_RATE = 1.0
@@ -156,7 +156,7 @@ class Planner:
     _last: dict[str, deque[float]] = field(default_factory=dict)
     """Rates of the last looks."""
     _moving: int = 0
-    """Looks since a rate is another one, or the number of cores."""
+    """Looks since a rate is another one, or the number of cores, or phases are off."""
     _cores: int | None = None
     """That there are, as they were counted the last time."""
     _failed: bool = False
@@ -184,11 +184,13 @@ class Planner:
             self._follow(*self._asked, now)
             return
         if self._looks % CORES == 0:
-            self._cores = self.digests.cores()
+            before, self._cores = self._cores, self.digests.cores()
+            if self._cores != before:
+                self.drift.forget()
         known = self._looks >= SETTLED and min(self._rates.values()) >= LEAST_RATE
         reason = self.drift.reason(self._rates, now, self._cores) or self._spare(now) if known else None
         # A rate that moves has not arrived yet, and an executor that went may come back: a plan must do for a minute.
-        moving = known and self.drift.moved(self._rates, self._cores) is not None
+        moving = known and self.drift.may_pass(self._rates, self._cores)
         self._moving = self._moving + 1 if moving else 0
         if reason is None or 0 < self._moving < SETTLED:
             return
