@@ -134,6 +134,8 @@ def main() -> None:
         able["stock_own"] = stock_ability(run, worker, able["stock"])
         for name in names:
             one_trace(run, worker, name, *((15, 1) if run.quick else (120, 2)), able, known)
+        if not run.figures:
+            raise RuntimeError("There was no time for a run: the machine is too busy, or --quick too short for it.")
         run.draw(figure(run, names))
 
 

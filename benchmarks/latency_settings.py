@@ -111,8 +111,7 @@ def foretell(setting: Setting, profile: Profile, lines: Mapping[str, tuple[float
     streams = {name: replace(each, piece=PIECE, regular=0.0) for name, each in profile.streams.items()}
     known = replace(profile, streams=streams)
     machine = Machine(setting.cores, True, profile.equipment.driver)
-    rate = setting.load * _capacity(setting, job, known, machine)
-    tuning, prediction = _tuned(setting, job, known, machine, rate)
+    rate, tuning, prediction = _loaded(setting, job, known, machine)
     each = list(prediction.streams.values())  # their queries have equally many results
     fixed, row = next(iter(lines.values()))
     length = max(setting.trigger, PIECE, fixed / max(0.01, 1 - row * rate))
@@ -129,9 +128,25 @@ def foretell(setting: Setting, profile: Profile, lines: Mapping[str, tuple[float
     )
 
 
-def _capacity(setting: Setting, job: Job, known: Profile, machine: Machine) -> float:
-    """Return the largest rate with which the model says that no backlog grows."""
-    low, high = 1.0, MOST_RATE
+def _loaded(setting: Setting, job: Job, known: Profile, machine: Machine) -> tuple[float, Tuning, Prediction]:
+    """Return the rate that is asked for, and what follows from it.
+
+    Raises:
+        RuntimeError: No rate is without a growing backlog by the model.
+    """
+    most = MOST_RATE
+    while most > 1:
+        rate = setting.load * _capacity(setting, job, known, machine, most)
+        tuning, prediction = _tuned(setting, job, known, machine, rate)
+        if prediction.keeps_up:
+            return rate, tuning, prediction
+        most = rate  # where cores are nearly full, cuts of other rows may leave less of them than those of more
+    raise RuntimeError(f"{setting.label}: a backlog grows at any rate by the model.")
+
+
+def _capacity(setting: Setting, job: Job, known: Profile, machine: Machine, most: float) -> float:
+    """Return the largest rate below another one with which the model says that no backlog grows."""
+    low, high = 1.0, most
     while high > 1.01 * low:
         middle = math.sqrt(low * high)
         _, prediction = _tuned(setting, job, known, machine, middle)
