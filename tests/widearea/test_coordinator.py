@@ -84,6 +84,21 @@ def test_nothing_is_planned_while_nothing_changes_and_not_too_often() -> None:
     assert made.question(60 * S + PAUSE) is not None
 
 
+def test_a_coordinator_that_comes_back_hears_all_sites_before_it_plans() -> None:
+    first, question = begun()
+    last = first.planned(plan(question.topology, question.flows))
+    made = Coordinator(Topology(SITES, LINKS), last=last)
+    for late, site in enumerate(SITES):
+        assert made.question(late * S) is None
+        made.reported(report(site), late * S)
+    assert [flow.sources for flow in made.question(3 * S).flows] == [("a", "b"), ("b", "c")]
+    made = Coordinator(Topology(SITES, LINKS), last=last)
+    for now in (0, SILENT):
+        for site in ("a", "c", "d"):
+            made.reported(report(site), now)
+        assert (made.question(now) is None) == (now < SILENT)
+
+
 def test_after_a_question_that_changes_nothing_the_next_one_is_asked_soon() -> None:
     made, question = begun()
     first = made.planned(plan(question.topology, question.flows))

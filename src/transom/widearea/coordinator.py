@@ -162,6 +162,8 @@ class Coordinator:
         """When a site told of a flow last."""
         self._basis: dict[Any, float] = {}
         """What the last question was about: rates and sizes."""
+        self._began: Micros | None = None
+        """When the first report came."""
         self._asked: Micros | None = None
         self._pause = PAUSE
         self._failed = False
@@ -192,6 +194,7 @@ class Coordinator:
         self.check(report)
         rates = {site: rate for site, rate in report.rates.items() if site in self.topology.sites}
         report = replace(report, rates=rates)
+        self._began = now if self._began is None else self._began
         self.flows.update({name: each.wanted for name, each in report.flows.items()})
         self._told.update(((report.site, name), now) for name in report.flows)
         before = self._reports.get(report.site)
@@ -216,10 +219,16 @@ class Coordinator:
     def question(self, now: Micros) -> Question | None:
         """Return what is to be planned now; None while nothing that matters has changed, or a plan was made just now.
 
+        Who has begun waits until all sites have reported, or those that have not are taken to be away: a plan without
+        them would take the place of a good one.
+
         Args:
             now: Monotonic time.
         """
         if self._asked is not None and now - self._asked < self._pause:
+            return None
+        begins = self._asked is None and self._began is not None and now - self._began < SILENT
+        if begins and self.present(now) != frozenset(self.topology.sites):
             return None
         links, flows = self._links(now), self._flows(now)
         basis = self._known(links, flows)
