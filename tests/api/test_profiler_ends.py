@@ -1,4 +1,4 @@
-"""Profiles that cannot be made: of files larger than any cut should be, and by a run that is interrupted."""
+"""Profiles that cannot be made, of files larger than any cut or by a run that is interrupted, and how runs are set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from transom.api.profiling import COARSE, Profiler
+from transom.api.profiling import COARSE, Profiler, _undisturbed
 from transom.errors import DefinitionError
 from transom.model.phases import CutPhases
 from transom.settings import Settings
@@ -60,3 +60,9 @@ def test_a_run_that_is_interrupted_ends_at_once_and_leaves_nothing(
     assert app.stopped == 1
     assert app.checkpoint.name == "checkpoint"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("tier", "measured"), [("auto", "driver"), ("driver", "driver"), ("cluster", "cluster")])
+def test_cuts_are_measured_with_their_partials_where_they_will_be(tier: str, measured: str) -> None:
+    """By themselves partials are on the driver, unless there are too many."""
+    assert _undisturbed(Settings(tier=tier), 100_000, {}, 1_000).tier == measured

@@ -183,7 +183,11 @@ def test_the_digest_is_of_what_is_computed(job: Path) -> None:
     for same in (JOB.replace('"ckpt"', '"other"'), JOB.replace('"out"', '"out2"'), "# words\n" + JOB, several):
         job.write_text(same)
         assert job_digest(job) == before
-    for setting, same in (('poll = "1 second"', True), ('lane = "auto"', True), ('lane = "spark"', False)):
+    lanes, tiers = (
+        (('lane = "auto"', True), ('lane = "spark"', False)),
+        (('tier = "driver"', True), ('tier = "cluster"', False)),
+    )
+    for setting, same in (('poll = "1 second"', True), *lanes, *tiers):
         job.write_text(f"{JOB}\n[settings]\n{setting}\n")
         assert (job_digest(job) == before) == same
     job.write_text(JOB.replace("10 seconds", "20 seconds"))

@@ -47,10 +47,10 @@ def build(spark):
 
 
 @pytest.mark.slow  # seconds are what it takes
-@pytest.mark.parametrize("lane", ["spark", "auto"])
-def test_a_profile_is_made_into_no_sink_and_a_plan_by_it(spark: SparkSession, tmp_path: Path, lane: str) -> None:
+@pytest.mark.parametrize("setting", ['lane="spark"', 'lane="auto"', 'tier="cluster"'])
+def test_a_profile_is_made_into_no_sink_and_a_plan_by_it(spark: SparkSession, tmp_path: Path, setting: str) -> None:
     job, where = tmp_path / "job.py", tmp_path / "job.profile.json"
-    job.write_text(JOB.replace('"ckpt"', f'"ckpt", lane="{lane}"'))
+    job.write_text(JOB.replace('"ckpt"', f'"ckpt", {setting}'))
     build = load(job, tmp_path / "aside", aside=True)
     made = Profiler(lambda: build(spark), 14.0).run(spark, job_digest(job), here())
     assert {each.name for each in tmp_path.iterdir()} <= {"job.py", "__pycache__"}

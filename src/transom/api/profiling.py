@@ -37,7 +37,7 @@ CUTS = 8
 SKIPPED = 1
 """First cuts of each run that do not count: what they need is compiled."""
 FEW = 4
-"""Cuts of each stream for which a run goes on at least, as on a machine that is busy."""
+"""Cuts of each stream with rows for which a run goes on at least, as on a machine that is busy."""
 COLD = 15.0
 """Seconds of a run that only warms up, at most, from its first cut on."""
 WARM_CUTS = 12
@@ -184,7 +184,7 @@ class Profiler:
             try:
                 _wait(running, lambda: bool(read[0]), PATIENCE)
                 _wait(running, lambda: read[0] >= enough, seconds)
-                _wait(running, lambda: min(map(len, found.values()), default=0) >= min(enough, FEW), PATIENCE)
+                _wait(running, lambda: min(map(_that_read, found.values()), default=0) >= min(enough, FEW), PATIENCE)
             except BaseException:
                 app._stop_at_once()
                 raise
@@ -197,6 +197,11 @@ class Profiler:
                 "; ".join(f"query {name!r} failed: {why}" for name, why in failed.items()), "Correct it first."
             )
         return app, found
+
+
+def _that_read(cuts: Sequence[CutPhases]) -> int:
+    """Return how many of some cuts read rows: others, which only close windows, say nothing of what rows cost."""
+    return sum(bool(cut.rows) for cut in cuts)
 
 
 def _largest(rows: Sequence[int]) -> int:
@@ -216,11 +221,14 @@ def _wait(running: Running, until: Callable[[], bool], seconds: float) -> None:
 
 
 def _undisturbed(settings: Settings, trigger: Micros, streams: Mapping[str, StreamTuning], rows: int) -> Settings:
-    """Return settings with one job at a time, so that no other one has a part of the cores that it is measured on."""
+    """Return settings with one job at a time, so that no other one has a part of the cores that it is measured on.
+
+    Where the partials are decides what a cut costs, so that must not change meanwhile: "auto" begins on the driver.
+    """
     most = max((each.rows_per_cut or 0 for each in streams.values()), default=min(rows, settings.max_rows_per_cut))
     return replace(
         settings,
-        tier="driver",
+        tier="driver" if settings.tier == "auto" else settings.tier,
         slots=1,
         trigger=trigger,
         policy="fcfs",

@@ -17,7 +17,7 @@ OF_RESULTS = ("sink", "sinks", "within", "quantile", "keep")
 
 
 def job_digest(path: Path) -> str:
-    """Return the digest of a job file; of TOML without places, limits, and settings but the lane; of Python of it all.
+    """Return the digest of a job file: of Python of it all; of TOML without places, limits, and most settings.
 
     Raises:
         JobFileError: There is no such file, or it is not TOML.
@@ -31,9 +31,13 @@ def job_digest(path: Path) -> str:
         raise JobFileError(f"{path} cannot be read: {error}.", "Correct it; transom explain says more.") from error
     if isinstance(known, dict):
         settings = known.get("settings")
-        lane = settings.get("lane", Settings.lane) if isinstance(settings, dict) else Settings.lane
+        settings = settings if isinstance(settings, dict) else {}
         known = {key: value for key, value in known.items() if key not in ELSEWHERE}
-        known |= {} if lane == Settings.lane else {"lane": lane}  # what a row costs
+        # What a row costs. With tier "auto" the partials begin on the driver, where they are profiled.
+        if (lane := settings.get("lane", Settings.lane)) != Settings.lane:
+            known["lane"] = lane
+        if (tier := settings.get("tier")) == "cluster":
+            known["tier"] = tier
         queries = known.get("query")
         if isinstance(queries, list):
             known["query"] = [_computed(query) for query in queries]
