@@ -138,7 +138,13 @@ class Engines:
         return engine in self.run.parts and (engine != "flink" or engine in self.workers)
 
     def transom(self, queries: int, files: int, lane: str = "auto") -> Speed:
-        """Time Transom; what makes partials is checked, too."""
+        """Time Transom; what makes partials is checked, too.
+
+        A small run before it is not timed: Spark ends Python workers that had nothing to do for a minute, as while
+        other engines were timed, and a stream always has something to do.
+        """
+        warm = ysb.prefix(self.run.data, WARM, WARM_FILES)
+        self.workers["transom_runner"].call("warm", source=warm, output=self.run.fresh("warm"), count=queries)
         return self.time("transom_runner", queries, files, lane=lane)
 
     def stock(self, queries: int, files: int) -> Speed:

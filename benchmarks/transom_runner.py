@@ -137,9 +137,9 @@ def shared(source: str, output: str, count: int) -> dict[str, Any]:
     return {"seconds": seconds}
 
 
-def warm(source: str, output: str, count: int) -> None:
-    """Run everything once over a small input, so that classes are loaded and code is compiled."""
-    catchup(source, output, count)
+def warm(source: str, output: str, count: int, lane: str = "auto") -> None:
+    """Run everything once over a small input, so that classes are loaded, code is compiled and workers are there."""
+    catchup(source, output, count, lane)
 
 
 class _Live:

@@ -9,7 +9,7 @@ from store_helpers import LIST, LONG
 
 from transom.windows.aggregates import functions as tm
 from transom.windows.aggregates.base import ALL
-from transom.windows.partials import Partial, merge
+from transom.windows.partials import Partial, _ordered, merge
 
 DOUBLE, FLAG, DECIMAL = pa.float64(), pa.bool_(), pa.decimal128(24, 2)
 PRIMITIVES = {
@@ -116,3 +116,14 @@ def test_a_primitive_that_a_part_lacks_is_neutral():
         merged = merge(parts, PRIMITIVES, KEYS)
         assert merged.ids.tolist() == [1, 2, 3]
         assert {k: v for k, v in rows(merged).items() if k[0] != 3} == rows(whole)
+
+
+_near = st.integers(-3, 3)
+_any = _near | st.integers(-(2**63), 2**63 - 1)
+
+
+@given(st.integers(1, 3).flatmap(lambda width: st.lists(st.tuples(*[_near | _any] * width), max_size=30)))
+def test_rows_are_in_order_of_their_columns_and_equal_ones_in_theirs(rows: list[tuple[int, ...]]) -> None:
+    columns = [np.array(column, np.int64) for column in zip(*rows, strict=True)] or [np.array([], np.int64)]
+    places = _ordered(columns).tolist()
+    assert places == sorted(range(len(rows)), key=lambda place: (rows[place], place))

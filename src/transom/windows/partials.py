@@ -19,6 +19,8 @@ _SPARSE = 16
 
 _SMALL = 8
 """Ids are looked up in a longer part when they are this many times fewer: late rows, and panes of large windows."""
+_ROOM = 1 << 62
+"""Numbers from 0 on that one integer tells apart."""
 
 
 _SAMPLED = 16
@@ -140,7 +142,7 @@ def split_rows(
         states: Columns of shape (rows,) for some of the primitives.
         primitives: Types of the states' columns.
     """
-    order = np.lexsort((ids, *reversed(groups)))
+    order = _ordered([*groups, ids])
     ids, groups = ids[order], [column[order] for column in groups]
     fresh = np.ones(len(ids), np.bool_)
     fresh[1:] = _differs(groups)
@@ -149,15 +151,32 @@ def split_rows(
     if first.all():
         states = {p: rows_of(state, order) for p, state in states.items()}
     else:
-        slots = np.empty(len(order), np.int64)
-        slots[order] = np.cumsum(first) - 1
-        count = int(first.sum())
-        states = {p: reduce_slots(p, state, slots, count, primitives[p]) for p, state in states.items()}
+        slots, count = np.cumsum(first) - 1, int(first.sum())
+        states = {p: reduce_slots(p, rows_of(s, order), slots, count, primitives[p]) for p, s in states.items()}
         ids, fresh, groups = ids[first], fresh[first], [column[first] for column in groups]
     for begin, end in itertools.pairwise([*np.flatnonzero(fresh).tolist(), len(ids)]):
         rows = slice(begin, end)
         columns = {p: {n: c[rows] for n, c in state.items()} for p, state in states.items()}
         yield tuple(int(column[begin]) for column in groups), Partial(ids[rows], columns)
+
+
+def _ordered(columns: Sequence[Slots]) -> Slots:
+    """Return the places of the rows in order of the columns, equal ones in theirs; as `np.lexsort`, but faster.
+
+    Where they have room, columns and place are one number: these are sorted, which is what processors do best.
+    """
+    rows, most = len(columns[0]), 1
+    numbers: Slots = np.zeros(rows, np.int64)
+    for column in columns if rows else ():
+        least, span = int(column.min()), int(column.max()) - int(column.min()) + 1
+        most *= span
+        if most * rows >= _ROOM:
+            break
+        numbers = numbers * np.int64(span) + (column - least)
+    if not rows or most * rows >= _ROOM:
+        return np.lexsort(list(reversed(columns)))
+    sorted_numbers = np.sort(numbers * np.int64(rows) + np.arange(rows))
+    return np.asarray(sorted_numbers % rows)
 
 
 def _differs(columns: Sequence[Slots]) -> Mask:
