@@ -30,7 +30,7 @@ OFFERS = 3
 MIXING = 0.5
 """Part of the prices that were best so far in those that are asked for next (Wentges)."""
 ENOUGH = 0.01
-"""Gap to the bound that ends the search, as a share of the value without penalties."""
+"""Gap to the bound that ends the search, as a share of what plans differ in of the value without penalties."""
 TOGETHER = 60
 """Flows of an integer program."""
 
@@ -61,6 +61,7 @@ class Decomposition:
 
     def __init__(self, worth: Worth, penalties: Floats, seconds: float) -> None:
         self.worth, self.penalties, self.seconds = worth, penalties, seconds
+        self.enough = ENOUGH * worth.differs
         self.columns = Columns(worth)
         self.price: Floats = np.zeros(worth.problem.sites**2)
         self.bound = np.inf
@@ -126,7 +127,7 @@ class Decomposition:
             shares = found.shares
             price = MIXING * self.price + (1 - MIXING) * found.price
             self._try(price)
-            if self.bound - found.value <= ENOUGH / 4 * float(shares @ self.columns.values):
+            if self.bound - found.value <= self.enough / 4 * float(shares @ self.columns.values):
                 break
             prices = Prices(price.reshape(problem.sites, -1), problem.capacity)
             offered = (columns_at(problem, flow, self.worth.offers(flow), prices)[:OFFERS] for flow in self.flows)
@@ -140,7 +141,7 @@ class Decomposition:
         order = sorted(self.flows, key=lambda flow: (problem.shapes[flow].destination, flow))
         parts = [order[at : at + TOGETHER] for at in range(0, len(order), TOGETHER)]
         for part in parts:
-            if self.bound - self._total(found) <= ENOUGH * found.value():
+            if self.bound - self._total(found) <= self.enough * found.value():
                 return
             self._choose(found, part, self.seconds / 4 / len(parts))
         found.settle(self.flows, np.zeros_like(self.price))
@@ -159,7 +160,7 @@ class Decomposition:
             for place, column in enumerate(inside.all)
             if column.flow in chosen and problem.fits(inside.loads[place], found.room)
         ]
-        new = whole(inside, places, flows, self.penalties, found.room, seconds, ENOUGH / 4)
+        new = whole(inside, places, flows, self.penalties, found.room, seconds, self.enough / 4)
         for column in new.columns if new is not None else old:
             found.put(column)
         if self._total(found) < before:

@@ -16,7 +16,7 @@ from transom.widearea.trees import count_trees, trees
 MANY = 30_000
 """Columns above which the decomposition is the better solver."""
 GAP = 0.01
-"""The plan may be worse than the best by this share."""
+"""The plan may be worse than the best by this share of what plans differ in."""
 
 
 def columns_in_all(worth: Worth) -> int:
@@ -35,10 +35,11 @@ def joint(worth: Worth, penalties: Floats, seconds: float, gap: float = GAP) -> 
             for at in allowed:
                 columns.add(Column(number, first.parents, at))
     room = problem.capacity.ravel()
+    gap *= worth.differs
     found = whole(columns, range(len(columns.all)), range(len(problem.flows)), penalties, room, seconds, gap)
     if found is None:
         return None
-    placed, free = Placement(worth, found.columns), np.zeros_like(room)
-    if missing := [flow for flow in range(len(problem.flows)) if flow not in placed.columns]:
-        placed.settle(missing, free, (0.0,))  # left out by the time limit, or beyond a link by HiGHS's tolerance
+    placed, free, every = Placement(worth, found.columns), np.zeros_like(room), range(len(problem.flows))
+    missing = [flow for flow in every if flow not in placed.columns]
+    placed.settle([*missing, *every], free, (0.0,))  # left out by the time limit, or beyond a link by HiGHS's tolerance
     return Answer(sorted(placed.columns.values()), found.bound, free)
