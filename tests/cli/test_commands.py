@@ -120,6 +120,8 @@ def test_dead_letters(invoke, tmp_path):
     assert '{"zone": "a"}' in shown.output
     (line,) = invoke("dead-letters", tmp_path, "--json", "--limit", 1).output.splitlines()
     assert json.loads(line)["counts"] == {"late": 3, "null time": 1}
+    assert str(root) in shown.output
+    assert json.loads(line)["directory"] == str(root)
 
 
 def test_dead_letters_that_are_no_text(invoke, tmp_path):

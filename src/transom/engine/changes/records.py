@@ -210,6 +210,16 @@ class Register:
             self.forgotten = max(self.forgotten, self._cut_of(self.gone.pop(name)))
 
 
+def streams_begun(snapshot: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return the streams of which a checkpoint knows how far they are.
+
+    Args:
+        snapshot: The state of the last snapshot; empty without one.
+        records: The log since then.
+    """
+    return {*snapshot.get("streams", {}), *(each["stream"] for each in records if each["type"] == "cut")}
+
+
 @dataclass(frozen=True)
 class Fate:
     """The decision of a restart about each query of the job, given what the checkpoint knows."""

@@ -14,7 +14,7 @@ from transom.engine.loop.batches import Cuts
 from transom.engine.loop.changing import Changer
 from transom.engine.loop.delivery import Delivery
 from transom.engine.loop.journal import Journal
-from transom.engine.loop.opening import FILES
+from transom.engine.loop.opening import FILES, SOURCES
 from transom.engine.loop.quarantine import Quarantine
 from transom.engine.loop.recovery import recover
 from transom.engine.loop.snapshots import Snapshots
@@ -80,10 +80,16 @@ class Beginning:
             self.cuts.submit(self.streams[name], cut)
         retiered = self.tiers.begin()
         old = self.checkpoint.found_format < FORMAT
-        if old or retiered or recovered.retyped or recovered.resinked or (changed and not self.checkpoint.is_new):
+        changed = (changed and not self.checkpoint.is_new) or bool(recovered.away)
+        if old or retiered or recovered.retyped or recovered.resinked or changed:
             self.snapshots.take()
-            for directory in (COPIES, FILES):  # of streams of which the checkpoint knows nothing more now
-                self.checkpoint.keep_only(directory, self.streams)
+        self._forget_others()
+
+    def _forget_others(self) -> None:
+        """Remove what streams kept of which the checkpoint knows nothing more; their dead letters are the user's."""
+        sources = {stream.definition.source_name for stream in self.streams.values()}
+        for directory, names in ((COPIES, self.streams.keys()), (FILES, self.streams.keys()), (SOURCES, sources)):
+            self.checkpoint.keep_only(directory, names)
 
     def _tell_who_rests(self) -> None:
         for stream in self.streams.values():

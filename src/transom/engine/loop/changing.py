@@ -91,6 +91,7 @@ class Changer:
 
     def _begin_with(self, stream: RunningStream, added: Sequence[str], quiet: bool) -> None:
         """Add the queries that are new to a stream, and tell those who read its results where it is."""
+        stream.state.cut = max(stream.state.cut, stream.dead_letters.earlier)
         if added:
             proposal = self._with_sinks(propose(stream, added=added), self._sinks)
             self._make(stream, proposal, quiet)
@@ -240,9 +241,13 @@ class Changer:
         return stream, self._with_sinks(proposal, {name: addition.outlets})
 
     def _with_sinks(self, proposal: Proposal, sinks: Mapping[str, Outlets]) -> Proposal:
-        """Return the change with the keys of the sinks of the queries that it adds, and their former last cut."""
+        """Return the change with the keys of the sinks of the queries that it adds, and the last cut of earlier lives.
+
+        Those are lives of the queries, and of the stream, whose dead letters are still there.
+        """
         keys = {name: sinks[name].keys for name in proposal.change.added}
-        after = max(map(self._journal.register.last_cut, keys), default=0)
+        letters = self._streams[proposal.change.stream].dead_letters
+        after = max([letters.earlier, *map(self._journal.register.last_cut, keys)])
         return replace(proposal, change=replace(proposal.change, sinks=keys, after=after))
 
     def _changed(self, change: Change) -> tuple[RunningStream, Proposal]:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.checkpoint.store import Checkpoint
-from transom.engine.changes.records import Register
+from transom.engine.changes.records import Register, streams_begun
 from transom.engine.cluster.merges import GroupExecutors, Here
 from transom.engine.cluster.merging import SparkGroupExecutors
 from transom.engine.execution.workers import wake_workers
 from transom.engine.loop.unstartable import orphans, unstartable, without
 from transom.engine.spark.columns import TIME
 from transom.engine.spark.compile import Compiled, compile_queries
+from transom.engine.spark.deadletters import DIRECTORY as LETTERS
 from transom.engine.spark.deadletters import Letters
 from transom.engine.spark.session import is_ansi
 from transom.engine.streams.definition import StreamDefinition
+from transom.engine.streams.feed import OUTSIDE
 from transom.engine.streams.stream import RunningStream
 from transom.engine.streams.tableversions import COPIES
 from transom.errors import CheckpointError, SourceError
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 
 FILES = "files"
 """Directory of the checkpoint with partials that are in files, by stream."""
+SOURCES = "sources"
+"""Directory of the checkpoint with what sources keep, by the stream that each belongs to."""
 
 
 def open_streams(
@@ -72,21 +76,26 @@ def open_streams(
         wake_workers(session, [definition.source for definition in definitions])
     require_spark_reads(session, checkpoint.path, "checkpoint", CheckpointError)
     share = settings.share
-    known = Register.at_end(checkpoint.snapshot.state if checkpoint.snapshot else {}, checkpoint.records).known
+    saved = checkpoint.snapshot.state if checkpoint.snapshot else {}
+    known = Register.at_end(saved, checkpoint.records).known
+    begun = streams_begun(saved, checkpoint.records) | {query.stream for query in known.values()}
+    _forget_sources(definitions, begun, checkpoint)
     for definition in definitions:
         source = definition.source
         if missing := orphans(definition, lost):
             lost.update(missing)
             continue
         definition.feed.learn({name: (stream.definition, stream.compiled) for name, stream in streams.items()}, session)
-        source.open(session, checkpoint.directory("sources", definition.source_name), clock)
+        source.open(session, checkpoint.directory(SOURCES, definition.source_name), clock)
         if definition.rows_of is not None:
             definition = replace(definition, columns=_schema(definition.rows_of, session, clock))
         compiles = partial(_compiled, session, definition, share)
         if missing := unstartable(definition, known, compiles):
             lost.update(missing)
             definition = without(definition, missing)
-        letters = Letters(checkpoint.directory("dead-letters", definition.name), checkpoint.check_writer)
+        letters = Letters(checkpoint.directory(LETTERS, definition.name), checkpoint.check_writer)
+        if definition.name not in begun:
+            letters = replace(letters, earlier=letters.last())
         files = checkpoint.directory(FILES, definition.name)
         tables = partial(checkpoint.directory, COPIES, definition.name)
         executors: GroupExecutors = Here(files)
@@ -111,6 +120,22 @@ def open_streams(
         if isinstance(source, SourceReader):
             source.needed = stream.needed
     return streams, lost
+
+
+def _forget_sources(definitions: Sequence[StreamDefinition], begun: Set[str], checkpoint: Checkpoint) -> None:
+    """Remove what sources of streams keep that are new to the checkpoint: it is of earlier streams of their names.
+
+    Those may have read something else, and files that they have read may be gone. Rows that streams keep of others are
+    named by the log, or removed by who keeps them.
+
+    Args:
+        definitions: The streams.
+        begun: Those that the checkpoint knows.
+        checkpoint: The checkpoint.
+    """
+    new = {each.source_name for each in definitions if each.feed is OUTSIDE}
+    for name in new - {each.source_name for each in definitions if each.name in begun}:
+        checkpoint.clear(SOURCES, name)
 
 
 def _compiled(session: SparkSession, definition: StreamDefinition, share: bool, query: WindowedQuery) -> Compiled:

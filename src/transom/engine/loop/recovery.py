@@ -8,10 +8,10 @@ from typing import Any
 
 from transom.checkpoint.store import Checkpoint
 from transom.engine.changes.membership import begin_beside, begin_with
-from transom.engine.changes.records import RECORD, Fate, Register
+from transom.engine.changes.records import RECORD, Fate, Register, streams_begun
 from transom.engine.loop.comparing import compare, definitions, refuse_mixed_times
 from transom.engine.loop.delivery import ResultBatch
-from transom.engine.loop.logrecords import Begun, LogRecord, Tuned, record_of
+from transom.engine.loop.logrecords import LogRecord, Tuned, record_of
 from transom.engine.loop.replay import Replay, committed_in, delivered_in
 from transom.engine.loop.rerouting import rerouted
 from transom.engine.loop.saved import pending, restore
@@ -44,6 +44,8 @@ class RecoveredRun:
     """News of sinks that came or went, for people."""
     retyped: bool
     """Whether columns have other types than in the checkpoint, so that a snapshot should hold the new ones."""
+    away: Set[str]
+    """Streams that the checkpoint still knows and the job does not have, so that a snapshot should forget them."""
 
 
 def recover(
@@ -80,7 +82,8 @@ def recover(
     records = [record_of(record) for record in checkpoint.records]
     theirs = {name: query.sinks for name, query in register.known.items()}
     batches = _replayed(checkpoint, streams, theirs, records, begins, unfinished, job.keys(), compared.reshaped)
-    begin_beside(streams, {*saved.get("streams", {}), *(each.stream for each in records if isinstance(each, Begun))})
+    begun = streams_begun(saved, checkpoint.records)
+    begin_beside(streams, begun)
     _arrange(streams, compared.fate)
     refuse_mixed_times(compared.retimed, streams)
     running = {*lost, *(name for stream in streams.values() for name in stream.state.queries)}
@@ -98,6 +101,7 @@ def recover(
         resinked,
         notes,
         compared.retyped,
+        begun - streams.keys(),
     )
 
 
